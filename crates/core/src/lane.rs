@@ -28,7 +28,7 @@ impl Notify for Silent {
 
 /// Something that was asked for earlier and is done now, or can be asked for again.
 #[derive(Debug)]
-pub enum Completion<F: Frames> {
+pub(crate) enum Completion<F: Frames> {
     /// Blocks that a read waited for, from part `part` of its assembly on.
     Filled {
         /// The request.
@@ -212,9 +212,10 @@ impl Ring {
     }
 }
 
-/// One thread's way to one volume. Close it with [`crate::cache::Cache::close_lane`].
+/// The handle of one thread on one volume. Only the request engine opens it; close it with
+/// [`crate::cache::Cache::close_lane`].
 #[derive(Debug)]
-pub struct Lane<F: Frames> {
+pub(crate) struct Lane<F: Frames> {
     pub(crate) volume: Arc<Volume<F>>,
     pub(crate) mailbox: Arc<Mailbox<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
@@ -226,26 +227,20 @@ pub struct Lane<F: Frames> {
 }
 
 impl<F: Frames> Lane<F> {
-    /// The volume.
-    #[must_use]
-    pub fn volume(&self) -> &Arc<Volume<F>> {
-        &self.volume
-    }
-
     /// The lane's own counters.
     #[must_use]
-    pub fn recorder(&self) -> &Recorder {
+    pub(crate) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
     /// Moves what is done to `to`.
-    pub fn collect(&self, to: &mut Vec<Completion<F>>) {
+    pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
         self.mailbox.collect(to);
     }
 
     /// Whether [`Lane::collect`] would find something.
     #[must_use]
-    pub fn has_mail(&self) -> bool {
+    pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.has_mail()
     }
 }

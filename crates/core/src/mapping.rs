@@ -33,7 +33,7 @@ pub(crate) struct Mapped<F: Frames> {
 }
 
 /// A range mapped for change. Every mapping that came so far as to be mapped ends with
-/// [`crate::cache::Cache::unpin`] or [`crate::cache::Cache::unmap`].
+/// [`crate::request::Session::unpin`] or [`crate::cache::Cache::unmap`].
 #[derive(Debug)]
 pub struct Mapping<F: Frames> {
     pub(crate) access: Access,
@@ -78,6 +78,11 @@ impl<F: Frames> Mapping<F> {
         self.task.group = Some(group);
     }
 
+    /// Sets the token of its completions.
+    pub(crate) fn set_token(&mut self, token: u64) {
+        (self.read.token, self.task.token) = (token, token);
+    }
+
     /// How many bytes are marked, in whole sectors.
     #[must_use]
     pub fn marked_bytes(&self) -> usize {
@@ -102,8 +107,8 @@ impl<F: Frames> Mapping<F> {
         self.task.offset..self.task.offset + u64::from(self.task.len)
     }
 
-    /// Whether it has frames of the cache: from [`crate::cache::Cache::map`] on, until all of it is
-    /// in the cache or given up.
+    /// Returns whether the mapping holds frames of the cache: from [`crate::request::Session::map`]
+    /// until all of it is in the cache or it is abandoned.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !matches!(self.state, State::New | State::Ended)

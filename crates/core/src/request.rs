@@ -1,12 +1,16 @@
 //! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
 //! them into.
 
+mod budget;
 mod message;
 mod operation;
 mod payload;
 mod session;
+#[cfg(test)]
+mod tests;
 
-pub use message::{Event, Reply, Request, RequestId, RequestOp, Submitted, Then};
+pub use budget::{Budget, SessionLimit};
+pub use message::{Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then};
 pub use payload::{Park, Payload, Zeros};
 pub use session::Session;
 
@@ -27,9 +31,22 @@ pub const READ_PIECE_BYTES: u32 = 1 << 20;
 /// end at a border of blocks, so that only a write's own ends are ragged.
 pub const WRITE_PIECE_BYTES: u32 = 128 << 10;
 
+/// The permission to open a lane. Only this module can create it, so only the request engine can
+/// call the operations of the cache.
+#[derive(Debug)]
+pub(crate) struct LanePermit(());
+
+/// Returns the first piece of a write. It has at most `bytes_max` bytes, which must be a multiple
+/// of the block size. All pieces except the last end at a block boundary.
+#[must_use]
+pub fn next_write_piece(bytes: &Range<u64>, bytes_max: u32) -> Range<u64> {
+    let ragged = bytes.start % BLOCK_BYTES_U64;
+    bytes.start..bytes.end.min(bytes.start + u64::from(bytes_max) - ragged)
+}
+
 /// How a call on the cache ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub(crate) enum Status {
     /// Done; answer.
     Done,
     /// Done; answer at this time (nanoseconds), so that writers do not outrun the store.
@@ -121,18 +138,6 @@ impl<F: Frames> Assembly<F> {
         (self.missed, self.noticed) = (false, false);
     }
 
-    /// Says how this range is read, whatever the volume's hint says.
-    pub fn set_hint(&mut self, hint: Hint) {
-        self.hint = Some(hint);
-    }
-
-    /// Says that these bytes of the volume, not empty and inside of it, are one thing, as a file
-    /// is: what lies beyond is not read ahead.
-    pub fn set_part(&mut self, part: Range<u64>) {
-        assert!(part.start < part.end, "a part of nothing");
-        self.part = Some(part);
-    }
-
     /// The hint that counts for it on `volume`.
     pub(crate) fn hint_in(&self, volume: &Volume<F>) -> Hint {
         self.hint.unwrap_or_else(|| volume.hint())
@@ -152,7 +157,7 @@ impl<F: Frames> Assembly<F> {
     ///
     /// # Panics
     /// If the completion is not one of a read.
-    pub fn absorb(&mut self, frames: &F, completion: Completion<F>) -> Status {
+    pub(crate) fn absorb(&mut self, frames: &F, completion: Completion<F>) -> Status {
         match completion {
             Completion::Filled { part, pins, .. } => {
                 for (i, pin) in pins.into_iter().enumerate() {
@@ -246,7 +251,7 @@ impl<F: Frames> Assembly<F> {
 /// A write under way. Its bytes stay with the caller until it is done.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
-pub struct WriteTask {
+pub(crate) struct WriteTask {
     /// Chosen by the caller; comes back in completions.
     pub token: u64,
     /// First byte of the volume.
@@ -277,7 +282,7 @@ pub struct WriteTask {
 impl WriteTask {
     /// A write of `len` bytes (at least 1) at `offset`.
     #[must_use]
-    pub fn new(token: u64, offset: u64, len: u32, fua: bool) -> Self {
+    pub(crate) fn new(token: u64, offset: u64, len: u32, fua: bool) -> Self {
         assert!(len > 0, "a write of nothing");
         WriteTask {
             token,
@@ -297,18 +302,6 @@ impl WriteTask {
         }
     }
 
-    /// Says how this range is used, whatever the volume's hint says.
-    pub fn set_hint(&mut self, hint: Hint) {
-        self.hint = Some(hint);
-    }
-
-    /// Makes it part of a group: see [`crate::cache::Cache::order`].
-    #[must_use]
-    pub fn in_group(mut self, group: GroupId) -> Self {
-        self.group = Some(group);
-        self
-    }
-
     /// Whether it must be on stable storage when done, and flushes are kept.
     pub(crate) fn is_stable(&self) -> bool {
         self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
@@ -316,13 +309,13 @@ impl WriteTask {
 
     /// How its pages were classed, as far as they are in the cache.
     #[must_use]
-    pub fn classes(&self) -> Classes {
+    pub(crate) fn classes(&self) -> Classes {
         self.classes
     }
 
     /// Whether the caller may let go of the bytes: all of them are in the cache.
     #[must_use]
-    pub fn is_placed(&self) -> bool {
+    pub(crate) fn is_placed(&self) -> bool {
         self.done == self.len
     }
 }

@@ -1,9 +1,9 @@
-//! The speed of a hit in process: a bare copy, a hit by `Cache::read_hit`, and a `pread` from the
-//! page cache, each of 4 KiB at random places in 1 GiB, by turns in one run.
+//! The speed of an in-process hit: a bare copy, a hit with `Session::read_hit`, and a `pread` from
+//! the page cache, each of 4 KiB at random offsets in 1 GiB, alternating in one run.
 //!
 //! A hit is measured twice: one at a time, where each waits for the table before the copy can
-//! begin, and in batches of eight by `Cache::read_hits`, as a front end has them at hand of a
-//! client that keeps some requests under way.
+//! begin, and in batches of eight with `Session::read_hits`, as a front end receives them from a
+//! client that keeps several requests in flight.
 //!
 //! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads
 //! the very memory that holds the cache's frames, and the frames of the blocks it stands for, so
@@ -17,11 +17,13 @@ use larder_core::cache::HitRead;
 use larder_core::counters::Counter;
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Status};
+use larder_core::request::{Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::VolumeOptions;
-use larder_io::engine::{ArenaCache, ArenaLane, ArenaVolume, Engine, EngineOptions};
+use larder_io::blocking::BlockingSession;
+use larder_io::engine::{ArenaCache, ArenaVolume, Engine, EngineOptions};
+use larder_io::frames::ArenaFrames;
 use larder_io::store::Timed;
 use larder_mem::Pin;
 use larder_testing::claim;
@@ -50,6 +52,8 @@ const BATCH: usize = 256;
 const TURNS: u32 = 11;
 /// How often a piece of the file is read again because it left the page cache.
 const READINGS_MAX: u32 = 5;
+
+type ArenaSession = Session<ArenaFrames, Vec<u8>, ()>;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -118,8 +122,10 @@ impl Setup {
         self.engine.cache()
     }
 
-    fn lane(&self) -> ArenaLane {
-        self.cache().open_lane(&self.volume, Box::new(Silent))
+    fn session(&self) -> ArenaSession {
+        let limit = SessionLimit::Own(u64::MAX);
+        let session = Session::open(self.cache(), &self.volume, Box::new(Silent), limit);
+        session.expect("the volume is open")
     }
 
     /// The memory that the bare copy reads, in the order of the blocks.
@@ -138,24 +144,13 @@ impl Setup {
 
 /// Reads the whole volume once, and keeps the frames of its blocks pinned.
 fn fill(engine: &Engine, volume: &Arc<ArenaVolume>) -> Vec<Pin> {
-    let cache = engine.cache();
-    let mut lane = cache.open_lane(volume, Box::new(Silent));
-    let (mut pins, mut completions) = (Vec::new(), Vec::new());
-    let len = u32::try_from(LARGE_BYTES).expect("a mebibyte");
+    let mut session = BlockingSession::open(engine, volume).expect("the volume is open");
+    let mut pins = Vec::new();
     for offset in (0..volume.geometry().length).step_by(LARGE_BYTES) {
-        let mut assembly = Assembly::new(0, offset, len);
-        let mut status = cache.read(&mut lane, engine.now(), &mut assembly);
-        while status == Status::Pending {
-            std::thread::yield_now();
-            lane.collect(&mut completions);
-            for completion in completions.drain(..) {
-                status = assembly.absorb(cache.frames(), completion);
-            }
-        }
-        assert_eq!(status, Status::Done, "there is room for all of it");
-        pins.extend(assembly.take_pieces().map(|(pin, _)| pin));
+        let request = Request::new(RequestOp::Read, offset..offset + LARGE_BYTES as u64);
+        let mut read = session.pin(request).expect("a store in memory works");
+        pins.extend(read.take_pieces().map(|(pin, _)| pin));
     }
-    cache.close_lane(lane);
     pins
 }
 
@@ -244,7 +239,7 @@ impl<'a> Buffers<'a> {
 struct Worker<'a> {
     setup: &'a Setup,
     sources: &'a [&'a [u8]],
-    lane: ArenaLane,
+    session: ArenaSession,
     buffer: Vec<u8>,
     next: [usize; 6],
 }
@@ -255,7 +250,7 @@ impl<'a> Worker<'a> {
         let block = setup.blocks.len() / 2 * part;
         let large = setup.larges.len() / 2 * part;
         let next = [block, block, block, large, large, block / BATCH_HITS];
-        Worker { setup, sources, lane: setup.lane(), buffer: vec![0; LARGE_BYTES], next }
+        Worker { setup, sources, session: setup.session(), buffer: vec![0; LARGE_BYTES], next }
     }
 
     fn memcpy(&mut self, each: Duration) -> f64 {
@@ -266,17 +261,18 @@ impl<'a> Worker<'a> {
     }
 
     fn hit(&mut self, each: Duration) -> f64 {
-        let (cache, lane) = (self.setup.cache(), &self.lane);
+        let (cache, session) = (self.setup.cache(), &mut self.session);
         let mut buffers = Buffers::new(&mut self.buffer);
         time(each, &self.setup.blocks, &mut self.next[1], |block| {
             let offset = u64::from(block) * BLOCK_BYTES_U64;
-            assert!(cache.read_hit(lane, offset, black_box(buffers.next())), "all are resident");
+            let to = black_box(buffers.next());
+            assert!(session.read_hit(cache, offset, to), "all blocks are resident");
         })
     }
 
     /// Hits in batches.
     fn hits(&mut self, each: Duration) -> f64 {
-        let (cache, lane) = (self.setup.cache(), &self.lane);
+        let (cache, session) = (self.setup.cache(), &mut self.session);
         let buffers = &mut self.buffer[..BATCH_HITS * BLOCK_BYTES];
         let batches = self.setup.blocks.as_chunks::<BATCH_HITS>().0;
         let batch = time(each, batches, &mut self.next[5], |blocks| {
@@ -288,7 +284,8 @@ impl<'a> Worker<'a> {
             });
             let mut reads: [HitRead<'_>; BATCH_HITS] =
                 std::array::from_fn(|_| to.next().expect("a buffer for each"));
-            assert_eq!(cache.read_hits(lane, &mut reads), BATCH_HITS, "all blocks are resident");
+            let hits = session.read_hits(cache, &mut reads);
+            assert_eq!(hits, BATCH_HITS, "all blocks are resident");
         });
         batch / f64::from(u32::try_from(BATCH_HITS).expect("a few"))
     }
@@ -316,17 +313,18 @@ impl<'a> Worker<'a> {
         large / f64::from(LARGE_BLOCKS)
     }
 
-    /// A read of 1 MiB through an assembly, for 4 KiB.
+    /// Returns the time per 4 KiB of a 1 MiB read that is submitted as a request.
     fn hit_large(&mut self, each: Duration) -> f64 {
-        let (cache, lane, now) = (self.setup.cache(), &mut self.lane, self.setup.engine.now());
-        let to = &mut self.buffer;
-        let len = u32::try_from(LARGE_BYTES).expect("a mebibyte");
-        let mut assembly = Assembly::new(0, 0, len);
+        let (cache, session) = (self.setup.cache(), &mut self.session);
+        let (to, now) = (&mut self.buffer, self.setup.engine.now());
         let large = time(each, &self.setup.larges, &mut self.next[4], |large| {
-            assembly.reset(0, u64::from(large) * LARGE_BYTES as u64, len);
-            assert_eq!(cache.read(lane, now, &mut assembly), Status::Done, "all is resident");
-            assembly.copy_to(cache.frames(), black_box(&mut *to));
-            assembly.release(cache.frames());
+            let offset = u64::from(large) * LARGE_BYTES as u64;
+            let request = Request::new(RequestOp::Read, offset..offset + LARGE_BYTES as u64);
+            let submitted = session.submit(cache, now, request, &[][..], || ());
+            let Submitted::Done(done) = submitted else { panic!("all blocks are resident") };
+            let read = done.data.expect("the blocks of a read");
+            read.copy_to(cache.frames(), black_box(&mut *to));
+            session.release(cache, now, read);
         });
         large / f64::from(LARGE_BLOCKS)
     }
@@ -435,7 +433,7 @@ impl Results {
         let hits = setup.volume.totals().get(Counter::ReadHit);
         assert!(hits > setup.blocks.len() as u64, "hits are counted");
         for worker in workers {
-            setup.cache().close_lane(worker.lane);
+            worker.session.close(setup.cache());
         }
         results
     }

@@ -7,11 +7,13 @@
 
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Status};
+use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use larder_io::engine::{ArenaCache, ArenaLane, Engine, EngineOptions};
+use larder_io::blocking::BlockingSession;
+use larder_io::engine::{ArenaCache, Engine, EngineOptions};
+use larder_io::frames::ArenaFrames;
 use larder_io::store::Timed;
 use larder_testing::{claim, has_tool};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,8 +21,6 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::hint::black_box;
 use std::process::Command;
 
-/// Bytes of a request that fills the cache.
-const LARGE_BYTES: u32 = 1 << 20;
 /// Number of measured hits.
 const HITS: u32 = 400_000;
 
@@ -83,16 +83,18 @@ fn run(mib: u64, hits: u64, curve: bool) {
     let store = Timed::new(MemoryStore::new(geometry), engine.clock());
     let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
     let cache = engine.cache();
-    let mut lane = cache.open_lane(&volume, Box::new(Silent));
-    for offset in (0..mib << 20).step_by(LARGE_BYTES as usize) {
-        fill(&engine, &mut lane, offset);
-    }
+    let mut filler = BlockingSession::open(&engine, &volume).expect("the volume is open");
+    let whole = Request::new(RequestOp::Populate, 0..mib << 20);
+    filler.submit(whole, &[], |_, _| {}).expect("a store in memory works");
+    let limit = SessionLimit::Own(u64::MAX);
+    let session = Session::open(cache, &volume, Box::new(Silent), limit);
+    let mut session = session.expect("the volume is open");
     let blocks = (mib << 20) / BLOCK_BYTES_U64;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let offsets: Vec<u64> =
         (0..hits).map(|_| random.next_u64() % blocks * BLOCK_BYTES_U64).collect();
     let mut to = vec![0; 4096];
-    let found = measured(cache, &lane, &offsets, &mut to);
+    let found = measured(cache, &mut session, &offsets, &mut to);
     black_box(&to);
     assert_eq!(found, hits, "everything is resident");
     let report = cache.curve(&volume, engine.now());
@@ -100,27 +102,18 @@ fn run(mib: u64, hits: u64, curve: bool) {
     if let Some(report) = report {
         assert!(report.references > 0, "references were counted");
     }
-    cache.close_lane(lane);
+    session.close(cache);
+    drop(filler);
     engine.shut_down();
-}
-
-fn fill(engine: &Engine, lane: &mut ArenaLane, offset: u64) {
-    let (cache, mut completions) = (engine.cache(), Vec::new());
-    let mut assembly = Assembly::new(0, offset, LARGE_BYTES);
-    let mut status = cache.read(lane, engine.now(), &mut assembly);
-    while status == Status::Pending {
-        std::thread::yield_now();
-        lane.collect(&mut completions);
-        for completion in completions.drain(..) {
-            status = assembly.absorb(cache.frames(), completion);
-        }
-    }
-    assert_eq!(status, Status::Done, "there is room for all of it");
-    assembly.release(cache.frames());
 }
 
 /// The hits that are counted; how many there were.
 #[inline(never)]
-fn measured(cache: &ArenaCache, lane: &ArenaLane, offsets: &[u64], to: &mut [u8]) -> u64 {
-    offsets.iter().map(|&offset| u64::from(cache.read_hit(lane, offset, to))).sum()
+fn measured(
+    cache: &ArenaCache,
+    session: &mut Session<ArenaFrames, Vec<u8>, ()>,
+    offsets: &[u64],
+    to: &mut [u8],
+) -> u64 {
+    offsets.iter().map(|&offset| u64::from(session.read_hit(cache, offset, to))).sum()
 }

@@ -5,7 +5,7 @@
 //! in place ([`Change`]), flushes, and orders groups of writes. What each promises stands in
 //! docs/SEMANTICS.md; a tour with an example is docs/embedding.md.
 //!
-//! Everything here is made of what the server is made of: an [`Engine`], a lane for each handle, a
+//! The module consists of the parts of the server: an [`Engine`], a session for each handle, and a
 //! thread for each volume. A call sleeps until the cache has an answer; hits do not sleep.
 
 mod change;
@@ -22,9 +22,9 @@ use larder_core::counters::{Gauge, Totals};
 use larder_core::group::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
+use larder_core::settings::SettingError;
 use larder_core::store::{Geometry, StoreError};
 use larder_core::volume::VolumeOptions;
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ pub enum EmbedError {
         /// What was asked for.
         bytes: Range<u64>,
     },
-    /// The process has no file descriptor left, or the kernel refused to wait.
-    #[error("wait for the cache: {0}")]
-    Wait(#[from] io::Error),
+    /// The volume is closed.
+    #[error("open a handle: {0}")]
+    Closed(#[from] SettingError),
     /// Stores that could not be flushed at the end: what they did with the data is not known.
     #[error("close the caches: {}", .0.join("; "))]
     Close(Vec<String>),
@@ -170,7 +170,7 @@ impl CachedVolume {
     /// A way to it for one thread.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// If the volume is closed.
     pub fn handle(&self) -> Result<Handle, EmbedError> {
         Handle::new(self.clone())
     }

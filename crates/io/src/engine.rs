@@ -19,7 +19,7 @@ use driver::Driver;
 use keeper::Keeper;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
-use larder_core::lane::{Lane, Notify};
+use larder_core::lane::Notify;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -29,8 +29,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The cache of a process.
 pub type ArenaCache = Cache<ArenaFrames>;
-/// A lane of it.
-pub type ArenaLane = Lane<ArenaFrames>;
 /// A volume of it.
 pub type ArenaVolume = Volume<ArenaFrames>;
 

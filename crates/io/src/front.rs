@@ -1,10 +1,9 @@
 //! Front ends: how clients reach the cache.
 
-mod desk;
+mod errors;
 mod extents;
 pub mod fuse;
 pub mod listen;
 pub mod nbd;
 pub mod observe;
-mod spare;
 mod spin;

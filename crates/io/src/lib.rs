@@ -8,7 +8,7 @@
 
 #![expect(unsafe_code, reason = "the kernel uses memory during an operation")]
 
-mod call;
+pub mod blocking;
 pub mod claim;
 pub mod clock;
 pub mod embed;

@@ -21,6 +21,7 @@ use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::lane::{Notify, Silent};
+use larder_core::request::SessionLimit;
 use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         };
         let volumes: Vec<Served<S>> = volumes.into_iter().map(serve).collect();
         let open = |served: &Served<S>| {
-            let session = Session::open(&cache, &served.volume, Box::new(Silent), u64::MAX);
+            let limit = SessionLimit::Own(u64::MAX);
+            let session = Session::open(&cache, &served.volume, Box::new(Silent), limit);
             session.expect("the volume was just added")
         };
         let sessions = || volumes.iter().map(open).collect();

@@ -11,12 +11,9 @@ use crate::commands::serve::service::{Served, Service};
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
-use larder_core::lane::Completion;
-use larder_core::request::{Assembly, Status};
-use larder_core::settings::SettingError;
-use larder_io::engine::{ArenaCache, ArenaLane, ArenaVolume};
+use larder_core::request::{Request, RequestOp};
+use larder_io::blocking::BlockingSession;
 use larder_io::fault::{confine, point};
-use larder_io::wake::Waker;
 use larder_report::control::{ByteRange, Progress};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,8 +26,6 @@ const TICK: Duration = Duration::from_millis(100);
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes that are warmed at a time.
 const WARM_BYTES: u64 = 1 << 20;
-/// How often what is stalled is tried again without having been woken.
-const STALL_RETRY: Duration = Duration::from_millis(5);
 /// More ranges in one request are refused.
 const RANGES_MAX: usize = 1024;
 
@@ -46,40 +41,6 @@ pub(super) struct Ended {
     done_bytes: u64,
     /// What went wrong, sentences that can follow "failed to".
     failures: Vec<String>,
-}
-
-/// Nothing was done.
-fn failed(what: &str, error: &std::io::Error) -> Ended {
-    Ended { done_bytes: 0, failures: vec![format!("{what}: {error}")] }
-}
-
-/// The lane of a job. It is closed also when the job panics, else its volume could not be removed.
-struct JobLane<'a> {
-    cache: &'a ArenaCache,
-    lane: Option<ArenaLane>,
-}
-
-impl<'a> JobLane<'a> {
-    fn open(
-        cache: &'a ArenaCache,
-        volume: &Arc<ArenaVolume>,
-        waker: &Waker,
-    ) -> Result<Self, SettingError> {
-        let lane = cache.try_open_lane(volume, Box::new(waker.clone()))?;
-        Ok(JobLane { cache, lane: Some(lane) })
-    }
-
-    fn get(&mut self) -> &mut ArenaLane {
-        self.lane.as_mut().expect("it is open until it is dropped")
-    }
-}
-
-impl Drop for JobLane<'_> {
-    fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.cache.close_lane(lane);
-        }
-    }
 }
 
 /// Jobs under way, a few at a time.
@@ -163,37 +124,31 @@ pub(super) fn follow_stop(service: &Service) -> Response {
 
 /// Flushes volumes, all at once, whatever their flush mode.
 pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended {
-    let cache = service.engine().cache();
-    let waker = match Waker::new() {
-        Ok(waker) => waker,
-        Err(error) => return failed("flush", &error),
-    };
     let unclean = || -> u64 { volumes.iter().map(|served| served.volume.unclean_bytes()).sum() };
     // Before the first is asked to flush: a small one is done before it is looked at.
     let total_bytes = unclean();
     let mut left = total_bytes;
-    let mut lanes: Vec<JobLane<'_>> = Vec::new();
+    let mut sessions = Vec::new();
     let mut failures = Vec::new();
     for Served { volume, .. } in volumes {
         // It may have been removed since it was asked for.
-        let mut lane = match JobLane::open(cache, volume, &waker) {
-            Ok(lane) => lane,
+        let mut session = match BlockingSession::open(service.engine(), volume) {
+            Ok(session) => session,
             Err(error) => {
                 failures.push(format!("flush {}: {error}", volume.name()));
                 continue;
             }
         };
         point("control", "flush");
-        let status = cache.flush_always(lane.get(), service.engine().now(), 0);
-        debug_assert_eq!(status, Status::Pending, "a flush always waits");
-        lanes.push(lane);
+        let flush = Request::new(RequestOp::FlushAlways, 0..0);
+        session.start_flush(Request { is_counted: false, ..flush });
+        sessions.push((volume.name(), session));
     }
     let name = match volumes {
         [one] => one.volume.name().to_owned(),
         _ => "all".to_owned(),
     };
-    let mut completions = Vec::new();
-    while !lanes.is_empty() {
+    while !sessions.is_empty() {
         // What becomes dirty meanwhile is no part of this flush.
         left = left.min(unclean());
         told.send_replace(Some(Progress::Volume {
@@ -202,23 +157,15 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
             total_bytes,
             error: None,
         }));
-        let mut waiting = Vec::new();
-        for mut lane in lanes.drain(..) {
-            lane.get().collect(&mut completions);
-            let Some(Completion::Finished { result, .. }) = completions.pop() else {
-                waiting.push(lane);
-                continue;
-            };
+        sessions.retain_mut(|(name, session)| {
+            let Some(result) = session.poll() else { return true };
             if let Err(error) = result {
-                let name = lane.get().volume().name();
                 failures.push(format!("flush {name}: failed to {error}"));
             }
-        }
-        lanes = waiting;
-        if !lanes.is_empty()
-            && let Err(error) = waker.sleep(None, Some(TICK))
-        {
-            tracing::warn!(%error, "waiting for a flush failed");
+            false
+        });
+        if let Some((_, session)) = sessions.first() {
+            session.sleep(TICK);
         }
     }
     left = left.min(unclean());
@@ -284,13 +231,8 @@ pub(super) fn warm(
     ranges: &[ByteRange],
     told: &Told,
 ) -> Ended {
-    let cache = service.engine().cache();
-    let waker = match Waker::new() {
-        Ok(waker) => waker,
-        Err(error) => return failed("warm", &error),
-    };
-    let mut lane = match JobLane::open(cache, volume, &waker) {
-        Ok(lane) => lane,
+    let mut session = match BlockingSession::open(service.engine(), volume) {
+        Ok(session) => session,
         Err(error) => {
             let failures = vec![format!("warm {}: {error}", volume.name())];
             return Ended { done_bytes: 0, failures };
@@ -308,7 +250,8 @@ pub(super) fn warm(
             }
             // Pieces end at aligned places, so that no page is asked for twice.
             let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
-            if let Err(error) = bring_in(service, lane.get(), &waker, at, len) {
+            let populate = Request::new(RequestOp::Populate, at..at + len);
+            if let Err(error) = session.submit(populate, &[], |_, _| {}) {
                 failures.push(format!("warm {}: failed to {error}", volume.name()));
                 break 'ranges;
             }
@@ -323,42 +266,4 @@ pub(super) fn warm(
         }
     }
     Ended { done_bytes, failures }
-}
-
-/// Reads `len` bytes at `at` into the cache.
-fn bring_in(
-    service: &Service,
-    lane: &mut ArenaLane,
-    waker: &Waker,
-    at: u64,
-    len: u64,
-) -> Result<(), String> {
-    let cache = service.engine().cache();
-    let len = u32::try_from(len).expect("a piece");
-    let mut assembly = Assembly::new(0, at, len);
-    let mut completions = Vec::new();
-    let mut status = cache.read(lane, service.engine().now(), &mut assembly);
-    loop {
-        let timeout = match status {
-            Status::Done | Status::DoneAt(_) => {
-                assembly.release(cache.frames());
-                return Ok(());
-            }
-            Status::Failed(error) => return Err(error.to_string()),
-            Status::Pending => TICK,
-            Status::Stalled => STALL_RETRY,
-        };
-        if let Err(error) = waker.sleep(None, Some(timeout)) {
-            tracing::warn!(%error, "waiting for a read failed");
-        }
-        lane.collect(&mut completions);
-        for completion in completions.drain(..) {
-            if !matches!(completion, Completion::Unstalled) {
-                status = assembly.absorb(cache.frames(), completion);
-            }
-        }
-        if status == Status::Stalled {
-            status = cache.read(lane, service.engine().now(), &mut assembly);
-        }
-    }
 }

@@ -10,6 +10,7 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::lane::{Lane, Mailbox, Notify, Ring};
 use crate::readahead::Detector;
+use crate::request::LanePermit;
 use crate::settings::{SettingError, check_shares};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
@@ -88,21 +89,11 @@ impl<F: Frames> Cache<F> {
 
     /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
     ///
-    /// # Panics
-    /// If the volume is closed; see [`Cache::try_open_lane`].
-    pub fn open_lane(&self, volume: &Arc<Volume<F>>, notify: Box<dyn Notify>) -> Lane<F> {
-        match self.try_open_lane(volume, notify) {
-            Ok(lane) => lane,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Opens a lane to a volume that others may close.
-    ///
     /// # Errors
-    /// If it is closed or removed.
-    pub fn try_open_lane(
+    /// If the volume is closed or removed.
+    pub(crate) fn open_lane(
         &self,
+        _: LanePermit,
         volume: &Arc<Volume<F>>,
         notify: Box<dyn Notify>,
     ) -> Result<Lane<F>, SettingError> {
@@ -125,7 +116,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Closes a lane. What it waited for goes on without it.
-    pub fn close_lane(&self, lane: Lane<F>) {
+    pub(crate) fn close_lane(&self, lane: Lane<F>) {
         for (index, ring) in lane.rings.iter().enumerate() {
             self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
         }

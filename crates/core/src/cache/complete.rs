@@ -277,7 +277,7 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If the completion is not one of a write.
-    pub fn write_completed(
+    pub(crate) fn write_completed(
         &self,
         lane: &mut crate::lane::Lane<F>,
         now: Nanos,

@@ -58,7 +58,7 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If `kind` is neither, or the range is empty or not inside the volume.
-    pub fn exclude(
+    pub(crate) fn exclude(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,

@@ -30,7 +30,7 @@ const GATHER_MAX: usize = 16_384;
 impl<F: Frames> Cache<F> {
     /// Flushes the volume of `lane`: what was acknowledged before is on stable storage when the
     /// completion with `token` says so.
-    pub fn flush(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+    pub(crate) fn flush(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
         lane.volume.touch(now);
         if lane.volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
@@ -39,7 +39,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// The same, also where the flush mode says to ignore flushes: for stopping.
-    pub fn flush_always(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+    #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
+    pub(crate) fn flush_always(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
         lane.volume.touch(now);
         let volume = &lane.volume;
         let mut queue = lock(&volume.queue);

@@ -31,7 +31,8 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If the range is empty or not inside the volume.
-    pub fn flush_range(
+    #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
+    pub(crate) fn flush_range(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,

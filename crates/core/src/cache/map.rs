@@ -37,7 +37,7 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If the range is not inside the volume; or if it is to be overwritten and is not of whole
     /// sectors.
-    pub fn map(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn map(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
         let volume = Arc::clone(&lane.volume);
         if let Some(error) = volume.broken()
             && mapping.state == State::New
@@ -98,7 +98,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Takes in a completion of a mapping that [`Cache::map`] left pending.
-    pub fn map_completed(
+    pub(crate) fn map_completed(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
@@ -166,8 +166,8 @@ impl<F: Frames> Cache<F> {
         Ok(true)
     }
 
-    /// Gives a mapping up: nothing of it has happened, but what [`Cache::unpin`] has put into the
-    /// cache already where that failed. If it is still being read, its lane must be closed first.
+    /// Abandons a mapping. None of its changes take effect, except those that a failed unpin has
+    /// already put into the cache. If its range is still being read, close its session first.
     pub fn unmap(&self, volume: &Volume<F>, mapping: &mut Mapping<F>) {
         mapping.read.abandon(&self.frames);
         let owned: Vec<_> = mapping.blocks.iter_mut().filter_map(|b| b.own.take()).collect();
@@ -187,7 +187,7 @@ impl<F: Frames> Cache<F> {
     ///
     /// If it fails before all of it is in the cache ([`Mapping::is_held`]), it can be tried again
     /// or given up with [`Cache::unmap`].
-    pub fn unpin(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn unpin(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
         let volume = Arc::clone(&lane.volume);
         if mapping.state == State::Mapped {
             mapping.read.release(&self.frames);
@@ -215,11 +215,11 @@ impl<F: Frames> Cache<F> {
             }
             self.unmap(&volume, mapping);
         }
-        self.finish_write(lane, now, &mut mapping.task, mode, before)
+        self.finish_write(&volume, lane, now, &mut mapping.task, (mode, before))
     }
 
     /// Takes in a completion of a mapping that [`Cache::unpin`] left pending.
-    pub fn unpin_completed(
+    pub(crate) fn unpin_completed(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
@@ -352,7 +352,7 @@ impl<F: Frames> Cache<F> {
             self.frames.disown(own);
             self.table.publish(frame, key, slot, state.with_dirty(dirties));
         }
-        Self::note_placed(instance, slot, (new_dirty, past), now)
+        Self::note_placed(&volume, instance, slot, (new_dirty, past), now)
     }
 }
 

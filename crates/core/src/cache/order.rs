@@ -21,8 +21,8 @@ use crate::writeback::Writer;
 const DUE_MAX: usize = 64;
 
 impl<F: Frames> Cache<F> {
-    /// A new group of writes to `volume`; see [`Cache::order`] and
-    /// [`crate::request::WriteTask::in_group`]. It needs no end.
+    /// Returns a new group of writes to `volume`; see [`Cache::order`] and
+    /// [`crate::request::Request`]. The group does not have to be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
         GroupId { volume: volume.id, number: volume.ordered.with(Groups::add) }

@@ -17,7 +17,7 @@ use std::ops::Range;
 /// How many reads ahead the table is looked at.
 const LOOK_AHEAD: usize = 4;
 
-/// One read of several; see [`Cache::read_hits`].
+/// One read of several; see [`crate::request::Session::read_hits`].
 #[derive(Debug)]
 pub struct HitRead<'a> {
     /// First byte of the volume.
@@ -53,7 +53,12 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If the range is not inside the volume.
-    pub fn read(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> Status {
+    pub(crate) fn read(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        assembly: &mut Assembly<F>,
+    ) -> Status {
         let end = assembly.offset + u64::from(assembly.len);
         assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
         lane.volume.touch(now);
@@ -96,7 +101,7 @@ impl<F: Frames> Cache<F> {
     /// [`Cache::read`], which reads on from there. For several reads at once see
     /// [`Cache::read_hits`].
     #[inline]
-    pub fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
+    pub(crate) fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
         let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
         let place = self.table.place(key);
         self.table.approach(&self.frames, &place, within);
@@ -109,7 +114,7 @@ impl<F: Frames> Cache<F> {
     /// Faster than one by one: a hit makes two trips to memory, to the table and to the bytes, and
     /// with several at hand those of the later ones are made while the earlier ones are copied.
     #[inline]
-    pub fn read_hits(&self, lane: &Lane<F>, reads: &mut [HitRead<'_>]) -> usize {
+    pub(crate) fn read_hits(&self, lane: &Lane<F>, reads: &mut [HitRead<'_>]) -> usize {
         let look = |reads: &[HitRead<'_>], i: usize| {
             let read = reads.get(i)?;
             let (key, within) = single_block(lane, read.offset, read.to.len())?;

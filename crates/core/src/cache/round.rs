@@ -212,8 +212,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Hands a write that is in the cache to the store; the task waits for every page of it.
-    pub(super) fn sync(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask, fua: bool) {
-        let volume = Arc::clone(&lane.volume);
+    pub(super) fn sync(&self, lane: &Lane<F>, now: Nanos, task: &mut WriteTask, fua: bool) {
+        let volume = &*lane.volume;
         let end = task.offset + u64::from(task.len);
         let last = (end - 1) / BLOCK_BYTES_U64;
         let mut block = task.offset / BLOCK_BYTES_U64;

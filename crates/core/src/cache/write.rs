@@ -51,6 +51,57 @@ impl<P: Payload + ?Sized> Piece<'_, P> {
     }
 }
 
+/// The part of a write that lies in one page.
+struct PagePart<'a, F: Frames, P: ?Sized> {
+    volume: &'a Volume<F>,
+    payload: &'a P,
+    /// Offset of the payload's first byte in the volume.
+    base: u64,
+    /// Byte range of the part in the volume.
+    bytes: Range<u64>,
+}
+
+impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
+    fn blocks(&self) -> Range<u64> {
+        self.bytes.start / BLOCK_BYTES_U64..self.bytes.end.div_ceil(BLOCK_BYTES_U64)
+    }
+
+    /// Returns the pieces, one for each block.
+    fn pieces(&self) -> impl Iterator<Item = Piece<'a, P>> + use<'a, F, P> {
+        let (volume, payload, base) = (self.volume, self.payload, self.base);
+        let bytes = self.bytes.clone();
+        self.blocks().map(move |block| {
+            let start = bytes.start.max(block * BLOCK_BYTES_U64);
+            let end = bytes.end.min((block + 1) * BLOCK_BYTES_U64);
+            let index = |offset: u64| usize::try_from(offset - base).expect("a u32");
+            let offset = usize::try_from(start % BLOCK_BYTES_U64).expect("below a block");
+            let (at, len) = (index(start), index(end) - index(start));
+            let (dirties, needs) = sectors_of_piece(volume, block, offset, len);
+            Piece { block, offset, payload, at, len, dirties, needs }
+        })
+    }
+}
+
+/// Returns the sectors of a piece that become dirty, and those that must be valid before.
+fn sectors_of_piece<F: Frames>(
+    volume: &Volume<F>,
+    block: u64,
+    offset: usize,
+    len: usize,
+) -> (u8, u8) {
+    // Bytes past the end of the volume count as written: no request can access them.
+    let reaches_end = offset + len == volume.bytes_of(block) as usize;
+    let len_covered = if reaches_end { BLOCK_BYTES - offset } else { len };
+    let covered = sectors_covered(offset, len_covered);
+    let touched = sectors_touched(offset, len);
+    let whole_granule = volume.geometry().granule as usize == BLOCK_BYTES;
+    match (whole_granule, covered) {
+        (false, _) => (touched | covered, touched & !covered),
+        (true, 0xff) => (0xff, 0),
+        (true, _) => (0xff, 0xff),
+    }
+}
+
 /// What became of the part of a write that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
@@ -76,14 +127,15 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If the range is not inside the volume.
-    pub fn write<P: Payload + ?Sized>(
+    pub(crate) fn write<P: Payload + ?Sized>(
         &self,
+        volume: &Volume<F>,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &mut WriteTask,
         payload: &P,
     ) -> Status {
-        let volume = Arc::clone(&lane.volume);
+        debug_assert_eq!(volume.id, lane.volume.id, "the volume of the lane");
         assert_eq!(payload.len(), task.len as usize, "the bytes of the whole task");
         assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
         volume.touch(now);
@@ -102,8 +154,8 @@ impl<F: Frames> Cache<F> {
             if volume.unclean_blocks() >= volume.dirty_limit_blocks() {
                 return self.at_limit(lane);
             }
-            let (rest, pieces) = Self::pieces_of_next_page(&volume, task, payload);
-            match self.place(lane, now, task, &pieces, mode) {
+            let part = Self::next_page_part(volume, task, payload);
+            match self.place(lane, now, task, &part, mode) {
                 Placed::NoRoom => {
                     self.stall(lane);
                     return Status::Stalled;
@@ -115,21 +167,20 @@ impl<F: Frames> Cache<F> {
                 }
                 placed => count_placed(lane, placed, mode, task),
             }
-            task.done = rest;
+            task.done = u32::try_from(part.bytes.end - task.offset).expect("a u32");
         }
-        self.finish_write(lane, now, task, mode, before)
+        self.finish_write(volume, lane, now, task, (mode, before))
     }
 
     /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
     pub(super) fn finish_write(
         &self,
+        volume: &Volume<F>,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &mut WriteTask,
-        mode: WriteMode,
-        before: u32,
+        (mode, before): (WriteMode, u32),
     ) -> Status {
-        let volume = Arc::clone(&lane.volume);
         let fua = task.is_stable();
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
@@ -141,7 +192,7 @@ impl<F: Frames> Cache<F> {
         if task.needs_flush {
             return self.flush_for(lane, now, task);
         }
-        Self::acknowledge(&volume, now, u64::from(task.len - before))
+        Self::acknowledge(volume, now, u64::from(task.len - before))
     }
 
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
@@ -171,103 +222,75 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// The part of a write that lies in the next page, and how many bytes are done after it.
-    fn pieces_of_next_page<'a, P: ?Sized>(
-        volume: &Volume<F>,
+    /// Returns the part of a write that lies in the next page.
+    fn next_page_part<'a, P: ?Sized>(
+        volume: &'a Volume<F>,
         task: &WriteTask,
         payload: &'a P,
-    ) -> (u32, Vec<Piece<'a, P>>) {
+    ) -> PagePart<'a, F, P> {
         let start = task.offset + u64::from(task.done);
         let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
         let end = page_end.min(task.offset + u64::from(task.len));
-        let mut pieces = Vec::new();
-        let mut at = start;
-        while at < end {
-            let block = at / BLOCK_BYTES_U64;
-            let next = ((block + 1) * BLOCK_BYTES_U64).min(end);
-            let index = |offset: u64| usize::try_from(offset - task.offset).expect("a u32");
-            let len = index(next) - index(at);
-            let offset = usize::try_from(at % BLOCK_BYTES_U64).expect("below a block");
-            let (dirties, needs) = Self::sectors_of_piece(volume, block, offset, len);
-            pieces.push(Piece { block, offset, payload, at: index(at), len, dirties, needs });
-            at = next;
-        }
-        (u32::try_from(end - task.offset).expect("a u32"), pieces)
+        PagePart { volume, payload, base: task.offset, bytes: start..end }
     }
 
-    /// Returns the sectors of a piece that become dirty, and those that must be valid before.
-    fn sectors_of_piece(volume: &Volume<F>, block: u64, offset: usize, len: usize) -> (u8, u8) {
-        // What lies behind the end of the volume is nobody's and is as good as written.
-        let reaches_end = offset + len == volume.bytes_of(block) as usize;
-        let len_covered = if reaches_end { BLOCK_BYTES - offset } else { len };
-        let covered = sectors_covered(offset, len_covered);
-        let touched = sectors_touched(offset, len);
-        let whole_granule = volume.geometry().granule as usize == BLOCK_BYTES;
-        match (whole_granule, covered) {
-            (false, _) => (touched | covered, touched & !covered),
-            (true, 0xff) => (0xff, 0),
-            (true, _) => (0xff, 0xff),
-        }
-    }
-
-    /// Puts the pieces, all of one page, into the cache.
+    /// Puts a part of a write into the cache.
     fn place<P: Payload + ?Sized>(
         &self,
         lane: &mut Lane<F>,
         now: Nanos,
         task: &WriteTask,
-        pieces: &[Piece<'_, P>],
+        part: &PagePart<'_, F, P>,
         mode: WriteMode,
     ) -> Placed {
-        if lane.volume.is_regrouping() {
+        let (volume, blocks) = (part.volume, part.blocks());
+        if volume.is_regrouping() {
             return Placed::NoRoom;
         }
+        let key = Key::new(volume.id, blocks.start);
         if task.group.is_none()
-            && let Some(slot) = self.absorb(&lane.volume, pieces)
+            && let Some(slot) = self.absorb(part)
         {
-            self.note_hit(lane, Key::new(lane.volume.id, pieces[0].block), slot, now);
+            self.note_hit(lane, key, slot, now);
             return Placed::Absorbed;
         }
-        let volume = Arc::clone(&lane.volume);
-        let recorder = Arc::clone(&lane.recorder);
-        let key = Key::new(volume.id, pieces[0].block);
-        let is_absent = |p: &&Piece<'_, P>| self.table.find(Key::new(volume.id, p.block)).is_none();
+        let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
-        let mut wanted = pieces.iter().filter(is_absent).count();
-        let past = Self::passes(&volume, mode);
-        if wanted > 0 && past.is_none() {
-            self.note_miss(&volume, pieces[0].block, now);
+        let mut wanted = blocks.clone().filter(is_absent).count();
+        let bypass = Self::passes(volume, mode);
+        if wanted > 0 && bypass.is_none() {
+            self.note_miss(volume, blocks.start, now);
         }
         let placed = loop {
-            if wanted > 0 && !self.reserve(&volume, wanted, &mut lane.spare, &recorder, now) {
+            if wanted > 0 && !self.reserve(volume, wanted, &mut lane.spare, &lane.recorder, now) {
                 break Placed::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
-            if volume.is_regrouping() || Self::is_exclusive(&volume, pieces) {
+            if volume.is_regrouping() || Self::is_exclusive(volume, &blocks) {
                 break Placed::NoRoom;
             }
-            let page = shard.instance(volume.id).paging.around(pieces[0].block);
-            if pieces[pieces.len() - 1].block >= page.end {
+            let page = shard.instance(volume.id).paging.around(blocks.start);
+            if blocks.end > page.end {
                 break Placed::Recut;
             }
-            if let Some(piece) = pieces.iter().find(|piece| !self.is_placeable(&volume, piece)) {
-                let blocks = piece.block..piece.block + 1;
+            if let Some(piece) = part.pieces().find(|piece| !self.is_placeable(volume, piece)) {
+                let block = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(lane, now, task, &blocks, (pieces, mode));
+                return self.fill_first(lane, now, task, &block, (part, mode));
             }
-            let owned = self.own_resident(&volume, pieces);
+            let owned = self.own_resident(volume, blocks.clone());
             wanted = owned.iter().filter(|own| own.is_none()).count();
             if wanted <= lane.spare.len() {
-                let blocks = pieces.iter().map(|piece| piece.block);
                 let paging = shard.instance(volume.id).paging;
-                if !Self::join_group(lane, paging, task.group, pieces[0].block, blocks) {
+                let group = task.group;
+                if !Self::join_group(lane, paging, group, blocks.start, blocks.clone()) {
                     owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
                     break Placed::NoRoom;
                 }
                 // Hits noted before came before this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
-                break self.place_locked(instance, now, (pieces, owned), mode, lane);
+                break self.place_locked(instance, now, (part, owned), mode, lane);
             }
             owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
         };
@@ -275,15 +298,11 @@ impl<F: Frames> Cache<F> {
         placed
     }
 
-    /// Owns the frames of the pieces, but for those that are absent or held by somebody: these need
-    /// a new frame.
-    fn own_resident<P: ?Sized>(
-        &self,
-        volume: &Volume<F>,
-        pieces: &[Piece<'_, P>],
-    ) -> Vec<Option<F::Own>> {
-        let own = |piece: &Piece<'_, P>| {
-            let frame = self.table.find(Key::new(volume.id, piece.block))?;
+    /// Owns the frames of blocks. A block that is absent, or whose frame is pinned, gets `None`: it
+    /// needs a new frame.
+    fn own_resident(&self, volume: &Volume<F>, blocks: Range<u64>) -> Vec<Option<F::Own>> {
+        let own = |block: u64| {
+            let frame = self.table.find(Key::new(volume.id, block))?;
             (0..OWN_TRIES).find_map(|_| {
                 let own = self.frames.try_own(frame);
                 if own.is_none() {
@@ -292,12 +311,11 @@ impl<F: Frames> Cache<F> {
                 own
             })
         };
-        pieces.iter().map(own).collect()
+        blocks.map(own).collect()
     }
 
-    fn is_exclusive<P: ?Sized>(volume: &Volume<F>, pieces: &[Piece<'_, P>]) -> bool {
-        let blocks = pieces[0].block..pieces[0].block + pieces.len() as u64;
-        volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(&blocks)
+    fn is_exclusive(volume: &Volume<F>, blocks: &Range<u64>) -> bool {
+        volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(blocks)
     }
 
     fn is_placeable<P: ?Sized>(&self, volume: &Volume<F>, piece: &Piece<'_, P>) -> bool {
@@ -315,7 +333,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         task: &WriteTask,
         blocks: &Range<u64>,
-        again: (&[Piece<'_, P>], WriteMode),
+        again: (&PagePart<'_, F, P>, WriteMode),
     ) -> Placed {
         let mailbox = Arc::clone(&lane.mailbox);
         let waiter = FillWaiter { mailbox, token: task.token, read: None };
@@ -329,14 +347,10 @@ impl<F: Frames> Cache<F> {
 
     /// Writes into frames that are dirty already, without a lock; the slot of their page, or none
     /// if one of them is not so: then all pieces are placed again, which does no harm.
-    fn absorb<P: Payload + ?Sized>(
-        &self,
-        volume: &Volume<F>,
-        pieces: &[Piece<'_, P>],
-    ) -> Option<Slot> {
+    fn absorb<P: Payload + ?Sized>(&self, part: &PagePart<'_, F, P>) -> Option<Slot> {
         let mut slot = None;
-        for piece in pieces {
-            let key = Key::new(volume.id, piece.block);
+        for piece in part.pieces() {
+            let key = Key::new(part.volume.id, piece.block);
             let (mut own, state) = self.table.own(&self.frames, key)?;
             let dirty = state.dirty != 0 && state.writing == 0;
             if !dirty || !state.covers(piece.needs) {
@@ -356,41 +370,41 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         now: Nanos,
-        (pieces, owned): (&[Piece<'_, P>], Vec<Option<F::Own>>),
+        (part, owned): (&PagePart<'_, F, P>, Vec<Option<F::Own>>),
         mode: WriteMode,
         lane: &mut Lane<F>,
     ) -> Placed {
-        let volume = Arc::clone(&instance.volume);
-        let page = instance.paging.page_of(pieces[0].block);
-        let past = Self::passes(&volume, mode);
-        let admit = past.is_none();
+        let volume = part.volume;
+        let page = instance.paging.page_of(part.blocks().start);
+        let bypass = Self::passes(volume, mode);
+        let admit = bypass.is_none();
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
-        for (piece, own) in pieces.iter().zip(owned) {
+        for (piece, own) in part.pieces().zip(owned) {
             let found = self.table.find(Key::new(volume.id, piece.block));
             let was_dirty = match (found, own) {
-                (Some(_), Some(own)) => self.write_owned(own, piece),
-                (Some(frame), None) => self.replace(&volume, frame, slot, piece, lane),
+                (Some(_), Some(own)) => self.write_owned(own, &piece),
+                (Some(frame), None) => self.replace(volume, frame, slot, &piece, lane),
                 (None, _) => {
-                    self.write_absent(&volume, slot, piece, &mut lane.spare);
+                    self.write_absent(volume, slot, &piece, &mut lane.spare);
                     instance.pages.get_mut(slot).resident += 1;
                     false
                 }
             };
             new_dirty += u16::from(!was_dirty);
         }
-        Self::note_placed(instance, slot, (new_dirty, past), now)
+        Self::note_placed(volume, instance, slot, (new_dirty, bypass), now)
     }
 
     /// Counts blocks of a page that have become dirty, by a write that does not stay if there is a
     /// reason for that.
     pub(super) fn note_placed(
+        volume: &Volume<F>,
         instance: &mut Instance<F>,
         slot: Slot,
-        (new_dirty, past): (u16, Option<BypassReason>),
+        (new_dirty, bypass): (u16, Option<BypassReason>),
         now: Nanos,
     ) -> Placed {
-        let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
@@ -398,8 +412,8 @@ impl<F: Frames> Cache<F> {
             let epoch = volume.epoch.load(Ordering::Acquire);
             instance.link_dirty(slot, now, epoch);
         }
-        Self::note_dirty(&volume, u64::from(new_dirty));
-        match (past, new_dirty) {
+        Self::note_dirty(volume, u64::from(new_dirty));
+        match (bypass, new_dirty) {
             (Some(reason), _) if !instance.stays(slot) => Placed::Transient(reason),
             (_, 0) => Placed::Absorbed,
             (_, _) => Placed::New,
@@ -514,6 +528,7 @@ mod tests {
     use super::*;
     use crate::frames::PlainFrames;
     use crate::lane::Silent;
+    use crate::request::{Request, RequestOp, Session, SessionLimit, Submitted};
     use crate::store::{Geometry, StoreDone, StoreOp};
     use crate::volume::VolumeOptions;
 
@@ -528,18 +543,20 @@ mod tests {
         let options = VolumeOptions { page_blocks: 4, ..VolumeOptions::new("v", geometry) };
         let volume = cache.add_volume(options, Box::new(Silent));
         let recorder = cache.recorder(&volume);
-        let mut lane = cache.open_lane(&volume, Box::new(Silent));
+        let limit = SessionLimit::Own(u64::MAX);
+        let mut session: Session<_, Vec<u8>, ()> =
+            Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
         let data = [7; BLOCK_BYTES];
         let mut write = |block: u64| {
-            let len = u32::try_from(BLOCK_BYTES).unwrap();
-            let mut task = WriteTask::new(block, block * BLOCK_BYTES_U64, len, false);
-            assert_eq!(cache.write(&mut lane, 1, &mut task, &data), Status::Done);
+            let range = block * BLOCK_BYTES_U64..(block + 1) * BLOCK_BYTES_U64;
+            let request = Request::new(RequestOp::Write, range);
+            let submitted = session.submit(&cache, 1, request, &data[..], || ());
+            assert!(matches!(submitted, Submitted::Done(_)));
         };
         let absorbs = || {
             let len = u32::try_from(BLOCK_BYTES).unwrap();
             let task = WriteTask::new(9, 0, len, false);
-            let (_, pieces) = Cache::pieces_of_next_page(&volume, &task, &data[..]);
-            cache.absorb(&volume, &pieces).is_some()
+            cache.absorb(&Cache::next_page_part(&volume, &task, &data[..])).is_some()
         };
         assert!(!absorbs(), "block 0 is absent");
         write(0);

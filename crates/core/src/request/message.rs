@@ -6,6 +6,7 @@ use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::group::GroupId;
 use crate::hint::Hint;
+use crate::mapping::Mapping;
 use crate::store::StoreError;
 use std::ops::Range;
 
@@ -35,6 +36,10 @@ pub enum RequestOp {
     /// Tell the store that the range is not needed any more. Blocks that the range covers only in
     /// part keep their bytes.
     Discard,
+    /// Map the range for change: see [`super::Session::map`].
+    Map,
+    /// End a mapping: see [`super::Session::unpin`].
+    Unpin,
 }
 
 /// The step after all operations of a request have succeeded.
@@ -66,10 +71,14 @@ pub struct Request {
     pub bound: Option<Range<u64>>,
     /// The write-order group of a write.
     pub group: Option<GroupId>,
+    /// True for a read that is one piece, however little may be pinned.
+    pub unfragmented: bool,
     /// The interface that a read is counted for.
     pub interface: Interface,
     /// The step after the operation.
     pub then: Then,
+    /// False for a request of the front end itself; it is not counted as a client's request.
+    pub is_counted: bool,
 }
 
 impl Request {
@@ -84,8 +93,10 @@ impl Request {
             hint: None,
             bound: None,
             group: None,
+            unfragmented: false,
             interface: Interface::Copy,
             then: Then::Nothing,
+            is_counted: true,
         }
     }
 
@@ -94,7 +105,7 @@ impl Request {
     }
 }
 
-/// A request that is in flight. The number may be used again after its reply.
+/// A request in flight. Its number may be reused after the end of the request has been polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(pub(super) usize);
 
@@ -106,13 +117,15 @@ impl RequestId {
     }
 }
 
-/// The end of a request.
+/// The result of a request that was queued.
 #[derive(Debug)]
 pub struct Reply<F: Frames, C> {
     /// The front end's own data of the request.
     pub context: C,
     /// The blocks of a read, to be given back with [`super::Session::release`].
     pub data: Option<Assembly<F>>,
+    /// The mapping that [`RequestOp::Map`] has created.
+    pub mapping: Option<Box<Mapping<F>>>,
     /// The error of a request that has failed.
     pub error: Option<StoreError>,
     /// Classes of the pages of the request.
@@ -121,25 +134,22 @@ pub struct Reply<F: Frames, C> {
     pub started_at: Nanos,
 }
 
-/// The answer to a submission.
+/// The result of a request that completed at submission.
 #[derive(Debug)]
-pub enum Submitted<F: Frames, C> {
-    /// The request is complete.
-    Done(Reply<F, C>),
-    /// A reply follows.
-    Queued(RequestId),
+pub struct ImmediateReply<F: Frames> {
+    /// The blocks of a read, to be given back with [`super::Session::release`].
+    pub data: Option<Assembly<F>>,
+    /// Classes of the pages of the request.
+    pub classes: Classes,
 }
 
-impl<F: Frames, C> Submitted<F, C> {
-    /// A request that completed at once.
-    pub(super) fn done(
-        now: Nanos,
-        context: C,
-        data: Option<Assembly<F>>,
-        classes: Classes,
-    ) -> Self {
-        Submitted::Done(Reply { context, data, error: None, classes, started_at: now })
-    }
+/// The answer to a submission.
+#[derive(Debug)]
+pub enum Submitted<F: Frames> {
+    /// The request is complete.
+    Done(ImmediateReply<F>),
+    /// A reply follows.
+    Queued(RequestId),
 }
 
 /// A result that a session returns after the submission.

@@ -7,7 +7,9 @@ use crate::clock::Nanos;
 use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::lane::{Completion, Lane};
+use crate::mapping::Mapping;
 use crate::store::StoreOpKind;
+use crate::volume::Volume;
 use std::ops::Range;
 
 /// An operation in flight. Its index is the token of its completions.
@@ -39,6 +41,8 @@ pub(super) enum Work<F: Frames, P> {
         kind: StoreOpKind,
         blocks: Range<u64>,
     },
+    Map(Box<Mapping<F>>),
+    Unpin(Box<Mapping<F>>),
 }
 
 impl<F: Frames, P: Payload> Work<F, P> {
@@ -46,7 +50,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn submit(
         &mut self,
         cache: &Cache<F>,
-        lane: &mut Lane<F>,
+        (volume, lane): (&Volume<F>, &mut Lane<F>),
         now: Nanos,
         token: u64,
     ) -> Status {
@@ -54,11 +58,11 @@ impl<F: Frames, P: Payload> Work<F, P> {
             Work::Read(read) => cache.read(lane, now, read),
             Work::Write(task, payload) => {
                 let payload = payload.as_ref().expect("the bytes of a write that is not placed");
-                cache.write(lane, now, task, payload)
+                cache.write(volume, lane, now, task, payload)
             }
             Work::WriteZeros(task) => {
                 let len = task.len as usize;
-                cache.write(lane, now, task, &Zeros(len))
+                cache.write(volume, lane, now, task, &Zeros(len))
             }
             Work::Flush { always: true } => cache.flush_always(lane, now, token),
             Work::Flush { always: false } => cache.flush(lane, now, token),
@@ -68,6 +72,8 @@ impl<F: Frames, P: Payload> Work<F, P> {
             Work::Exclude { kind, blocks } => {
                 cache.exclude(lane, now, *kind, blocks.clone(), token)
             }
+            Work::Map(mapping) => cache.map(lane, now, mapping),
+            Work::Unpin(mapping) => cache.unpin(lane, now, mapping),
         }
     }
 
@@ -75,7 +81,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn complete(
         &mut self,
         cache: &Cache<F>,
-        lane: &mut Lane<F>,
+        (volume, lane): (&Volume<F>, &mut Lane<F>),
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {
@@ -87,9 +93,16 @@ impl<F: Frames, P: Payload> Work<F, P> {
             },
             Work::Write(task, _) | Work::WriteZeros(task) => {
                 if let Completion::Continue { token } = completion {
-                    return self.submit(cache, lane, now, token);
+                    return self.submit(cache, (volume, lane), now, token);
                 }
                 cache.write_completed(lane, now, task, completion)
+            }
+            Work::Map(mapping) => cache.map_completed(lane, now, mapping, completion),
+            Work::Unpin(mapping) => {
+                if let Completion::Continue { token } = completion {
+                    return self.submit(cache, (volume, lane), now, token);
+                }
+                cache.unpin_completed(lane, now, mapping, completion)
             }
             Work::Flush { .. } | Work::FlushRange { .. } | Work::Exclude { .. } => {
                 let Completion::Finished { result, .. } = completion else {
@@ -105,9 +118,11 @@ impl<F: Frames, P: Payload> Work<F, P> {
         match self {
             Work::Read(read) => read.classes(),
             Work::Write(task, _) | Work::WriteZeros(task) => task.classes(),
-            Work::Flush { .. } | Work::FlushRange { .. } | Work::Exclude { .. } => {
-                Classes::default()
-            }
+            Work::Flush { .. }
+            | Work::FlushRange { .. }
+            | Work::Exclude { .. }
+            | Work::Map(_)
+            | Work::Unpin(_) => Classes::default(),
         }
     }
 

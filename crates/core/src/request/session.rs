@@ -6,15 +6,19 @@
 //! cache: each method takes both. A request that completes at once takes no entry and allocates
 //! nothing.
 
-use super::message::{Event, Reply, Request, RequestId, RequestOp, Submitted, Then};
+use super::budget::{SessionLimit, Share};
+use super::message::{
+    Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then,
+};
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{Assembly, READ_PIECE_BYTES, Status, WriteTask};
-use crate::cache::{BlockCut, Cache, cut};
-use crate::clock::Nanos;
+use super::{Assembly, LanePermit, READ_PIECE_BYTES, Status, WriteTask};
+use crate::cache::{BlockCut, Cache, HitRead, cut};
+use crate::clock::{MILLISECOND, Nanos};
 use crate::counters::{Classes, Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::lane::{Completion, Lane, Notify};
+use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::Arc;
@@ -29,6 +33,9 @@ use std::ops::Range;
 const EXCLUSIVE_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES_U64;
 /// Maximum number of read buffers that a session keeps for reuse.
 const SPARE_MAX: usize = 8;
+/// Interval at which operations that found no room are retried. The cache reports room that the
+/// store or a setting makes, but not frames that another session releases.
+const RETRY: Nanos = 5 * MILLISECOND;
 
 /// A request in flight.
 #[derive(Debug)]
@@ -45,9 +52,18 @@ struct Entry<F: Frames, C> {
     left: Range<u64>,
     /// The last bytes of a read.
     data: Option<Assembly<F>>,
+    mapping: Option<Box<Mapping<F>>>,
     /// Earliest time of the reply.
     due: Nanos,
     error: Option<StoreError>,
+}
+
+/// An event that the front end has not polled.
+#[derive(Debug)]
+enum ReadyEvent<F: Frames> {
+    Piece(usize, Assembly<F>),
+    /// The end of a request, whose entry is removed when the event is polled.
+    End(usize),
 }
 
 /// The requests that one thread has in flight on one volume; see the module.
@@ -55,21 +71,24 @@ struct Entry<F: Frames, C> {
 /// `P` is the form of a payload that waits, and `C` the front end's data of a request.
 #[derive(Debug)]
 pub struct Session<F: Frames, P, C> {
+    volume: Arc<Volume<F>>,
     lane: Lane<F>,
     requests: Slab<Entry<F, C>>,
     operations: Slab<Operation<F, P>>,
     /// Operations that found no room, in their order.
     stalled: VecDeque<usize>,
+    /// Time of the next retry of stalled operations.
+    retry_at: Nanos,
     /// Requests that are complete and wait for their time, the earliest first.
     delayed: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Large reads whose next piece waits for the release of pins.
     held: VecDeque<usize>,
-    events: VecDeque<Event<F, C>>,
+    /// Events that the front end has not polled.
+    ready: VecDeque<ReadyEvent<F>>,
     /// Bytes of the frames that reads have pinned and the front end has not released, and of those
     /// that reads in flight will pin.
     pinned_bytes: u64,
-    /// Limit on these for the next piece of a large read.
-    pinned_bytes_max: u64,
+    share: Share,
     /// Bytes of payloads that wait.
     parked_bytes: usize,
     spare: Vec<Assembly<F>>,
@@ -78,7 +97,6 @@ pub struct Session<F: Frames, P, C> {
 
 impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Opens a session on a volume. `notify` wakes its thread when [`Session::advance`] has work.
-    /// Large reads pin at most `pinned_bytes_max` beyond their first piece.
     ///
     /// # Errors
     /// If the volume is closed or removed.
@@ -86,18 +104,20 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         cache: &Cache<F>,
         volume: &Arc<Volume<F>>,
         notify: Box<dyn Notify>,
-        pinned_bytes_max: u64,
+        limit: SessionLimit,
     ) -> Result<Self, SettingError> {
         Ok(Session {
-            lane: cache.try_open_lane(volume, notify)?,
+            volume: Arc::clone(volume),
+            lane: cache.open_lane(LanePermit(()), volume, notify)?,
             requests: Slab::new(),
             operations: Slab::new(),
             stalled: VecDeque::new(),
+            retry_at: 0,
             delayed: BinaryHeap::new(),
             held: VecDeque::new(),
-            events: VecDeque::new(),
+            ready: VecDeque::new(),
             pinned_bytes: 0,
-            pinned_bytes_max,
+            share: Share::new(limit),
             parked_bytes: 0,
             spare: Vec::new(),
             completions: Vec::new(),
@@ -107,11 +127,22 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Cancels what is in flight and closes the session. Returns the data of the requests that get
     /// no reply.
     pub fn close(self, cache: &Cache<F>) -> Vec<C> {
-        let Session { lane, requests, operations, events, .. } = self;
+        let Session { volume, lane, requests, operations, ready, .. } = self;
         cache.close_lane(lane);
+        let unmap = |mapping: Option<Box<Mapping<F>>>| {
+            if let Some(mut mapping) = mapping {
+                cache.unmap(&volume, &mut mapping);
+            }
+        };
         for (_, operation) in operations {
-            if let Work::Read(mut read) = operation.work {
-                read.abandon(cache.frames());
+            match operation.work {
+                Work::Read(mut read) => read.abandon(cache.frames()),
+                Work::Map(mapping) | Work::Unpin(mapping) => unmap(Some(mapping)),
+                Work::Write(..)
+                | Work::WriteZeros(_)
+                | Work::Flush { .. }
+                | Work::FlushRange { .. }
+                | Work::Exclude { .. } => {}
             }
         }
         let release = |read: Option<Assembly<F>>| {
@@ -119,18 +150,15 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 read.release(cache.frames());
             }
         };
-        let mut contexts = Vec::new();
-        for event in events {
-            match event {
-                Event::Piece(_, read) => release(Some(read)),
-                Event::End(reply) => {
-                    release(reply.data);
-                    contexts.push(reply.context);
-                }
+        for event in ready {
+            if let ReadyEvent::Piece(_, read) = event {
+                release(Some(read));
             }
         }
+        let mut contexts = Vec::new();
         for (_, entry) in requests {
             release(entry.data);
+            unmap(entry.mapping);
             contexts.push(entry.context);
         }
         contexts
@@ -139,7 +167,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns the volume.
     #[must_use]
     pub fn volume(&self) -> &Arc<Volume<F>> {
-        self.lane.volume()
+        &self.volume
     }
 
     /// Returns the counters of the session.
@@ -148,10 +176,33 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.lane.recorder()
     }
 
+    /// Records the time from the arrival of a request to its reply, as the front end measures it.
+    pub fn record_latency(&self, op: RequestOp, duration: Nanos) {
+        let latency = match op {
+            RequestOp::Read => Latency::Read,
+            RequestOp::Write => Latency::Write,
+            RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+                Latency::Flush
+            }
+            RequestOp::Populate
+            | RequestOp::Zero { .. }
+            | RequestOp::Discard
+            | RequestOp::Map
+            | RequestOp::Unpin => return,
+        };
+        self.lane.recorder().record(latency, duration);
+    }
+
     /// Returns the number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.requests.len()
+    }
+
+    /// Returns the number of operations in flight.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.operations.len()
     }
 
     /// Returns whether an operation waits for room.
@@ -178,31 +229,68 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.lane.has_mail()
     }
 
-    /// Returns the time of the next delayed reply.
+    /// Returns the next time at which [`Session::advance`] has work without a completion: a delayed
+    /// reply or a retry.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
+        let retry = self.is_stalled().then_some(self.retry_at);
+        self.next_reply_at().into_iter().chain(retry).min()
+    }
+
+    /// Returns the time of the next delayed reply.
+    #[must_use]
+    pub fn next_reply_at(&self) -> Option<Nanos> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Submits a request. `payload` has the bytes of a write, and is ignored by the others.
+    /// Copies the bytes at `offset` to `to` if all of them lie in one cached block. Returns whether
+    /// they did. This is the fastest way to read. If they do not, nothing is counted: read them
+    /// with [`Session::submit`].
+    #[inline]
+    pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
+        let is_hit = cache.read_hit(&self.lane, offset, to);
+        if is_hit {
+            self.lane.recorder().add(Counter::ReadRequests, 1);
+            self.lane.recorder().add(Counter::ReadBytes, to.len() as u64);
+        }
+        is_hit
+    }
+
+    /// Performs [`Session::read_hit`] for each of `reads`, in order. Returns the number of hits.
+    /// Prefetches the memory of later reads while it copies earlier ones.
+    #[inline]
+    pub fn read_hits(&mut self, cache: &Cache<F>, reads: &mut [HitRead<'_>]) -> usize {
+        let hits = cache.read_hits(&self.lane, reads);
+        let bytes: usize = reads.iter().filter(|read| read.hit).map(|read| read.to.len()).sum();
+        self.lane.recorder().add(Counter::ReadRequests, hits as u64);
+        self.lane.recorder().add(Counter::ReadBytes, bytes as u64);
+        hits
+    }
+
+    /// Submits a request. `payload` holds the bytes of a write; other operations ignore it.
+    /// `context` is called if the request is queued.
+    ///
+    /// # Panics
+    /// If the operation is [`RequestOp::Map`] or [`RequestOp::Unpin`].
     pub fn submit<Q: Park<Parked = P>>(
         &mut self,
         cache: &Cache<F>,
         now: Nanos,
         request: Request,
         payload: Q,
-        context: C,
-    ) -> Submitted<F, C> {
+        context: impl FnOnce() -> C,
+    ) -> Submitted<F> {
         count(&self.lane, &request);
-        let is_single = request.len <= u64::from(READ_PIECE_BYTES);
         match request.op {
             RequestOp::Read | RequestOp::Write if request.len == 0 => {
-                Submitted::done(now, context, None, Classes::default())
+                Submitted::Done(ImmediateReply { data: None, classes: Classes::default() })
             }
-            RequestOp::Read if is_single => self.submit_read(cache, now, request, context),
+            RequestOp::Read if request.unfragmented || self.may_read(cache, request.len) => {
+                self.submit_read(cache, now, request, context)
+            }
             RequestOp::Write => self.submit_write(cache, now, request, payload, context),
             _ => {
-                let id = self.insert(request, now, context, false);
+                let id = self.insert(request, now, context(), false);
                 self.split(cache, now, id);
                 self.continue_held(cache, now);
                 Submitted::Queued(RequestId(id))
@@ -215,17 +303,17 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         cache: &Cache<F>,
         now: Nanos,
         request: Request,
-        context: C,
-    ) -> Submitted<F, C> {
+        context: impl FnOnce() -> C,
+    ) -> Submitted<F> {
         let mut read = self.read_of(&request, request.range());
         match cache.read(&mut self.lane, now, &mut read) {
             Status::Done => {
                 self.pinned_bytes += pinned_bytes(&read);
                 let classes = read.classes();
-                Submitted::done(now, context, Some(read), classes)
+                Submitted::Done(ImmediateReply { data: Some(read), classes })
             }
             status => {
-                let id = self.insert(request, now, context, false);
+                let id = self.insert(request, now, context(), false);
                 let key = self.start(id, Work::Read(read));
                 self.settle_and_proceed(cache, now, key, status);
                 Submitted::Queued(RequestId(id))
@@ -239,16 +327,53 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         now: Nanos,
         request: Request,
         payload: Q,
-        context: C,
-    ) -> Submitted<F, C> {
+        context: impl FnOnce() -> C,
+    ) -> Submitted<F> {
         let mut task = self.write_of(&request, request.offset, payload.len());
-        let status = cache.write(&mut self.lane, now, &mut task, &payload);
+        let status = cache.write(&self.volume, &mut self.lane, now, &mut task, &payload);
         if status == Status::Done && request.then == Then::Nothing {
-            return Submitted::done(now, context, None, task.classes());
+            return Submitted::Done(ImmediateReply { data: None, classes: task.classes() });
         }
-        let id = self.insert(request, now, context, false);
+        let id = self.insert(request, now, context(), false);
         self.keep_write(cache, now, id, task, payload, status);
         Submitted::Queued(RequestId(id))
+    }
+
+    /// Maps `len` bytes at `offset` for change; the reply has the mapping.
+    pub fn map(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        (offset, len): (u64, u32),
+        access: Access,
+        context: C,
+    ) -> RequestId {
+        let request = Request::new(RequestOp::Map, offset..offset + u64::from(len));
+        let id = self.insert(request, now, context, false);
+        let token = self.operations.vacant_key() as u64;
+        let mapping = Box::new(Mapping::new(token, offset, len, access));
+        self.submit_work(cache, now, id, Work::Map(mapping));
+        self.proceed(cache, now, id);
+        RequestId(id)
+    }
+
+    /// Ends a mapping. The bytes that were marked dirty are in the cache when the request ends. If
+    /// it fails, pages whose changes have not reached the cache keep their previous contents.
+    pub fn unpin(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        mut mapping: Box<Mapping<F>>,
+        context: C,
+    ) -> RequestId {
+        let recorder = self.lane.recorder();
+        recorder.add(Counter::WriteRequests, 1);
+        recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
+        let id = self.insert(Request::new(RequestOp::Unpin, mapping.bytes()), now, context, false);
+        mapping.set_token(self.operations.vacant_key() as u64);
+        self.submit_work(cache, now, id, Work::Unpin(mapping));
+        self.proceed(cache, now, id);
+        RequestId(id)
     }
 
     /// Opens a request whose operations [`Session::push`] adds.
@@ -267,8 +392,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
     ) {
         let mut task = self.write_of(&self.requests[id].request, offset, payload.len());
-        let status = cache.write(&mut self.lane, now, &mut task, &payload);
+        let status = cache.write(&self.volume, &mut self.lane, now, &mut task, &payload);
         self.keep_write(cache, now, id, task, payload, status);
+    }
+
+    /// Adds a flush of blocks to an open request.
+    pub fn push_flush(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        RequestId(id): RequestId,
+        blocks: Range<u64>,
+    ) {
+        self.submit_work(cache, now, id, Work::FlushRange { blocks, durable: true });
     }
 
     /// Ends an open request: it completes with its operations.
@@ -291,12 +427,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             }
         }
         self.completions = completions;
-        if has_room {
+        if has_room || self.is_stalled() && self.retry_at <= now {
             self.retry(cache, now);
         }
-        while self.next_deadline().is_some_and(|due| due <= now) {
+        while self.next_reply_at().is_some_and(|due| due <= now) {
             let Some(Reverse((_, id))) = self.delayed.pop() else { break };
-            self.end(id, now);
+            self.ready.push_back(ReadyEvent::End(id));
             has_changed = true;
         }
         has_changed
@@ -304,20 +440,88 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<F, C>> {
-        self.events.pop_front()
+        Some(match self.ready.pop_front()? {
+            ReadyEvent::Piece(id, read) => Event::Piece(RequestId(id), read),
+            ReadyEvent::End(id) => {
+                let Entry { context, started_at, classes, data, mapping, error, .. } =
+                    self.requests.remove(id);
+                Event::End(Reply { context, data, mapping, error, classes, started_at })
+            }
+        })
+    }
+
+    /// Returns the front end's own data of a request whose end has not been polled.
+    #[must_use]
+    pub fn context(&self, RequestId(id): RequestId) -> &C {
+        &self.requests[id].context
     }
 
     /// Gives back the blocks of a read, and continues large reads that waited for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Assembly<F>) {
-        self.pinned_bytes -= pinned_bytes(&read);
+        let bytes = pinned_bytes(&read);
         read.release(cache.frames());
         self.reuse(read);
+        self.credit(cache, now, bytes);
+    }
+
+    /// Takes back the buffer of a read whose pins the front end has moved out. The front end calls
+    /// [`Session::credit`] when it releases them.
+    pub fn recycle(&mut self, read: Assembly<F>) {
+        debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
+        self.reuse(read);
+    }
+
+    /// Stops counting `bytes` of frames that reads pinned: they are released, or another holder
+    /// will release them. Continues large reads that waited for the release.
+    pub fn credit(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
+        self.pinned_bytes -= bytes;
+        self.settle_share();
         self.continue_held(cache, now);
+    }
+
+    /// Stops counting the blocks of a read as pinned; their holder releases them later.
+    pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &Assembly<F>) {
+        self.credit(cache, now, pinned_bytes(read));
+    }
+
+    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
+    /// nothing.
+    pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
+        let len = len.min(u64::from(READ_PIECE_BYTES));
+        // Frames at unaligned ends are pinned as a whole.
+        let wanted = len + 2 * BLOCK_BYTES_U64;
+        let cache_bytes = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
+        len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
+    }
+
+    /// Returns whether an operation of a request has failed.
+    #[must_use]
+    pub fn has_failed(&self, RequestId(id): RequestId) -> bool {
+        self.requests[id].error.is_some()
+    }
+
+    /// Returns whether one more piece of a payload may wait if the cache has no room for it.
+    pub fn may_park(&mut self) -> bool {
+        self.share.may_park(self.parked_bytes as u64)
+    }
+
+    /// Gives leased memory that the session does not need now back to the budget.
+    pub fn settle_share(&mut self) {
+        self.share.settle(self.pinned_bytes, self.parked_bytes as u64);
+    }
+
+    /// Returns whether a read of `len` bytes may pin all of them now.
+    fn may_read(&mut self, cache: &Cache<F>, len: u64) -> bool {
+        len <= self.grant_piece(cache, len)
     }
 
     /// Continues large reads that waited for the release of pins.
     fn continue_held(&mut self, cache: &Cache<F>, now: Nanos) {
-        while self.may_pin() {
+        // Each is tried once: its next piece may have to wait again.
+        for _ in 0..self.held.len() {
+            if self.grant_piece(cache, 1) == 0 {
+                break;
+            }
             let Some(id) = self.held.pop_front() else { break };
             self.proceed(cache, now, id);
         }
@@ -327,14 +531,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
         for key in std::mem::take(&mut self.stalled) {
             let work = &mut self.operations[key].work;
-            let status = work.submit(cache, &mut self.lane, now, key as u64);
+            let status = work.submit(cache, (&self.volume, &mut self.lane), now, key as u64);
             self.settle_and_proceed(cache, now, key, status);
         }
-    }
-
-    /// Returns whether the next piece of a large read may pin frames.
-    fn may_pin(&self) -> bool {
-        self.pinned_bytes == 0 || self.pinned_bytes < self.pinned_bytes_max
     }
 
     fn reuse(&mut self, read: Assembly<F>) {
@@ -362,14 +561,16 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns a write of a part of a request.
     fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteTask {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
-        self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
+        if request.is_counted {
+            self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
+        }
         let token = self.operations.vacant_key() as u64;
         let mut task = WriteTask::new(token, offset, len, request.fua);
         (task.hint, task.group) = (request.hint, request.group);
         task
     }
 
-    /// Keeps a write that has come to a status.
+    /// Records the status of a write, and keeps the write unless it is complete.
     fn keep_write<Q: Park<Parked = P>>(
         &mut self,
         cache: &Cache<F>,
@@ -379,6 +580,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
         status: Status,
     ) {
+        if status == Status::Done {
+            self.requests[id].classes.add(task.classes());
+            self.proceed(cache, now, id);
+            return;
+        }
         let waits = matches!(status, Status::Pending | Status::Stalled) && !task.is_placed();
         let payload = waits.then(|| payload.park());
         self.parked_bytes += payload.as_ref().map_or(0, Payload::len);
@@ -396,6 +602,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             is_open,
             left: 0..0,
             data: None,
+            mapping: None,
             due: 0,
             error: None,
         })
@@ -408,8 +615,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match op {
             RequestOp::Read | RequestOp::Populate => self.requests[id].left = range,
             RequestOp::Zero { .. } | RequestOp::Discard if len > 0 => {
-                let BlockCut { head, blocks, tail } =
-                    cut(range, self.lane.volume.geometry().length);
+                let BlockCut { head, blocks, tail } = cut(range, self.volume.geometry().length);
                 self.requests[id].left = blocks;
                 let zeroes = matches!(op, RequestOp::Zero { .. });
                 for ragged in [head, tail].into_iter().filter(|_| zeroes) {
@@ -429,6 +635,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 self.submit_work(cache, now, id, work);
             }
             RequestOp::Zero { .. } | RequestOp::Discard | RequestOp::Write => {}
+            RequestOp::Map | RequestOp::Unpin => panic!("mappings have their own methods"),
         }
         self.proceed(cache, now, id);
     }
@@ -436,9 +643,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn write_zeros(&mut self, cache: &Cache<F>, now: Nanos, id: usize, bytes: &Range<u64>) {
         let mut at = bytes.start;
         while at < bytes.end {
-            let len = (bytes.end - at).min(BLOCK_BYTES_U64);
+            // Each ends at a border of blocks, so that no sector is written in two steps.
+            let len = (bytes.end - at).min(BLOCK_BYTES_U64 - at % BLOCK_BYTES_U64);
             let zeros = Zeros(usize::try_from(len).expect("a block"));
-            let request = Request::new(RequestOp::Write, at..at + len);
+            let is_counted = self.requests[id].request.is_counted;
+            let request = Request { is_counted, ..Request::new(RequestOp::Write, at..at + len) };
             let task = self.write_of(&request, at, zeros.len());
             self.submit_work(cache, now, id, Work::WriteZeros(task));
             at += len;
@@ -449,7 +658,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn submit_work(&mut self, cache: &Cache<F>, now: Nanos, id: usize, work: Work<F, P>) {
         let key = self.start(id, work);
         let work = &mut self.operations[key].work;
-        let status = work.submit(cache, &mut self.lane, now, key as u64);
+        let status = work.submit(cache, (&self.volume, &mut self.lane), now, key as u64);
         self.settle(cache, now, key, status);
     }
 
@@ -464,7 +673,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     fn complete(&mut self, cache: &Cache<F>, now: Nanos, key: usize, completion: Completion<F>) {
         let operation = self.operations.get_mut(key).expect("an operation in flight");
-        let status = operation.work.complete(cache, &mut self.lane, now, completion);
+        let status =
+            operation.work.complete(cache, (&self.volume, &mut self.lane), now, completion);
         self.settle_and_proceed(cache, now, key, status);
     }
 
@@ -488,6 +698,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match status {
             Status::Pending => return None,
             Status::Stalled => {
+                if self.stalled.is_empty() {
+                    self.retry_at = now + RETRY;
+                }
                 if !self.stalled.contains(&key) {
                     self.stalled.push_back(key);
                 }
@@ -497,6 +710,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         let Operation { request: id, work } = self.operations.remove(key);
         self.parked_bytes -= work.parked_bytes();
+        self.settle_share();
         let entry = &mut self.requests[id];
         entry.in_flight -= 1;
         entry.classes.add(work.classes());
@@ -513,17 +727,29 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             }
             Status::Done | Status::Pending | Status::Stalled => {}
         }
-        if let Work::Read(mut read) = work {
-            let wants_data = entry.request.op == RequestOp::Read && !has_failed;
-            match (wants_data, entry.left.is_empty()) {
-                (true, true) => entry.data = Some(read),
-                (true, false) => self.events.push_back(Event::Piece(RequestId(id), read)),
-                (false, _) => {
-                    self.pinned_bytes -= pinned_bytes(&read);
-                    read.release(cache.frames());
-                    self.reuse(read);
+        match work {
+            Work::Read(mut read) => {
+                let wants_data = entry.request.op == RequestOp::Read && !has_failed;
+                match (wants_data, entry.left.is_empty()) {
+                    (true, true) => entry.data = Some(read),
+                    (true, false) => self.ready.push_back(ReadyEvent::Piece(id, read)),
+                    (false, _) => {
+                        self.pinned_bytes -= pinned_bytes(&read);
+                        self.settle_share();
+                        read.release(cache.frames());
+                        self.reuse(read);
+                    }
                 }
             }
+            Work::Map(mapping) if !has_failed => entry.mapping = Some(mapping),
+            Work::Map(mut mapping) | Work::Unpin(mut mapping) => {
+                cache.unmap(&self.volume, &mut mapping);
+            }
+            Work::Write(..)
+            | Work::WriteZeros(_)
+            | Work::Flush { .. }
+            | Work::FlushRange { .. }
+            | Work::Exclude { .. } => {}
         }
         Some(id)
     }
@@ -556,29 +782,28 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         if due > now {
             self.delayed.push(Reverse((due, id)));
         } else {
-            self.end(id, now);
+            self.ready.push_back(ReadyEvent::End(id));
         }
     }
 
     /// Starts the next part of a request. Returns false if it has to wait for the release of pins.
     fn start_next(&mut self, cache: &Cache<F>, now: Nanos, id: usize) -> bool {
-        let may_pin = self.may_pin();
-        let entry = &mut self.requests[id];
-        let Range { start, end } = entry.left;
-        let work = match entry.request.op {
+        let Range { start, end } = self.requests[id].left;
+        let op = self.requests[id].request.op;
+        let work = match op {
             RequestOp::Read | RequestOp::Populate => {
-                if !may_pin {
+                let len = self.grant_piece(cache, end - start);
+                if len == 0 {
                     self.held.push_back(id);
                     return false;
                 }
-                let next = end.min(start + u64::from(READ_PIECE_BYTES));
-                entry.left.start = next;
-                let request = entry.request.clone();
-                Work::Read(self.read_of(&request, start..next))
+                self.requests[id].left.start = start + len;
+                let request = self.requests[id].request.clone();
+                Work::Read(self.read_of(&request, start..start + len))
             }
             op => {
                 let next = end.min(start + EXCLUSIVE_BLOCKS_MAX);
-                entry.left.start = next;
+                self.requests[id].left.start = next;
                 let kind = match op {
                     RequestOp::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
                     _ => StoreOpKind::Discard,
@@ -588,24 +813,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         };
         self.submit_work(cache, now, id, work);
         true
-    }
-
-    /// Ends a request: its reply becomes an event.
-    fn end(&mut self, id: usize, now: Nanos) {
-        let Entry { context, request, started_at, classes, data, error, .. } =
-            self.requests.remove(id);
-        let latency = match request.op {
-            RequestOp::Read => Some(Latency::Read),
-            RequestOp::Write => Some(Latency::Write),
-            RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
-                Some(Latency::Flush)
-            }
-            RequestOp::Populate | RequestOp::Zero { .. } | RequestOp::Discard => None,
-        };
-        if let Some(latency) = latency {
-            self.lane.recorder().record(latency, now.saturating_sub(started_at));
-        }
-        self.events.push_back(Event::End(Reply { context, data, error, classes, started_at }));
     }
 }
 
@@ -624,6 +831,9 @@ fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
 
 /// Counts a request and the bytes that it reads. Written bytes are counted with each operation.
 fn count<F: Frames>(lane: &Lane<F>, request: &Request) {
+    if !request.is_counted {
+        return;
+    }
     let counter = match request.op {
         RequestOp::Read => {
             lane.recorder().add(Counter::ReadBytes, request.len);
@@ -635,7 +845,7 @@ fn count<F: Frames>(lane: &Lane<F>, request: &Request) {
         }
         RequestOp::Zero { .. } => Counter::ZeroRequests,
         RequestOp::Discard => Counter::DiscardRequests,
-        RequestOp::Populate => return,
+        RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => return,
     };
     lane.recorder().add(counter, 1);
 }

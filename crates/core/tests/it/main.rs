@@ -5,8 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test panics if it cannot continue")]
 
 #[cfg(not(larder_shuttle))]
-mod failure;
-#[cfg(not(larder_shuttle))]
 mod literature;
 #[cfg(not(larder_shuttle))]
 mod sessions;

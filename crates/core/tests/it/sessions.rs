@@ -7,14 +7,17 @@ use larder_core::counters::Recorder;
 use larder_core::frames::PlainFrames;
 use larder_core::lane::Silent;
 use larder_core::mode::WriteMode;
-use larder_core::request::{Assembly, Event, Reply, Request, RequestOp, Session, Submitted, Then};
+use larder_core::request::{
+    Assembly, Budget, Event, Park, Payload, Request, RequestOp, Session, SessionLimit, Submitted,
+    Then,
+};
 use larder_core::store::{DelayStore, Geometry, MemoryStore, Store};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_testing::budget;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const BLOCKS: u64 = 1536;
 const FRAMES: u32 = 512;
@@ -25,7 +28,67 @@ const STEPS: usize = 1500;
 const DRAIN_STEPS: usize = 100_000;
 
 type Plain = PlainFrames;
-type TestSession = Session<Plain, Vec<u8>, u64>;
+type TestSession = Session<Plain, Bytes, u64>;
+
+/// The bytes of a write.
+#[derive(Clone)]
+enum Bytes {
+    Own(Vec<u8>),
+    Guest(Arc<Mutex<GuestMemory>>),
+}
+
+/// Memory of a guest: scattered segments, which the guest changes after each copy.
+struct GuestMemory {
+    segments: Vec<Vec<u8>>,
+    /// The last copied value of each byte.
+    copied: Vec<u8>,
+}
+
+impl GuestMemory {
+    /// Cuts `bytes` into segments of odd lengths.
+    fn new(bytes: &[u8]) -> Self {
+        let (mut segments, mut rest, mut len) = (Vec::new(), bytes, 100);
+        while !rest.is_empty() {
+            let (segment, others) = rest.split_at(rest.len().min(len));
+            segments.push(segment.to_vec());
+            (rest, len) = (others, len * 7 % 5000 + 1);
+        }
+        GuestMemory { segments, copied: bytes.to_vec() }
+    }
+}
+
+impl Payload for Bytes {
+    fn len(&self) -> usize {
+        match self {
+            Bytes::Own(bytes) => bytes.len(),
+            Bytes::Guest(memory) => memory.lock().unwrap().copied.len(),
+        }
+    }
+
+    fn copy_to(&self, at: usize, to: &mut [u8]) {
+        match self {
+            Bytes::Own(bytes) => to.copy_from_slice(&bytes[at..at + to.len()]),
+            Bytes::Guest(memory) => {
+                let GuestMemory { segments, copied } = &mut *memory.lock().unwrap();
+                let bytes = segments.iter().flatten().skip(at);
+                to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+                copied[at..at + to.len()].copy_from_slice(to);
+                segments
+                    .iter_mut()
+                    .flatten()
+                    .for_each(|byte| *byte = byte.wrapping_mul(5).wrapping_add(1));
+            }
+        }
+    }
+}
+
+impl Park for Bytes {
+    type Parked = Bytes;
+
+    fn park(self) -> Bytes {
+        self
+    }
+}
 
 /// `SplitMix64` (Steele, Lea, Flood 2014).
 struct Rng(u64);
@@ -46,6 +109,12 @@ impl Rng {
     }
 }
 
+/// Returns the limit of a session: the first has its own, as a blocking session; the others share a
+/// budget, as the connections of a server.
+fn limit(at: usize, budget: &Arc<Budget>) -> SessionLimit {
+    if at == 0 { SessionLimit::Own(0) } else { SessionLimit::Shared(Arc::clone(budget)) }
+}
+
 /// A request in flight.
 struct Pending {
     range: Range<u64>,
@@ -53,6 +122,8 @@ struct Pending {
     /// Bytes that a read must return, and those that it has returned.
     expected: Option<Vec<u8>>,
     returned: Vec<u8>,
+    /// The source of a write from guest memory.
+    guest: Option<Arc<Mutex<GuestMemory>>>,
 }
 
 struct World {
@@ -90,7 +161,9 @@ impl World {
         let volume = cache.add_volume(options, Box::new(Silent));
         let recorder = cache.recorder(&volume);
         let store = DelayStore::new(MemoryStore::new(geometry), rng.below(3) * MILLISECOND);
-        let open = |_| Session::open(&cache, &volume, Box::new(Silent), 256 * BLOCK).unwrap();
+        let budget = Arc::new(Budget::new(SESSIONS));
+        let open =
+            |at| Session::open(&cache, &volume, Box::new(Silent), limit(at, &budget)).unwrap();
         let sessions = (0..SESSIONS).map(open).collect();
         World {
             sessions,
@@ -143,7 +216,14 @@ impl World {
             let new = &mut self.model[place(&range)];
             if op == RequestOp::Write { new.copy_from_slice(&bytes) } else { new.fill(0) }
         }
-        let pending = Pending { range: range.clone(), changes, expected, returned: Vec::new() };
+        let is_guest = op == RequestOp::Write && rng.below(3) == 0;
+        let guest = is_guest.then(|| Arc::new(Mutex::new(GuestMemory::new(&bytes))));
+        let payload = match &guest {
+            Some(memory) => Bytes::Guest(Arc::clone(memory)),
+            None => Bytes::Own(bytes.clone()),
+        };
+        let returned = Vec::new();
+        let pending = Pending { range: range.clone(), changes, expected, returned, guest };
         self.pending[at].insert(token, pending);
         let mut request = Request::new(op, range.clone());
         request.fua = rng.below(4) == 0;
@@ -151,20 +231,21 @@ impl World {
             request.then = Then::Flush;
         }
         let session = &mut self.sessions[at];
-        if op == RequestOp::Write && rng.below(3) == 0 {
+        if op == RequestOp::Write && !is_guest && rng.below(3) == 0 {
             let id = session.begin(self.now, request, token);
             self.ids[at].insert(id.index(), token);
             let middle = bytes.len() / 2;
             for (part, from) in [(&bytes[..middle], 0), (&bytes[middle..], middle)] {
                 if !part.is_empty() {
+                    let part = Bytes::Own(part.to_vec());
                     session.push(&self.cache, self.now, id, range.start + from as u64, part);
                 }
             }
             session.finish(&self.cache, self.now, id);
             return;
         }
-        match session.submit(&self.cache, self.now, request, &bytes[..], token) {
-            Submitted::Done(reply) => self.end(at, reply),
+        match session.submit(&self.cache, self.now, request, payload, || token) {
+            Submitted::Done(done) => self.end(at, token, done.data),
             Submitted::Queued(id) => {
                 self.ids[at].insert(id.index(), token);
             }
@@ -178,15 +259,17 @@ impl World {
         self.sessions[at].release(&self.cache, self.now, read);
     }
 
-    fn end(&mut self, at: usize, reply: Reply<Plain, u64>) {
-        let Reply { context: token, data, error, .. } = reply;
-        assert!(error.is_none(), "{error:?}");
+    fn end(&mut self, at: usize, token: u64, data: Option<Assembly<Plain>>) {
         if let Some(read) = data {
             self.take(at, token, read);
         }
         let pending = self.pending[at].remove(&token).expect("a request ends once");
         if let Some(expected) = pending.expected {
             assert!(pending.returned == expected, "request {token} read {:?}", pending.range);
+        }
+        if let Some(guest) = pending.guest {
+            let place = place(&pending.range);
+            self.model[place].copy_from_slice(&guest.lock().unwrap().copied);
         }
         self.ended += 1;
     }
@@ -218,7 +301,10 @@ impl World {
                         let token = self.ids[at][&id.index()];
                         self.take(at, token, read);
                     }
-                    Event::End(reply) => self.end(at, reply),
+                    Event::End(reply) => {
+                        assert!(reply.error.is_none(), "{:?}", reply.error);
+                        self.end(at, reply.context, reply.data);
+                    }
                 }
             }
         }
@@ -282,9 +368,9 @@ fn a_long_read_waits_until_its_pins_are_released() {
     let mut world = World::new(&mut rng);
     let request = Request::new(RequestOp::Read, 0..4 << 20);
     let session = &mut world.sessions[0];
-    let Submitted::Queued(id) = session.submit(&world.cache, world.now, request, &[][..], 1) else {
-        panic!("a long read is queued");
-    };
+    let none = Bytes::Own(Vec::new());
+    let submitted = session.submit(&world.cache, world.now, request, none, || 1);
+    let Submitted::Queued(id) = submitted else { panic!("a long read is queued") };
     let mut pieces = 0;
     loop {
         world.drive_store();
@@ -306,4 +392,26 @@ fn a_long_read_waits_until_its_pins_are_released() {
         }
     }
     assert_eq!(pieces, 3);
+}
+
+#[test]
+fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
+    let cache = Cache::new(PlainFrames::new(FRAMES), 1);
+    let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let budget = Arc::new(Budget::new(64));
+    let open = || -> TestSession {
+        let limit = SessionLimit::Shared(Arc::clone(&budget));
+        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap()
+    };
+    let (mut one, mut other) = (open(), open());
+    // A quarter of the cache is the pool.
+    let large = u64::from(FRAMES) * BLOCK / 4;
+    assert_eq!(one.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
+    assert!(other.grant_piece(&cache, large - 2 * BLOCK) < large - 2 * BLOCK);
+    one.settle_share();
+    assert_eq!(other.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
+    for session in [one, other] {
+        session.close(&cache);
+    }
 }

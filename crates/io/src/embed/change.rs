@@ -13,42 +13,44 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Change {
     volume: CachedVolume,
-    mapping: Mapping<ArenaFrames>,
+    /// Present until the mapping ends.
+    mapping: Option<Box<Mapping<ArenaFrames>>>,
 }
 
 impl Change {
-    pub(super) fn new(volume: CachedVolume, mapping: Mapping<ArenaFrames>) -> Self {
-        Change { volume, mapping }
+    pub(super) fn new(volume: CachedVolume, mapping: Box<Mapping<ArenaFrames>>) -> Self {
+        Change { volume, mapping: Some(mapping) }
     }
 
     pub(super) fn volume(&self) -> &Arc<ArenaVolume> {
         &self.volume.volume
     }
 
-    pub(super) fn mapping_mut(&mut self) -> &mut Mapping<ArenaFrames> {
-        &mut self.mapping
+    fn mapping(&mut self) -> &mut Mapping<ArenaFrames> {
+        self.mapping.as_mut().expect("present until the mapping ends")
     }
 
-    /// Itself as a part of `group`, and how many bytes are marked.
-    pub(super) fn into_marked(mut self, group: Option<GroupId>) -> (Self, usize) {
+    /// Returns the mapping, to be ended as a part of `group`.
+    pub(super) fn into_mapping(mut self, group: Option<GroupId>) -> Box<Mapping<ArenaFrames>> {
+        let mut mapping = self.mapping.take().expect("present until the mapping ends");
         if let Some(group) = group {
-            self.mapping.set_group(group);
+            mapping.set_group(group);
         }
-        let marked = self.mapping.marked_bytes();
-        (self, marked)
+        mapping
     }
 
     /// Bytes of the volume that it covers.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
-        self.mapping.bytes()
+        self.mapping.as_ref().expect("present until the mapping ends").bytes()
     }
 
     /// The bytes, to look at and to change, in pieces that end where the blocks of 4 KiB of the
     /// volume do. Say what was changed with [`Change::mark_dirty`].
     pub fn pieces(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let arena = self.volume.engine.cache().frames().arena();
-        self.mapping.pieces().map(move |(own, range)| &mut arena.bytes_mut(own)[range])
+        let mapping = self.mapping.as_mut().expect("present until the mapping ends");
+        mapping.pieces().map(move |(own, range)| &mut arena.bytes_mut(own)[range])
     }
 
     /// Says that `bytes` of the volume have been changed. Sectors of 512 bytes that hold none of
@@ -57,7 +59,7 @@ impl Change {
     /// # Panics
     /// As [`Mapping::mark_dirty`].
     pub fn mark_dirty(&mut self, bytes: Range<u64>) {
-        self.mapping.mark_dirty(bytes);
+        self.mapping().mark_dirty(bytes);
     }
 
     /// Copies `bytes` to `offset` of the volume, and marks them dirty.
@@ -65,12 +67,15 @@ impl Change {
     /// # Panics
     /// As [`Mapping::mark_dirty`].
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
-        self.mapping.write(self.volume.engine.cache().frames(), offset, bytes);
+        let mapping = self.mapping.as_mut().expect("present until the mapping ends");
+        mapping.write(self.volume.engine.cache().frames(), offset, bytes);
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        self.volume.engine.cache().unmap(&self.volume.volume, &mut self.mapping);
+        if let Some(mapping) = &mut self.mapping {
+            self.volume.engine.cache().unmap(&self.volume.volume, mapping);
+        }
     }
 }

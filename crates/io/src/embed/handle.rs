@@ -1,83 +1,36 @@
-//! Handles: one thread's calls, each of which waits for its answer.
-//!
-//! Invariant: between two calls nothing is pending on the lane, so whatever arrives belongs to the
-//! call at hand, or only says that there may be room.
+//! Handles: the blocking calls of one thread.
 
 use super::{CachedVolume, Change, EmbedError, View};
-use crate::call::{Call, Flush, Mail, Write, wait};
-use crate::engine::{ArenaCache, ArenaLane};
-use crate::frames::ArenaFrames;
-use crate::wake::Waker;
-use larder_core::clock::Nanos;
-use larder_core::counters::{Counter, Interface};
+use crate::blocking::BlockingSession;
+use larder_core::counters::Interface;
 use larder_core::group::GroupId;
-use larder_core::lane::Completion;
-use larder_core::mapping::{Access, Mapping};
-use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::mapping::Access;
+use larder_core::request::{READ_PIECE_BYTES, Request, RequestOp};
 use larder_core::store::StoreError;
-use larder_core::units::{PAGE_BLOCKS_MAX, SECTOR_BYTES};
+use larder_core::units::SECTOR_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is asked of the cache at a time.
-const PIECE_BYTES: usize = PAGE_BLOCKS_MAX as usize * larder_core::units::BLOCK_BYTES;
+/// Maximum number of bytes of a view or a mapping.
+const PIECE_BYTES: usize = READ_PIECE_BYTES as usize;
 
 /// One thread's way to a volume.
 #[derive(Debug)]
 pub struct Handle {
     volume: CachedVolume,
-    /// Taken out only to be closed.
-    lane: Option<ArenaLane>,
-    waker: Waker,
-}
-
-struct Map<'a>(&'a mut Mapping<ArenaFrames>);
-
-impl Call for Map<'_> {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status {
-        cache.map(lane, now, self.0)
-    }
-
-    fn tell(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos, mail: Mail) -> Status {
-        cache.map_completed(lane, now, self.0, mail)
-    }
-}
-
-struct Unpin<'a>(&'a mut Mapping<ArenaFrames>);
-
-impl Call for Unpin<'_> {
-    fn ask(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos) -> Status {
-        cache.unpin(lane, now, self.0)
-    }
-
-    fn tell(&mut self, cache: &ArenaCache, lane: &mut ArenaLane, now: Nanos, mail: Mail) -> Status {
-        match mail {
-            Completion::Continue { .. } => self.ask(cache, lane, now),
-            mail => cache.unpin_completed(lane, now, self.0, mail),
-        }
-    }
+    session: BlockingSession,
 }
 
 impl Handle {
     pub(super) fn new(volume: CachedVolume) -> Result<Self, EmbedError> {
-        let waker = Waker::new()?;
-        let cache = volume.engine.cache();
-        let lane = Some(cache.open_lane(&volume.volume, Box::new(waker.clone())));
-        Ok(Handle { volume, lane, waker })
+        let session = BlockingSession::open(&volume.engine, &volume.volume)?;
+        Ok(Handle { volume, session })
     }
 
     /// The volume.
     #[must_use]
     pub fn volume(&self) -> &CachedVolume {
         &self.volume
-    }
-
-    fn count(&self, requests: Counter, bytes: Option<(Counter, usize)>) {
-        let recorder = self.lane.as_ref().expect("there until the handle is dropped").recorder();
-        recorder.add(requests, 1);
-        if let Some((counter, bytes)) = bytes {
-            recorder.add(counter, bytes as u64);
-        }
     }
 
     fn range(&self, offset: u64, len: usize) -> Result<Range<u64>, EmbedError> {
@@ -87,47 +40,22 @@ impl Handle {
         if is_inside { Ok(bytes) } else { Err(EmbedError::Range { bytes, length }) }
     }
 
-    /// Makes a call and waits for its end.
-    fn call(&mut self, call: &mut impl Call) -> Result<(), EmbedError> {
-        let engine = Arc::clone(&self.volume.engine);
-        let lane = self.lane.as_mut().expect("there until the handle is dropped");
-        let waited = wait(call, engine.cache(), lane, &self.waker, &|| engine.now());
-        Ok(waited??)
-    }
-
     /// Reads `to.len()` bytes at `offset`.
     ///
     /// # Errors
     /// If the range is not inside the volume, or the store fails.
     pub fn read(&mut self, offset: u64, to: &mut [u8]) -> Result<(), EmbedError> {
-        self.range(offset, to.len())?;
-        self.count(Counter::ReadRequests, Some((Counter::ReadBytes, to.len())));
-        let lane = self.lane.as_ref().expect("there until the handle is dropped");
-        if self.volume.engine.cache().read_hit(lane, offset, to) {
+        let bytes = self.range(offset, to.len())?;
+        if self.session.read_hit(offset, to) {
             return Ok(());
         }
-        let mut at = offset;
-        for piece in to.chunks_mut(PIECE_BYTES) {
-            let view = self.assemble(at, piece.len(), Interface::Copy)?;
-            view.copy_to(piece);
-            at += piece.len() as u64;
-        }
+        let mut at = 0;
+        self.session.submit(Request::new(RequestOp::Read, bytes), &[], |frames, read| {
+            let end = at + read.len as usize;
+            read.copy_to(frames, &mut to[at..end]);
+            at = end;
+        })?;
         Ok(())
-    }
-
-    fn assemble(
-        &mut self,
-        offset: u64,
-        len: usize,
-        interface: Interface,
-    ) -> Result<View, EmbedError> {
-        let len = u32::try_from(len).expect("at most 1 MiB");
-        let mut assembly = Assembly::new(0, offset, len).through(interface);
-        if let Err(error) = self.call(&mut assembly) {
-            assembly.abandon(self.volume.engine.cache().frames());
-            return Err(error);
-        }
-        Ok(View::new(Arc::clone(&self.volume.engine), assembly))
     }
 
     /// Looks at `len` bytes (up to 1 MiB) at `offset` in place. While the view lives, its bytes do
@@ -152,8 +80,10 @@ impl Handle {
         if len > PIECE_BYTES {
             return Err(EmbedError::Range { bytes, length: PIECE_BYTES as u64 });
         }
-        self.count(Counter::ReadRequests, Some((Counter::ReadBytes, len)));
-        self.assemble(offset, len, why)
+        let mut request = Request::new(RequestOp::Read, bytes);
+        request.interface = why;
+        let read = self.session.pin(request)?;
+        Ok(View::new(Arc::clone(&self.volume.engine), read))
     }
 
     /// Writes `bytes` at `offset`. They are in the cache then, and on stable storage after a flush.
@@ -196,18 +126,9 @@ impl Handle {
         group: Option<GroupId>,
         fua: bool,
     ) -> Result<(), EmbedError> {
-        self.range(offset, bytes.len())?;
-        self.count(Counter::WriteRequests, Some((Counter::WriteBytes, bytes.len())));
-        let mut at = offset;
-        for bytes in bytes.chunks(PIECE_BYTES) {
-            let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
-            let mut task = WriteTask::new(0, at, len, fua);
-            if let Some(group) = group {
-                task = task.in_group(group);
-            }
-            self.call(&mut Write { task, bytes })?;
-            at += u64::from(len);
-        }
+        let range = self.range(offset, bytes.len())?;
+        let request = Request { fua, group, ..Request::new(RequestOp::Write, range) };
+        self.session.submit(request, bytes, |_, _| {})?;
         Ok(())
     }
 
@@ -234,8 +155,7 @@ impl Handle {
             return Err(EmbedError::Range { bytes, length: PIECE_BYTES as u64 });
         }
         let len = u32::try_from(len).expect("at most 1 MiB");
-        let mut mapping = Mapping::new(0, offset, len, access);
-        self.call(&mut Map(&mut mapping))?;
+        let mapping = self.session.map(offset, len, access)?;
         Ok(Change::new(self.volume.clone(), mapping))
     }
 
@@ -250,9 +170,7 @@ impl Handle {
     pub fn unpin(&mut self, change: Change, group: Option<GroupId>) -> Result<(), EmbedError> {
         let volume = &self.volume.volume;
         assert!(Arc::ptr_eq(volume, change.volume()), "a change of another volume");
-        let (mut change, marked) = change.into_marked(group);
-        self.count(Counter::WriteRequests, Some((Counter::WriteBytes, marked)));
-        self.call(&mut Unpin(change.mapping_mut()))
+        Ok(self.session.unpin(change.into_mapping(group))?)
     }
 
     /// Flushes: what any handle has written before is on stable storage when this returns.
@@ -260,16 +178,7 @@ impl Handle {
     /// # Errors
     /// If the store fails, or has failed a write of the volume since this handle was told last.
     pub fn flush(&mut self) -> Result<(), EmbedError> {
-        self.count(Counter::FlushRequests, None);
-        self.call(&mut Flush { token: 0 })
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.volume.engine.cache().close_lane(lane);
-        }
+        Ok(self.session.submit(Request::new(RequestOp::Flush, 0..0), &[], |_, _| {})?)
     }
 }
 

@@ -2,13 +2,12 @@
 //! it is.
 
 use super::{ArenaVolume, Engine};
+use crate::blocking::BlockingSession;
 use crate::fault;
-use larder_core::lane::{Completion, Notify};
-use larder_core::request::Status;
+use larder_core::request::{Request, RequestOp};
 use larder_core::store::StoreErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::thread::Thread;
 use std::time::Duration;
 
 /// How often progress is told, and how long a failed flush waits for the next try.
@@ -26,15 +25,6 @@ pub struct StopProgress {
     pub left_bytes: u64,
     /// Why the last try failed, if it did; the next one comes by itself.
     pub error: Option<String>,
-}
-
-/// Wakes a parked thread.
-struct Unpark(Thread);
-
-impl Notify for Unpark {
-    fn notify(&self) {
-        self.0.unpark();
-    }
 }
 
 impl Engine {
@@ -88,9 +78,9 @@ impl Engine {
         total_bytes: u64,
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
-        // A waker would need a file descriptor, and there may be none left.
-        let mut lane = self.cache.open_lane(volume, Box::new(Unpark(std::thread::current())));
-        let mut completions = Vec::new();
+        let session = BlockingSession::open(self, volume);
+        let mut session =
+            session.map_err(|error| format!("failed to write everything: {error}"))?;
         let mut error = None;
         let mut failed_at_rest = 0;
         let mut tell = |error: &Option<String>| {
@@ -106,18 +96,17 @@ impl Engine {
                 error = Some(why);
                 break;
             }
-            let status = self.cache.flush_always(&mut lane, self.now(), 0);
-            debug_assert_eq!(status, Status::Pending, "a flush always waits");
+            let flush = Request::new(RequestOp::FlushAlways, 0..0);
+            session.start_flush(Request { is_counted: false, ..flush });
             let result = loop {
                 if tell(&error).is_break() {
                     error = Some("write everything: it was broken off".to_owned());
                     break 'written;
                 }
-                lane.collect(&mut completions);
-                if let Some(Completion::Finished { result, .. }) = completions.pop() {
+                if let Some(result) = session.poll() {
                     break result;
                 }
-                std::thread::park_timeout(TICK);
+                session.sleep(TICK);
             };
             let away = match result {
                 Ok(()) => {
@@ -149,7 +138,6 @@ impl Engine {
         }
         // Nothing is left to be broken off.
         let _last: ControlFlow<()> = tell(&error);
-        self.cache.close_lane(lane);
         error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
     }
 

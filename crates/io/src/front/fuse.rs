@@ -22,10 +22,10 @@ mod nodes;
 mod notify;
 mod passthrough;
 mod ring;
+mod volume_session;
 mod worker;
 
 pub use crate::mount_table::MountRestrictions;
-pub(in crate::front) use files::VolumeFile;
 pub use files::check_name;
 pub use folder::{
     FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,

@@ -11,7 +11,6 @@ pub mod handshake;
 mod input;
 mod options;
 mod output;
-mod reply_memory;
 mod server;
 mod session;
 mod socket;

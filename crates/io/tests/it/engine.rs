@@ -7,11 +7,13 @@ use crate::common::{
     user::{User, work},
 };
 use larder_core::clock::MILLISECOND;
-use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::lane::Silent;
+use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{DelayStore, Fault, FaultPlan, FaultyStore, StoreErrorKind};
 use larder_io::engine::{
     Engine, EngineError, EngineOptions, MEMORY_BYTES_MIN, machine_memory_bytes,
 };
+use larder_io::frames::ArenaFrames;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -95,18 +97,22 @@ fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     stalled.store(true, Ordering::Release);
     let volume = volume(&engine, "slow", 64 * MIB, store);
     let cache = Arc::clone(engine.cache());
-    let mut user = User::new(&engine, &volume);
-    let mut assemblies: Vec<_> = (0..200).map(|i| Assembly::new(i, i * 65536, 8192)).collect();
-    for assembly in &mut assemblies {
-        let status = cache.read(&mut user.lane, engine.now(), assembly);
-        assert_eq!(status, Status::Pending);
+    let limit = SessionLimit::Own(u64::MAX);
+    let mut session: Session<ArenaFrames, Vec<u8>, ()> =
+        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
+    let mut submit = |request: Request, payload: &[u8]| {
+        session.submit(&cache, engine.now(), request, payload, || ());
+    };
+    for i in 0..200 {
+        submit(Request::new(RequestOp::Read, i * 65536..i * 65536 + 8192), &[]);
     }
     for i in 0..200 {
-        let mut task = WriteTask::new(1000 + i, i * 65536 + 32768, 4096, i % 2 == 0);
-        let status = cache.write(&mut user.lane, engine.now(), &mut task, &[1; 4096]);
-        assert_ne!(status, Status::Stalled);
+        let range = i * 65536 + 32768..i * 65536 + 36864;
+        let request = Request { fua: i % 2 == 0, ..Request::new(RequestOp::Write, range) };
+        submit(request, &[1; 4096]);
     }
-    assert_eq!(cache.flush(&mut user.lane, engine.now(), 5000), Status::Pending);
+    submit(Request::new(RequestOp::Flush, 0..0), &[]);
+    assert!(session.in_flight() > 300 && !session.is_stalled());
     eventually("the store has something", || {
         cache.gauge(&volume, larder_core::counters::Gauge::InFlight) > 0
     });
@@ -114,10 +120,7 @@ fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     let started = Instant::now();
     engine.shut_down();
     assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
-    user.close();
-    for mut assembly in assemblies {
-        assembly.abandon(cache.frames());
-    }
+    session.close(&cache);
     assert_eq!(cache.frames().arena().frames_held(), 0, "frames are held for ever");
 }
 

@@ -4,12 +4,12 @@ use super::RehearsalError;
 use crate::trace::Op;
 use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
-use larder_core::counters::Latency;
 use larder_core::frames::NoFrames;
 use larder_core::request::{
-    self, Event, Reply, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
+    self, Assembly, Event, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
+    next_write_piece,
 };
-use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::store::StoreError;
 use std::ops::Range;
 
 /// The requests of a client on one volume.
@@ -32,6 +32,7 @@ pub struct Request {
 #[derive(Debug)]
 struct Job {
     volume: usize,
+    op: RequestOp,
     /// A write of several pieces, and the bytes that are still to be written.
     rest: Option<(RequestId, Range<u64>)>,
 }
@@ -79,29 +80,27 @@ impl Client {
     ) -> Result<Moved, RehearsalError> {
         debug_assert!(self.is_idle(), "one request at a time");
         let bytes = request.offset..request.offset + request.len;
-        let (op, latency) = match request.op {
-            Op::Read => (RequestOp::Read, Some(Latency::Read)),
-            Op::Write => (RequestOp::Write, Some(Latency::Write)),
-            Op::Flush => (RequestOp::Flush, None),
-            Op::Discard => (RequestOp::Discard, None),
-            Op::Zero => (RequestOp::Zero { keep_allocated: false }, None),
+        let op = match request.op {
+            Op::Read => RequestOp::Read,
+            Op::Write => RequestOp::Write,
+            Op::Flush => RequestOp::Flush,
+            Op::Discard => RequestOp::Discard,
+            Op::Zero => RequestOp::Zero { keep_allocated: false },
         };
         let session = &mut self.sessions[request.volume];
         let wanted = request::Request::new(op, bytes.clone());
         let mut rest = None;
-        if request.op == Op::Write && next_piece(&bytes) != bytes {
+        if request.op == Op::Write && next_write_piece(&bytes, WRITE_PIECE_BYTES) != bytes {
             rest = Some((session.begin(now, wanted, ()), bytes));
         } else {
             let len = if request.op == Op::Write { request.len } else { 0 };
             let zeros = Zeros(usize::try_from(len).expect("at most a piece"));
-            if let Submitted::Done(reply) = session.submit(cache, now, wanted, zeros, ()) {
-                if let Some(latency) = latency {
-                    session.recorder().record(latency, 0);
-                }
-                return self.answered(cache, now, request.volume, reply);
+            if let Submitted::Done(done) = session.submit(cache, now, wanted, zeros, || ()) {
+                session.record_latency(op, 0);
+                return self.answered(cache, now, request.volume, done.data, None);
             }
         }
-        self.job = Some(Job { volume: request.volume, rest });
+        self.job = Some(Job { volume: request.volume, op, rest });
         self.advance(cache, now)
     }
 
@@ -112,7 +111,7 @@ impl Client {
         now: Nanos,
     ) -> Result<Moved, RehearsalError> {
         let Some(job) = &mut self.job else { return Ok(Moved::Idle) };
-        let volume = job.volume;
+        let (volume, op) = (job.volume, job.op);
         let session = &mut self.sessions[volume];
         session.advance(cache, now);
         if session.is_stalled() {
@@ -120,7 +119,7 @@ impl Client {
         }
         if let Some((id, rest)) = &mut job.rest {
             while !rest.is_empty() && !session.is_stalled() {
-                let piece = next_piece(rest);
+                let piece = next_write_piece(rest, WRITE_PIECE_BYTES);
                 let zeros = Zeros(usize::try_from(piece.end - piece.start).expect("a piece"));
                 session.push(cache, now, *id, piece.start, zeros);
                 rest.start = piece.end;
@@ -133,10 +132,13 @@ impl Client {
         while let Some(event) = session.poll_event() {
             match event {
                 Event::Piece(_, read) => session.release(cache, now, read),
-                Event::End(reply) => return self.answered(cache, now, volume, reply),
+                Event::End(reply) => {
+                    session.record_latency(op, now.saturating_sub(reply.started_at));
+                    return self.answered(cache, now, volume, reply.data, reply.error);
+                }
             }
         }
-        Ok(session.next_deadline().map_or(Moved::Waits, Moved::Until))
+        Ok(session.next_reply_at().map_or(Moved::Waits, Moved::Until))
     }
 
     fn answered(
@@ -144,13 +146,14 @@ impl Client {
         cache: &Cache<NoFrames>,
         now: Nanos,
         volume: usize,
-        reply: Reply<NoFrames, ()>,
+        data: Option<Assembly<NoFrames>>,
+        error: Option<StoreError>,
     ) -> Result<Moved, RehearsalError> {
-        if let Some(read) = reply.data {
+        if let Some(read) = data {
             self.sessions[volume].release(cache, now, read);
         }
         (self.job, self.answered_at) = (None, Some(now));
-        reply.error.map_or(Ok(Moved::Idle), |error| Err(RehearsalError(error.to_string())))
+        error.map_or(Ok(Moved::Idle), |error| Err(RehearsalError(error.to_string())))
     }
 
     /// Cancels the request in flight, and closes the sessions.
@@ -159,10 +162,4 @@ impl Client {
             session.close(cache);
         }
     }
-}
-
-/// Returns the first piece of a write: all but the last end at a border of blocks.
-fn next_piece(bytes: &Range<u64>) -> Range<u64> {
-    let ragged = bytes.start % BLOCK_BYTES_U64;
-    bytes.start..bytes.end.min(bytes.start + u64::from(WRITE_PIECE_BYTES) - ragged)
 }

@@ -10,6 +10,7 @@ use larder_core::frames::Frames;
 use larder_core::lane::Silent;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
+use larder_core::request::{Session, SessionLimit};
 use larder_core::settings::SettingError;
 use larder_core::tunables::TUNABLES;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -180,7 +181,10 @@ fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     let closed = world.cache.close_volume(&volume);
     assert_eq!(closed.is_ok(), lanes == 0 && is_at_rest, "{lanes} lanes, {closed:?}");
     if closed.is_ok() {
-        assert!(world.cache.try_open_lane(&volume, Box::new(Silent)).is_err(), "it is closed");
+        let limit = SessionLimit::Own(0);
+        let opened: Result<Session<_, Vec<u8>, ()>, _> =
+            Session::open(&world.cache, &volume, Box::new(Silent), limit);
+        assert!(opened.is_err(), "it is closed");
         world.cache.remove_volume(&volume, world.now);
         world.figures.removed += 1;
         let disk = &mut world.disks[disk];

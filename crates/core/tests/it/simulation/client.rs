@@ -1,72 +1,71 @@
-//! A client: a lane, what it asked for, and what it still reads from.
+//! A client: a session, its requests in flight, and the reads whose pins it holds.
 
 use super::model::Model;
-use super::world::{Request, Work};
+use super::world::{Kind, Request};
+use larder_core::cache::Cache;
+use larder_core::clock::Nanos;
 use larder_core::frames::PlainFrames;
-use larder_core::lane::{Completion, Lane};
 use larder_core::mapping::Mapping;
-use larder_core::request::Assembly;
-use std::collections::VecDeque;
+use larder_core::request::{Assembly, Session};
 use std::ops::Range;
 
 /// A read that is done and whose pins are still held, as by a slow socket.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) assembly: Assembly<PlainFrames>,
+    pub(crate) read: Assembly<PlainFrames>,
     /// What it held when it was done.
     pub(crate) copy: Vec<u8>,
 }
 
 /// A client of one volume.
 pub(crate) struct Client {
-    pub(crate) lane: Lane<PlainFrames>,
+    /// The context of a request is its token.
+    pub(crate) session: Session<PlainFrames, Vec<u8>, u64>,
     pub(crate) disk: usize,
     pub(crate) requests: Vec<Request>,
-    pub(crate) mail: VecDeque<Completion<PlainFrames>>,
     pub(crate) held: Vec<Held>,
     /// What it has mapped for change.
     pub(crate) mapped: Vec<Mapping<PlainFrames>>,
     /// Where its reads in order go on, and whether they run backward.
     pub(crate) cursor: u64,
     pub(crate) backward: bool,
-    /// Whether a write of the volume failed since the last flush of this client.
-    pub(crate) untold: bool,
+    /// The event of the first failed write of the volume that no reply has reported to this client.
+    pub(crate) untold: Option<u64>,
 }
 
 impl Client {
-    pub(crate) fn new(lane: Lane<PlainFrames>, disk: usize) -> Self {
+    pub(crate) fn new(session: Session<PlainFrames, Vec<u8>, u64>, disk: usize) -> Self {
         Client {
-            lane,
+            session,
             disk,
             requests: Vec::new(),
-            mail: VecDeque::new(),
             held: Vec::new(),
             mapped: Vec::new(),
             cursor: 0,
             backward: false,
-            untold: false,
+            untold: None,
         }
     }
 
     /// A change to `changed` has begun: reads in flight may see it.
     pub(crate) fn widen(&mut self, model: &Model, changed: &Range<u64>) {
         for request in &mut self.requests {
-            if let Work::Read { allowed, .. } | Work::Map { allowed, .. } = &mut request.work {
+            if let Kind::Read { allowed } | Kind::Map { allowed, .. } = &mut request.kind {
                 model.widen(&request.bytes, allowed, changed);
             }
         }
     }
 
     /// Lets go of the oldest read that is held, whose bytes must not have changed.
-    pub(crate) fn release(&mut self, frames: &PlainFrames) {
+    pub(crate) fn release(&mut self, cache: &Cache<PlainFrames>, now: Nanos) {
         if self.held.is_empty() {
             return;
         }
-        let Held { mut assembly, copy } = self.held.remove(0);
+        let Held { read, copy } = self.held.remove(0);
         let mut again = vec![0; copy.len()];
-        assembly.copy_to(frames, &mut again);
+        read.copy_to(cache.frames(), &mut again);
         assert!(again == copy, "bytes changed under a pin");
-        assembly.release(frames);
+        self.session.release(cache, now, read);
     }
 
     /// The next range of a reader in order in a volume of `length` bytes; at an end it turns round.
@@ -82,25 +81,16 @@ impl Client {
         start * 4096..((start + blocks) * 4096).min(length)
     }
 
-    /// What it has mapped or waits for to be mapped.
-    fn mappings(&self) -> impl Iterator<Item = Range<u64>> {
-        let waiting = self.requests.iter().filter_map(|request| match &request.work {
-            Work::Map { mapping, .. } | Work::Unpin { mapping } => Some(mapping.bytes()),
-            _ => None,
-        });
-        waiting.chain(self.mapped.iter().map(Mapping::bytes))
-    }
-
     /// Blocks that its reads and mappings hold or wait for.
     pub(crate) fn blocks_read(&self) -> u64 {
-        let waiting = self.requests.iter().filter_map(|request| match &request.work {
-            Work::Read { assembly, .. } => Some(assembly),
-            _ => None,
+        let blocks = |bytes: &Range<u64>| (bytes.end - bytes.start) / 4096 + 2;
+        let waiting = self.requests.iter().map(|request| match &request.kind {
+            Kind::Read { .. } => blocks(&request.bytes),
+            Kind::Map { .. } | Kind::Unpin => 2 * blocks(&request.bytes),
+            _ => 0,
         });
-        waiting
-            .chain(self.held.iter().map(|held| &held.assembly))
-            .map(|assembly| u64::from(assembly.len) / 4096 + 2)
-            .chain(self.mappings().map(|bytes| 2 * ((bytes.end - bytes.start) / 4096 + 2)))
-            .sum()
+        let held = self.held.iter().map(|held| held.copy.len() as u64 / 4096 + 2);
+        let mapped = self.mapped.iter().map(|mapping| 2 * blocks(&mapping.bytes()));
+        waiting.chain(held).chain(mapped).sum()
     }
 }

@@ -1,10 +1,9 @@
 //! What happens to a world by itself: stores work, completions arrive, power fails.
 
-use super::world::{Request, Work, World};
+use super::world::{Request, World};
+use larder_core::clock::Nanos;
 use larder_core::counters::Gauge;
 use larder_core::frames::{Frames, PlainFrames};
-use larder_core::lane::Completion;
-use larder_core::request::Status;
 use larder_core::store::{Fault, StoreDone, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 
@@ -25,10 +24,6 @@ impl World {
             disk.store.submit(self.now, self.cache.frames(), op);
         }
         self.figures.store_ops += count as u64;
-        // The end of a change of the page size wakes those who wait for it.
-        for client in 0..self.clients.len() {
-            self.collect(client);
-        }
         count
     }
 
@@ -49,7 +44,11 @@ impl World {
             self.note(|| format!("store {index} failed to {error}"));
             // Of a part of the store it is final for the store to say.
             let is_flush = done.op.kind == StoreOpKind::Flush && done.op.len == 0;
-            self.disks[index].flush_failed |= is_flush;
+            let disk = &mut self.disks[index];
+            let event = disk.model.event();
+            if is_flush {
+                disk.flush_failed.get_or_insert(event);
+            }
             if done.op.kind == StoreOpKind::Read {
                 let range = done.op.offset..done.op.offset + done.op.len;
                 let disk = &mut self.disks[index];
@@ -59,7 +58,7 @@ impl World {
             }
             if matches!(done.op.kind, StoreOpKind::Write { .. }) {
                 for client in self.clients.iter_mut().flatten().filter(|c| c.disk == index) {
-                    client.untold = true;
+                    client.untold.get_or_insert(event);
                 }
             }
         } else {
@@ -67,108 +66,13 @@ impl World {
         }
         let disk = &mut self.disks[index];
         self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
-        for client in 0..self.clients.len() {
-            self.collect(client);
-        }
     }
 
-    /// Takes the mail of a lane. Flushes end here, at the moment at which they are promised.
-    fn collect(&mut self, index: usize) {
-        let Some(client) = self.clients[index].as_mut() else { return };
-        let (mut mail, mut lines) = (Vec::new(), Vec::new());
-        client.lane.collect(&mut mail);
-        for completion in mail {
-            let Completion::Finished { token, result } = &completion else {
-                client.mail.push_back(completion);
-                continue;
-            };
-            // The flush that a FUA write needs tells its lane of errors, too.
-            let is_write = |r: &Request| r.token == *token && matches!(r.work, Work::Write { .. });
-            if result.is_err() && client.requests.iter().any(is_write) {
-                client.untold = false;
-            }
-            let is_flush = |r: &Request| {
-                r.token == *token && matches!(r.work, Work::Flush | Work::FlushRange { .. })
-            };
-            let Some(place) = client.requests.iter().position(is_flush) else {
-                client.mail.push_back(completion);
-                continue;
-            };
-            let request = client.requests.swap_remove(place);
-            let disk = &mut self.disks[client.disk];
-            match result {
-                Ok(()) if let Work::FlushRange { stable, .. } = request.work => {
-                    if stable {
-                        disk.model.range_flushed(&request.bytes, request.event);
-                    }
-                }
-                // It tells of what lies in its range alone.
-                Err(error) if matches!(request.work, Work::FlushRange { .. }) => {
-                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
-                    self.figures.failed += 1;
-                }
-                Ok(()) => {
-                    assert!(!disk.flush_failed, "a flush went well after one had failed");
-                    assert!(!client.untold, "client {index} was not told of a failed write");
-                    disk.model.flushed(request.event);
-                }
-                Err(error) => {
-                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
-                    client.untold = false;
-                    self.figures.failed += 1;
-                }
-            }
-            lines.push(format!("flush {token} ends: {:?}", result.as_ref().err()));
-        }
-        for line in lines {
-            self.note(|| line);
-        }
-    }
-
-    /// Hands one completion to the request it belongs to; whether there was one.
+    /// Advances the session of a client. Returns whether anything has changed.
     pub(crate) fn deliver(&mut self, index: usize) -> bool {
-        let client = self.clients[index].as_mut().unwrap();
-        let Some(completion) = client.mail.pop_front() else { return false };
-        let token = match &completion {
-            Completion::Unstalled => {
-                self.retry(index);
-                return true;
-            }
-            Completion::Filled { token, .. }
-            | Completion::Failed { token, .. }
-            | Completion::Continue { token }
-            | Completion::Synced { token, .. }
-            | Completion::Finished { token, .. } => *token,
-        };
-        let place = client.requests.iter().position(|request| request.token == token);
-        let place = place.unwrap_or_else(|| panic!("request {token} is done already"));
-        let mut request = client.requests.swap_remove(place);
-        if matches!(completion, Completion::Continue { .. }) {
-            self.note(|| format!("request {token} goes on"));
-            self.drive(index, request);
-            return true;
-        }
-        let status = match &mut request.work {
-            Work::Read { assembly, .. } => assembly.absorb(self.cache.frames(), completion),
-            Work::Write { task, .. } => {
-                self.cache.write_completed(&mut client.lane, self.now, task, completion)
-            }
-            Work::Exclude { .. } => match completion {
-                Completion::Finished { result, .. } => {
-                    result.map_or_else(Status::Failed, |()| Status::Done)
-                }
-                other => panic!("{other:?} for an exclusive range"),
-            },
-            Work::Flush | Work::FlushRange { .. } => panic!("{completion:?} for a flush"),
-            Work::Map { mapping, .. } => {
-                self.cache.map_completed(&mut client.lane, self.now, mapping, completion)
-            }
-            Work::Unpin { mapping } => {
-                self.cache.unpin_completed(&mut client.lane, self.now, mapping, completion)
-            }
-        };
-        self.settle(index, request, status);
-        true
+        let (cache, now) = (&self.cache, self.now);
+        let moved = self.clients[index].as_mut().unwrap().session.advance(cache, now);
+        moved | self.take_events(index)
     }
 
     /// Sets the faults of a disk.
@@ -225,7 +129,8 @@ impl World {
                 let lazy = disk.next_poll.filter(|_| lazily);
                 lazy.into_iter().chain(disk.store.next_event()).min()
             });
-            if let Some(next) = times.min().filter(|&next| next > self.now) {
+            if let Some(next) = times.chain(self.next_reply()).min().filter(|&next| next > self.now)
+            {
                 self.now = next;
                 continue;
             }
@@ -235,6 +140,11 @@ impl World {
             return;
         }
         panic!("the world does not come to rest\n{}", self.describe());
+    }
+
+    /// Returns the time of the next delayed reply.
+    pub(crate) fn next_reply(&self) -> Option<Nanos> {
+        self.clients.iter().flatten().filter_map(|client| client.session.next_reply_at()).min()
     }
 
     /// Asserts that every frame can be had: nobody holds a pin.
@@ -251,8 +161,8 @@ impl World {
         let clients = self.clients.iter().flatten();
         let waiting = clients.flat_map(|client| {
             client.requests.iter().map(|request| {
-                let Request { token, bytes, stalled, .. } = request;
-                format!("request {token} of volume {}: {bytes:?}, stalled {stalled}", client.disk)
+                let Request { token, bytes, .. } = request;
+                format!("request {token} of volume {}: {bytes:?}", client.disk)
             })
         });
         let gauges = self.disks.iter().map(|disk| {

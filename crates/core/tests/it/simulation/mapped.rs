@@ -6,7 +6,7 @@
 use super::client::Client;
 use super::model::{Content, Model, bytes_of};
 use super::random::Rng;
-use super::world::{Action, Disk, Request, Work, World};
+use super::world::{Action, Disk, Kind, World};
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::mapping::{Access, Mapping};
 use larder_core::store::{StoreError, StoreErrorKind};
@@ -25,27 +25,25 @@ fn content(frames: &PlainFrames, mapping: &mut Mapping<PlainFrames>) -> Vec<u8> 
     bytes
 }
 
-/// A mapping has been made, or not.
+/// Checks the last mapping of a client, or the error of the request for it.
 pub(crate) fn mapped(
     disk: &Disk,
     client: &mut Client,
     frames: &PlainFrames,
-    mut mapping: Mapping<PlainFrames>,
+    access: Access,
     (bytes, allowed, error): (Range<u64>, Vec<Vec<Content>>, Option<StoreError>),
 ) {
     let Some(error) = error else {
-        let found = content(frames, &mut mapping);
-        if mapping.access() == Access::Change {
+        let found = content(frames, client.mapped.last_mut().expect("the mapping"));
+        if access == Access::Change {
             Model::check_read(&bytes, &found, &allowed);
         } else {
             assert!(found.iter().all(|&byte| byte == 0), "old bytes in a mapping to overwrite");
         }
-        client.mapped.push(mapping);
         return;
     };
     let is_refused = matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::ReadOnly);
     assert!(is_refused || disk.has_failed(&bytes, &error), "mapping {bytes:?} failed to {error}");
-    assert!(!mapping.is_held(), "a mapping that failed holds something");
 }
 
 /// Maps something, or unpins something that is mapped.
@@ -55,7 +53,7 @@ pub(crate) fn step(world: &mut World, rng: &mut Rng, client: usize, frames: u64)
         return unpin(world, rng, client);
     }
     let held: u64 = world.clients.iter().flatten().map(Client::blocks_read).sum();
-    let is_waiting = one.requests.iter().any(|r| matches!(r.work, Work::Map { .. }));
+    let is_waiting = one.requests.iter().any(|r| matches!(r.kind, Kind::Map { .. }));
     if is_waiting || held + 8 > frames / 3 {
         return;
     }
@@ -98,23 +96,15 @@ fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
         one.mapped.push(mapping);
         return;
     }
-    let token = mapping.token();
+    let token = world.next_token();
     let data = bytes_of(token, bytes.clone());
     mapping.write(world.cache.frames(), bytes.start, &data);
     world.note(|| format!("client {client} unpins {token}, {bytes:?} of {whole:?}"));
-    let model = &mut world.disks[disk].model;
-    let event = model.event();
-    model.begin(&bytes, &data);
+    world.disks[disk].model.begin(&bytes, &data);
     world.widen(disk, &bytes);
-    let work = Work::Unpin { mapping };
-    let volume = &world.disks[disk].volume;
-    let request = Request {
-        token,
-        bytes,
-        work,
-        stalled: false,
-        event,
-        modes: (volume.write_mode(), volume.flush_mode()),
-    };
-    world.drive(client, request);
+    let request = world.request(client, token, bytes, Kind::Unpin);
+    let one = world.clients[client].as_mut().unwrap();
+    one.requests.push(request);
+    one.session.unpin(&world.cache, world.now, Box::new(mapping), token);
+    world.take_events(client);
 }

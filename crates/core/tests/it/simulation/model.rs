@@ -200,10 +200,11 @@ impl Model {
                 || (crashed && (sector.flying.iter().any(matches) || past().any(matches)));
             assert!(
                 is_allowed,
-                "sector {index} holds {:02x?} {}; now {}; past {}",
+                "sector {index} holds {:02x?} {}; now {}; in flight {}; past {}",
                 &found[..8],
                 if crashed { "after a crash" } else { "at rest" },
                 heads(sector.now.iter()),
+                heads(sector.flying.iter()),
                 heads(past())
             );
         }

@@ -144,7 +144,7 @@ impl Ordered {
             return;
         }
         self.world.group = group;
-        self.world.submit(client, Action::Write { bytes: bytes.clone(), fua, zero: false });
+        self.world.submit(client, Action::Write { bytes: bytes.clone(), fua });
         self.world.group = None;
         let id = self.world.last_token();
         self.ledger.wrote(id, group, bytes);
@@ -388,9 +388,11 @@ fn run_to_rest(ordered: &mut Ordered) {
             moved = true;
         }
         ordered.acknowledge();
-        if !moved {
-            return;
+        if moved {
+            continue;
         }
+        let Some(due) = ordered.world.next_reply() else { return };
+        ordered.world.now = due.max(ordered.world.now);
     }
     panic!("a few writes do not come to rest");
 }

@@ -6,13 +6,13 @@ use super::client::Client;
 use super::mapped;
 use super::model::Outcome;
 use super::world::{Action, Figures, Log, Setup, World};
-use larder_core::cache::{BlockCut, cut};
+use larder_core::cache::cut;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
-use larder_core::store::{Fault, Geometry, StoreOpKind};
+use larder_core::store::{Fault, Geometry};
 use larder_core::tunables::{TUNABLES, Tunables};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
@@ -186,7 +186,7 @@ fn engine(world: &mut World, rng: &mut Rng) {
 
 fn release(world: &mut World, client: usize) {
     if let Some(client) = world.clients[client].as_mut() {
-        client.release(world.cache.frames());
+        client.release(&world.cache, world.now);
     }
 }
 
@@ -281,31 +281,28 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
                 Action::Read(one.read_on(1 + rng.below(3), length))
             }
         }
-        8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6), zero: false },
+        8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6) },
         15 => Action::Flush,
         16 => {
             let blocks = bytes.start / BLOCK_BYTES_U64..bytes.end.div_ceil(BLOCK_BYTES_U64);
             Action::FlushRange { blocks, stable: !rng.one_in(4) }
         }
         17.. => {
-            let BlockCut { head, blocks, tail } = cut(range(rng, length, 12), length);
-            let kind = match rng.below(3) {
-                0 => StoreOpKind::Zero { keep_allocated: false },
-                1 => StoreOpKind::Zero { keep_allocated: true },
-                _ => StoreOpKind::Discard,
-            };
-            let whole = blocks.start * BLOCK_BYTES_U64..length.min(blocks.end * BLOCK_BYTES_U64);
-            let ends = [head, tail].into_iter().filter(is_free).collect::<Vec<_>>();
-            let is_whole_free = is_free(&whole);
-            if kind != StoreOpKind::Discard {
-                for bytes in ends {
-                    world.submit(client, Action::Write { bytes, fua: false, zero: true });
-                }
-            }
-            if !is_whole_free {
+            let bytes = range(rng, length, 12);
+            if !is_free(&bytes) {
                 return;
             }
-            Action::Exclude { kind, blocks }
+            match rng.below(3) {
+                0 => Action::Zero { bytes, keep_allocated: false },
+                1 => Action::Zero { bytes, keep_allocated: true },
+                _ => {
+                    let blocks = cut(bytes, length).blocks;
+                    if blocks.is_empty() {
+                        return;
+                    }
+                    Action::Discard { blocks }
+                }
+            }
         }
         _ => return,
     };
@@ -329,7 +326,7 @@ pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
             mapped::unpin_all(world, rng, client);
             if let Some(client) = world.clients[client].as_mut() {
                 while !client.held.is_empty() {
-                    client.release(world.cache.frames());
+                    client.release(&world.cache, world.now);
                 }
             }
         }
@@ -345,10 +342,10 @@ pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
         }
     }
     for client in world.clients.iter_mut().flatten() {
-        let left: Vec<_> = client.requests.iter().map(|r| (r.token, r.stalled)).collect();
-        assert!(left.is_empty(), "requests never end: (token, stalled) {left:?}");
+        let left: Vec<_> = client.requests.iter().map(|request| request.token).collect();
+        assert!(left.is_empty(), "requests never end: {left:?}");
         while !client.held.is_empty() {
-            client.release(world.cache.frames());
+            client.release(&world.cache, world.now);
         }
     }
     world.cache.check(world.now);
@@ -372,7 +369,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
     let clients: Vec<_> = (0..world.clients.len())
         .filter(|&i| world.clients[i].as_ref().is_some_and(|client| client.disk == disk))
         .collect();
-    if flush && !world.disks[disk].flush_failed {
+    if flush && world.disks[disk].flush_failed.is_none() {
         for &client in &clients {
             // The first one may report what failed before; the second one may not.
             for _ in 0..2 {
@@ -384,7 +381,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
                 }
             }
             let one = world.clients[client].as_ref().unwrap();
-            assert!(one.requests.is_empty() && !one.untold, "a flush does not go well");
+            assert!(one.requests.is_empty() && one.untold.is_none(), "a flush did not succeed");
         }
     } else {
         world.rest(true);
@@ -409,6 +406,6 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
         let client = world.clients[client].as_mut().unwrap();
         let differs = client.held[0].copy.iter().zip(&stored).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the cache and the store differ after {start}");
-        client.release(world.cache.frames());
+        client.release(&world.cache, world.now);
     }
 }

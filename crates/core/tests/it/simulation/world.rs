@@ -7,16 +7,17 @@ use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
-use larder_core::frames::{Frames, PlainFrames};
+use larder_core::frames::PlainFrames;
 use larder_core::group::GroupId;
-use larder_core::lane::{Completion, Silent};
-use larder_core::mapping::{Access, Mapping};
+use larder_core::lane::Silent;
+use larder_core::mapping::Access;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::request::{
+    self, Assembly, Event, Reply, RequestOp, Session, SessionLimit, Submitted,
+};
 use larder_core::settings::SettingError;
 use larder_core::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, SparseBytes, Store, StoreError,
-    StoreOpKind,
 };
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -61,37 +62,37 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Read(Range<u64>),
-    Write { bytes: Range<u64>, fua: bool, zero: bool },
+    Write { bytes: Range<u64>, fua: bool },
     Flush,
     FlushRange { blocks: Range<u64>, stable: bool },
-    Exclude { kind: StoreOpKind, blocks: Range<u64> },
+    Zero { bytes: Range<u64>, keep_allocated: bool },
+    Discard { blocks: Range<u64> },
     Map { bytes: Range<u64>, access: Access },
 }
 
-/// What a request under way consists of.
-pub(crate) enum Work {
-    Read { assembly: Assembly<PlainFrames>, allowed: Vec<Vec<super::model::Content>> },
-    Write { task: WriteTask, data: Vec<u8> },
+/// The expected result of a request, checked at its end.
+pub(crate) enum Kind {
+    Read { allowed: Vec<Vec<super::model::Content>> },
+    Write { fua: bool },
     Flush,
-    FlushRange { blocks: Range<u64>, stable: bool },
-    Exclude { kind: StoreOpKind, blocks: Range<u64> },
-    Map { mapping: Mapping<PlainFrames>, allowed: Vec<Vec<super::model::Content>> },
-    Unpin { mapping: Mapping<PlainFrames> },
+    FlushRange { stable: bool },
+    Zero,
+    Discard,
+    Map { access: Access, allowed: Vec<Vec<super::model::Content>> },
+    Unpin,
 }
 
 /// A request under way.
 pub(crate) struct Request {
     pub(crate) token: u64,
     pub(crate) bytes: Range<u64>,
-    pub(crate) work: Work,
-    pub(crate) stalled: bool,
+    pub(crate) kind: Kind,
     /// The event at which it was submitted, and the modes of the volume then.
     pub(crate) event: u64,
     pub(crate) modes: (WriteMode, FlushMode),
 }
 
 /// One volume and what lies behind it.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
@@ -107,7 +108,8 @@ pub(crate) struct Disk {
     pub(crate) read_errors: Vec<(Range<u64>, StoreError)>,
     /// Whether writes or flushes have ever been made to fail.
     pub(crate) writes_failed: bool,
-    pub(crate) flush_failed: bool,
+    /// The event at which a flush first failed.
+    pub(crate) flush_failed: Option<u64>,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
     /// The largest page that it ever had.
@@ -180,7 +182,7 @@ fn disk(
         reads_failing: false,
         read_errors: Vec::new(),
         writes_failed: false,
-        flush_failed: false,
+        flush_failed: None,
         orphans: Vec::new(),
         page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
         gone: false,
@@ -232,52 +234,42 @@ impl World {
     }
 
     pub(crate) fn open(&mut self, disk: usize) -> usize {
-        let lane = self.cache.open_lane(&self.disks[disk].volume, Box::new(Silent));
+        let limit = SessionLimit::Own(u64::MAX);
+        let volume = &self.disks[disk].volume;
+        let session = Session::open(&self.cache, volume, Box::new(Silent), limit).unwrap();
         let client = self.clients.iter().position(Option::is_none).unwrap_or(self.clients.len());
         if client == self.clients.len() {
             self.clients.push(None);
         }
-        self.clients[client] = Some(Client::new(lane, disk));
+        self.clients[client] = Some(Client::new(session, disk));
         self.note(|| format!("client {client} opens volume {disk}"));
         client
     }
 
-    /// Closes a lane, with whatever is in flight on it.
-    pub(crate) fn close(&mut self, client: usize) {
-        let Client { lane, disk, requests, held, mail, mapped, .. } =
-            self.clients[client].take().unwrap();
-        self.note(|| format!("client {client} leaves {} requests", requests.len()));
-        self.cache.close_lane(lane);
-        for completion in mail {
-            if let Completion::Filled { pins, .. } = completion {
-                for pin in pins {
-                    self.cache.frames().unpin(pin);
-                }
-            }
+    /// Closes a session together with its requests in flight.
+    pub(crate) fn close(&mut self, index: usize) {
+        let mut client = self.clients[index].take().unwrap();
+        self.note(|| format!("client {index} leaves {} requests", client.requests.len()));
+        while !client.held.is_empty() {
+            client.release(&self.cache, self.now);
         }
-        for mut held in held {
-            held.assembly.release(self.cache.frames());
-        }
-        for Request { work, bytes, stalled, .. } in requests {
-            match work {
-                Work::Read { mut assembly, .. } => assembly.abandon(self.cache.frames()),
-                // Unlike a write it goes on by itself.
-                Work::Exclude { .. } if !stalled => self.disks[disk].orphans.push(bytes),
-                Work::Write { .. } | Work::Exclude { .. } => {
-                    self.disks[disk].model.end(&bytes, Outcome::Unknown);
-                }
-                Work::Flush | Work::FlushRange { .. } => {}
-                Work::Map { mut mapping, .. } => {
-                    self.cache.unmap(&self.disks[disk].volume, &mut mapping);
-                }
-                Work::Unpin { mut mapping } => {
-                    self.cache.unmap(&self.disks[disk].volume, &mut mapping);
-                    self.disks[disk].model.end(&bytes, Outcome::Unknown);
-                }
+        let Client { session, disk, requests, mapped, .. } = client;
+        let mut left = session.close(&self.cache);
+        let mut expected: Vec<_> = requests.iter().map(|request| request.token).collect();
+        left.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(left, expected, "requests without a reply");
+        let disk = &mut self.disks[disk];
+        for Request { kind, bytes, .. } in requests {
+            match kind {
+                // Unlike a write, they continue after the session is closed.
+                Kind::Zero | Kind::Discard => disk.orphans.push(bytes),
+                Kind::Write { .. } | Kind::Unpin => disk.model.end(&bytes, Outcome::Unknown),
+                Kind::Read { .. } | Kind::Flush | Kind::FlushRange { .. } | Kind::Map { .. } => {}
             }
         }
         for mut mapping in mapped {
-            self.cache.unmap(&self.disks[disk].volume, &mut mapping);
+            self.cache.unmap(&disk.volume, &mut mapping);
         }
     }
 
@@ -286,58 +278,84 @@ impl World {
         self.tokens
     }
 
-    /// Submits a request.
-    pub(crate) fn submit(&mut self, client: usize, action: Action) {
+    /// Returns the token of the next request.
+    pub(crate) fn next_token(&mut self) -> u64 {
         self.tokens += 1;
         self.figures.requests += 1;
-        let token = self.tokens;
+        self.tokens
+    }
+
+    /// Submits a request.
+    pub(crate) fn submit(&mut self, client: usize, action: Action) {
+        let token = self.next_token();
         self.note(|| format!("client {client} request {token}: {action:?}"));
-        let place = self.clients[client].as_mut().unwrap().disk;
+        let place = self.clients[client].as_ref().unwrap().disk;
         let disk = &mut self.disks[place];
-        let event = disk.model.event();
-        let len = |bytes: &Range<u64>| u32::try_from(bytes.end - bytes.start).unwrap();
-        let (bytes, work) = match action {
+        let length = disk.length();
+        let whole = |blocks: &Range<u64>| {
+            blocks.start * BLOCK_BYTES_U64..(blocks.end * BLOCK_BYTES_U64).min(length)
+        };
+        let (mut data, mut fua) = (Vec::new(), false);
+        let (op, bytes, kind) = match action {
             Action::Read(bytes) => {
-                let assembly = Assembly::new(token, bytes.start, len(&bytes));
                 let allowed = disk.model.readable(&bytes);
-                (bytes, Work::Read { assembly, allowed })
+                (RequestOp::Read, bytes, Kind::Read { allowed })
             }
-            Action::Write { bytes, fua, zero } => {
-                let mut data = bytes_of(token, bytes.clone());
-                if zero {
-                    data.fill(0);
-                }
-                disk.model.begin(&bytes, &data);
-                let mut task = WriteTask::new(token, bytes.start, len(&bytes), fua);
-                if let Some(group) = self.group {
-                    task = task.in_group(group);
-                }
-                (bytes, Work::Write { task, data })
+            Action::Write { bytes, fua: is_stable } => {
+                (data, fua) = (bytes_of(token, bytes.clone()), is_stable);
+                (RequestOp::Write, bytes, Kind::Write { fua })
             }
-            Action::Flush => (0..0, Work::Flush),
+            Action::Flush => (RequestOp::Flush, 0..0, Kind::Flush),
             Action::FlushRange { blocks, stable } => {
-                let end = (blocks.end * BLOCK_BYTES_U64).min(disk.length());
-                let bytes = blocks.start * BLOCK_BYTES_U64..end;
-                (bytes, Work::FlushRange { blocks, stable })
+                let op = RequestOp::FlushRange { durable: stable };
+                (op, whole(&blocks), Kind::FlushRange { stable })
             }
+            Action::Zero { bytes, keep_allocated } => {
+                (RequestOp::Zero { keep_allocated }, bytes, Kind::Zero)
+            }
+            Action::Discard { blocks } => (RequestOp::Discard, whole(&blocks), Kind::Discard),
             Action::Map { bytes, access } => {
-                let mapping = Mapping::new(token, bytes.start, len(&bytes), access);
                 let allowed = disk.model.readable(&bytes);
-                (bytes, Work::Map { mapping, allowed })
-            }
-            Action::Exclude { kind, blocks } => {
-                let end = (blocks.end * BLOCK_BYTES_U64).min(disk.length());
-                let bytes = blocks.start * BLOCK_BYTES_U64..end;
-                disk.model.begin(&bytes, &vec![0; len(&bytes) as usize]);
-                (bytes, Work::Exclude { kind, blocks })
+                (RequestOp::Map, bytes, Kind::Map { access, allowed })
             }
         };
-        if matches!(work, Work::Write { .. } | Work::Exclude { .. }) {
+        if matches!(kind, Kind::Write { .. } | Kind::Zero | Kind::Discard) {
+            let zeros = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
+            let new = if matches!(kind, Kind::Write { .. }) { &data } else { &zeros };
+            disk.model.begin(&bytes, new);
             self.widen(place, &bytes);
         }
-        let volume = &self.disks[place].volume;
-        let modes = (volume.write_mode(), volume.flush_mode());
-        self.drive(client, Request { token, bytes, work, stalled: false, event, modes });
+        let request = self.request(client, token, bytes.clone(), kind);
+        let (cache, now) = (&self.cache, self.now);
+        let session = &mut self.clients[client].as_mut().unwrap().session;
+        if let Kind::Map { access, .. } = request.kind {
+            let len = u32::try_from(bytes.end - bytes.start).unwrap();
+            session.map(cache, now, (bytes.start, len), access, token);
+        } else {
+            let group = self.group;
+            let wanted = request::Request { fua, group, ..request::Request::new(op, bytes) };
+            let submitted = session.submit(cache, now, wanted, &data[..], || token);
+            if let Submitted::Done(done) = submitted {
+                self.finish(client, request, done.data, None);
+                return;
+            }
+        }
+        self.clients[client].as_mut().unwrap().requests.push(request);
+        self.take_events(client);
+    }
+
+    /// Returns the record of a request that a client submits now.
+    pub(crate) fn request(
+        &mut self,
+        client: usize,
+        token: u64,
+        bytes: Range<u64>,
+        kind: Kind,
+    ) -> Request {
+        let place = self.clients[client].as_ref().unwrap().disk;
+        let disk = &mut self.disks[place];
+        let modes = (disk.volume.write_mode(), disk.volume.flush_mode());
+        Request { token, bytes, kind, event: disk.model.event(), modes }
     }
 
     /// A change to `bytes` has begun: reads in flight may see it.
@@ -347,50 +365,41 @@ impl World {
         }
     }
 
-    /// Calls the cache for a request that is new, was stalled, or is to be continued.
-    pub(crate) fn drive(&mut self, client: usize, mut request: Request) {
-        let lane = &mut self.clients[client].as_mut().unwrap().lane;
-        request.stalled = false;
-        let status = match &mut request.work {
-            Work::Read { assembly, .. } => self.cache.read(lane, self.now, assembly),
-            Work::Write { task, data } => self.cache.write(lane, self.now, task, data),
-            Work::Flush => self.cache.flush(lane, self.now, request.token),
-            Work::FlushRange { blocks, stable } => {
-                let (token, blocks) = (request.token, blocks.clone());
-                self.cache.flush_range(lane, self.now, blocks, *stable, token)
-            }
-            Work::Map { mapping, .. } => self.cache.map(lane, self.now, mapping),
-            Work::Unpin { mapping } => self.cache.unpin(lane, self.now, mapping),
-            Work::Exclude { kind, blocks } => {
-                self.cache.exclude(lane, self.now, *kind, blocks.clone(), request.token)
-            }
-        };
-        self.settle(client, request, status);
-    }
-
-    pub(crate) fn settle(&mut self, client: usize, mut request: Request, status: Status) {
-        match status {
-            Status::Done | Status::DoneAt(_) => self.finish(client, request, None),
-            Status::Failed(error) => self.finish(client, request, Some(error)),
-            Status::Pending | Status::Stalled => {
-                request.stalled = status == Status::Stalled;
-                self.clients[client].as_mut().unwrap().requests.push(request);
-            }
-        }
-    }
-
-    /// Tries again what was stalled on a lane.
+    /// Retries the stalled operations of a session.
     pub(crate) fn retry(&mut self, client: usize) {
-        let requests = &mut self.clients[client].as_mut().unwrap().requests;
-        let stalled: Vec<_> = requests.extract_if(.., |request| request.stalled).collect();
-        for request in stalled {
-            self.drive(client, request);
+        let (cache, now) = (&self.cache, self.now);
+        self.clients[client].as_mut().unwrap().session.retry(cache, now);
+        self.take_events(client);
+    }
+
+    /// Takes the events of a session. Returns whether there were any.
+    pub(crate) fn take_events(&mut self, index: usize) -> bool {
+        let mut any = false;
+        while let Some(event) = self.clients[index].as_mut().unwrap().session.poll_event() {
+            let Event::End(Reply { context: token, data, mapping, error, .. }) = event else {
+                panic!("a short read in pieces")
+            };
+            any = true;
+            let client = self.clients[index].as_mut().unwrap();
+            let place = client.requests.iter().position(|request| request.token == token);
+            let place = place.unwrap_or_else(|| panic!("request {token} is done already"));
+            let request = client.requests.swap_remove(place);
+            client.mapped.extend(mapping.map(|mapping| *mapping));
+            self.finish(index, request, data, error);
         }
+        any
     }
 
     /// A request is done: what the model makes of it.
-    fn finish(&mut self, client: usize, request: Request, error: Option<StoreError>) {
-        let Request { token, bytes, work, event, modes, .. } = request;
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of request")]
+    fn finish(
+        &mut self,
+        client: usize,
+        request: Request,
+        data: Option<Assembly<PlainFrames>>,
+        error: Option<StoreError>,
+    ) {
+        let Request { token, bytes, kind, event, modes } = request;
         self.figures.failed += u64::from(error.is_some());
         self.failed.extend(error.is_some().then_some(token));
         self.note(|| match &error {
@@ -398,14 +407,15 @@ impl World {
             Some(error) => format!("request {token} failed to {error}"),
         });
         let frames = self.cache.frames();
+        let index = client;
         let client = self.clients[client].as_mut().unwrap();
         let disk = &mut self.disks[client.disk];
         // A page that is read in parts fails when the last one is done, whoever has come meanwhile.
         let read_fault = disk.reads_failing
             || disk.reads_failed_at >= event
             || error.as_ref().is_some_and(|error| disk.has_failed(&bytes, error));
-        match work {
-            Work::Read { assembly, allowed } => {
+        match kind {
+            Kind::Read { allowed } => {
                 if let Some(error) = error {
                     assert!(
                         disk.has_failed(&bytes, &error),
@@ -413,42 +423,71 @@ impl World {
                     );
                     return;
                 }
+                let read = data.expect("the blocks of a read");
                 let mut copy = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
-                assembly.copy_to(frames, &mut copy);
+                read.copy_to(frames, &mut copy);
                 Model::check_read(&bytes, &copy, &allowed);
-                client.held.push(Held { assembly, copy });
+                client.held.push(Held { read, copy });
             }
-            Work::Write { task, .. } => {
+            Kind::Write { fua } => {
                 let refused = modes.0 == WriteMode::ReadOnly;
                 let may_fail = disk.writes_failed || read_fault || refused;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
-                let is_stable = task.fua && modes.1 == FlushMode::Keep;
+                if error.is_some() && fua && !read_fault {
+                    // Its flush reports earlier errors, too.
+                    client.untold = None;
+                }
                 let outcome = match error {
                     Some(_) if refused => Outcome::Refused,
                     Some(_) => Outcome::Unknown,
-                    None if is_stable => Outcome::Stable,
+                    None if fua && modes.1 == FlushMode::Keep => Outcome::Stable,
                     None => Outcome::Done,
                 };
                 disk.model.end(&bytes, outcome);
             }
-            // Others end where their completion arrives.
-            Work::Flush | Work::FlushRange { .. } => {
-                assert_eq!(modes.1, FlushMode::Ignore, "promised nothing");
+            Kind::Flush => match error {
+                Some(error) => {
+                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
+                    client.untold = None;
+                }
+                None if modes.1 == FlushMode::Keep => {
+                    let is_before = |at: Option<u64>| at.is_some_and(|at| at < event);
+                    assert!(!is_before(disk.flush_failed), "a flush succeeded after a failed one");
+                    let untold = is_before(client.untold);
+                    assert!(!untold, "no reply reported a failed write to client {index}");
+                    disk.model.flushed(event);
+                }
+                None => {}
+            },
+            Kind::FlushRange { stable } => match error {
+                // It reports only errors in its range.
+                Some(error) => {
+                    assert!(disk.writes_failed, "a flush failed without a fault: {error}");
+                }
+                None if stable && modes.1 == FlushMode::Keep => {
+                    disk.model.range_flushed(&bytes, event);
+                }
+                None => {}
+            },
+            Kind::Map { access, allowed } => {
+                super::mapped::mapped(disk, client, frames, access, (bytes, allowed, error));
             }
-            Work::Map { mapping, allowed } => {
-                super::mapped::mapped(disk, client, frames, mapping, (bytes, allowed, error));
-            }
-            Work::Unpin { mut mapping } => {
+            Kind::Unpin => {
                 let may_fail = disk.writes_failed || read_fault;
                 assert!(error.is_none() || may_fail, "an unpin failed: {error:?}");
-                self.cache.unmap(&disk.volume, &mut mapping);
                 let failed = error.is_some();
                 disk.model.end(&bytes, if failed { Outcome::Unknown } else { Outcome::Done });
             }
-            Work::Exclude { kind, .. } => {
-                assert!(error.is_none() || disk.writes_failed, "{kind} failed: {error:?}");
-                let is_zero = matches!(kind, StoreOpKind::Zero { .. }) && error.is_none();
-                disk.model.end(&bytes, if is_zero { Outcome::Done } else { Outcome::Unknown });
+            Kind::Zero => {
+                let is_read_only = modes.0 == WriteMode::ReadOnly;
+                let may_fail = disk.writes_failed || read_fault || is_read_only;
+                assert!(error.is_none() || may_fail, "a zeroing failed: {error:?}");
+                let failed = error.is_some();
+                disk.model.end(&bytes, if failed { Outcome::Unknown } else { Outcome::Done });
+            }
+            Kind::Discard => {
+                assert!(error.is_none() || disk.writes_failed, "a discard failed: {error:?}");
+                disk.model.end(&bytes, Outcome::Unknown);
             }
         }
     }

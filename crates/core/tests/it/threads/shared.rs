@@ -3,10 +3,10 @@
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::{Frames, PlainFrames};
-use larder_core::lane::{Completion, Lane, Silent};
+use larder_core::lane::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Status, WriteTask};
+use larder_core::request::{Assembly, Event, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::{Geometry, MemoryStore, Store};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::{Volume, VolumeOptions};
@@ -19,6 +19,7 @@ use shuttle::{sync::Arc, thread};
 use std::{sync::Arc, thread};
 
 type Plain = PlainFrames;
+type PlainSession = Session<Plain, Vec<u8>, ()>;
 const WRITERS: u64 = 2;
 const READERS: usize = 2;
 /// More reads than these are done in a run of some time, should it take longer.
@@ -72,57 +73,54 @@ impl Shared {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Waits until a completion comes, or for so long that trying again does no harm.
-    fn wait(&self, lane: &Lane<Plain>, mail: &mut Vec<Completion<Plain>>) {
-        for _ in 0..self.scale.looks {
-            if mail.is_empty() {
-                lane.collect(mail);
-                thread::yield_now();
-            }
-        }
+    fn open(&self) -> PlainSession {
+        let limit = SessionLimit::Own(u64::MAX);
+        Session::open(&self.cache, &self.volume, Box::new(Silent), limit).unwrap()
     }
 
-    fn write(&self, lane: &mut Lane<Plain>, token: u64, offset: u64, data: &[u8], fua: bool) {
-        let mut task = WriteTask::new(token, offset, u32::try_from(data.len()).unwrap(), fua);
-        let mut mail = Vec::new();
-        let mut status = self.cache.write(lane, self.now(), &mut task, data);
+    /// Submits a request and runs it to its end without waiting for a delayed reply. Returns the
+    /// blocks that a read has pinned.
+    fn request(
+        &self,
+        session: &mut PlainSession,
+        request: Request,
+        payload: &[u8],
+    ) -> Option<Assembly<Plain>> {
+        let submitted = session.submit(&self.cache, self.now(), request, payload, || ());
+        if let Submitted::Done(done) = submitted {
+            return done.data;
+        }
         loop {
-            match status {
-                Status::Done | Status::DoneAt(_) => return,
-                Status::Failed(error) => panic!("{error}"),
-                Status::Pending | Status::Stalled => self.wait(lane, &mut mail),
-            }
-            let stalled = status == Status::Stalled;
-            status = match mail.pop() {
-                Some(Completion::Unstalled) | None if !stalled => Status::Pending,
-                Some(Completion::Unstalled | Completion::Continue { .. }) | None => {
-                    self.cache.write(lane, self.now(), &mut task, data)
+            for _ in 0..self.scale.looks {
+                if !session.has_completions() {
+                    thread::yield_now();
                 }
-                Some(other) => self.cache.write_completed(lane, self.now(), &mut task, other),
-            };
+            }
+            let now = self.now().max(session.next_reply_at().unwrap_or(0));
+            session.advance(&self.cache, now);
+            if session.is_stalled() {
+                session.retry(&self.cache, now);
+            }
+            if let Some(Event::End(reply)) = session.poll_event() {
+                assert!(reply.error.is_none(), "{:?}", reply.error);
+                return reply.data;
+            }
         }
     }
 
-    fn read(&self, lane: &mut Lane<Plain>, token: u64, offset: u64, to: &mut [u8]) {
-        if self.cache.read_hit(lane, offset, to) {
+    fn write(&self, session: &mut PlainSession, offset: u64, data: &[u8], fua: bool) {
+        let range = offset..offset + data.len() as u64;
+        self.request(session, Request { fua, ..Request::new(RequestOp::Write, range) }, data);
+    }
+
+    fn read(&self, session: &mut PlainSession, offset: u64, to: &mut [u8]) {
+        if session.read_hit(&self.cache, offset, to) {
             return;
         }
-        let mut assembly = Assembly::new(token, offset, u32::try_from(to.len()).unwrap());
-        let mut mail = Vec::new();
-        let mut status = self.cache.read(lane, self.now(), &mut assembly);
-        while status != Status::Done {
-            assert!(!matches!(status, Status::Failed(_)), "{status:?}");
-            self.wait(lane, &mut mail);
-            status = match mail.pop() {
-                Some(Completion::Unstalled) | None => match status {
-                    Status::Stalled => self.cache.read(lane, self.now(), &mut assembly),
-                    other => other,
-                },
-                Some(completion) => assembly.absorb(self.cache.frames(), completion),
-            };
-        }
-        assembly.copy_to(self.cache.frames(), to);
-        assembly.release(self.cache.frames());
+        let request = Request::new(RequestOp::Read, offset..offset + to.len() as u64);
+        let read = self.request(session, request, &[]).expect("the blocks of a read");
+        read.copy_to(self.cache.frames(), to);
+        session.release(&self.cache, self.now(), read);
     }
 
     fn drive_store(&self, store: &mut MemoryStore<Plain>) {
@@ -151,7 +149,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 fn writer(shared: &Shared, index: u64) -> Vec<u64> {
-    let mut lane = shared.cache.open_lane(&shared.volume, Box::new(Silent));
+    let mut session = shared.open();
     let blocks = shared.scale.blocks;
     let mut written = vec![0; usize::try_from(blocks).unwrap()];
     let mut state = index + 1;
@@ -164,15 +162,15 @@ fn writer(shared: &Shared, index: u64) -> Vec<u64> {
         let block = (state >> 33) % (blocks / WRITERS) * WRITERS + index;
         let number = version << BLOCK_BITS | block;
         let data: Vec<u8> = u64::to_le_bytes(number).repeat(BLOCK_BYTES / 8);
-        shared.write(&mut lane, version, block * BLOCK_BYTES_U64, &data, version % 8 == 0);
+        shared.write(&mut session, block * BLOCK_BYTES_U64, &data, version % 8 == 0);
         written[usize::try_from(block).unwrap()] = number;
     }
-    shared.cache.close_lane(lane);
+    session.close(&shared.cache);
     written
 }
 
 fn reader(shared: &Shared, index: usize) {
-    let mut lane = shared.cache.open_lane(&shared.volume, Box::new(Silent));
+    let mut session = shared.open();
     let blocks = shared.scale.blocks;
     let mut seen = vec![0; usize::try_from(blocks).unwrap()];
     let mut bytes = vec![0; BLOCK_BYTES];
@@ -182,7 +180,7 @@ fn reader(shared: &Shared, index: usize) {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (state >> 33) % blocks;
-        shared.read(&mut lane, reads, block * BLOCK_BYTES_U64, &mut bytes);
+        shared.read(&mut session, block * BLOCK_BYTES_U64, &mut bytes);
         let (now, before) = (number(&bytes), &mut seen[usize::try_from(block).unwrap()]);
         assert!(now >= *before, "block {block} held {before}, then {now}");
         assert!(now == 0 || now % (1 << BLOCK_BITS) == block, "block {block} holds {now}");
@@ -190,7 +188,7 @@ fn reader(shared: &Shared, index: usize) {
         reads += 1;
         shared.reads.fetch_add(1, Ordering::Relaxed);
     }
-    shared.cache.close_lane(lane);
+    session.close(&shared.cache);
 }
 
 /// Changes what can be changed while the others go on, [`CHANGES`] times.

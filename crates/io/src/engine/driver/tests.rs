@@ -4,7 +4,7 @@ use super::*;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;
 use larder_core::lane::Silent;
-use larder_core::request::Status;
+use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, Store};
 use larder_core::volume::VolumeOptions;
 use larder_mem::{Arena, ArenaOptions};
@@ -104,17 +104,21 @@ fn a_store_that_was_idle_is_not_said_to_be_silent() {
     let mut driver =
         Driver::start(Arc::clone(&cache), Arc::clone(&volume), Arc::clone(&at), waker, store)
             .unwrap();
-    let mut lane = cache.open_lane(&volume, Box::new(Silent));
-    for token in 0..3 {
-        assert_eq!(cache.flush(&mut lane, at.now(), token), Status::Pending);
+    let limit = SessionLimit::Own(0);
+    let mut session: Session<ArenaFrames, Vec<u8>, ()> =
+        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
+    for _ in 0..3 {
+        let flush = Request::new(RequestOp::Flush, 0..0);
+        session.submit(&cache, at.now(), flush, &[][..], || ());
         let begun = Instant::now();
-        while !lane.has_mail() {
+        while !session.has_completions() {
             assert!(begun.elapsed() < Duration::from_mins(1), "the flush does not end");
             std::thread::yield_now();
         }
-        lane.collect(&mut Vec::new());
+        session.advance(&cache, at.now());
+        assert!(session.poll_event().is_some());
     }
-    cache.close_lane(lane);
+    session.close(&cache);
     driver.quit();
     assert!(at.now() >= 1000 * SECOND, "it was idle for long");
     let said = said.lock().unwrap();

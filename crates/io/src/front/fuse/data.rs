@@ -3,14 +3,13 @@
 use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
 use super::link::Asked;
+use super::volume_session::InFlight;
 use super::worker::{READ_BYTES_MAX, Worker};
-use crate::call::Call as _;
-use crate::front::desk::{Kind, Request, Work};
 use crate::front::extents::extents;
 use crate::store::files::SourceFile;
 use larder_core::clock::Nanos;
-use larder_core::counters::{Counter, Latency};
-use larder_core::request::Status;
+use larder_core::counters::Interface;
+use larder_core::request::{ImmediateReply, Request, RequestOp, Submitted};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,24 +44,23 @@ impl Worker {
             self.link.reply(unique, LseekOut { offset: found }.as_bytes());
             return Ok(());
         }
-        let desk = self.desk(header.nodeid)?;
+        let index = self.node_session(header.nodeid)?;
         match header.opcode {
             opcode::READ => {
-                self.begin_read(now, desk, unique, &abi::head_of(body));
+                self.begin_read(now, index, unique, &abi::head_of(body));
                 Ok(())
             }
-            opcode::WRITE => self.begin_write(now, desk, unique, &abi::head_of(body), data),
+            opcode::WRITE => self.begin_write(now, index, unique, &abi::head_of(body), data),
             opcode::FSYNC => {
-                self.begin_flush(now, desk, unique);
+                self.begin_flush(now, index, unique);
                 Ok(())
             }
-            _ => self.begin_zero(now, desk, unique, &abi::head_of(body)),
+            _ => self.begin_zero(now, index, unique, &abi::head_of(body)),
         }
     }
 
     fn begin_read(&mut self, now: Nanos, index: usize, unique: u64, asked: &TransferIn) {
-        let desk = &mut self.desks[index];
-        let left = desk.file().length.saturating_sub(asked.offset);
+        let left = self.sessions[index].file().length.saturating_sub(asked.offset);
         let wanted = asked.size.min(READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(wanted))).expect("at most 1 MiB");
         if len == 0 {
@@ -83,45 +81,39 @@ impl Worker {
         of: Option<(&Arc<SourceFile>, Range<u64>)>,
     ) {
         self.read_in_batch = true;
-        let desk = &mut self.desks[index];
-        desk.lane.recorder().add(Counter::ReadRequests, 1);
-        desk.lane.recorder().add(Counter::ReadBytes, u64::from(len));
-        let token = desk.next_token();
-        let mut read = desk.spare.assembly(token, offset, len);
+        let mut request = Request::new(RequestOp::Read, offset..offset + u64::from(len));
+        request.interface = Interface::Gather;
         let file = of.map(|(file, part)| {
-            read.set_part(part);
+            request.bound = Some(part);
             file
         });
-        let status = read.ask(&self.cache, &mut desk.lane, now);
-        let span = offset..u64::from(len);
-        match status {
-            Status::Done => {
-                self.link.reply_read(unique, self.cache.frames(), &read);
-                read.release(self.cache.frames());
-                let duration = self.clock.now().saturating_sub(now);
-                desk.lane.recorder().record(Latency::Read, duration);
-                let classes = read.classes();
-                if let Some(file) = file {
-                    file.count(classes);
-                }
-                desk.spare.recycle(read);
-                self.observe(index, Kind::Read, self.arrived_at, span, classes);
+        let bytes = offset..offset + u64::from(len);
+        let asked = self.in_flight(unique, RequestOp::Read, bytes);
+        let (op, arrived_at, len) = (asked.op, asked.arrived_at, asked.len);
+        // A hit takes no reference to the file.
+        let kept = || InFlight {
+            file: file.cloned(),
+            unique,
+            op,
+            arrived_at,
+            offset,
+            len,
+            under_way: None,
+        };
+        let requests = &mut self.sessions[index].requests;
+        match requests.submit(&self.cache, now, request, &[][..], kept) {
+            Submitted::Done(ImmediateReply { data, classes }) => {
+                self.answer(now, index, (&asked, file), Ok(data), classes);
             }
-            Status::Pending | Status::Stalled => {
-                let at = self.arrived_at;
-                let request = Request::new(Kind::Read, unique, span.start, span.end, at);
-                let request = desk.open(request.about(file));
-                desk.keep(request, Work::Read(read), status == Status::Stalled);
-            }
-            Status::DoneAt(_) | Status::Failed(_) => {
-                let at = self.arrived_at;
-                let request = Request::new(Kind::Read, unique, span.start, span.end, at);
-                let request = desk.open(request);
-                desk.spare.recycle(read);
-                self.note_status(now, index, request, &status);
-                self.end_request(now, index, request);
-            }
+            Submitted::Queued(_) => self.answer_ended(now, index),
         }
+    }
+
+    /// Returns the record of a request that has just arrived.
+    pub(super) fn in_flight(&self, unique: u64, op: RequestOp, bytes: Range<u64>) -> InFlight {
+        let (offset, len) = (bytes.start, bytes.end - bytes.start);
+        let arrived_at = self.arrived_at;
+        InFlight { unique, op, arrived_at, offset, len, file: None, under_way: None }
     }
 
     fn begin_write(
@@ -132,39 +124,25 @@ impl Worker {
         asked: &TransferIn,
         payload: &[u8],
     ) -> Result<(), Errno> {
-        let desk = &mut self.desks[index];
-        desk.lane.recorder().add(Counter::WriteRequests, 1);
-        if desk.file().is_read_only() {
+        let file = self.sessions[index].file();
+        if file.is_read_only() {
             return Err(Errno::ROFS);
         }
-        let left = desk.file().length.saturating_sub(asked.offset);
+        let left = file.length.saturating_sub(asked.offset);
         // As with a disk: what fits is written, and nothing beyond the end.
         let len = left.min(payload.len() as u64).min(u64::from(asked.size));
         if len == 0 {
             return Err(if asked.size == 0 { Errno::INVAL } else { Errno::NOSPC });
         }
-        desk.file().note_written(now);
-        let short = usize::try_from(len).expect("at most the payload");
-        let request = Request::new(Kind::Write, unique, asked.offset, len, self.arrived_at);
-        let request = desk.open(request);
+        file.note_written(now);
+        let bytes = asked.offset..asked.offset + len;
+        let in_flight = self.in_flight(unique, RequestOp::Write, bytes.clone());
         // The kernel leaves it to us to be synchronous, and says so with each write.
         let fua = asked.flags & SYNCHRONOUS != 0;
-        self.write_part(now, index, request, asked.offset, &payload[..short], fua);
-        self.end_request(now, index, request);
+        let request = Request { fua, ..Request::new(RequestOp::Write, bytes) };
+        let short = usize::try_from(len).expect("at most the payload");
+        self.submit(now, index, request, &payload[..short], in_flight);
         Ok(())
-    }
-
-    /// Writes bytes as a part of a request.
-    pub(super) fn write_part(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        request: usize,
-        offset: u64,
-        bytes: &[u8],
-        fua: bool,
-    ) {
-        self.desks[index].write_part(&self.cache, now, request, (offset, bytes), fua);
     }
 
     pub(super) fn reply_written(&mut self, unique: u64, len: u64) {
@@ -173,11 +151,8 @@ impl Worker {
     }
 
     fn begin_flush(&mut self, now: Nanos, index: usize, unique: u64) {
-        let desk = &mut self.desks[index];
-        desk.lane.recorder().add(Counter::FlushRequests, 1);
-        let request = desk.open(Request::new(Kind::Flush, unique, 0, 0, self.arrived_at));
-        desk.flush_part(&self.cache, now, request);
-        self.end_request(now, index, request);
+        let in_flight = self.in_flight(unique, RequestOp::Flush, 0..0);
+        self.submit(now, index, Request::new(RequestOp::Flush, 0..0), &[], in_flight);
     }
 
     /// Both ways of making zeros: punching a hole, and zeroing. The rest of fallocate(2) is not
@@ -189,7 +164,7 @@ impl Worker {
         unique: u64,
         asked: &FallocateIn,
     ) -> Result<(), Errno> {
-        let desk = &mut self.desks[index];
+        let file = self.sessions[index].file();
         let mode = libc::c_int::try_from(asked.mode).map_err(|_unknown| Errno::OPNOTSUPP)?;
         let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let keep_allocated = match mode & !libc::FALLOC_FL_KEEP_SIZE {
@@ -197,22 +172,19 @@ impl Worker {
             libc::FALLOC_FL_ZERO_RANGE => true,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        if desk.file().is_read_only() {
+        if file.is_read_only() {
             return Err(Errno::ROFS);
         }
-        let length = desk.file().length;
+        let length = file.length;
         let end = asked.offset.checked_add(asked.length).ok_or(Errno::FBIG)?;
         if end > length && !keeps_size {
             return Err(Errno::NOSPC);
         }
         let range = asked.offset.min(length)..end.min(length);
-        desk.lane.recorder().add(Counter::ZeroRequests, 1);
-        desk.file().note_written(now);
-        let kind = Kind::Zero { keep_allocated };
-        let len = range.end - range.start;
-        let opened = Request::new(kind, unique, range.start, len, self.arrived_at);
-        let request = desk.open_zeroing(&self.cache, now, opened, length);
-        self.end_request(now, index, request);
+        file.note_written(now);
+        let op = RequestOp::Zero { keep_allocated };
+        let in_flight = self.in_flight(unique, op, range.clone());
+        self.submit(now, index, Request::new(op, range), &[], in_flight);
         Ok(())
     }
 

@@ -57,8 +57,8 @@ pub(in crate::front) struct VolumeFile {
     written: AtomicU64,
     /// How often it is open.
     pub(super) opens: AtomicUsize,
-    /// Threads that have a way to its volume.
-    pub(in crate::front) desks: AtomicUsize,
+    /// Number of sessions on its volume.
+    pub(super) sessions: AtomicUsize,
     /// What is asked from now on is refused.
     removed: AtomicBool,
     /// What is under way is given up.
@@ -204,7 +204,7 @@ impl Files {
             made: SystemTime::now(),
             written: AtomicU64::new(0),
             opens: AtomicUsize::new(0),
-            desks: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
             removed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         }));

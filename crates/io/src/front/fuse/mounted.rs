@@ -394,7 +394,7 @@ impl VolumeMount {
     /// this returns nobody uses the volume by this mount; false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
         let Some(file) = self.0.shared.files().remove(name) else { return false };
-        let is_used = || file.desks.load(Ordering::Acquire) > 0;
+        let is_used = || file.sessions.load(Ordering::Acquire) > 0;
         self.0.shared.wake_all();
         let begin = Instant::now();
         while is_used() {

@@ -10,17 +10,24 @@ use super::folder::Recent;
 use super::link::{Asked, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::Lent;
+use super::volume_session::{InFlight, Owner, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
-use crate::front::desk::{Desk, Kind, Over, Owner, Request, Work};
-use crate::front::observe::{Event, Operation, Watch};
+use crate::frames::ArenaFrames;
+use crate::front::errors::errno_of;
+use crate::front::observe::{self, Operation, Watch};
 use crate::front::spin::SpinHistory;
+use crate::store::files::SourceFile;
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::{Classes, Latency};
+use larder_core::counters::Classes;
 use larder_core::lane::Notify;
-use larder_core::request::{READ_PIECE_BYTES, Status};
-use larder_core::units::BLOCK_BYTES;
+use larder_core::request::{
+    Assembly, Event, ImmediateReply, READ_PIECE_BYTES, Reply, Request, RequestOp, Session,
+    Submitted,
+};
+use larder_core::store::StoreError;
+use larder_core::units::BLOCK_BYTES_U64;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,11 +48,8 @@ const REQUESTS_MAX: usize = 512;
 /// kernel has under way unasked can wait, so reads do not wait behind them.
 const PARKED_BYTES_MAX: usize = 8 << 20;
 /// So much of the cache may the reads of one thread pin, in a small cache a sixteenth of it.
-const READING_BYTES_MAX: usize = 4 << 20;
-const READING_SHARE: usize = 16;
-/// How often a stalled request is tried again without having been woken: frames that a reader let
-/// go of wake nobody.
-const STALL_RETRY: Duration = Duration::from_millis(5);
+const READING_BYTES_MAX: u64 = 4 << 20;
+const READING_SHARE: u64 = 16;
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
@@ -56,11 +60,11 @@ pub(super) struct Worker {
     pub(super) waker: Waker,
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) desks: Vec<Desk>,
+    pub(super) sessions: Vec<VolumeSession>,
     /// Nodes of a folder that were used lately.
     pub(super) recent: Recent,
     buffer: Box<[u8]>,
-    reading_max: usize,
+    reading_max: u64,
     parked_max: usize,
     /// Until then a folder's disk is waited for by others.
     pub(super) slow_until: Nanos,
@@ -74,7 +78,7 @@ impl Worker {
     pub(super) fn new(shared: Arc<Shared>, link: Link, waker: Waker) -> Self {
         let cache = Arc::clone(shared.engine.cache());
         let clock = shared.engine.clock();
-        let pool = cache.frame_count() as usize * BLOCK_BYTES;
+        let pool = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
         let parked_max = PARKED_BYTES_MAX / shared.wakers().len();
         Worker {
             shared,
@@ -82,7 +86,7 @@ impl Worker {
             waker,
             cache,
             clock,
-            desks: Vec::new(),
+            sessions: Vec::new(),
             recent: Recent::default(),
             // Written, so that its memory is there before the kernel wants to fill it.
             buffer: vec![1; BUFFER_BYTES].into(),
@@ -122,7 +126,7 @@ impl Worker {
             self.publish_events();
             self.leave_removed();
             if moved {
-                let alone = taken <= 1 && self.desks.iter().all(Desk::is_quiet);
+                let alone = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
                 if spins.pays(now, alone, self.read_in_batch) {
                     let before = self.shared.spinners.batches();
                     spun = match self.spin() {
@@ -154,8 +158,8 @@ impl Worker {
         if self.buffer.is_empty() {
             self.buffer = vec![1; BUFFER_BYTES].into();
         }
-        for desk in std::mem::take(&mut self.desks) {
-            self.abandon(desk, Errno::IO);
+        for session in std::mem::take(&mut self.sessions) {
+            self.close_session(session, Errno::IO);
         }
         self.slow_until = 0;
     }
@@ -210,10 +214,10 @@ impl Worker {
 
     /// Whether more requests may be taken in.
     fn has_room(&self) -> bool {
-        let sum = |of: fn(&Desk) -> usize| self.desks.iter().map(of).sum::<usize>();
-        sum(Desk::requests_len) < REQUESTS_MAX
-            && sum(Desk::parked_bytes) <= self.parked_max
-            && sum(Desk::reading_bytes) < self.reading_max
+        let requests = || self.sessions.iter().map(|session| &session.requests);
+        requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
+            && requests().map(Session::parked_bytes).sum::<usize>() <= self.parked_max
+            && requests().map(Session::pinned_bytes).sum::<u64>() < self.reading_max
     }
 
     fn take_request(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
@@ -256,172 +260,161 @@ impl Worker {
         matches!(self.shared.tree, Tree::Folder { .. })
     }
 
-    /// The desk for the volume that the files of a folder's section are.
-    pub(super) fn folder_desk(
+    /// Returns the session on the volume of a directory's section. Opens it if necessary.
+    pub(super) fn section_session(
         &mut self,
         section: usize,
         volume: &Arc<ArenaVolume>,
     ) -> Result<usize, Errno> {
-        let is_its = |desk: &Desk| matches!(desk.owner, Owner::Folder(of) if of == section);
-        if let Some(desk) = self.desks.iter().position(is_its) {
-            return Ok(desk);
+        let is_its =
+            |open: &VolumeSession| matches!(open.owner, Owner::Section(of) if of == section);
+        if let Some(index) = self.sessions.iter().position(is_its) {
+            return Ok(index);
         }
-        let notify = Box::new(self.waker.clone());
-        let lane = self.cache.try_open_lane(volume, notify);
-        let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
-        self.desks.push(Desk::new(Owner::Folder(section), lane, None));
-        Ok(self.desks.len() - 1)
+        self.open_session(volume, Owner::Section(section), None)
     }
 
-    /// The desk for the volume of a node, opened if need be. One that is there is found without a
-    /// lock.
-    pub(super) fn desk(&mut self, node: u64) -> Result<usize, Errno> {
-        if let Some(index) = self.desks.iter().position(|desk| desk.file().node == node) {
-            let is_removed = self.desks[index].file().is_removed();
+    /// Returns the session on the volume of a node. Opens it if necessary, and finds an open one
+    /// without a lock.
+    pub(super) fn node_session(&mut self, node: u64) -> Result<usize, Errno> {
+        if let Some(index) = self.sessions.iter().position(|open| open.file().node == node) {
+            let is_removed = self.sessions[index].file().is_removed();
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
         // A number that is not there any more is that of a file that was removed.
         let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
-        let notify = Box::new(self.waker.clone());
-        let lane = self.cache.try_open_lane(&file.volume, notify);
-        let lane = lane.map_err(|_closed| Errno::SHUTDOWN)?;
         let observer = self.shared.observer.as_ref();
         let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        self.desks.push(Desk::new(Owner::Volume(file), lane, watch));
-        Ok(self.desks.len() - 1)
+        let volume = Arc::clone(&file.volume);
+        self.open_session(&volume, Owner::Volume(file), watch)
     }
 
-    /// Goes on with what has come from the cache, and with what waited for its time.
+    fn open_session(
+        &mut self,
+        volume: &Arc<ArenaVolume>,
+        owner: Owner,
+        watch: Option<Watch>,
+    ) -> Result<usize, Errno> {
+        let opened = VolumeSession::open(&self.cache, volume, &self.waker, owner, watch);
+        self.sessions.push(opened.map_err(|_closed| Errno::SHUTDOWN)?);
+        Ok(self.sessions.len() - 1)
+    }
+
+    /// Processes completions of the cache and delayed replies that are due.
     pub(super) fn take_completions(&mut self, now: Nanos) -> bool {
         let mut any = false;
-        let mut mail = Vec::new();
-        for desk in 0..self.desks.len() {
-            self.desks[desk].lane.collect(&mut mail);
-            for completion in mail.drain(..) {
-                any = true;
-                let cache = Arc::clone(&self.cache);
-                match completion {
-                    larder_core::lane::Completion::Unstalled => self.retry_stalled(now, desk),
-                    completion => {
-                        if let Some(over) = self.desks[desk].tell(&cache, now, completion) {
-                            self.call_over(now, desk, over);
-                        }
-                    }
-                }
-            }
-            while let Some(index) = self.desks[desk].take_delayed(now) {
-                any = true;
-                self.end_request(now, desk, index);
-            }
+        for index in 0..self.sessions.len() {
+            any |= self.sessions[index].requests.advance(&self.cache, now);
+            self.answer_ended(now, index);
         }
         any
     }
 
-    fn retry_stalled(&mut self, now: Nanos, desk: usize) {
-        let cache = Arc::clone(&self.cache);
-        for index in self.desks[desk].take_stalled() {
-            if let Some(over) = self.desks[desk].ask_again(&cache, now, index) {
-                self.call_over(now, desk, over);
-            }
-        }
-    }
-
-    /// A call has come to its end.
-    fn call_over(&mut self, now: Nanos, desk: usize, over: Over) {
-        let Over { request, work, status } = over;
-        let place = &mut self.desks[desk];
-        match work {
-            Work::Read(mut read) => {
-                place.request(request).classes.add(read.classes());
-                if status == Status::Done {
-                    let unique = place.request(request).unique;
-                    self.link.reply_read(unique, self.cache.frames(), &read);
-                    read.release(self.cache.frames());
-                }
-                place.spare.recycle(read);
-            }
-            Work::Write(write) => place.request(request).classes.add(write.task.classes()),
-            Work::Flush(_) | Work::FlushRange(_) | Work::Exclude(_) => {}
-        }
-        self.note_status(now, desk, request, &status);
-        self.end_request(now, desk, request);
-    }
-
-    /// What a call that is over means for its request.
-    pub(super) fn note_status(&mut self, now: Nanos, desk: usize, index: usize, status: &Status) {
-        self.desks[desk].note_status(now, index, status);
-    }
-
-    /// Answers a request if nothing of it is left to do.
-    pub(super) fn end_request(&mut self, now: Nanos, desk: usize, index: usize) {
-        self.desks[desk].go_on_zeroing(&self.cache, now, index);
-        self.desks[desk].go_on_syncing(&self.cache, now, index);
-        let Some(request) = self.desks[desk].close(index, now) else { return };
-        request.count();
-        let Request { unique, kind, started_at, .. } = request;
-        match (request.failure, kind) {
-            (Some(errno), _) => self.link.refuse(unique, errno),
-            // It was answered when its bytes were there.
-            (None, Kind::Read) => {}
-            (None, Kind::Write) => self.reply_written(unique, request.len),
-            (None, Kind::Flush | Kind::Zero { .. }) => self.link.reply(unique, &[]),
-        }
-        let latency = match kind {
-            Kind::Read => Some(Latency::Read),
-            Kind::Write => Some(Latency::Write),
-            Kind::Flush => Some(Latency::Flush),
-            Kind::Zero { .. } => None,
-        };
-        if let Some(latency) = latency {
-            let duration = self.clock.now().saturating_sub(started_at);
-            self.desks[desk].lane.recorder().record(latency, duration);
-        }
-        self.observe(desk, kind, started_at, request.offset..request.len, request.classes);
-    }
-
-    /// Notes a request that is answered, for whoever observes; `span` is its offset and length.
-    pub(super) fn observe(
+    /// Submits a request, and answers it if it is complete.
+    pub(super) fn submit(
         &mut self,
-        desk: usize,
-        kind: Kind,
-        at: Nanos,
-        span: std::ops::Range<u64>,
+        now: Nanos,
+        index: usize,
+        request: Request,
+        payload: &[u8],
+        in_flight: InFlight,
+    ) {
+        let mut kept = Some(in_flight);
+        let context = || kept.take().expect("a request is queued once");
+        let requests = &mut self.sessions[index].requests;
+        match requests.submit(&self.cache, now, request, payload, context) {
+            Submitted::Done(ImmediateReply { data, classes }) => {
+                let request = kept.take().expect("the request was not queued");
+                self.answer(now, index, (&request, request.file.as_ref()), Ok(data), classes);
+            }
+            Submitted::Queued(_) => self.answer_ended(now, index),
+        }
+    }
+
+    /// Answers the requests of a session that have ended.
+    pub(super) fn answer_ended(&mut self, now: Nanos, index: usize) {
+        while let Some(event) = self.sessions[index].requests.poll_event() {
+            let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
+                unreachable!("each read of a mount is one piece")
+            };
+            let ended = error.map_or(Ok(data), Err);
+            self.answer(now, index, (&request, request.file.as_ref()), ended, classes);
+        }
+    }
+
+    /// Answers a request that has ended.
+    pub(super) fn answer(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        (request, file): (&InFlight, Option<&Arc<SourceFile>>),
+        ended: Result<Option<Assembly<ArenaFrames>>, StoreError>,
         classes: Classes,
     ) {
-        let Some(watch) = &mut self.desks[desk].watch else { return };
-        let operation = match kind {
-            Kind::Read => Operation::Read,
-            Kind::Write => Operation::Write,
-            Kind::Flush => Operation::Flush,
-            Kind::Zero { .. } => Operation::Zero,
-        };
-        let (offset, len) = (span.start, u32::try_from(span.end).unwrap_or(u32::MAX));
-        let class = classes.worst();
-        watch.note(Event { at, latency: 0, offset, len, operation, class });
+        let InFlight { unique, op, arrived_at, offset, len, .. } = *request;
+        if let Some(file) = file {
+            file.count(classes);
+            if op == RequestOp::Write {
+                file.write_over();
+            }
+        }
+        match ended {
+            Err(error) => {
+                tracing::warn!(%error, "a request failed");
+                self.link.refuse(unique, errno_of(&error));
+            }
+            Ok(Some(read)) => {
+                self.link.reply_read(unique, self.cache.frames(), &read);
+                self.sessions[index].requests.release(&self.cache, now, read);
+            }
+            Ok(None) if op == RequestOp::Write => self.reply_written(unique, len),
+            Ok(None) => self.link.reply(unique, &[]),
+        }
+        let duration = self.clock.now().saturating_sub(arrived_at);
+        let session = &mut self.sessions[index];
+        session.requests.record_latency(op, duration);
+        if let Some(watch) = &mut session.watch {
+            let operation = match op {
+                RequestOp::Write => Operation::Write,
+                RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+                    Operation::Flush
+                }
+                RequestOp::Zero { .. } => Operation::Zero,
+                RequestOp::Discard => Operation::Trim,
+                RequestOp::Read | RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => {
+                    Operation::Read
+                }
+            };
+            let (len, class) = (u32::try_from(len).unwrap_or(u32::MAX), classes.worst());
+            let event =
+                observe::Event { at: arrived_at, latency: 0, offset, len, operation, class };
+            watch.note(event);
+        }
     }
 
     fn publish_events(&mut self) {
-        for desk in &mut self.desks {
-            if desk.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
-                desk.watch = None;
+        for session in &mut self.sessions {
+            if session.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
+                session.watch = None;
             }
         }
     }
 
-    /// Gives up the desks of files that were removed, once nothing is under way there or it is cut.
+    /// Closes the sessions of removed files that have no request in flight, and of files that are
+    /// cut off.
     fn leave_removed(&mut self) {
-        let is_left = |desk: &Desk| {
-            let Owner::Volume(file) = &desk.owner else { return false };
-            file.is_cut() || file.is_removed() && desk.is_quiet()
+        let is_left = |session: &VolumeSession| {
+            let Owner::Volume(file) = &session.owner else { return false };
+            file.is_cut() || file.is_removed() && session.is_idle()
         };
-        while let Some(index) = self.desks.iter().position(is_left) {
-            let desk = self.desks.swap_remove(index);
-            self.abandon(desk, Errno::SHUTDOWN);
+        while let Some(index) = self.sessions.iter().position(is_left) {
+            let session = self.sessions.swap_remove(index);
+            self.close_session(session, Errno::SHUTDOWN);
         }
     }
 
-    fn abandon(&mut self, desk: Desk, errno: Errno) {
-        for unique in desk.abandon(&self.cache) {
+    fn close_session(&mut self, session: VolumeSession, errno: Errno) {
+        for unique in session.close(&self.cache) {
             self.link.refuse(unique, errno);
         }
         // Frames that were pinned here may be what others wait for.
@@ -442,19 +435,19 @@ impl Worker {
                 rustix::thread::sched_yield();
             }
             let came = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
-            came || self.desks.iter().any(|desk| desk.lane.has_mail())
+            came || self.has_completions()
         });
         handed_over.unwrap_or(Ok(())).map(|()| came)
     }
 
+    fn has_completions(&self) -> bool {
+        self.sessions.iter().any(|session| session.requests.has_completions())
+    }
+
     fn sleep(&mut self, now: Nanos) -> std::io::Result<()> {
-        let delayed = self.desks.iter().filter_map(Desk::next_delayed).min();
-        let mut timeout = delayed.map(|at| Duration::from_nanos(at.saturating_sub(now)));
-        let has_stalled = self.desks.iter().any(Desk::has_stalled);
-        if has_stalled {
-            timeout = Some(timeout.map_or(STALL_RETRY, |time| time.min(STALL_RETRY)));
-        }
-        if self.desks.iter().any(|desk| desk.lane.has_mail()) {
+        let deadlines = self.sessions.iter().filter_map(|open| open.requests.next_deadline());
+        let timeout = deadlines.min().map(|at| Duration::from_nanos(at.saturating_sub(now)));
+        if self.has_completions() {
             return Ok(());
         }
         if self.has_room() {
@@ -463,20 +456,14 @@ impl Worker {
             self.link.submit()?;
             self.waker.sleep(None, timeout)?;
         }
-        if has_stalled {
-            let now = self.clock.now();
-            for desk in 0..self.desks.len() {
-                self.retry_stalled(now, desk);
-            }
-        }
         Ok(())
     }
 
     /// Gives back everything that the thread holds.
     fn close(mut self) {
         self.publish_events();
-        for desk in std::mem::take(&mut self.desks) {
-            self.abandon(desk, Errno::SHUTDOWN);
+        for session in std::mem::take(&mut self.sessions) {
+            self.close_session(session, Errno::SHUTDOWN);
         }
         if let Err(error) = self.link.submit() {
             tracing::debug!(%error, "nobody is there for the last answers");

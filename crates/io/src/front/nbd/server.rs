@@ -2,7 +2,6 @@
 
 use super::exports::{Export, Exports, NameTaken};
 use super::options::{ServerOptions, TlsOptions};
-use super::reply_memory::ReplyMemory;
 use super::session::{Connection, serve_connection};
 use super::socket::Socket;
 use super::wire;
@@ -14,6 +13,7 @@ use crate::front::spin::Spinners;
 use crate::tls::TlsMode;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
+use larder_core::request::Budget;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -69,8 +69,8 @@ pub(super) struct Shared {
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
-    /// Cache memory for waiting replies.
-    pub(super) reply_memory: ReplyMemory,
+    /// The memory that the requests of all connections may hold.
+    pub(super) budget: Arc<Budget>,
     connections: Mutex<Vec<Arc<Connection>>>,
     /// Connections that have agreed on an export.
     serving: AtomicUsize,
@@ -181,7 +181,7 @@ impl Server {
             tls,
             spinners: Spinners::new(),
             closing: AtomicBool::new(false),
-            reply_memory: ReplyMemory::new(limits.connections_max),
+            budget: Arc::new(Budget::new(limits.connections_max)),
             connections: Mutex::new(Vec::new()),
             serving: AtomicUsize::new(0),
         });

@@ -7,8 +7,7 @@
 
 mod drain;
 mod greet;
-mod parts;
-mod reads;
+mod replies;
 mod requests;
 mod writes;
 
@@ -16,25 +15,22 @@ use super::exports::Export;
 use super::handshake::Negotiated;
 use super::input::{Input, Received};
 use super::output::Output;
-use super::reply_memory::Lease;
 use super::server::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
-use super::wire;
-use crate::engine::{ArenaCache, ArenaLane};
+use crate::engine::ArenaCache;
 use crate::fault::{self, Thread, confine};
 use crate::frames::ArenaFrames;
-use crate::front::observe::{Event, Operation, Watch};
+use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
 use drain::SendTimer;
 use greet::shake_hands;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::{Classes, Latency};
-use larder_core::lane::{Completion, Notify};
-use larder_core::request::READ_PIECE_BYTES;
-use larder_core::units::BLOCK_BYTES;
-use parts::{Parts, Request};
+use larder_core::lane::Notify;
+use larder_core::request::{RequestOp, Session, SessionLimit};
+use replies::UninterruptedRead;
+use requests::ClientRequest;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::fmt;
@@ -49,11 +45,11 @@ use writes::Payload;
 /// Memory of unsent replies outside the cache above which no more requests are read. A client that
 /// does not receive its replies blocks only itself.
 const REPLY_HEAP_BYTES_MAX: usize = 32 << 10;
+/// Maximum number of requests in flight, and of operations that they consist of; a client with more
+/// of them waits.
+const REQUESTS_MAX: usize = 512;
 /// Idle time after which a connection releases its receive buffer.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// How often a stalled request is tried again without having been woken: frames that a reader let
-/// go of wake nobody.
-const STALL_RETRY: Duration = Duration::from_millis(5);
 
 /// A connection, seen from the server.
 pub(super) struct Connection {
@@ -166,20 +162,21 @@ fn converse(
     if export.is_removed() {
         return;
     }
+    let limit = SessionLimit::Shared(Arc::clone(&shared.budget));
+    let requests = Session::open(&cache, &export.volume, Box::new(waker.clone()), limit);
     // Its volume may be gone since.
-    let Ok(lane) = cache.try_open_lane(&export.volume, Box::new(waker.clone())) else { return };
-    let mut session = Session {
+    let Ok(requests) = requests else { return };
+    let mut transmission = Transmission {
         export,
         cut,
         shared,
         transport,
         waker,
         negotiated,
-        lease: Lease::default(),
         input: input.for_requests(),
         output: Output::default(),
         send_timer: SendTimer::new(shared.limits.send_time_max),
-        parts: Parts::default(),
+        requests,
         payload: None,
         alone: None,
         leaving: false,
@@ -189,40 +186,36 @@ fn converse(
         read_in_batch: false,
         arrived_at: 0,
         watch: shared.observer.as_ref().map(|observer| Watch::begin(observer, &export.info.name)),
-        lane,
         cache,
         clock: shared.engine.clock(),
     };
-    let ended = confine(|| session.run());
+    let ended = confine(|| transmission.run());
     if let Err(panic) = &ended {
-        // Its pins and its lane are released anyway.
-        let effect = format!("disconnected a client of {}", session.export.info.name);
-        panic.report(&session.cache, &effect);
+        // Its pins and its session are released anyway.
+        let effect = format!("disconnected a client of {}", transmission.export.info.name);
+        panic.report(&transmission.cache, &effect);
     }
-    session.close();
+    transmission.close();
 }
 
 /// A connection in transmission.
-struct Session<'a> {
+struct Transmission<'a> {
     export: &'a Export,
     cut: &'a AtomicBool,
     shared: &'a Shared,
     transport: Transport<'a>,
     waker: &'a Waker,
     negotiated: Negotiated,
-    /// Lease of cache memory that its replies may pin beyond its own share.
-    lease: Lease,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
-    lane: ArenaLane,
+    requests: Session<ArenaFrames, Vec<u8>, ClientRequest>,
     input: Input,
     output: Output,
     send_timer: SendTimer,
-    parts: Parts,
     /// A payload that has not come whole.
     payload: Option<Payload>,
     /// A request that is served alone: a large read in simple replies.
-    alone: Option<usize>,
+    alone: Option<UninterruptedRead>,
     /// The client said goodbye: no more requests.
     leaving: bool,
     /// Requests of this batch that were finished at once, to be recorded when they are sent.
@@ -237,22 +230,13 @@ struct Session<'a> {
     watch: Option<Watch>,
 }
 
-impl Session<'_> {
-    fn frames(&self) -> Arc<ArenaCache> {
-        Arc::clone(&self.cache)
-    }
-
+impl Transmission<'_> {
     fn run(&mut self) {
-        let mut completions = Vec::new();
         let mut spins = SpinHistory::default();
         loop {
             let mut now = self.clock.now();
-            self.lane.collect(&mut completions);
-            let mut moved = !completions.is_empty();
-            for completion in completions.drain(..) {
-                self.take_in(now, completion);
-            }
-            moved |= self.release_delayed(now);
+            let mut moved = self.requests.advance(&self.cache, now);
+            moved |= self.take_events(now);
             if self.is_open() {
                 match self.receive() {
                     Received::Some => {
@@ -271,16 +255,16 @@ impl Session<'_> {
             moved |= parsed;
             let backlog = self.output.backlog();
             if backlog > 0 || self.transport.has_unsent() {
-                let frames = self.frames();
-                if !self.output.send(frames.frames(), &mut self.transport) {
+                if !self.send(now) {
                     return;
                 }
                 // There may be room now for requests that have been received already, of which no
                 // socket tells.
                 moved |= self.output.backlog() < backlog;
             }
-            moved |= self.resume_reads(now);
-            self.settle_lease();
+            moved |= self.take_events(now);
+            // A read that was refused has pinned nothing.
+            self.requests.settle_share();
             self.record_batch(now);
             self.publish_events();
             if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
@@ -293,7 +277,7 @@ impl Session<'_> {
             if self.export.is_removed() && self.is_quiet() {
                 return;
             }
-            if self.leaving && self.parts.is_empty() && self.all_sent() {
+            if self.leaving && self.requests.in_flight() == 0 && self.all_sent() {
                 return;
             }
             if moved {
@@ -317,7 +301,7 @@ impl Session<'_> {
 
     /// Whether nothing of the client's is under way.
     fn is_quiet(&self) -> bool {
-        self.parts.is_empty() && self.payload.is_none() && self.all_sent()
+        self.requests.in_flight() == 0 && self.payload.is_none() && self.all_sent()
     }
 
     fn receive(&mut self) -> Received {
@@ -325,8 +309,8 @@ impl Session<'_> {
     }
 
     /// Whether requests may be received.
-    fn is_open(&self) -> bool {
-        !self.leaving && self.alone.is_none() && self.takes_answers() && self.parts.has_room()
+    fn is_open(&mut self) -> bool {
+        !self.leaving && self.alone.is_none() && self.takes_answers() && self.has_room()
     }
 
     /// Whether the client takes its answers fast enough for more.
@@ -334,28 +318,24 @@ impl Session<'_> {
         self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
     }
 
-    /// Returns the bytes of the cache that replies pin, or will pin when the store has read them.
-    fn pinned_bytes(&self) -> usize {
-        self.output.pinned_bytes() + self.parts.reading_bytes()
+    /// Returns whether more requests may be in flight.
+    fn has_room(&mut self) -> bool {
+        !self.requests.is_stalled()
+            && self.requests.in_flight() < REQUESTS_MAX
+            && self.requests.operations() < REQUESTS_MAX
+            && self.requests.may_park()
     }
 
-    fn cache_bytes(&self) -> usize {
-        self.cache.frame_count() as usize * BLOCK_BYTES
-    }
-
-    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or none.
-    fn grant_piece(&mut self, len: u32) -> u32 {
-        // Frames at unaligned ends are pinned as a whole.
-        let wanted = (len as usize).min(READ_PIECE_BYTES as usize) + 2 * BLOCK_BYTES;
-        let (cache_bytes, pinned_bytes) = (self.cache_bytes(), self.pinned_bytes());
-        let granted =
-            self.shared.reply_memory.grant(&mut self.lease, cache_bytes, pinned_bytes, wanted);
-        len.min(READ_PIECE_BYTES).min(u32::try_from(granted).expect("at most a piece"))
-    }
-
-    fn settle_lease(&mut self) {
-        let (cache_bytes, pinned_bytes) = (self.cache_bytes(), self.pinned_bytes());
-        self.shared.reply_memory.settle(&mut self.lease, cache_bytes, pinned_bytes);
+    /// Sends as much as the client accepts, and releases its pins. Returns false if the client is
+    /// gone.
+    fn send(&mut self, now: Nanos) -> bool {
+        let pinned_bytes = self.output.pinned_bytes();
+        let is_there = self.output.send(self.cache.frames(), &mut self.transport);
+        let sent_bytes = pinned_bytes - self.output.pinned_bytes();
+        if sent_bytes > 0 {
+            self.requests.credit(&self.cache, now, sent_bytes as u64);
+        }
+        is_there
     }
 
     fn record_batch(&mut self, since: Nanos) {
@@ -363,31 +343,12 @@ impl Session<'_> {
             return;
         }
         let duration = self.clock.now() - since;
-        let recorder = self.lane.recorder();
         for _ in 0..std::mem::take(&mut self.finished_reads) {
-            recorder.record(Latency::Read, duration);
+            self.requests.record_latency(RequestOp::Read, duration);
         }
         for _ in 0..std::mem::take(&mut self.finished_writes) {
-            recorder.record(Latency::Write, duration);
+            self.requests.record_latency(RequestOp::Write, duration);
         }
-    }
-
-    /// Notes a request that is answered, for whoever observes.
-    fn observe(&mut self, asked: &wire::Request, at: Nanos, classes: Classes) {
-        let Some(watch) = &mut self.watch else { return };
-        let operation = match asked.command {
-            wire::CMD_READ => Operation::Read,
-            wire::CMD_WRITE => Operation::Write,
-            wire::CMD_FLUSH => Operation::Flush,
-            wire::CMD_TRIM => Operation::Trim,
-            wire::CMD_WRITE_ZEROES => Operation::Zero,
-            _ => return,
-        };
-        // What a flush says of a range means nothing.
-        let wire::Request { offset, len, .. } = *asked;
-        let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
-        let class = classes.worst();
-        watch.note(Event { at, latency: 0, offset, len, operation, class });
     }
 
     /// Hands on what was noted, now that the answers have left.
@@ -402,7 +363,7 @@ impl Session<'_> {
         let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
         spinners.spin(&*clock, || {
             let came = self.is_open() && self.receive() != Received::Nothing;
-            came || self.lane.has_mail()
+            came || self.requests.has_completions()
         })
     }
 
@@ -410,18 +371,15 @@ impl Session<'_> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.is_open() && self.input.has_room(self.payload.is_some()));
         wanted.set(PollFlags::OUT, !self.all_sent());
-        let delayed = self.parts.next_delayed().map(|at| at.saturating_sub(now));
+        let delayed = self.requests.next_deadline().map(|at| at.saturating_sub(now));
         let look = self.send_timer.next_look().map(|at| at.saturating_sub(now));
         let next = delayed.into_iter().chain(look).min();
         let mut timeout = next.map(Duration::from_nanos);
-        if self.parts.has_stalled() {
-            timeout = Some(timeout.map_or(STALL_RETRY, |t| t.min(STALL_RETRY)));
-        }
         let whole = self.input.is_whole();
         if whole {
             timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
-        if self.lane.has_mail() {
+        if self.requests.has_completions() {
             return Ok(());
         }
         // A client that hung up makes the socket ready for ever; where nothing is wanted of it, it
@@ -431,95 +389,15 @@ impl Session<'_> {
         if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
         }
-        if self.parts.has_stalled() {
-            self.retry_stalled(self.clock.now());
-        }
         Ok(())
-    }
-
-    /// Takes in a completion of the cache.
-    fn take_in(&mut self, now: Nanos, completion: Completion<ArenaFrames>) {
-        let token = match &completion {
-            Completion::Unstalled => {
-                self.retry_stalled(now);
-                return;
-            }
-            Completion::Filled { token, .. }
-            | Completion::Failed { token, .. }
-            | Completion::Continue { token }
-            | Completion::Synced { token, .. }
-            | Completion::Finished { token, .. } => *token,
-        };
-        let part = usize::try_from(token).expect("an index of a part");
-        self.part_completed(now, part, completion);
-    }
-
-    /// Sends replies whose time has come; whether there were any.
-    fn release_delayed(&mut self, now: Nanos) -> bool {
-        let mut any = false;
-        while let Some(request) = self.parts.take_delayed(now) {
-            self.reply(&request, now);
-            any = true;
-        }
-        any
-    }
-
-    /// Answers a request that carries no data.
-    fn reply(&mut self, request: &Request, now: Nanos) {
-        self.observe(&request.asked, request.started_at, request.classes);
-        let latency = match request.asked.command {
-            wire::CMD_READ => Some(Latency::Read),
-            wire::CMD_WRITE => Some(Latency::Write),
-            wire::CMD_FLUSH => Some(Latency::Flush),
-            _ => None,
-        };
-        if let Some(latency) = latency {
-            let duration = now.saturating_sub(request.started_at);
-            self.lane.recorder().record(latency, duration);
-        }
-        let Some(failure) = &request.failure else {
-            if request.asked.command != wire::CMD_READ {
-                self.reply_ok(request.asked.cookie);
-            }
-            return;
-        };
-        let (errno, message) = (failure.errno, failure.message.clone());
-        self.reply_error(request.asked.cookie, errno, &message);
-    }
-
-    fn reply_ok(&mut self, cookie: u64) {
-        if self.negotiated.structured {
-            self.output.push(&wire::chunk_none(cookie));
-        } else {
-            self.output.push(&wire::simple_reply(cookie, Ok(())));
-        }
-    }
-
-    fn reply_error(&mut self, cookie: u64, errno: wire::Errno, message: &str) {
-        if !self.negotiated.structured {
-            self.output.push(&wire::simple_reply(cookie, Err(errno)));
-            return;
-        }
-        let mut end = message.len().min(wire::STRING_BYTES_MAX as usize);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        let message = &message.as_bytes()[..end];
-        let len = u16::try_from(message.len()).expect("at most 4,096");
-        self.output.push(&wire::chunk_error(cookie, true, errno, len));
-        self.output.push(message);
     }
 
     /// Gives back everything that the connection holds.
     fn close(mut self) {
         self.publish_events();
         self.transport.close();
-        let frames = self.frames();
-        self.output.abandon(frames.frames());
-        let cache_bytes = self.cache_bytes();
-        self.shared.reply_memory.settle(&mut self.lease, cache_bytes, 0);
-        self.cache.close_lane(self.lane);
-        self.parts.abandon(frames.frames());
+        self.output.abandon(self.cache.frames());
+        self.requests.close(&self.cache);
         // Frames that were pinned here may be what others wait for.
         self.waker.notify();
     }

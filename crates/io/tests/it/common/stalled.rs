@@ -1,8 +1,9 @@
 //! A store that stands still until it is let go.
 
 use super::rig::Memory;
-use larder_core::lane::Silent;
+use larder_core::request::{Request, RequestOp};
 use larder_core::store::{DelayStore, Store};
+use larder_io::blocking::BlockingSession;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use std::sync::Arc;
@@ -23,8 +24,7 @@ impl Stalled {
     /// Lets it go on. Its thread hears of it with the next request, which is made here.
     pub(crate) fn go_on(self, engine: &Engine, volume: &Arc<ArenaVolume>) {
         self.0.store(false, Ordering::Release);
-        let mut lane = engine.cache().open_lane(volume, Box::new(Silent));
-        engine.cache().flush(&mut lane, engine.now(), 0);
-        engine.cache().close_lane(lane);
+        let mut session = BlockingSession::open(engine, volume).expect("the volume is open");
+        session.start_flush(Request::new(RequestOp::Flush, 0..0));
     }
 }

@@ -1,7 +1,8 @@
 //! Clerks: threads that do what has to wait, for the folder's disk or for the cache.
 //!
-//! Each has a lane of its own and makes one call at a time. Invariant: data that is cut off, or of
-//! a file that is gone, is not written after that; what remains of the file is untouched by it.
+//! Each has a session for each section and submits one request at a time. Invariant: data that is
+//! cut off, or of a file that is gone, is not written after that; what remains of the file is
+//! untouched by it.
 
 mod border;
 mod drops;
@@ -19,16 +20,16 @@ use super::data::BLOCK;
 use super::names::Renaming;
 use super::requests::{Answer, Answered, behind, done, looks};
 use super::{Folder, Node};
-use crate::call::{Call, Exclude, Flush, FlushRange, wait};
-use crate::engine::{ArenaCache, ArenaLane, Engine};
+use crate::blocking::BlockingSession;
+use crate::engine::{ArenaCache, Engine};
 use crate::fault::{self, Thread, confine};
-use crate::front::desk::errno_of;
+use crate::front::errors::errno_of;
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
-use crate::wake::Waker;
 use drops::PageDrops;
 use larder_core::clock::Clock;
-use larder_core::store::{StoreError, StoreOpKind};
+use larder_core::request::{Request, RequestOp};
+use larder_core::store::StoreError;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
@@ -104,13 +105,11 @@ impl Clerks {
         let failure = Arc::new(MountFailure::new(at));
         let clerks = Clerks { jobs, news, beside_pages, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>, drops| {
-            let waker = Waker::new()?;
             let clerk = Clerk {
                 folder: Arc::clone(folder),
                 clerks: clerks.clone(),
-                lanes: folder.sections.iter().map(|_| None).collect(),
+                sessions: folder.sections.iter().map(|_| None).collect(),
                 cache: Arc::clone(engine.cache()),
-                waker,
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
                 kind: name,
@@ -191,8 +190,7 @@ struct Clerk {
     clerks: Clerks,
     cache: Arc<ArenaCache>,
     /// One for each section, opened when it is needed.
-    lanes: Vec<Option<ArenaLane>>,
-    waker: Waker,
+    sessions: Vec<Option<BlockingSession>>,
     clock: Arc<dyn Clock>,
     jobs: Arc<Mutex<Receiver<Job>>>,
     /// Name of the thread.
@@ -217,9 +215,20 @@ pub(in crate::front::fuse) fn own_mask() {
     }
 }
 
-/// The blocks that a range of bytes touches.
-fn blocks_of(bytes: &Range<u64>) -> Range<u64> {
-    bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)
+/// Returns a range of bytes, extended to whole blocks.
+fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
+}
+
+/// Returns a request that is not counted as a client's request.
+fn uncounted_request(op: RequestOp, range: Range<u64>) -> Request {
+    Request { is_counted: false, ..Request::new(op, range) }
+}
+
+/// Logs the failure of a request. Returns the errno of the reply.
+fn log_failure(error: &StoreError) -> Errno {
+    tracing::warn!(%error, "a request failed");
+    errno_of(error)
 }
 
 impl Clerk {
@@ -246,16 +255,9 @@ impl Clerk {
                 panic.end_if_damaging(&self.cache);
                 self.clerks.failure.fail(&panic);
                 refuse(asker);
-                // Completions of requests in flight must not reach the next call.
-                self.close_lanes();
+                // The reply to a request in flight must not be taken for that of the next one.
+                self.sessions.iter_mut().for_each(|session| drop(session.take()));
             }
-        }
-        self.close_lanes();
-    }
-
-    fn close_lanes(&mut self) {
-        for lane in self.lanes.iter_mut().filter_map(Option::take) {
-            self.cache.close_lane(lane);
         }
     }
 
@@ -321,7 +323,7 @@ impl Clerk {
                 let folder = Arc::clone(&self.folder);
                 let is_cached = |&section: &usize| folder.sections[section].cached().is_some();
                 for section in (0..folder.sections.len()).filter(is_cached) {
-                    self.call(section, &mut Flush { token: 0 })?;
+                    self.submit(section, uncounted_request(RequestOp::Flush, 0..0), &[])?;
                 }
                 Ok(done())
             }
@@ -355,29 +357,29 @@ impl Clerk {
         }
     }
 
-    /// Makes a call on the volume of a section and waits for its end.
-    fn call(&mut self, section: usize, call: &mut dyn Call) -> Result<(), Errno> {
-        self.try_call(section, call)?.map_err(|error| {
-            tracing::warn!(%error, "a request failed");
-            errno_of(&error)
-        })
+    /// Submits a request to the volume of a section and waits for its reply.
+    fn submit(&mut self, section: usize, request: Request, payload: &[u8]) -> Result<(), Errno> {
+        let ended = self.session(section)?.submit(request, payload, |_, _| {});
+        ended.map_err(|error| log_failure(&error))
     }
 
-    /// The same where failures are nothing special.
-    fn try_call(
-        &mut self,
-        section: usize,
-        call: &mut dyn Call,
-    ) -> Result<Result<(), StoreError>, Errno> {
-        let clock = Arc::clone(&self.clock);
-        if self.lanes[section].is_none() {
+    /// Reads data of a section into `to` through the cache.
+    fn read_to(&mut self, section: usize, start: u64, to: &mut [u8]) -> Result<(), Errno> {
+        let request = uncounted_request(RequestOp::Read, start..start + to.len() as u64);
+        let session = self.session(section)?;
+        let ended = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
+        ended.map_err(|error| log_failure(&error))
+    }
+
+    fn session(&mut self, section: usize) -> Result<&mut BlockingSession, Errno> {
+        let place = &mut self.sessions[section];
+        if place.is_none() {
             let cached = self.folder.sections[section].cached().ok_or(Errno::INVAL)?;
-            let lane = self.cache.try_open_lane(cached.volume, Box::new(self.waker.clone()));
-            self.lanes[section] = Some(lane.map_err(|_closed| Errno::SHUTDOWN)?);
+            let (cache, clock) = (Arc::clone(&self.cache), Arc::clone(&self.clock));
+            let session = BlockingSession::open_on(cache, clock, cached.volume);
+            *place = Some(session.map_err(|_closed| Errno::SHUTDOWN)?);
         }
-        let lane = self.lanes[section].as_mut().expect("opened before");
-        let waited = wait(call, &self.cache, lane, &self.waker, &|| clock.now());
-        waited.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        Ok(place.as_mut().expect("opened before"))
     }
 
     /// Writes what is in the cache of a part of a file.
@@ -389,8 +391,8 @@ impl Clerk {
     ) -> Result<(), Errno> {
         let (section, ranges) = FileTable::ranges(file, part.start, part.end);
         for range in ranges {
-            let blocks = blocks_of(&range);
-            self.call(section, &mut FlushRange { token: 0, blocks, stable })?;
+            let flush = RequestOp::FlushRange { durable: stable };
+            self.submit(section, uncounted_request(flush, range), &[])?;
         }
         Ok(())
     }
@@ -405,8 +407,8 @@ impl Clerk {
         let others = ranges.into_iter().rev().map(|range| (range, other));
         for (range, act) in others.chain([(first, act)]) {
             file.plan(act);
-            let (kind, blocks) = (StoreOpKind::Discard, blocks_of(&range));
-            let ended = self.try_call(section, &mut Exclude { token: 0, kind, blocks })?;
+            let discard = uncounted_request(RequestOp::Discard, whole_blocks(&range));
+            let ended = self.session(section)?.submit(discard, &[], |_, _| {});
             ended.map_err(|error| {
                 tracing::debug!(%error, "nothing was forgotten");
                 errno_of(&error)

@@ -12,18 +12,15 @@ use super::super::worker::{READ_BYTES_MAX, Worker};
 use super::requests::{Answer, Answered, reply};
 use super::sections::Section;
 use super::{Clerks, Folder, Node};
-use crate::front::desk::{Kind, Request};
 use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
 use larder_core::clock::Nanos;
-use larder_core::counters::Counter;
-use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
+use larder_core::request::{Request, RequestOp, Then};
+use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
-/// What ragged ends of holes are written with.
-pub(super) static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Flags of open(2) under which a write is to be on stable storage when it returns.
 pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
@@ -148,10 +145,10 @@ impl Worker {
         // Nothing is read ahead of what does not belong to the file.
         let segment = start - begin;
         let end = segment + (size - (asked.offset - begin)).min(SEGMENT_BYTES);
-        let desk = self.folder_desk(node.file.section(), cached.volume)?;
+        let index = self.section_session(node.file.section(), cached.volume)?;
         let len = u32::try_from(len).expect("at most 1 MiB");
         let of = Some((&node.file, segment..end));
-        self.read_at(now, desk, header.unique, (start, len), of);
+        self.read_at(now, index, header.unique, (start, len), of);
         Ok(Answer::None)
     }
 
@@ -192,23 +189,34 @@ impl Worker {
             rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
         }
         let start = cached.table.place(&node.file, asked.offset)?;
-        let desk = self.folder_desk(node.file.section(), cached.volume)?;
-        self.desks[desk].lane.recorder().add(Counter::WriteRequests, 1);
+        let index = self.section_session(node.file.section(), cached.volume)?;
         // Before its bytes are there: the store is given nothing that lies behind the end.
         let is_end = end >= node.file.grow(end);
         cached.note_reach(&node.file);
-        let at = self.arrived_at;
-        let mut request = Request::new(Kind::Write, header.unique, start, len as u64, at);
-        if asked.flags & SYNCHRONOUS != 0 {
-            let last = start + len as u64;
-            request.to_sync = Some(start / BLOCK..last.div_ceil(BLOCK));
+        let bytes = start..start + len as u64;
+        let mut in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
+        (in_flight.file, in_flight.under_way) = (Some(Arc::clone(&node.file)), under_way);
+        let then = if asked.flags & SYNCHRONOUS == 0 {
+            Then::Nothing
+        } else {
+            Then::FlushRange(bytes.start / BLOCK..bytes.end.div_ceil(BLOCK))
+        };
+        let request = |range| Request { then, ..Request::new(RequestOp::Write, range) };
+        let mut sector = [0; SECTOR_BYTES];
+        let mut parts = padded(start, payload, is_end, &mut sector);
+        let (first, second) = (parts.next(), parts.next());
+        if let (Some((offset, part)), None) = (first, second) {
+            let range = offset..offset + part.len() as u64;
+            self.submit(now, index, request(range), part, in_flight);
+            return Ok(Answer::None);
         }
-        let request = request.about(Some(&node.file)).holding(under_way);
-        let request = self.desks[desk].open(request);
-        for (offset, bytes) in padded(start, payload, is_end, &mut [0; SECTOR_BYTES]) {
-            self.write_part(now, desk, request, offset, bytes, false);
+        let requests = &mut self.sessions[index].requests;
+        let id = requests.begin(now, request(bytes), in_flight);
+        for (offset, part) in first.into_iter().chain(second) {
+            requests.push(&self.cache, now, id, offset, part);
         }
-        self.end_request(now, desk, request);
+        requests.finish(&self.cache, now, id);
+        self.answer_ended(now, index);
         Ok(Answer::None)
     }
 
@@ -228,15 +236,21 @@ impl Worker {
         if asked.flags & abi::FSYNC_DATA == 0 {
             node.file.want_metadata();
         }
-        let desk = self.folder_desk(section, cached.volume)?;
-        let at = self.arrived_at;
-        self.desks[desk].lane.recorder().add(Counter::FlushRequests, 1);
-        let request = self.desks[desk].open(Request::new(Kind::Flush, header.unique, 0, 0, at));
+        let index = self.section_session(section, cached.volume)?;
+        let flush = RequestOp::FlushRange { durable: true };
+        let in_flight = self.in_flight(header.unique, flush, 0..0);
+        if let [range] = &ranges[..] {
+            self.submit(now, index, Request::new(flush, range.clone()), &[], in_flight);
+            return Ok(Answer::None);
+        }
+        let requests = &mut self.sessions[index].requests;
+        let id = requests.begin(now, Request::new(flush, 0..0), in_flight);
         for range in ranges {
             let blocks = range.start / BLOCK..range.end.div_ceil(BLOCK);
-            self.desks[desk].sync_part(&self.cache, now, request, blocks);
+            requests.push_flush(&self.cache, now, id, blocks);
         }
-        self.end_request(now, desk, request);
+        requests.finish(&self.cache, now, id);
+        self.answer_ended(now, index);
         Ok(Answer::None)
     }
 }

@@ -6,6 +6,7 @@ use super::super::abi::{
     opcode, open_flag,
 };
 use super::super::link::{Asked, Link};
+use super::super::volume_session::VolumeSession;
 use super::super::worker::Worker;
 use super::attributes::sets_capabilities;
 use super::{Clerks, CoveredWrite, Folder, Job, KernelPages, Node};
@@ -80,7 +81,7 @@ impl Worker {
     ) {
         let Asked { header, body, .. } = asked;
         // Whoever waits for this thread must not wait for the folder's disk.
-        let is_free = self.desks.iter().all(crate::front::desk::Desk::is_quiet);
+        let is_free = self.sessions.iter().all(VolumeSession::is_idle);
         let answered = if folder.is_strange(header) && !is_end(header.opcode) {
             Err(Errno::ACCESS)
         } else if is_never_slow(header.opcode) {

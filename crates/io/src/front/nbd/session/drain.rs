@@ -4,7 +4,7 @@
 //! is never disconnected. A client that receives slowly moves bytes out of the kernel's send queue;
 //! that counts as progress even while the queue is full.
 
-use super::Session;
+use super::Transmission;
 use crate::front::nbd::transport::Transport;
 use larder_core::clock::Nanos;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl SendTimer {
     }
 }
 
-impl Session<'_> {
+impl Transmission<'_> {
     /// Returns whether the client has received no replies for too long, and logs it.
     pub(super) fn is_stuck(&mut self, now: Nanos) -> bool {
         let is_over = self.send_timer.is_over(now, self.all_sent(), &self.transport);

@@ -1,25 +1,28 @@
-//! Taking requests in: what they ask for, whether they may, and what becomes of their parts.
+//! Requests of a client: parsing, checks and submission.
 
-use super::Session;
-use super::parts::{Failure, Request, Work};
+use super::Transmission;
+use super::replies::{Failure, UninterruptedRead};
 use super::writes::Payload;
 use crate::fault;
-use crate::frames::ArenaFrames;
 use crate::front::nbd::wire::{self, Errno, REQUEST_BYTES};
-use larder_core::cache::cut;
 use larder_core::clock::Nanos;
-use larder_core::counters::Counter;
-use larder_core::lane::Completion;
+use larder_core::counters::Interface;
 use larder_core::mode::WriteMode;
-use larder_core::request::Status;
-use larder_core::store::StoreOpKind;
-use larder_core::units::BLOCK_BYTES;
-use std::ops::Range;
+use larder_core::request::{Request, RequestOp, Submitted, Then};
 
-/// What the ragged ends of a zeroing are written with.
-static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+/// Minimum length of an unfragmented read that is always served: clients may rely on it (proto.md,
+/// `NBD_CMD_FLAG_DF`).
+const UNFRAGMENTED_BYTES_MIN: u64 = 64 << 10;
 
-impl Session<'_> {
+/// A request as the client has sent it, with its arrival time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientRequest {
+    pub(super) request: wire::Request,
+    pub(super) op: RequestOp,
+    pub(super) arrived_at: Nanos,
+}
+
+impl Transmission<'_> {
     /// Takes in all requests that have come and that there is room for; whether there were any.
     /// `None` if the client does not speak the protocol.
     pub(super) fn parse(&mut self, now: Nanos) -> Option<bool> {
@@ -59,9 +62,10 @@ impl Session<'_> {
         if request.command != wire::CMD_READ || request.len == 0 {
             return false;
         }
-        let piece = self.grant_piece(request.len);
-        let alone = !self.negotiated.structured && request.len > piece;
-        piece == 0 || (alone && !self.parts.is_empty())
+        let len = u64::from(request.len);
+        let piece = self.requests.grant_piece(&self.cache, len);
+        let alone = !self.negotiated.structured && len > piece;
+        piece == 0 || (alone && self.requests.in_flight() > 0)
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request) {
@@ -70,12 +74,12 @@ impl Session<'_> {
         fault::point("connection", &self.export.info.name);
         let refused = self.refusal(request);
         if request.command == wire::CMD_WRITE {
-            self.lane.recorder().add(Counter::WriteRequests, 1);
-            self.payload = Some(Payload::new(request, refused, self.arrived_at));
+            let asked = self.client_request(request, RequestOp::Write);
+            self.payload = Some(Payload::new(asked, refused));
             return;
         }
         if let Some(failure) = refused {
-            self.reply_error(request.cookie, failure.errno, &failure.message);
+            self.reply_error(request.cookie, &failure);
             return;
         }
         match request.command {
@@ -83,13 +87,66 @@ impl Session<'_> {
                 self.read_in_batch = true;
                 self.begin_read(now, request);
             }
-            wire::CMD_CACHE => self.begin_cache(now, request),
-            wire::CMD_FLUSH => self.begin_flush(now, request),
-            wire::CMD_TRIM | wire::CMD_WRITE_ZEROES => self.begin_exclude(now, request),
+            wire::CMD_CACHE => self.begin(now, request, RequestOp::Populate),
+            wire::CMD_FLUSH => self.begin(now, request, RequestOp::Flush),
+            wire::CMD_TRIM => self.begin(now, request, RequestOp::Discard),
+            wire::CMD_WRITE_ZEROES => {
+                let keep_allocated = request.flags & wire::CMD_FLAG_NO_HOLE != 0;
+                self.begin(now, request, RequestOp::Zero { keep_allocated });
+            }
             wire::CMD_BLOCK_STATUS => self.answer_status(request),
             wire::CMD_DISC => self.leaving = true,
             _ => unreachable!("unknown commands were refused"),
         }
+    }
+
+    fn client_request(&self, request: &wire::Request, op: RequestOp) -> ClientRequest {
+        ClientRequest { request: *request, op, arrived_at: self.arrived_at }
+    }
+
+    fn begin_read(&mut self, now: Nanos, wanted: &wire::Request) {
+        let (asked, len) = (self.client_request(wanted, RequestOp::Read), u64::from(wanted.len));
+        let piece = self.requests.grant_piece(&self.cache, len);
+        let unfragmented = wanted.flags & wire::CMD_FLAG_DF != 0;
+        if unfragmented && len > piece.max(UNFRAGMENTED_BYTES_MIN) {
+            let message = format!("{len} bytes are too many for one unfragmented chunk");
+            self.reply_error(wanted.cookie, &Failure { errno: Errno::Overflow, message });
+            return;
+        }
+        let request = Request {
+            interface: Interface::Gather,
+            // One decision, even if the cache is resized at this moment.
+            unfragmented: unfragmented || len <= piece,
+            ..Request::new(RequestOp::Read, wanted.offset..wanted.offset + len)
+        };
+        match self.requests.submit(&self.cache, now, request, &[][..], || asked) {
+            Submitted::Done(done) => {
+                let read = done.data.expect("the blocks of a read");
+                self.send_data(wanted.cookie, read, true);
+                self.observe(&asked, done.classes);
+                self.finished_reads += 1;
+            }
+            Submitted::Queued(_) => {
+                if !self.negotiated.structured && !unfragmented && len > piece {
+                    self.alone = Some(UninterruptedRead::default());
+                }
+                self.take_events(now);
+            }
+        }
+    }
+
+    /// Begins a request that carries no data.
+    fn begin(&mut self, now: Nanos, wanted: &wire::Request, op: RequestOp) {
+        let asked = self.client_request(wanted, op);
+        let range = wanted.offset..wanted.offset + u64::from(wanted.len);
+        let range = if op == RequestOp::Flush { 0..0 } else { range };
+        let changes = matches!(op, RequestOp::Zero { .. } | RequestOp::Discard);
+        let is_stable = changes && wanted.flags & wire::CMD_FLAG_FUA != 0;
+        let then = if is_stable { Then::Flush } else { Then::Nothing };
+        let request = Request { then, interface: Interface::Gather, ..Request::new(op, range) };
+        let submitted = self.requests.submit(&self.cache, now, request, &[][..], || asked);
+        debug_assert!(matches!(submitted, Submitted::Queued(_)), "neither a read nor a write");
+        self.take_events(now);
     }
 
     /// Why a request cannot be served, if so.
@@ -120,7 +177,7 @@ impl Session<'_> {
             return None;
         }
         let changes = matches!(command, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
-        if changes && self.lane.volume().write_mode() == WriteMode::ReadOnly {
+        if changes && self.requests.volume().write_mode() == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", self.export.info.name);
             return Some(Failure { errno: Errno::Perm, message });
         }
@@ -144,74 +201,11 @@ impl Session<'_> {
         None
     }
 
-    fn begin_flush(&mut self, now: Nanos, request: &wire::Request) {
-        self.lane.recorder().add(Counter::FlushRequests, 1);
-        let index = self.parts.open_request(Request::new(request, self.arrived_at));
-        self.flush_part(now, index);
-        self.end_request(now, index);
-    }
-
-    fn flush_part(&mut self, now: Nanos, request: usize) {
-        let token = self.parts.next_token();
-        match self.cache.flush(&mut self.lane, now, token) {
-            Status::Pending => {
-                self.parts.keep(request, Work::Flush);
-            }
-            status => debug_assert_eq!(status, Status::Done, "a flush waits or is ignored"),
-        }
-    }
-
-    fn begin_exclude(&mut self, now: Nanos, request: &wire::Request) {
-        let wire::Request { command, flags, offset, len, .. } = *request;
-        let zeroes = command == wire::CMD_WRITE_ZEROES;
-        let counter = if zeroes { Counter::ZeroRequests } else { Counter::DiscardRequests };
-        self.lane.recorder().add(counter, 1);
-        let kind = if zeroes {
-            StoreOpKind::Zero { keep_allocated: flags & wire::CMD_FLAG_NO_HOLE != 0 }
-        } else {
-            StoreOpKind::Discard
-        };
-        let mut opened = Request::new(request, self.arrived_at);
-        opened.then_flush = flags & wire::CMD_FLAG_FUA != 0;
-        // Until all parts have been started, the request cannot end.
-        opened.more = true;
-        let index = self.parts.open_request(opened);
-        let pieces = cut(offset..offset + u64::from(len), self.export.info.length);
-        if zeroes {
-            for range in [pieces.head, pieces.tail].into_iter().filter(|range| !range.is_empty()) {
-                self.write_zeros(now, index, &range);
-            }
-        }
-        if !pieces.blocks.is_empty() {
-            self.exclude_part(now, index, kind, pieces.blocks);
-        }
-        self.parts.request(index).more = false;
-        self.end_request(now, index);
-    }
-
-    fn write_zeros(&mut self, now: Nanos, request: usize, range: &Range<u64>) {
-        let mut at = range.start;
-        while at < range.end {
-            let len = usize::try_from((range.end - at).min(ZEROS.len() as u64)).expect("a block");
-            self.write_part(now, request, at, &ZEROS[..len], false);
-            at += len as u64;
-        }
-    }
-
-    fn exclude_part(&mut self, now: Nanos, request: usize, kind: StoreOpKind, blocks: Range<u64>) {
-        let token = self.parts.next_token();
-        let status = self.cache.exclude(&mut self.lane, now, kind, blocks.clone(), token);
-        let part = self.parts.keep(request, Work::Exclude { kind, blocks });
-        if status == Status::Stalled {
-            self.parts.stall(part);
-        }
-    }
-
     fn answer_status(&mut self, request: &wire::Request) {
         let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
         let extents = crate::front::extents::extents(
             &self.cache,
-            self.lane.volume(),
+            self.requests.volume(),
             &*self.export.map,
             request.offset,
             request.len,
@@ -223,81 +217,6 @@ impl Session<'_> {
         for (len, hole) in extents {
             let state = if hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
             self.output.push(&wire::extent(len, state));
-        }
-    }
-
-    /// A part has moved on.
-    pub(super) fn part_completed(
-        &mut self,
-        now: Nanos,
-        part: usize,
-        completion: Completion<ArenaFrames>,
-    ) {
-        let frames = self.frames();
-        match &mut self.parts.part(part).work {
-            Work::Read { assembly } => {
-                let status = assembly.absorb(frames.frames(), completion);
-                self.read_moved(now, part, status);
-            }
-            Work::Write { task, .. } => {
-                if matches!(completion, Completion::Continue { .. }) {
-                    self.write_again(now, part);
-                    return;
-                }
-                let status = self.cache.write_completed(&mut self.lane, now, task, completion);
-                self.write_moved(now, part, status);
-            }
-            Work::Flush | Work::Exclude { .. } => {
-                let Completion::Finished { result, .. } = completion else {
-                    unreachable!("flushes and discards finish")
-                };
-                let request = self.parts.finish(part).request;
-                if let Err(error) = result {
-                    self.parts.request(request).fail(error);
-                }
-                self.end_request(now, request);
-            }
-        }
-    }
-
-    /// Tries what was stalled again, in its order.
-    pub(super) fn retry_stalled(&mut self, now: Nanos) {
-        for part in self.parts.take_stalled() {
-            match &mut self.parts.part(part).work {
-                Work::Read { assembly } => {
-                    let status = self.cache.read(&mut self.lane, now, assembly);
-                    self.read_moved(now, part, status);
-                }
-                Work::Write { .. } => self.write_again(now, part),
-                Work::Exclude { kind, blocks } => {
-                    let (kind, blocks) = (*kind, blocks.clone());
-                    let token = part as u64;
-                    let status = self.cache.exclude(&mut self.lane, now, kind, blocks, token);
-                    if status == Status::Stalled {
-                        self.parts.stall(part);
-                    }
-                }
-                Work::Flush => unreachable!("flushes do not stall"),
-            }
-        }
-    }
-
-    /// Answers a request if nothing of it is left to do.
-    pub(super) fn end_request(&mut self, now: Nanos, index: usize) {
-        let request = self.parts.request(index);
-        let over = request.parts == 0 && !request.more;
-        if over && request.then_flush && request.failure.is_none() {
-            request.then_flush = false;
-            self.flush_part(now, index);
-        }
-        let Some(request) = self.parts.close_request(index) else { return };
-        if self.alone == Some(index) {
-            self.alone = None;
-        }
-        if request.not_before > now {
-            self.parts.delay(request.not_before, request);
-        } else {
-            self.reply(&request, now);
         }
     }
 }

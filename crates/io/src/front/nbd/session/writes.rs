@@ -1,39 +1,31 @@
 //! Writes: payloads taken in piece by piece, straight from the receive buffer into the cache.
 
-use super::Session;
-use super::parts::{Failure, Request, Work};
+use super::Transmission;
+use super::replies::Failure;
+use super::requests::ClientRequest;
 use crate::front::nbd::input::PIECE_BYTES;
 use crate::front::nbd::wire;
 use larder_core::clock::Nanos;
-use larder_core::counters::Counter;
-use larder_core::request::{Status, WriteTask};
+use larder_core::request::{Request, RequestId, RequestOp, Submitted};
 use larder_core::units::BLOCK_BYTES_U64;
 
 /// A payload that is coming.
 #[derive(Debug)]
 pub(super) struct Payload {
-    /// The write as it was asked.
-    asked: wire::Request,
-    started_at: Nanos,
+    asked: ClientRequest,
     /// Where the next byte goes, and how many are to come.
     offset: u64,
     left: u32,
-    /// The request, once it is known that it cannot be finished at once.
-    request: Option<usize>,
+    /// The request, if its payload comes in more than one piece.
+    id: Option<RequestId>,
     /// A request that was refused: its payload is skipped.
     refused: Option<Failure>,
 }
 
 impl Payload {
-    pub(super) fn new(asked: &wire::Request, refused: Option<Failure>, at: Nanos) -> Self {
-        Payload {
-            asked: *asked,
-            started_at: at,
-            offset: asked.offset,
-            left: asked.len,
-            request: None,
-            refused,
-        }
+    pub(super) fn new(asked: ClientRequest, refused: Option<Failure>) -> Self {
+        let wire::Request { offset, len, .. } = asked.request;
+        Payload { asked, offset, left: len, id: None, refused }
     }
 
     /// Bytes of the next piece: up to a border of blocks, so that only a write's own ends are
@@ -44,11 +36,11 @@ impl Payload {
     }
 }
 
-impl Session<'_> {
+impl Transmission<'_> {
     /// Takes in the next piece of a payload; false if it has not come whole.
     pub(super) fn take_payload(&mut self, now: Nanos) -> bool {
         let mut payload = self.payload.take().expect("a payload is coming");
-        if let Some(Failure { errno, message }) = payload.refused.clone() {
+        if let Some(failure) = &payload.refused {
             let skip = self.input.bytes().len().min(payload.left as usize);
             self.input.consume(skip);
             payload.left -= u32::try_from(skip).expect("at most the payload");
@@ -56,7 +48,7 @@ impl Session<'_> {
                 self.payload = Some(payload);
                 return skip > 0;
             }
-            self.reply_error(payload.asked.cookie, errno, &message);
+            self.reply_error(payload.asked.request.cookie, failure);
             return true;
         }
         let piece = payload.piece();
@@ -72,108 +64,36 @@ impl Session<'_> {
             self.payload = Some(payload);
             return true;
         }
-        if let Some(index) = payload.request {
-            self.parts.request(index).more = false;
-            self.end_request(now, index);
+        if let Some(id) = payload.id {
+            self.requests.finish(&self.cache, now, id);
+            self.take_events(now);
         }
         true
     }
 
     fn write_piece(&mut self, now: Nanos, payload: &mut Payload, piece: usize) {
-        let token = self.parts.next_token();
-        let len = u32::try_from(piece).expect("at most 128 KiB");
-        let fua = payload.asked.flags & wire::CMD_FLAG_FUA != 0;
-        let mut task = WriteTask::new(token, payload.offset, len, fua);
+        let asked = payload.asked;
+        let wire::Request { offset, len, flags, cookie, .. } = asked.request;
+        let request = Request {
+            fua: flags & wire::CMD_FLAG_FUA != 0,
+            ..Request::new(RequestOp::Write, offset..offset + u64::from(len))
+        };
         let bytes = &self.input.bytes()[..piece];
-        let status = self.cache.write(&mut self.lane, now, &mut task, bytes);
-        self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
-        let whole = payload.request.is_none() && payload.left == len;
-        if whole && status == Status::Done {
-            self.reply_ok(payload.asked.cookie);
-            self.observe(&payload.asked, payload.started_at, task.classes());
-            self.finished_writes += 1;
+        if piece < len as usize {
+            let begin = || self.requests.begin(now, request, asked);
+            let id = *payload.id.get_or_insert_with(begin);
+            self.requests.push(&self.cache, now, id, payload.offset, bytes);
             return;
         }
-        let index = *payload.request.get_or_insert_with(|| {
-            let mut request = Request::new(&payload.asked, payload.started_at);
-            request.more = true;
-            self.parts.open_request(request)
-        });
-        if !matches!(status, Status::Pending | Status::Stalled) {
-            self.parts.request(index).classes.add(task.classes());
-        }
-        match status {
-            Status::Done => {}
-            Status::DoneAt(at) => self.delay_request(index, at, now),
-            Status::Failed(error) => self.parts.request(index).fail(error),
-            Status::Pending | Status::Stalled => {
-                let bytes = (!task.is_placed()).then(|| self.input.bytes()[..piece].to_vec());
-                let part = self.parts.keep(index, Work::Write { task, bytes });
-                if status == Status::Stalled {
-                    self.parts.stall(part);
-                }
+        match self.requests.submit(&self.cache, now, request, bytes, || asked) {
+            Submitted::Done(done) => {
+                self.reply_ok(cookie);
+                self.observe(&asked, done.classes);
+                self.finished_writes += 1;
+            }
+            Submitted::Queued(_) => {
+                self.take_events(now);
             }
         }
-    }
-
-    /// Writes bytes that did not come as a payload, as a part of `request`.
-    pub(super) fn write_part(
-        &mut self,
-        now: Nanos,
-        request: usize,
-        offset: u64,
-        bytes: &[u8],
-        fua: bool,
-    ) {
-        let token = self.parts.next_token();
-        let len = u32::try_from(bytes.len()).expect("at most a block");
-        let mut task = WriteTask::new(token, offset, len, fua);
-        let status = self.cache.write(&mut self.lane, now, &mut task, bytes);
-        let bytes = (!task.is_placed()).then(|| bytes.to_vec());
-        let part = self.parts.keep(request, Work::Write { task, bytes });
-        self.write_moved(now, part, status);
-    }
-
-    /// Goes on with a write whose bytes are parked.
-    pub(super) fn write_again(&mut self, now: Nanos, part: usize) {
-        let Work::Write { task, bytes } = &mut self.parts.part(part).work else {
-            unreachable!("a part of a write")
-        };
-        let bytes = bytes.as_deref().expect("the bytes of a write that is not placed");
-        let status = self.cache.write(&mut self.lane, now, task, bytes);
-        if task.is_placed() {
-            self.parts.unpark(part);
-        }
-        self.write_moved(now, part, status);
-    }
-
-    /// A part of a write has come to `status`.
-    pub(super) fn write_moved(&mut self, now: Nanos, part: usize, status: Status) {
-        match status {
-            Status::Pending => return,
-            Status::Stalled => {
-                self.parts.stall(part);
-                return;
-            }
-            Status::Done | Status::DoneAt(_) | Status::Failed(_) => {}
-        }
-        let finished = self.parts.finish(part);
-        let Work::Write { task, .. } = finished.work else { unreachable!("a part of a write") };
-        let index = finished.request;
-        self.parts.request(index).classes.add(task.classes());
-        match status {
-            Status::DoneAt(at) => self.delay_request(index, at, now),
-            Status::Failed(error) => self.parts.request(index).fail(error),
-            _ => {}
-        }
-        self.end_request(now, index);
-    }
-
-    fn delay_request(&mut self, index: usize, at: Nanos, now: Nanos) {
-        let request = self.parts.request(index);
-        request.not_before = request.not_before.max(at);
-        let recorder = self.lane.recorder();
-        recorder.add(Counter::ThrottledWrites, 1);
-        recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
     }
 }

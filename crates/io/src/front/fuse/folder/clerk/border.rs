@@ -7,11 +7,9 @@ use super::super::data;
 use super::super::requests::{Answer, Answered};
 use super::super::sections::Cached;
 use super::drops::CoveredWrite;
-use super::{Clerk, PAGE_WRITER, uncached};
-use crate::call::Write;
+use super::{Clerk, PAGE_WRITER, uncached, uncounted_request};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
-use larder_core::counters::Interface;
-use larder_core::request::{Assembly, WriteTask};
+use larder_core::request::RequestOp;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,17 +35,14 @@ impl Clerk {
         let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];
         cached.note_reach(&node.file);
         for (part, at) in data::segments(asked.offset..asked.offset + len) {
-            let len = u32::try_from(part.end - part.start).expect("at most 1 MiB");
-            let bytes = &mut bytes[at..at + len as usize];
+            let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
+            let bytes = &mut bytes[at..at + len];
             let Some(start) = cached.table.place_to_read(&node.file, part.start) else {
                 // Zeros follow what the file in the folder has.
                 uncached::fill(&node.file, part.start, bytes)?;
                 continue;
             };
-            let mut read = Assembly::new(0, start, len).through(Interface::Copy);
-            self.call(section, &mut read)?;
-            read.copy_to(self.cache.frames(), bytes);
-            read.release(self.cache.frames());
+            self.read_to(section, start, bytes)?;
         }
         Ok(bytes.into())
     }
@@ -128,9 +123,8 @@ impl Clerk {
             let bytes = &payload[at..at + len];
             let is_end = part.end == end && end >= old;
             for (offset, bytes) in data::padded(start, bytes, is_end, &mut [0; 512]) {
-                let len = u32::try_from(bytes.len()).expect("at most 1 MiB");
-                let task = WriteTask::new(0, offset, len, false);
-                self.call(section, &mut Write { task, bytes })?;
+                let range = offset..offset + bytes.len() as u64;
+                self.submit(section, uncounted_request(RequestOp::Write, range), bytes)?;
             }
         }
         Ok(())

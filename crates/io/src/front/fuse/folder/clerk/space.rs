@@ -1,15 +1,12 @@
 //! Lengths, holes and zeros of files, which change in the folder and in the cache together.
 
-use super::super::data::{self, BLOCK, ZEROS};
+use super::super::data::{self, BLOCK};
 use super::super::requests::{Answered, done};
 use super::super::sections::Cached;
-use super::{Clerk, uncached};
-use crate::call::{Exclude, Write};
+use super::{Clerk, uncached, uncounted_request};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
 use crate::store::files::{Act, FileTable, SourceFile};
-use larder_core::cache::cut;
-use larder_core::request::WriteTask;
-use larder_core::store::StoreOpKind;
+use larder_core::request::RequestOp;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -100,26 +97,11 @@ impl Clerk {
             rustix::fs::fallocate(&*folder_file, mode, part.start, part.end - part.start)
         })?;
         for range in FileTable::ranges(file, part.start, end).1 {
-            let pieces = cut(range, u64::MAX);
-            for ragged in [pieces.head, pieces.tail] {
-                self.write_zeros(section, ragged)?;
-            }
-            if !pieces.blocks.is_empty() {
-                let (kind, blocks) = (StoreOpKind::Zero { keep_allocated }, pieces.blocks);
-                self.call(section, &mut Exclude { token: 0, kind, blocks })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes zeros to what is no whole block; it may touch two of them.
-    fn write_zeros(&mut self, section: usize, mut range: Range<u64>) -> Result<(), Errno> {
-        while !range.is_empty() {
-            let len = (range.end - range.start).min(ZEROS.len() as u64);
-            let len = u32::try_from(len).expect("at most a block");
-            let task = WriteTask::new(0, range.start, len, false);
-            self.call(section, &mut Write { task, bytes: &ZEROS[..len as usize] })?;
-            range.start += u64::from(len);
+            self.submit(
+                section,
+                uncounted_request(RequestOp::Zero { keep_allocated }, range),
+                &[],
+            )?;
         }
         Ok(())
     }

@@ -11,14 +11,15 @@ mod rig;
 mod room;
 mod warm;
 
-use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::counters::{Counter, Gauge};
-use larder_core::mode::FlushMode;
-use larder_core::request::{Assembly, Status, WriteTask};
-use larder_core::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::counters::{Counter, Gauge};
+use crate::mode::FlushMode;
+use crate::request::{Assembly, Status, WriteTask};
+use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 use rig::{Rig, options, tuned};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 fn kind(result: Option<Result<(), StoreError>>) -> Option<StoreErrorKind> {
@@ -224,7 +225,7 @@ fn a_slow_reader_does_not_hold_up_a_writer_and_its_frame_comes_back() {
     slow.copy_to(rig.cache.frames(), &mut bytes);
     assert!(bytes.iter().all(|&byte| byte == 1), "what the slow reader holds does not change");
     assert_eq!(rig.read(&mut lane, 5), Ok(2));
-    assert_eq!(lane.volume().totals().get(Counter::ReplacedBlocks), 1);
+    assert_eq!(lane.volume.totals().get(Counter::ReplacedBlocks), 1);
     assert_eq!(rig.gauge(Gauge::Resident), 2 * BLOCK, "held memory counts");
     slow.release(rig.cache.frames());
     rig.cache.check(rig.now);
@@ -246,7 +247,7 @@ fn frames_that_are_held_for_long_do_not_hide_others_that_are_free_again() {
     for block in 20..38 {
         rig.write(&mut lane, block, 3);
     }
-    assert_eq!(lane.volume().totals().get(Counter::EvictedPages), 0, "nothing had to go");
+    assert_eq!(lane.volume.totals().get(Counter::EvictedPages), 0, "nothing had to go");
     for index in [0, 19] {
         slow[index].release(rig.cache.frames());
     }
@@ -384,7 +385,8 @@ fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
     // Block 1 is in the cache at once; block 2, written in part, has to be read first.
     let data = vec![5; 5000];
     let mut task = WriteTask::new(rig.token(), BLOCK, 5000, true);
-    assert_eq!(rig.cache.write(&mut one, rig.now, &mut task, &data), Status::Pending);
+    let volume = Arc::clone(&one.volume);
+    assert_eq!(rig.cache.write(&volume, &mut one, rig.now, &mut task, &data), Status::Pending);
     let (mut reads, mut done) = (Vec::new(), Vec::new());
     let disk = &mut rig.disks[0];
     rig.cache.poll(&disk.volume, &disk.recorder, rig.now, 1, &mut reads);

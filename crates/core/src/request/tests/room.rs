@@ -1,14 +1,14 @@
 //! Room that a request needs while it holds pages itself.
 
 use super::rig::{Plain, Rig, options};
-use larder_core::clock::SECOND;
-use larder_core::counters::Gauge;
-use larder_core::hint::Hint;
-use larder_core::lane::Lane;
-use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Status};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::SECOND;
+use crate::counters::Gauge;
+use crate::hint::Hint;
+use crate::lane::Lane;
+use crate::policy::PolicyKind;
+use crate::request::{Assembly, Status};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 
 /// How often a read is tried again.
@@ -27,7 +27,7 @@ fn read_stubbornly(rig: &mut Rig, lane: &mut Lane<Plain>, [first, count]: [u64; 
         let mut mail = Vec::new();
         lane.collect(&mut mail);
         for completion in mail {
-            if !matches!(completion, larder_core::lane::Completion::Unstalled) {
+            if !matches!(completion, crate::lane::Completion::Unstalled) {
                 status = assembly.absorb(rig.cache.frames(), completion);
             }
         }

@@ -1,48 +1,48 @@
 //! A cache over one or two volumes, and a client that does one thing after the other.
 
-use larder_core::cache::Cache;
-use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::counters::{Gauge, Recorder};
-use larder_core::frames::PlainFrames;
-use larder_core::lane::{Completion, Lane, Silent};
-use larder_core::request::{Assembly, Status, WriteTask};
-use larder_core::store::{
+use crate::cache::Cache;
+use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::counters::{Gauge, Recorder};
+use crate::frames::PlainFrames;
+use crate::lane::{Completion, Lane, Silent};
+use crate::request::{Assembly, LanePermit, Status, WriteTask};
+use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
     StoreError, StoreOpKind,
 };
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::{Volume, VolumeOptions};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::{Volume, VolumeOptions};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-pub(crate) type Plain = PlainFrames;
+pub(super) type Plain = PlainFrames;
 
-pub(crate) struct Disk {
-    pub(crate) volume: Arc<Volume<Plain>>,
-    pub(crate) store: Box<dyn Store<Plain>>,
-    pub(crate) platter: Arc<Mutex<CrashDisk>>,
-    pub(crate) plan: FaultPlan,
-    pub(crate) stall: Arc<AtomicBool>,
-    pub(crate) recorder: Arc<Recorder>,
+pub(super) struct Disk {
+    pub(super) volume: Arc<Volume<Plain>>,
+    pub(super) store: Box<dyn Store<Plain>>,
+    pub(super) platter: Arc<Mutex<CrashDisk>>,
+    pub(super) plan: FaultPlan,
+    pub(super) stall: Arc<AtomicBool>,
+    pub(super) recorder: Arc<Recorder>,
 }
 
 /// A cache over one or two volumes whose stores fail, stall and remember.
-pub(crate) struct Rig {
-    pub(crate) cache: Cache<Plain>,
-    pub(crate) disks: Vec<Disk>,
-    pub(crate) now: Nanos,
+pub(super) struct Rig {
+    pub(super) cache: Cache<Plain>,
+    pub(super) disks: Vec<Disk>,
+    pub(super) now: Nanos,
     tokens: u64,
     /// What the stores were asked to do: volume, kind, first block, blocks.
-    pub(crate) ops: Vec<(usize, StoreOpKind, u64, u64)>,
+    pub(super) ops: Vec<(usize, StoreOpKind, u64, u64)>,
 }
 
-pub(crate) fn options(blocks: u64) -> VolumeOptions {
+pub(super) fn options(blocks: u64) -> VolumeOptions {
     let geometry = Geometry { length: blocks * BLOCK, granule: 512, read_only: false };
     VolumeOptions::new("v", geometry)
 }
 
-pub(crate) fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
+pub(super) fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
     let mut options = options(blocks);
     for (name, value) in values {
         options.tunables.set(name, *value).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
 }
 
 impl Rig {
-    pub(crate) fn new(frames: u32, volumes: impl IntoIterator<Item = VolumeOptions>) -> Self {
+    pub(super) fn new(frames: u32, volumes: impl IntoIterator<Item = VolumeOptions>) -> Self {
         let cache = Cache::new(PlainFrames::new(frames), 1);
         let disk = |options: VolumeOptions| {
             let crash = CrashStore::new(options.geometry, SparseBytes::default(), 1);
@@ -67,17 +67,18 @@ impl Rig {
         Rig { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
     }
 
-    pub(crate) fn lane(&self, disk: usize) -> Lane<Plain> {
-        self.cache.open_lane(&self.disks[disk].volume, Box::new(Silent))
+    pub(super) fn lane(&self, disk: usize) -> Lane<Plain> {
+        let volume = &self.disks[disk].volume;
+        self.cache.open_lane(LanePermit(()), volume, Box::new(Silent)).unwrap()
     }
 
-    pub(crate) fn token(&mut self) -> u64 {
+    pub(super) fn token(&mut self) -> u64 {
         self.tokens += 1;
         self.tokens
     }
 
     /// Gives to the stores, and takes from them, until nothing moves.
-    pub(crate) fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         loop {
             let mut moved = false;
             for (index, disk) in self.disks.iter_mut().enumerate() {
@@ -99,7 +100,7 @@ impl Rig {
         }
     }
 
-    pub(crate) fn run_until(&mut self, end: Nanos) {
+    pub(super) fn run_until(&mut self, end: Nanos) {
         while self.now < end {
             self.now += 10 * MILLISECOND;
             self.run();
@@ -107,7 +108,7 @@ impl Rig {
     }
 
     /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
-    pub(crate) fn try_write(
+    pub(super) fn try_write(
         &mut self,
         lane: &mut Lane<Plain>,
         blocks: [u64; 2],
@@ -117,12 +118,12 @@ impl Rig {
         let len = u32::try_from(blocks[1] * BLOCK).unwrap();
         let data = vec![byte; len as usize];
         let mut task = WriteTask::new(self.token(), blocks[0] * BLOCK, len, fua);
-        let status = self.cache.write(lane, self.now, &mut task, &data);
+        let status = self.cache.write(&Arc::clone(&lane.volume), lane, self.now, &mut task, &data);
         self.finish_write(lane, &mut task, &data, status)
     }
 
     /// Goes on with a write until it is done or nothing moves any more.
-    pub(crate) fn finish_write(
+    pub(super) fn finish_write(
         &mut self,
         lane: &mut Lane<Plain>,
         task: &mut WriteTask,
@@ -140,7 +141,7 @@ impl Rig {
                 status = match completion {
                     Completion::Unstalled if status != Status::Stalled => continue,
                     Completion::Unstalled | Completion::Continue { .. } => {
-                        self.cache.write(lane, self.now, task, data)
+                        self.cache.write(&Arc::clone(&lane.volume), lane, self.now, task, data)
                     }
                     other => self.cache.write_completed(lane, self.now, task, other),
                 };
@@ -149,13 +150,13 @@ impl Rig {
         status
     }
 
-    pub(crate) fn write(&mut self, lane: &mut Lane<Plain>, block: u64, byte: u8) {
+    pub(super) fn write(&mut self, lane: &mut Lane<Plain>, block: u64, byte: u8) {
         let status = self.try_write(lane, [block, 1], byte, false);
         assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
     }
 
     /// Begins reads, then lets the stores work; the first byte of each, or its error.
-    pub(crate) fn reads(
+    pub(super) fn reads(
         &mut self,
         lane: &mut Lane<Plain>,
         blocks: &[[u64; 2]],
@@ -197,19 +198,19 @@ impl Rig {
         ended.into_iter().map(&mut answer).collect()
     }
 
-    pub(crate) fn read(&mut self, lane: &mut Lane<Plain>, block: u64) -> Result<u8, StoreError> {
+    pub(super) fn read(&mut self, lane: &mut Lane<Plain>, block: u64) -> Result<u8, StoreError> {
         self.reads(lane, &[[block, 1]]).remove(0)
     }
 
     /// Flushes; none if it does not come to an end.
-    pub(crate) fn flush(&mut self, lane: &mut Lane<Plain>) -> Option<Result<(), StoreError>> {
+    pub(super) fn flush(&mut self, lane: &mut Lane<Plain>) -> Option<Result<(), StoreError>> {
         let token = self.token();
         assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
         self.run();
         Self::finished(lane)
     }
 
-    pub(crate) fn finished(lane: &Lane<Plain>) -> Option<Result<(), StoreError>> {
+    pub(super) fn finished(lane: &Lane<Plain>) -> Option<Result<(), StoreError>> {
         let mut mail = Vec::new();
         lane.collect(&mut mail);
         mail.into_iter().find_map(|completion| match completion {
@@ -218,17 +219,17 @@ impl Rig {
         })
     }
 
-    pub(crate) fn stored(&self, disk: usize, block: u64) -> u8 {
+    pub(super) fn stored(&self, disk: usize, block: u64) -> u8 {
         let mut byte = [0];
         self.disks[disk].platter.lock().unwrap().current().read(block * BLOCK, &mut byte);
         byte[0]
     }
 
-    pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
+    pub(super) fn gauge(&self, gauge: Gauge) -> u64 {
         self.cache.gauge(&self.disks[0].volume, gauge)
     }
 
-    pub(crate) fn writes(&self) -> Vec<(u64, u64)> {
+    pub(super) fn writes(&self) -> Vec<(u64, u64)> {
         let is_write = |kind| matches!(kind, StoreOpKind::Write { .. });
         let writes = self.ops.iter().filter(|op| is_write(op.1));
         writes.map(|&(_, _, block, count)| (block, count)).collect()

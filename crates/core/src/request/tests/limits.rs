@@ -1,18 +1,18 @@
 //! Limits on pinned ranges and concurrent writes, and batches of hits.
 
 use super::rig::{Rig, options, tuned};
-use larder_core::cache::HitRead;
-use larder_core::clock::SECOND;
-use larder_core::counters::{Counter, Gauge};
-use larder_core::lane::{Completion, Silent};
-use larder_core::mapping::{Access, Mapping};
-use larder_core::mode::WriteMode;
-use larder_core::pinned::PinError;
-use larder_core::request::{Assembly, Status};
-use larder_core::settings::SettingError;
-use larder_core::store::{Fault, StoreErrorKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::{LENGTH_MAX, VolumeOptions};
+use crate::cache::HitRead;
+use crate::clock::SECOND;
+use crate::counters::{Counter, Gauge};
+use crate::lane::{Completion, Silent};
+use crate::mapping::{Access, Mapping};
+use crate::mode::WriteMode;
+use crate::pinned::PinError;
+use crate::request::{Assembly, Status};
+use crate::settings::SettingError;
+use crate::store::{Fault, StoreErrorKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::{LENGTH_MAX, VolumeOptions};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 

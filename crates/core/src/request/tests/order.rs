@@ -1,22 +1,24 @@
 //! Ordered groups where the store fails, and who pushes what is held back.
 
 use super::rig::{Plain, Rig, options};
-use larder_core::clock::SECOND;
-use larder_core::counters::{Counter, Gauge};
-use larder_core::group::{GroupId, OrderError};
-use larder_core::lane::Lane;
-use larder_core::mapping::{Access, Mapping};
-use larder_core::mode::{FlushMode, WriteMode};
-use larder_core::request::{Status, WriteTask};
-use larder_core::store::{Fault, StoreOpKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::SECOND;
+use crate::counters::{Counter, Gauge};
+use crate::group::{GroupId, OrderError};
+use crate::lane::Lane;
+use crate::mapping::{Access, Mapping};
+use crate::mode::{FlushMode, WriteMode};
+use crate::request::{Status, WriteTask};
+use crate::store::{Fault, StoreOpKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
+use std::sync::Arc;
 
 fn write(rig: &mut Rig, lane: &mut Lane<Plain>, group: GroupId, block: u64, byte: u8) -> Status {
     let len = u32::try_from(BLOCK).unwrap();
     let data = vec![byte; len as usize];
-    let mut task = WriteTask::new(rig.token(), block * BLOCK, len, false).in_group(group);
-    let status = rig.cache.write(lane, rig.now, &mut task, &data);
+    let mut task = WriteTask::new(rig.token(), block * BLOCK, len, false);
+    task.group = Some(group);
+    let status = rig.cache.write(&Arc::clone(&lane.volume), lane, rig.now, &mut task, &data);
     rig.finish_write(lane, &mut task, &data, status)
 }
 

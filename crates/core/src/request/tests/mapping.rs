@@ -1,15 +1,15 @@
 //! Mappings for change: what others see of them, what they hold, and what is refused.
 
 use super::rig::{Plain, Rig, options};
-use larder_core::clock::SECOND;
-use larder_core::counters::{Counter, Gauge, Interface};
-use larder_core::lane::{Completion, Lane};
-use larder_core::mapping::{Access, Mapping};
-use larder_core::mode::WriteMode;
-use larder_core::request::{Assembly, Status};
-use larder_core::store::{Fault, StoreErrorKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::SECOND;
+use crate::counters::{Counter, Gauge, Interface};
+use crate::lane::{Completion, Lane};
+use crate::mapping::{Access, Mapping};
+use crate::mode::WriteMode;
+use crate::request::{Assembly, Status};
+use crate::store::{Fault, StoreErrorKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 
 fn new_mapping(rig: &mut Rig, blocks: [u64; 2], access: Access) -> Mapping<Plain> {
     let len = u32::try_from(blocks[1] * BLOCK).unwrap();

@@ -1,15 +1,15 @@
 //! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
 
 use super::rig::{Rig, options, tuned};
-use larder_core::clock::SECOND;
-use larder_core::counters::Gauge;
-use larder_core::mode::WriteMode;
-use larder_core::pinned::PinError;
-use larder_core::policy::PolicyKind;
-use larder_core::request::Status;
-use larder_core::store::{Fault, StoreOpKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::SECOND;
+use crate::counters::Gauge;
+use crate::mode::WriteMode;
+use crate::pinned::PinError;
+use crate::policy::PolicyKind;
+use crate::request::Status;
+use crate::store::{Fault, StoreOpKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 use std::ops::Range;
 
 fn pin(rig: &Rig, blocks: Range<u64>) -> Result<(), PinError> {
@@ -35,7 +35,7 @@ fn resident(rig: &Rig, blocks: Range<u64>) -> Vec<u64> {
 fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
     for policy in PolicyKind::ALL {
         for page_blocks in [1, 4] {
-            let mut rig = Rig::new(64, [VolumeOptions { policy, page_blocks, ..options(512) }]);
+            let mut rig = Rig::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
             let mut lane = rig.lane(0);
             assert_eq!(rig.read(&mut lane, 17), Ok(0), "there before it is pinned");
             pin(&rig, 16..32).unwrap();

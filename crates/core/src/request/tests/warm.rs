@@ -1,13 +1,13 @@
 //! Warm restart: what was resident, by heat, and how it comes back.
 
 use super::rig::{Plain, Rig, options};
-use larder_core::counters::{Counter, Gauge};
-use larder_core::hint::Hint;
-use larder_core::lane::Lane;
-use larder_core::request::{Assembly, Status};
-use larder_core::store::{Fault, StoreOp, StoreOpKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::counters::{Counter, Gauge};
+use crate::hint::Hint;
+use crate::lane::Lane;
+use crate::request::{Assembly, Status};
+use crate::store::{Fault, StoreOp, StoreOpKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 use std::ops::Range;
 
 fn count(rig: &Rig, counter: Counter) -> u64 {

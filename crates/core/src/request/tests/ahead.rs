@@ -2,14 +2,14 @@
 //! what the counters say.
 
 use super::rig::{Plain, Rig, options, tuned};
-use larder_core::counters::{Class, Counter, Gauge};
-use larder_core::hint::Hint;
-use larder_core::lane::Lane;
-use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Status};
-use larder_core::store::{Fault, StoreOp, StoreOpKind};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::counters::{Class, Counter, Gauge};
+use crate::hint::Hint;
+use crate::lane::Lane;
+use crate::policy::PolicyKind;
+use crate::request::{Assembly, Status};
+use crate::store::{Fault, StoreOp, StoreOpKind};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 
 fn count(rig: &Rig, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
@@ -133,7 +133,7 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
     let mut mail = Vec::new();
     lane.collect(&mut mail);
     for completion in mail {
-        let larder_core::lane::Completion::Filled { token, .. } = &completion else {
+        let crate::lane::Completion::Filled { token, .. } = &completion else {
             panic!("{completion:?}")
         };
         let of = if *token == 90 { &mut third } else { &mut fourth };
@@ -179,7 +179,7 @@ fn a_discard_goes_past_what_is_read_ahead_there() {
     lane.collect(&mut mail);
     assert_eq!(mail.len(), 2, "{mail:?}");
     for completion in mail {
-        if let larder_core::lane::Completion::Filled { .. } = completion {
+        if let crate::lane::Completion::Filled { .. } = completion {
             third.absorb(rig.cache.frames(), completion);
         }
     }
@@ -207,7 +207,7 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
     let random = (2000..2010).map(|block| (Hint::Random, block));
     for (hint, block) in random.chain((0..4).map(|block| (Hint::Sequential, block))) {
         let mut assembly = Assembly::new(block, block * BLOCK, 4096);
-        assembly.set_hint(hint);
+        assembly.hint = Some(hint);
         let status = rig.cache.read(&mut lane, rig.now, &mut assembly);
         rig.run();
         let mut mail = Vec::new();
@@ -283,7 +283,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
 
     // What a request says goes before what the volume says.
     let mut kept = Assembly::new(77, 7000 * BLOCK, 4096);
-    kept.set_hint(Hint::Normal);
+    kept.hint = Some(Hint::Normal);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut kept), Status::Pending);
     rig.run();
     let mut mail = Vec::new();
@@ -330,7 +330,7 @@ fn hot_hits(policy: PolicyKind, read_ahead: bool, scan: bool) -> u64 {
     let (mut one, mut other) = (rig.lane(0), rig.lane(0));
     let mut seed = 1_u64;
     let mut hot = |rig: &mut Rig, lane: &mut Lane<Plain>| {
-        seed = larder_core::mix(seed + 1);
+        seed = crate::mix(seed + 1);
         read_all(rig, lane, [100_000 + seed % 1200 * 3]);
     };
     for _ in 0..12_000 {
@@ -373,7 +373,7 @@ fn what_a_scan_brings_in_goes_first_where_the_cache_may_choose() {
         let mut seed = 1_u64;
         for round in 0..30_000 {
             read_all(&mut rig, &mut other, [2 * round, 2 * round + 1]);
-            seed = larder_core::mix(seed + 1);
+            seed = crate::mix(seed + 1);
             read_all(&mut rig, &mut one, [100_000 + seed % 1200 * 3]);
         }
         let before = count(&rig, Counter::ReadMiss);

@@ -1,10 +1,10 @@
 //! A frozen volume keeps what it has, and what is dropped is gone.
 
 use super::rig::{Rig, tuned};
-use larder_core::clock::SECOND;
-use larder_core::counters::{Counter, Gauge};
-use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
-use larder_core::volume::VolumeOptions;
+use crate::clock::SECOND;
+use crate::counters::{Counter, Gauge};
+use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeOptions;
 
 /// A volume of which nothing is read ahead: what is resident is what was asked for.
 fn options(blocks: u64) -> VolumeOptions {

@@ -1,0 +1,224 @@
+//! Memory that requests hold: frames that reads pin until their bytes are sent, and payloads of
+//! writes that wait. Both are bounded for each session and for all together.
+//!
+//! A session always has its own share. Beyond that it leases memory from a pool that all sessions
+//! share. So a few clients are served at full speed; and even if many do not receive their replies,
+//! at most half of the cache is pinned and every other client still has its own share.
+
+use super::WRITE_PIECE_BYTES;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::units::BLOCK_BYTES_U64;
+
+/// Maximum size of a session's share of pinned frames in a large cache; enough for any client that
+/// receives its replies.
+const PINNED_BYTES_MAX: u64 = 4 << 20;
+/// Divisor of the cache size that gives the maximum share of one session in a small cache.
+const PINNED_SHARE: u64 = 16;
+/// Divisor of the cache size that gives the total of all sessions' shares of pinned frames, and
+/// also the size of the pool of pinned frames.
+const POOL_SHARE: u64 = 4;
+/// A session's own share of waiting payloads: one piece.
+const PARKED_BYTES: u64 = WRITE_PIECE_BYTES as u64;
+/// Size of the pool of waiting payloads.
+const PARKED_POOL_BYTES: u64 = 4 << 20;
+/// Limit of waiting payloads of a session with [`SessionLimit::Own`].
+const PARKED_BYTES_OWN: u64 = 1 << 20;
+
+/// The memory that the requests of all sessions of a server may hold together.
+#[derive(Debug)]
+pub struct Budget {
+    sessions_max: u64,
+    pinned: Pool,
+    parked: Pool,
+}
+
+impl Budget {
+    /// Returns a budget for at most `sessions_max` sessions.
+    #[must_use]
+    pub fn new(sessions_max: usize) -> Self {
+        let (pinned, parked) = (Pool::default(), Pool::default());
+        Budget { sessions_max: sessions_max.max(1) as u64, pinned, parked }
+    }
+}
+
+/// Memory that sessions lease.
+#[derive(Debug, Default)]
+struct Pool {
+    leased_bytes: AtomicU64,
+}
+
+impl Pool {
+    /// Leases `bytes` from a pool of `pool_bytes`. Returns false if the pool has too little left.
+    fn take(&self, pool_bytes: u64, bytes: u64) -> bool {
+        let more = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= pool_bytes);
+        self.leased_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+/// The memory that the requests of a session may hold.
+#[derive(Debug)]
+pub enum SessionLimit {
+    /// The first piece of a read, and further pieces while fewer than this many bytes are pinned;
+    /// and 1 MiB of payloads.
+    Own(u64),
+    /// A share of a budget.
+    Shared(Arc<Budget>),
+}
+
+/// The memory that a session may hold, with what it has leased.
+#[derive(Debug)]
+pub(super) struct Share {
+    limit: SessionLimit,
+    pinned_lease: u64,
+    parked_lease: u64,
+    /// Size of the cache, and the session's share of it.
+    cache_bytes: u64,
+    own_bytes: u64,
+}
+
+impl Share {
+    pub(super) fn new(limit: SessionLimit) -> Self {
+        Share { limit, pinned_lease: 0, parked_lease: 0, cache_bytes: 0, own_bytes: 0 }
+    }
+
+    /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache
+    /// of `cache_bytes`: all of them, a smaller part to continue with, or none until some of the
+    /// pins are released.
+    pub(super) fn may_pin(&mut self, cache_bytes: u64, pinned_bytes: u64, wanted: u64) -> u64 {
+        let budget = match &self.limit {
+            SessionLimit::Own(max) => {
+                let may_pin = pinned_bytes == 0 || pinned_bytes < *max;
+                return if may_pin { wanted } else { 0 };
+            }
+            SessionLimit::Shared(budget) => budget,
+        };
+        if self.cache_bytes != cache_bytes {
+            let part = cache_bytes / POOL_SHARE / budget.sessions_max;
+            let whole_frames = part / BLOCK_BYTES_U64 * BLOCK_BYTES_U64;
+            self.own_bytes = whole_frames.clamp(BLOCK_BYTES_U64, PINNED_BYTES_MAX);
+            self.cache_bytes = cache_bytes;
+        }
+        let need = pinned_bytes + wanted;
+        let allowed = self.own_bytes + self.pinned_lease;
+        if need <= allowed {
+            return wanted;
+        }
+        // The first piece of a session may exceed its share of a small cache.
+        let share = (cache_bytes / PINNED_SHARE).min(PINNED_BYTES_MAX);
+        if pinned_bytes < share && budget.pinned.take(cache_bytes / POOL_SHARE, need - allowed) {
+            self.pinned_lease += need - allowed;
+            return wanted;
+        }
+        if pinned_bytes == 0 { self.own_bytes } else { 0 }
+    }
+
+    /// Returns whether one more piece of a payload may wait, in addition to `parked_bytes`.
+    pub(super) fn may_park(&mut self, parked_bytes: u64) -> bool {
+        let budget = match &self.limit {
+            SessionLimit::Own(_) => return parked_bytes <= PARKED_BYTES_OWN,
+            SessionLimit::Shared(budget) => budget,
+        };
+        let need = parked_bytes + PARKED_BYTES;
+        let allowed = PARKED_BYTES + self.parked_lease;
+        if need <= allowed {
+            return true;
+        }
+        let is_leased = budget.parked.take(PARKED_POOL_BYTES, need - allowed);
+        self.parked_lease += if is_leased { need - allowed } else { 0 };
+        is_leased
+    }
+
+    /// Gives leased memory that the session no longer needs back to the pools.
+    pub(super) fn settle(&mut self, pinned_bytes: u64, parked_bytes: u64) {
+        let SessionLimit::Shared(budget) = &self.limit else { return };
+        if self.pinned_lease > 0 && pinned_bytes <= self.own_bytes {
+            budget.pinned.give_back(std::mem::take(&mut self.pinned_lease));
+        }
+        if self.parked_lease > 0 && parked_bytes == 0 {
+            budget.parked.give_back(std::mem::take(&mut self.parked_lease));
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.settle(0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn sessions_pin_at_most_half_of_the_cache_and_each_has_its_share() {
+        let cache = 16 * MIB;
+        let budget = Arc::new(Budget::new(64));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
+        loop {
+            let mut any = false;
+            for (share, pinned) in &mut sessions {
+                let granted = share.may_pin(cache, *pinned, MIB);
+                *pinned += granted;
+                any |= granted > 0;
+            }
+            if !any {
+                break;
+            }
+        }
+        let pinned = || sessions.iter().map(|(_, pinned)| *pinned);
+        assert!(pinned().all(|bytes| bytes >= cache / POOL_SHARE / 64), "{sessions:?}");
+        assert!(pinned().sum::<u64>() <= cache / 2, "{sessions:?}");
+        drop(sessions);
+        assert_eq!(budget.pinned.leased_bytes.load(Ordering::Acquire), 0);
+        assert_eq!(share().may_pin(cache, 0, MIB), MIB, "a single session can pin a whole piece");
+    }
+
+    #[test]
+    fn a_session_without_room_continues_when_all_its_pins_are_released() {
+        let budget = Arc::new(Budget::new(64));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let (mut greedy, mut late) = (share(), share());
+        // The cache has shrunk below the leased size.
+        assert_eq!(greedy.may_pin(16 * MIB, 0, MIB), MIB);
+        let cache = 64 * BLOCK_BYTES_U64;
+        assert_eq!(late.may_pin(cache, 0, MIB), BLOCK_BYTES_U64);
+        assert_eq!(late.may_pin(cache, BLOCK_BYTES_U64, MIB), 0);
+        assert_eq!(late.may_pin(cache, 0, BLOCK_BYTES_U64), BLOCK_BYTES_U64);
+    }
+
+    #[test]
+    fn sessions_park_one_piece_each_and_more_while_the_pool_has_memory() {
+        let budget = Arc::new(Budget::new(64));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
+        loop {
+            let mut any = false;
+            for (share, parked) in &mut sessions {
+                if share.may_park(*parked) {
+                    *parked += PARKED_BYTES;
+                    any = true;
+                }
+            }
+            if !any {
+                break;
+            }
+        }
+        assert!(sessions.iter().all(|(_, parked)| *parked >= PARKED_BYTES), "{sessions:?}");
+        let parked: u64 = sessions.iter().map(|(_, parked)| *parked).sum();
+        assert_eq!(parked, 64 * PARKED_BYTES + PARKED_POOL_BYTES);
+        sessions[0].0.settle(0, 0);
+        let (other, parked) = &mut sessions[1];
+        assert!(other.may_park(*parked), "others get what one returns");
+        drop(sessions);
+        assert_eq!(budget.parked.leased_bytes.load(Ordering::Acquire), 0);
+    }
+}

@@ -1,0 +1,33 @@
+//! Translation of store errors for clients: one table for each protocol.
+
+use super::nbd::wire;
+use larder_core::store::{StoreError, StoreErrorKind};
+use rustix::io::Errno;
+
+/// Returns the errno for a store error.
+pub(in crate::front) fn errno_of(error: &StoreError) -> Errno {
+    match error.kind {
+        StoreErrorKind::NoSpace => Errno::NOSPC,
+        StoreErrorKind::ReadOnly => Errno::ROFS,
+        StoreErrorKind::Unsupported => Errno::OPNOTSUPP,
+        StoreErrorKind::Io
+        | StoreErrorKind::Short
+        | StoreErrorKind::Gone
+        | StoreErrorKind::Away
+        | StoreErrorKind::Busy => Errno::IO,
+    }
+}
+
+/// Returns the NBD error for a store error.
+pub(in crate::front) fn nbd_error_of(error: &StoreError) -> wire::Errno {
+    match error.kind {
+        StoreErrorKind::NoSpace => wire::Errno::NoSpace,
+        StoreErrorKind::ReadOnly => wire::Errno::Perm,
+        StoreErrorKind::Unsupported => wire::Errno::NotSup,
+        StoreErrorKind::Io
+        | StoreErrorKind::Short
+        | StoreErrorKind::Gone
+        | StoreErrorKind::Away
+        | StoreErrorKind::Busy => wire::Errno::Io,
+    }
+}

@@ -1,0 +1,87 @@
+//! The requests that one thread of a mount has in flight on one volume.
+
+use super::files::VolumeFile;
+use crate::engine::{ArenaCache, ArenaVolume};
+use crate::frames::ArenaFrames;
+use crate::front::observe::Watch;
+use crate::store::files::{SourceFile, WriteUnderWay};
+use crate::wake::Waker;
+use larder_core::clock::Nanos;
+use larder_core::request::{RequestOp, Session, SessionLimit};
+use larder_core::settings::SettingError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The files through which programs access the volume of a session.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// A file that shows the whole volume.
+    Volume(Arc<VolumeFile>),
+    /// The files of a mounted directory that belong to the section with this index.
+    Section(usize),
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) unique: u64,
+    pub(super) op: RequestOp,
+    pub(super) arrived_at: Nanos,
+    /// First byte of the volume.
+    pub(super) offset: u64,
+    /// Number of bytes that the reply reports.
+    pub(super) len: u64,
+    /// The file of a request to a mounted directory.
+    pub(super) file: Option<Arc<SourceFile>>,
+    /// Held until the reply to a write to that file.
+    pub(super) under_way: Option<WriteUnderWay>,
+}
+
+/// A session on a volume, with its files and its observer.
+pub(super) struct VolumeSession {
+    pub(super) owner: Owner,
+    pub(super) requests: Session<ArenaFrames, Vec<u8>, InFlight>,
+    /// The observer of requests that have ended.
+    pub(super) watch: Option<Watch>,
+}
+
+impl VolumeSession {
+    /// Opens a session on a volume. The session wakes `waker`.
+    pub(super) fn open(
+        cache: &ArenaCache,
+        volume: &Arc<ArenaVolume>,
+        waker: &Waker,
+        owner: Owner,
+        watch: Option<Watch>,
+    ) -> Result<Self, SettingError> {
+        // Each read of a mount is one piece.
+        let requests =
+            Session::open(cache, volume, Box::new(waker.clone()), SessionLimit::Own(u64::MAX))?;
+        if let Owner::Volume(file) = &owner {
+            file.sessions.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(VolumeSession { owner, requests, watch })
+    }
+
+    /// Returns the file that shows the volume.
+    pub(super) fn file(&self) -> &Arc<VolumeFile> {
+        let Owner::Volume(file) = &self.owner else {
+            unreachable!("the volume of a section has no file of its own")
+        };
+        file
+    }
+
+    /// Returns whether nothing is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.in_flight() == 0
+    }
+
+    /// Cancels the requests in flight and closes the session. Returns the requests without a reply.
+    pub(super) fn close(self, cache: &ArenaCache) -> Vec<u64> {
+        let requests = self.requests.close(cache);
+        if let Owner::Volume(file) = self.owner {
+            file.sessions.fetch_sub(1, Ordering::AcqRel);
+        }
+        requests.into_iter().map(|request| request.unique).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! Replies to the requests of a client, in the form that the client has negotiated.
+
+use super::Transmission;
+use super::requests::ClientRequest;
+use crate::frames::ArenaFrames;
+use crate::front::errors::nbd_error_of;
+use crate::front::nbd::wire::{self, Errno};
+use crate::front::observe::{self, Operation};
+use larder_core::clock::Nanos;
+use larder_core::counters::Classes;
+use larder_core::request::{Assembly, Event, Reply};
+use larder_core::store::StoreError;
+
+/// The error of a failed request.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) errno: Errno,
+    pub(super) message: String,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure { errno: nbd_error_of(&error), message: format!("failed to {error}") }
+    }
+}
+
+/// A large read with a simple reply, which must be sent without interruption.
+#[derive(Debug, Default)]
+pub(super) struct UninterruptedRead {
+    /// True if its header has been queued.
+    begun: bool,
+}
+
+impl Transmission<'_> {
+    /// Replies to requests that have ended, and queues data of large reads. Returns whether there
+    /// were any events.
+    pub(super) fn take_events(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        while let Some(event) = self.requests.poll_event() {
+            any = true;
+            match event {
+                Event::Piece(id, read) => {
+                    let cookie = self.requests.context(id).request.cookie;
+                    self.send_data(cookie, read, false);
+                }
+                Event::End(reply) => self.end(now, reply),
+            }
+        }
+        any
+    }
+
+    /// Answers a request that has ended.
+    fn end(&mut self, now: Nanos, reply: Reply<ArenaFrames, ClientRequest>) {
+        let Reply { context: asked, data, error, classes, .. } = reply;
+        let cookie = asked.request.cookie;
+        self.observe(&asked, classes);
+        self.requests.record_latency(asked.op, now.saturating_sub(asked.arrived_at));
+        match (error.map(Failure::from), data) {
+            (Some(failure), _) => self.end_failed(cookie, &failure),
+            (None, Some(read)) => self.send_data(cookie, read, true),
+            (None, None) => self.reply_ok(cookie),
+        }
+        // A request that is served alone is the only one in flight.
+        self.alone = None;
+    }
+
+    /// Replies with an error. A simple reply that has begun cannot become an error: the server
+    /// disconnects the client instead.
+    fn end_failed(&mut self, cookie: u64, failure: &Failure) {
+        if self.alone.as_ref().is_some_and(|alone| alone.begun) {
+            let message = &failure.message;
+            tracing::warn!(message, "a read failed midway; the client is disconnected");
+            self.transport.shut_down();
+        }
+        self.reply_error(cookie, failure);
+    }
+
+    /// Queues the data of a piece; the reply is complete with the last one.
+    pub(super) fn send_data(&mut self, cookie: u64, mut read: Assembly<ArenaFrames>, last: bool) {
+        if self.negotiated.structured {
+            self.output.push(&wire::chunk_data(cookie, last, read.offset, read.len));
+        } else {
+            let begun = self.alone.as_mut().map(|alone| std::mem::replace(&mut alone.begun, true));
+            if begun != Some(true) {
+                self.output.push(&wire::simple_reply(cookie, Ok(())));
+            }
+        }
+        for (pin, range) in read.take_pieces() {
+            self.output.push_frame(pin, range);
+        }
+        self.requests.recycle(read);
+    }
+
+    pub(super) fn reply_ok(&mut self, cookie: u64) {
+        if self.negotiated.structured {
+            self.output.push(&wire::chunk_none(cookie));
+        } else {
+            self.output.push(&wire::simple_reply(cookie, Ok(())));
+        }
+    }
+
+    pub(super) fn reply_error(&mut self, cookie: u64, failure: &Failure) {
+        let Failure { errno, message } = failure;
+        if !self.negotiated.structured {
+            self.output.push(&wire::simple_reply(cookie, Err(*errno)));
+            return;
+        }
+        let mut end = message.len().min(wire::STRING_BYTES_MAX as usize);
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        let message = &message.as_bytes()[..end];
+        let len = u16::try_from(message.len()).expect("at most 4,096");
+        self.output.push(&wire::chunk_error(cookie, true, *errno, len));
+        self.output.push(message);
+    }
+
+    /// Records a request that has ended, for the observer.
+    pub(super) fn observe(&mut self, asked: &ClientRequest, classes: Classes) {
+        let Some(watch) = &mut self.watch else { return };
+        let wire::Request { command, offset, len, .. } = asked.request;
+        let operation = match command {
+            wire::CMD_READ => Operation::Read,
+            wire::CMD_WRITE => Operation::Write,
+            wire::CMD_FLUSH => Operation::Flush,
+            wire::CMD_TRIM => Operation::Trim,
+            wire::CMD_WRITE_ZEROES => Operation::Zero,
+            _ => return,
+        };
+        // The range of a flush has no meaning.
+        let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
+        let (at, class) = (asked.arrived_at, classes.worst());
+        watch.note(observe::Event { at, latency: 0, offset, len, operation, class });
+    }
+}
