@@ -14,6 +14,7 @@ use crate::nbd::Command as Request;
 use crate::record::Record;
 use crate::server::Larder;
 use crate::stats::{Interval, Spread, median, take_turns};
+use tempfile::TempDir;
 
 /// Starts of both binaries, and pairs of trials after each.
 const STARTS: usize = 10;
@@ -54,6 +55,8 @@ struct Side<'a> {
     env: &'a Env,
     server: Server,
     mount: FuseMount,
+    /// The mounted directory, which is removed after the mount.
+    source: TempDir,
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -112,8 +115,8 @@ impl<'a> Side<'a> {
         // Every later read is a hit.
         fio::run(&server.uri(), 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
         let source = tempfile::tempdir_in(file_system.point()).context("make a directory")?;
-        let mount = FuseMount::start(env, MOUNT, &source.keep())?;
-        Ok(Side { env, server, mount })
+        let mount = FuseMount::start(env, MOUNT, source.path())?;
+        Ok(Side { env, server, mount, source })
     }
 
     /// Returns the rate of one trial.
@@ -135,7 +138,8 @@ impl<'a> Side<'a> {
 
     fn stop(self) -> Result<()> {
         self.server.stop_clean()?;
-        self.mount.stop_clean()
+        self.mount.stop_clean()?;
+        self.source.close().context("remove the mounted directory")
     }
 }
 
