@@ -29,8 +29,8 @@ pub(crate) struct Client {
     /// Where its reads in order go on, and whether they run backward.
     pub(crate) cursor: u64,
     pub(crate) backward: bool,
-    /// The event of the first failed write of the volume that no reply has reported to this client.
-    pub(crate) untold: Option<u64>,
+    /// Whether a write of the volume has failed that no reply has reported to this client.
+    pub(crate) untold: bool,
 }
 
 impl Client {
@@ -43,7 +43,7 @@ impl Client {
             mapped: Vec::new(),
             cursor: 0,
             backward: false,
-            untold: None,
+            untold: false,
         }
     }
 

@@ -44,11 +44,13 @@ impl World {
             self.note(|| format!("store {index} failed to {error}"));
             // Of a part of the store it is final for the store to say.
             let is_flush = done.op.kind == StoreOpKind::Flush && done.op.len == 0;
-            let disk = &mut self.disks[index];
-            let event = disk.model.event();
-            if is_flush {
-                disk.flush_failed.get_or_insert(event);
+            // A flush that has succeeded by now was promised before this failure.
+            for client in 0..self.clients.len() {
+                if self.clients[client].as_ref().is_some_and(|c| c.disk == index) {
+                    self.deliver(client);
+                }
             }
+            self.disks[index].flush_failed |= is_flush;
             if done.op.kind == StoreOpKind::Read {
                 let range = done.op.offset..done.op.offset + done.op.len;
                 let disk = &mut self.disks[index];
@@ -58,7 +60,7 @@ impl World {
             }
             if matches!(done.op.kind, StoreOpKind::Write { .. }) {
                 for client in self.clients.iter_mut().flatten().filter(|c| c.disk == index) {
-                    client.untold.get_or_insert(event);
+                    client.untold = true;
                 }
             }
         } else {

@@ -369,7 +369,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
     let clients: Vec<_> = (0..world.clients.len())
         .filter(|&i| world.clients[i].as_ref().is_some_and(|client| client.disk == disk))
         .collect();
-    if flush && world.disks[disk].flush_failed.is_none() {
+    if flush && !world.disks[disk].flush_failed {
         for &client in &clients {
             // The first one may report what failed before; the second one may not.
             for _ in 0..2 {
@@ -381,7 +381,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
                 }
             }
             let one = world.clients[client].as_ref().unwrap();
-            assert!(one.requests.is_empty() && one.untold.is_none(), "a flush did not succeed");
+            assert!(one.requests.is_empty() && !one.untold, "a flush did not succeed");
         }
     } else {
         world.rest(true);

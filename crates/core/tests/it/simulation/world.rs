@@ -93,6 +93,7 @@ pub(crate) struct Request {
 }
 
 /// One volume and what lies behind it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
@@ -108,8 +109,8 @@ pub(crate) struct Disk {
     pub(crate) read_errors: Vec<(Range<u64>, StoreError)>,
     /// Whether writes or flushes have ever been made to fail.
     pub(crate) writes_failed: bool,
-    /// The event at which a flush first failed.
-    pub(crate) flush_failed: Option<u64>,
+    /// Whether a flush of the whole volume has failed.
+    pub(crate) flush_failed: bool,
     /// Ranges whose discard or zeroing goes on although its client has left.
     pub(crate) orphans: Vec<Range<u64>>,
     /// The largest page that it ever had.
@@ -182,7 +183,7 @@ fn disk(
         reads_failing: false,
         read_errors: Vec::new(),
         writes_failed: false,
-        flush_failed: None,
+        flush_failed: false,
         orphans: Vec::new(),
         page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
         gone: false,
@@ -411,9 +412,8 @@ impl World {
         let client = self.clients[client].as_mut().unwrap();
         let disk = &mut self.disks[client.disk];
         // A page that is read in parts fails when the last one is done, whoever has come meanwhile.
-        let read_fault = disk.reads_failing
-            || disk.reads_failed_at >= event
-            || error.as_ref().is_some_and(|error| disk.has_failed(&bytes, error));
+        let is_read_error = error.as_ref().is_some_and(|error| disk.has_failed(&bytes, error));
+        let read_fault = disk.reads_failing || disk.reads_failed_at >= event || is_read_error;
         match kind {
             Kind::Read { allowed } => {
                 if let Some(error) = error {
@@ -433,9 +433,9 @@ impl World {
                 let refused = modes.0 == WriteMode::ReadOnly;
                 let may_fail = disk.writes_failed || read_fault || refused;
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
-                if error.is_some() && fua && !read_fault {
+                if error.is_some() && fua && !is_read_error {
                     // Its flush reports earlier errors, too.
-                    client.untold = None;
+                    client.untold = false;
                 }
                 let outcome = match error {
                     Some(_) if refused => Outcome::Refused,
@@ -448,13 +448,11 @@ impl World {
             Kind::Flush => match error {
                 Some(error) => {
                     assert!(disk.writes_failed, "a flush failed without a fault: {error}");
-                    client.untold = None;
+                    client.untold = false;
                 }
                 None if modes.1 == FlushMode::Keep => {
-                    let is_before = |at: Option<u64>| at.is_some_and(|at| at < event);
-                    assert!(!is_before(disk.flush_failed), "a flush succeeded after a failed one");
-                    let untold = is_before(client.untold);
-                    assert!(!untold, "no reply reported a failed write to client {index}");
+                    assert!(!disk.flush_failed, "a flush succeeded after a failed one");
+                    assert!(!client.untold, "no reply reported a failed write to client {index}");
                     disk.model.flushed(event);
                 }
                 None => {}
