@@ -89,18 +89,6 @@ impl<F: Frames> Mapping<F> {
         self.blocks.iter().map(|block| block.mark.count_ones() as usize * SECTOR_BYTES).sum()
     }
 
-    /// What comes back in its completions.
-    #[must_use]
-    pub fn token(&self) -> u64 {
-        self.task.token
-    }
-
-    /// What it began with.
-    #[must_use]
-    pub fn access(&self) -> Access {
-        self.access
-    }
-
     /// Bytes of the volume that it covers.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {

@@ -22,8 +22,6 @@ const POOL_SHARE: u64 = 4;
 const PARKED_BYTES: u64 = WRITE_PIECE_BYTES as u64;
 /// Size of the pool of waiting payloads.
 const PARKED_POOL_BYTES: u64 = 4 << 20;
-/// Limit of waiting payloads of a session with [`SessionLimit::Own`].
-const PARKED_BYTES_OWN: u64 = 1 << 20;
 
 /// The memory that the requests of all sessions of a server may hold together.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ impl Pool {
 #[derive(Debug)]
 pub enum SessionLimit {
     /// The first piece of a read, and further pieces while fewer than this many bytes are pinned;
-    /// and 1 MiB of payloads.
+    /// and any payloads, for front ends whose clients bound them.
     Own(u64),
     /// A share of a budget.
     Shared(Arc<Budget>),
@@ -120,7 +118,7 @@ impl Share {
     /// Returns whether one more piece of a payload may wait, in addition to `parked_bytes`.
     pub(super) fn may_park(&mut self, parked_bytes: u64) -> bool {
         let budget = match &self.limit {
-            SessionLimit::Own(_) => return parked_bytes <= PARKED_BYTES_OWN,
+            SessionLimit::Own(_) => return true,
             SessionLimit::Shared(budget) => budget,
         };
         let need = parked_bytes + PARKED_BYTES;
@@ -157,23 +155,29 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    #[test]
-    fn sessions_pin_at_most_half_of_the_cache_and_each_has_its_share() {
-        let cache = 16 * MIB;
-        let budget = Arc::new(Budget::new(64));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
-        let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
+    /// Adds to the bytes that each session holds what it is granted, in turns, until no session is
+    /// granted more.
+    fn exhaust(sessions: &mut [(Share, u64)], grant: impl Fn(&mut Share, u64) -> u64) {
         loop {
             let mut any = false;
-            for (share, pinned) in &mut sessions {
-                let granted = share.may_pin(cache, *pinned, MIB);
-                *pinned += granted;
+            for (share, held) in &mut *sessions {
+                let granted = grant(share, *held);
+                *held += granted;
                 any |= granted > 0;
             }
             if !any {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn sessions_pin_at_most_half_of_the_cache_and_each_has_its_share() {
+        let cache = 16 * MIB;
+        let budget = Arc::new(Budget::new(64));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
+        exhaust(&mut sessions, |share, pinned| share.may_pin(cache, pinned, MIB));
         let pinned = || sessions.iter().map(|(_, pinned)| *pinned);
         assert!(pinned().all(|bytes| bytes >= cache / POOL_SHARE / 64), "{sessions:?}");
         assert!(pinned().sum::<u64>() <= cache / 2, "{sessions:?}");
@@ -200,18 +204,10 @@ mod tests {
         let budget = Arc::new(Budget::new(64));
         let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
-        loop {
-            let mut any = false;
-            for (share, parked) in &mut sessions {
-                if share.may_park(*parked) {
-                    *parked += PARKED_BYTES;
-                    any = true;
-                }
-            }
-            if !any {
-                break;
-            }
-        }
+        exhaust(
+            &mut sessions,
+            |share, parked| if share.may_park(parked) { PARKED_BYTES } else { 0 },
+        );
         assert!(sessions.iter().all(|(_, parked)| *parked >= PARKED_BYTES), "{sessions:?}");
         let parked: u64 = sessions.iter().map(|(_, parked)| *parked).sum();
         assert_eq!(parked, 64 * PARKED_BYTES + PARKED_POOL_BYTES);

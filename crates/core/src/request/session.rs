@@ -15,7 +15,7 @@ use super::payload::{Park, Payload, Zeros};
 use super::{Assembly, LanePermit, READ_PIECE_BYTES, Status, WriteTask};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
-use crate::counters::{Classes, Counter, Latency, Recorder};
+use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::lane::{Completion, Lane, Notify};
 use crate::mapping::{Access, Mapping};
@@ -168,12 +168,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     #[must_use]
     pub fn volume(&self) -> &Arc<Volume<F>> {
         &self.volume
-    }
-
-    /// Returns the counters of the session.
-    #[must_use]
-    pub fn recorder(&self) -> &Recorder {
-        self.lane.recorder()
     }
 
     /// Records the time from the arrival of a request to its reply, as the front end measures it.
