@@ -22,8 +22,7 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::VolumeOptions;
 use larder_io::blocking::BlockingSession;
-use larder_io::engine::{ArenaCache, ArenaVolume, Engine, EngineOptions};
-use larder_io::frames::ArenaFrames;
+use larder_io::engine::{ArenaCache, ArenaSession, ArenaVolume, Engine, EngineOptions};
 use larder_io::store::Timed;
 use larder_mem::Pin;
 use larder_testing::claim;
@@ -52,8 +51,6 @@ const BATCH: usize = 256;
 const TURNS: u32 = 11;
 /// How often a piece of the file is read again because it left the page cache.
 const READINGS_MAX: u32 = 5;
-
-type ArenaSession = Session<ArenaFrames, Vec<u8>, ()>;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -122,7 +119,7 @@ impl Setup {
         self.engine.cache()
     }
 
-    fn session(&self) -> ArenaSession {
+    fn session(&self) -> ArenaSession<()> {
         let limit = SessionLimit::Own(u64::MAX);
         let session = Session::open(self.cache(), &self.volume, Box::new(Silent), limit);
         session.expect("the volume is open")
@@ -239,7 +236,7 @@ impl<'a> Buffers<'a> {
 struct Worker<'a> {
     setup: &'a Setup,
     sources: &'a [&'a [u8]],
-    session: ArenaSession,
+    session: ArenaSession<()>,
     buffer: Vec<u8>,
     next: [usize; 6],
 }

@@ -12,8 +12,7 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_io::blocking::BlockingSession;
-use larder_io::engine::{ArenaCache, Engine, EngineOptions};
-use larder_io::frames::ArenaFrames;
+use larder_io::engine::{ArenaCache, ArenaSession, Engine, EngineOptions};
 use larder_io::store::Timed;
 use larder_testing::{claim, has_tool};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -111,7 +110,7 @@ fn run(mib: u64, hits: u64, curve: bool) {
 #[inline(never)]
 fn measured(
     cache: &ArenaCache,
-    session: &mut Session<ArenaFrames, Vec<u8>, ()>,
+    session: &mut ArenaSession<()>,
     offsets: &[u64],
     to: &mut [u8],
 ) -> u64 {

@@ -4,7 +4,7 @@
 //! A session wakes its thread with a condition variable. It needs no file descriptor, and waiting
 //! cannot fail.
 
-use crate::engine::{ArenaCache, ArenaVolume, Engine};
+use crate::engine::{ArenaCache, ArenaSession, ArenaVolume, Engine};
 use crate::frames::ArenaFrames;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
@@ -45,8 +45,6 @@ impl Notify for WakeFlagSetter {
     }
 }
 
-/// A session with at most one request in flight.
-type ArenaSession = Session<ArenaFrames, Vec<u8>, ()>;
 /// The reply to a request: its blocks or mapping, or an error.
 type Outcome = Reply<ArenaFrames, ()>;
 
@@ -55,7 +53,7 @@ pub struct BlockingSession {
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     /// Present until the session is dropped.
-    session: Option<ArenaSession>,
+    session: Option<ArenaSession<()>>,
     wake_flag: Arc<WakeFlag>,
 }
 
@@ -89,7 +87,7 @@ impl BlockingSession {
     }
 
     /// Returns the cache, the time, and the session.
-    fn parts(&mut self) -> (&ArenaCache, Nanos, &mut ArenaSession) {
+    fn parts(&mut self) -> (&ArenaCache, Nanos, &mut ArenaSession<()>) {
         let session = self.session.as_mut().expect("open until it is dropped");
         (&self.cache, self.clock.now(), session)
     }

@@ -20,6 +20,7 @@ use keeper::Keeper;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
+use larder_core::request::Session;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -31,6 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub type ArenaCache = Cache<ArenaFrames>;
 /// A volume of it.
 pub type ArenaVolume = Volume<ArenaFrames>;
+/// A session of the request engine on it; `C` is the front end's data of a request.
+pub type ArenaSession<C> = Session<ArenaFrames, Vec<u8>, C>;
 
 /// The least memory that makes sense: room for a few of the largest requests.
 pub const MEMORY_BYTES_MIN: u64 = 8 << 20;

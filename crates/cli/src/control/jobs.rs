@@ -140,8 +140,7 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
             }
         };
         point("control", "flush");
-        let flush = Request::new(RequestOp::FlushAlways, 0..0);
-        session.start_flush(Request { is_counted: false, ..flush });
+        session.start_flush(Request::uncounted(RequestOp::FlushAlways, 0..0));
         sessions.push((volume.name(), session));
     }
     let name = match volumes {

@@ -100,6 +100,12 @@ impl Request {
         }
     }
 
+    /// Returns a request of the front end itself, which is not counted as a client's request.
+    #[must_use]
+    pub fn uncounted(op: RequestOp, range: Range<u64>) -> Self {
+        Request { is_counted: false, ..Request::new(op, range) }
+    }
+
     pub(super) fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.len
     }

@@ -96,8 +96,7 @@ impl Engine {
                 error = Some(why);
                 break;
             }
-            let flush = Request::new(RequestOp::FlushAlways, 0..0);
-            session.start_flush(Request { is_counted: false, ..flush });
+            session.start_flush(Request::uncounted(RequestOp::FlushAlways, 0..0));
             let result = loop {
                 if tell(&error).is_break() {
                     error = Some("write everything: it was broken off".to_owned());

@@ -18,6 +18,12 @@ pub(in crate::front) fn errno_of(error: &StoreError) -> Errno {
     }
 }
 
+/// Logs the failure of a request. Returns the errno of the reply.
+pub(in crate::front) fn log_failure(error: &StoreError) -> Errno {
+    tracing::warn!(%error, "a request failed");
+    errno_of(error)
+}
+
 /// Returns the NBD error for a store error.
 pub(in crate::front) fn nbd_error_of(error: &StoreError) -> wire::Errno {
     match error.kind {

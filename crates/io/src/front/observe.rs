@@ -6,7 +6,8 @@
 //! the ring full is counted as lost; one thread stages and one drains, so nothing is torn.
 
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::Class;
+use larder_core::counters::{Class, Classes};
+use larder_core::request::RequestOp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,6 +33,20 @@ pub enum Operation {
 impl Operation {
     const ALL: [Operation; 5] =
         [Operation::Read, Operation::Write, Operation::Flush, Operation::Trim, Operation::Zero];
+
+    /// Returns the operation of a request; none if observers are not told of it.
+    fn of(op: RequestOp) -> Option<Self> {
+        Some(match op {
+            RequestOp::Read => Operation::Read,
+            RequestOp::Write => Operation::Write,
+            RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
+                Operation::Flush
+            }
+            RequestOp::Zero { .. } => Operation::Zero,
+            RequestOp::Discard => Operation::Trim,
+            RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => return None,
+        })
+    }
 }
 
 /// A request that was answered.
@@ -136,9 +151,21 @@ impl Watch {
         Watch { events, observer: Arc::clone(observer) }
     }
 
-    /// Notes a request that is answered.
-    pub(super) fn note(&mut self, event: Event) {
-        self.events.stage(event);
+    /// Records a request that has ended: its operation, arrival time, range (first byte and number
+    /// of bytes) and classes.
+    pub(super) fn note(
+        &mut self,
+        op: RequestOp,
+        at: Nanos,
+        (offset, len): (u64, u64),
+        classes: Classes,
+    ) {
+        let Some(operation) = Operation::of(op) else { return };
+        // The range of a flush has no meaning.
+        let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let class = classes.worst();
+        self.events.stage(Event { at, latency: 0, offset, len, operation, class });
     }
 
     /// Hands on what was noted, now that the answers have left; whether anybody still listens.

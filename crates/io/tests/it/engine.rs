@@ -11,9 +11,8 @@ use larder_core::lane::Silent;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{DelayStore, Fault, FaultPlan, FaultyStore, StoreErrorKind};
 use larder_io::engine::{
-    Engine, EngineError, EngineOptions, MEMORY_BYTES_MIN, machine_memory_bytes,
+    ArenaSession, Engine, EngineError, EngineOptions, MEMORY_BYTES_MIN, machine_memory_bytes,
 };
-use larder_io::frames::ArenaFrames;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -98,7 +97,7 @@ fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     let volume = volume(&engine, "slow", 64 * MIB, store);
     let cache = Arc::clone(engine.cache());
     let limit = SessionLimit::Own(u64::MAX);
-    let mut session: Session<ArenaFrames, Vec<u8>, ()> =
+    let mut session: ArenaSession<()> =
         Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
     let mut submit = |request: Request, payload: &[u8]| {
         session.submit(&cache, engine.now(), request, payload, || ());

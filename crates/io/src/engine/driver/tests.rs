@@ -1,6 +1,7 @@
 //! Tests of the thread that drives a store.
 
 use super::*;
+use crate::engine::ArenaSession;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;
 use larder_core::lane::Silent;
@@ -105,7 +106,7 @@ fn a_store_that_was_idle_is_not_said_to_be_silent() {
         Driver::start(Arc::clone(&cache), Arc::clone(&volume), Arc::clone(&at), waker, store)
             .unwrap();
     let limit = SessionLimit::Own(0);
-    let mut session: Session<ArenaFrames, Vec<u8>, ()> =
+    let mut session: ArenaSession<()> =
         Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
     for _ in 0..3 {
         let flush = Request::new(RequestOp::Flush, 0..0);

@@ -81,29 +81,18 @@ impl Worker {
         of: Option<(&Arc<SourceFile>, Range<u64>)>,
     ) {
         self.read_in_batch = true;
-        let mut request = Request::new(RequestOp::Read, offset..offset + u64::from(len));
-        request.interface = Interface::Gather;
-        let file = of.map(|(file, part)| {
-            request.bound = Some(part);
-            file
-        });
         let bytes = offset..offset + u64::from(len);
-        let asked = self.in_flight(unique, RequestOp::Read, bytes);
-        let (op, arrived_at, len) = (asked.op, asked.arrived_at, asked.len);
+        let (file, bound) = of.unzip();
+        let interface = Interface::Gather;
+        let request = Request { bound, interface, ..Request::new(RequestOp::Read, bytes.clone()) };
+        let arrived_at = self.arrived_at;
+        let in_flight = || InFlight::new(unique, RequestOp::Read, arrived_at, bytes.clone());
         // A hit takes no reference to the file.
-        let kept = || InFlight {
-            file: file.cloned(),
-            unique,
-            op,
-            arrived_at,
-            offset,
-            len,
-            under_way: None,
-        };
+        let kept = || InFlight { file: file.cloned(), ..in_flight() };
         let requests = &mut self.sessions[index].requests;
         match requests.submit(&self.cache, now, request, &[][..], kept) {
             Submitted::Done(ImmediateReply { data, classes }) => {
-                self.answer(now, index, (&asked, file), Ok(data), classes);
+                self.answer(now, index, (&in_flight(), file), Ok(data), classes);
             }
             Submitted::Queued(_) => self.answer_ended(now, index),
         }
@@ -111,9 +100,7 @@ impl Worker {
 
     /// Returns the record of a request that has just arrived.
     pub(super) fn in_flight(&self, unique: u64, op: RequestOp, bytes: Range<u64>) -> InFlight {
-        let (offset, len) = (bytes.start, bytes.end - bytes.start);
-        let arrived_at = self.arrived_at;
-        InFlight { unique, op, arrived_at, offset, len, file: None, under_way: None }
+        InFlight::new(unique, op, self.arrived_at, bytes)
     }
 
     fn begin_write(

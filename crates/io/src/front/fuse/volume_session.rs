@@ -1,14 +1,14 @@
 //! The requests that one thread of a mount has in flight on one volume.
 
 use super::files::VolumeFile;
-use crate::engine::{ArenaCache, ArenaVolume};
-use crate::frames::ArenaFrames;
+use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
 use crate::front::observe::Watch;
 use crate::store::files::{SourceFile, WriteUnderWay};
 use crate::wake::Waker;
 use larder_core::clock::Nanos;
 use larder_core::request::{RequestOp, Session, SessionLimit};
 use larder_core::settings::SettingError;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,10 +37,18 @@ pub(super) struct InFlight {
     pub(super) under_way: Option<WriteUnderWay>,
 }
 
+impl InFlight {
+    /// Returns the record of a request for `bytes` of the volume.
+    pub(super) fn new(unique: u64, op: RequestOp, arrived_at: Nanos, bytes: Range<u64>) -> Self {
+        let (offset, len) = (bytes.start, bytes.end - bytes.start);
+        InFlight { unique, op, arrived_at, offset, len, file: None, under_way: None }
+    }
+}
+
 /// A session on a volume, with its files and its observer.
 pub(super) struct VolumeSession {
     pub(super) owner: Owner,
-    pub(super) requests: Session<ArenaFrames, Vec<u8>, InFlight>,
+    pub(super) requests: ArenaSession<InFlight>,
     /// The observer of requests that have ended.
     pub(super) watch: Option<Watch>,
 }
@@ -52,7 +60,6 @@ impl VolumeSession {
         volume: &Arc<ArenaVolume>,
         waker: &Waker,
         owner: Owner,
-        watch: Option<Watch>,
     ) -> Result<Self, SettingError> {
         // Each read of a mount is one piece.
         let requests =
@@ -60,7 +67,7 @@ impl VolumeSession {
         if let Owner::Volume(file) = &owner {
             file.sessions.fetch_add(1, Ordering::AcqRel);
         }
-        Ok(VolumeSession { owner, requests, watch })
+        Ok(VolumeSession { owner, requests, watch: None })
     }
 
     /// Returns the file that shows the volume.

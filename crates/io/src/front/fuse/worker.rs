@@ -14,8 +14,8 @@ use super::volume_session::{InFlight, Owner, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
 use crate::frames::ArenaFrames;
-use crate::front::errors::errno_of;
-use crate::front::observe::{self, Operation, Watch};
+use crate::front::errors::log_failure;
+use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
 use crate::wake::Waker;
@@ -271,7 +271,7 @@ impl Worker {
         if let Some(index) = self.sessions.iter().position(is_its) {
             return Ok(index);
         }
-        self.open_session(volume, Owner::Section(section), None)
+        self.open_session(volume, Owner::Section(section))
     }
 
     /// Returns the session on the volume of a node. Opens it if necessary, and finds an open one
@@ -283,19 +283,15 @@ impl Worker {
         }
         // A number that is not there any more is that of a file that was removed.
         let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
+        let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
         let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        let volume = Arc::clone(&file.volume);
-        self.open_session(&volume, Owner::Volume(file), watch)
+        self.sessions[index].watch = watch;
+        Ok(index)
     }
 
-    fn open_session(
-        &mut self,
-        volume: &Arc<ArenaVolume>,
-        owner: Owner,
-        watch: Option<Watch>,
-    ) -> Result<usize, Errno> {
-        let opened = VolumeSession::open(&self.cache, volume, &self.waker, owner, watch);
+    fn open_session(&mut self, volume: &Arc<ArenaVolume>, owner: Owner) -> Result<usize, Errno> {
+        let opened = VolumeSession::open(&self.cache, volume, &self.waker, owner);
         self.sessions.push(opened.map_err(|_closed| Errno::SHUTDOWN)?);
         Ok(self.sessions.len() - 1)
     }
@@ -359,10 +355,7 @@ impl Worker {
             }
         }
         match ended {
-            Err(error) => {
-                tracing::warn!(%error, "a request failed");
-                self.link.refuse(unique, errno_of(&error));
-            }
+            Err(error) => self.link.refuse(unique, log_failure(&error)),
             Ok(Some(read)) => {
                 self.link.reply_read(unique, self.cache.frames(), &read);
                 self.sessions[index].requests.release(&self.cache, now, read);
@@ -374,21 +367,7 @@ impl Worker {
         let session = &mut self.sessions[index];
         session.requests.record_latency(op, duration);
         if let Some(watch) = &mut session.watch {
-            let operation = match op {
-                RequestOp::Write => Operation::Write,
-                RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
-                    Operation::Flush
-                }
-                RequestOp::Zero { .. } => Operation::Zero,
-                RequestOp::Discard => Operation::Trim,
-                RequestOp::Read | RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => {
-                    Operation::Read
-                }
-            };
-            let (len, class) = (u32::try_from(len).unwrap_or(u32::MAX), classes.worst());
-            let event =
-                observe::Event { at: arrived_at, latency: 0, offset, len, operation, class };
-            watch.note(event);
+            watch.note(op, arrived_at, (offset, len), classes);
         }
     }
 

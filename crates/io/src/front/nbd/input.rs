@@ -5,10 +5,8 @@ use super::transport::Transport;
 use larder_core::request::WRITE_PIECE_BYTES;
 use rustix::io::Errno;
 
-/// The largest piece of a payload that [`Input`] holds whole.
-pub(super) const PIECE_BYTES: usize = WRITE_PIECE_BYTES as usize;
-/// Bytes of the buffer: while one piece is taken in, the next one can come.
-const INPUT_BYTES: usize = 2 * PIECE_BYTES;
+/// Bytes of the buffer: while one piece of a payload is taken in, the next one can come.
+const INPUT_BYTES: usize = 2 * WRITE_PIECE_BYTES as usize;
 
 /// Bytes of the buffer that are used while no payload is expected: headers are short, and a client
 /// that sends many of them cannot make the server use more memory.

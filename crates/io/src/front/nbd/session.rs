@@ -18,9 +18,8 @@ use super::output::Output;
 use super::server::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
-use crate::engine::ArenaCache;
+use crate::engine::{ArenaCache, ArenaSession};
 use crate::fault::{self, Thread, confine};
-use crate::frames::ArenaFrames;
 use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
@@ -208,7 +207,7 @@ struct Transmission<'a> {
     negotiated: Negotiated,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
-    requests: Session<ArenaFrames, Vec<u8>, ClientRequest>,
+    requests: ArenaSession<ClientRequest>,
     input: Input,
     output: Output,
     send_timer: SendTimer,

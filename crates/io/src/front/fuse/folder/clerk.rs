@@ -23,13 +23,12 @@ use super::{Folder, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
 use crate::fault::{self, Thread, confine};
-use crate::front::errors::errno_of;
+use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
 use drops::PageDrops;
 use larder_core::clock::Clock;
 use larder_core::request::{Request, RequestOp};
-use larder_core::store::StoreError;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
@@ -220,17 +219,6 @@ fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
 }
 
-/// Returns a request that is not counted as a client's request.
-fn uncounted_request(op: RequestOp, range: Range<u64>) -> Request {
-    Request { is_counted: false, ..Request::new(op, range) }
-}
-
-/// Logs the failure of a request. Returns the errno of the reply.
-fn log_failure(error: &StoreError) -> Errno {
-    tracing::warn!(%error, "a request failed");
-    errno_of(error)
-}
-
 impl Clerk {
     fn run(mut self) {
         reserve_stack();
@@ -323,7 +311,7 @@ impl Clerk {
                 let folder = Arc::clone(&self.folder);
                 let is_cached = |&section: &usize| folder.sections[section].cached().is_some();
                 for section in (0..folder.sections.len()).filter(is_cached) {
-                    self.submit(section, uncounted_request(RequestOp::Flush, 0..0), &[])?;
+                    self.submit(section, Request::uncounted(RequestOp::Flush, 0..0), &[])?;
                 }
                 Ok(done())
             }
@@ -365,7 +353,7 @@ impl Clerk {
 
     /// Reads data of a section into `to` through the cache.
     fn read_to(&mut self, section: usize, start: u64, to: &mut [u8]) -> Result<(), Errno> {
-        let request = uncounted_request(RequestOp::Read, start..start + to.len() as u64);
+        let request = Request::uncounted(RequestOp::Read, start..start + to.len() as u64);
         let session = self.session(section)?;
         let ended = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
         ended.map_err(|error| log_failure(&error))
@@ -392,7 +380,7 @@ impl Clerk {
         let (section, ranges) = FileTable::ranges(file, part.start, part.end);
         for range in ranges {
             let flush = RequestOp::FlushRange { durable: stable };
-            self.submit(section, uncounted_request(flush, range), &[])?;
+            self.submit(section, Request::uncounted(flush, range), &[])?;
         }
         Ok(())
     }
@@ -407,7 +395,7 @@ impl Clerk {
         let others = ranges.into_iter().rev().map(|range| (range, other));
         for (range, act) in others.chain([(first, act)]) {
             file.plan(act);
-            let discard = uncounted_request(RequestOp::Discard, whole_blocks(&range));
+            let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));
             let ended = self.session(section)?.submit(discard, &[], |_, _| {});
             ended.map_err(|error| {
                 tracing::debug!(%error, "nothing was forgotten");

@@ -5,7 +5,6 @@ use super::requests::ClientRequest;
 use crate::frames::ArenaFrames;
 use crate::front::errors::nbd_error_of;
 use crate::front::nbd::wire::{self, Errno};
-use crate::front::observe::{self, Operation};
 use larder_core::clock::Nanos;
 use larder_core::counters::Classes;
 use larder_core::request::{Assembly, Event, Reply};
@@ -118,18 +117,7 @@ impl Transmission<'_> {
     /// Records a request that has ended, for the observer.
     pub(super) fn observe(&mut self, asked: &ClientRequest, classes: Classes) {
         let Some(watch) = &mut self.watch else { return };
-        let wire::Request { command, offset, len, .. } = asked.request;
-        let operation = match command {
-            wire::CMD_READ => Operation::Read,
-            wire::CMD_WRITE => Operation::Write,
-            wire::CMD_FLUSH => Operation::Flush,
-            wire::CMD_TRIM => Operation::Trim,
-            wire::CMD_WRITE_ZEROES => Operation::Zero,
-            _ => return,
-        };
-        // The range of a flush has no meaning.
-        let (offset, len) = if operation == Operation::Flush { (0, 0) } else { (offset, len) };
-        let (at, class) = (asked.arrived_at, classes.worst());
-        watch.note(observe::Event { at, latency: 0, offset, len, operation, class });
+        let wire::Request { offset, len, .. } = asked.request;
+        watch.note(asked.op, asked.arrived_at, (offset, u64::from(len)), classes);
     }
 }

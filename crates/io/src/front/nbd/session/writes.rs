@@ -3,11 +3,11 @@
 use super::Transmission;
 use super::replies::Failure;
 use super::requests::ClientRequest;
-use crate::front::nbd::input::PIECE_BYTES;
 use crate::front::nbd::wire;
 use larder_core::clock::Nanos;
-use larder_core::request::{Request, RequestId, RequestOp, Submitted};
-use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::request::{
+    Request, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, next_write_piece,
+};
 
 /// A payload that is coming.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ impl Payload {
         Payload { asked, offset, left: len, id: None, refused }
     }
 
-    /// Bytes of the next piece: up to a border of blocks, so that only a write's own ends are
-    /// ragged.
+    /// Returns the number of bytes of the next piece of a request that was not refused.
     fn piece(&self) -> usize {
-        let ragged = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
-        (PIECE_BYTES - ragged).min(self.left as usize)
+        let rest = self.offset..self.offset + u64::from(self.left);
+        let piece = next_write_piece(&rest, WRITE_PIECE_BYTES);
+        usize::try_from(piece.end - piece.start).expect("a piece")
     }
 }
 

@@ -7,9 +7,9 @@ use super::super::data;
 use super::super::requests::{Answer, Answered};
 use super::super::sections::Cached;
 use super::drops::CoveredWrite;
-use super::{Clerk, PAGE_WRITER, uncached, uncounted_request};
+use super::{Clerk, PAGE_WRITER, uncached};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
-use larder_core::request::RequestOp;
+use larder_core::request::{Request, RequestOp};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Clerk {
             let is_end = part.end == end && end >= old;
             for (offset, bytes) in data::padded(start, bytes, is_end, &mut [0; 512]) {
                 let range = offset..offset + bytes.len() as u64;
-                self.submit(section, uncounted_request(RequestOp::Write, range), bytes)?;
+                self.submit(section, Request::uncounted(RequestOp::Write, range), bytes)?;
             }
         }
         Ok(())

@@ -3,10 +3,10 @@
 use super::super::data::{self, BLOCK};
 use super::super::requests::{Answered, done};
 use super::super::sections::Cached;
-use super::{Clerk, uncached, uncounted_request};
+use super::{Clerk, uncached};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
 use crate::store::files::{Act, FileTable, SourceFile};
-use larder_core::request::RequestOp;
+use larder_core::request::{Request, RequestOp};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl Clerk {
         for range in FileTable::ranges(file, part.start, end).1 {
             self.submit(
                 section,
-                uncounted_request(RequestOp::Zero { keep_allocated }, range),
+                Request::uncounted(RequestOp::Zero { keep_allocated }, range),
                 &[],
             )?;
         }
