@@ -43,6 +43,7 @@ pub use tend::Memory;
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
+use crate::input::{Input, InputLog, Log, Noted};
 use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
@@ -74,6 +75,8 @@ pub struct Cache<F: Frames> {
     tending: Mutex<()>,
     /// Who tends, to be woken.
     keeper: Mutex<Option<Box<dyn Notify>>>,
+    /// The log of all inputs, if there is one. Its lock comes before all others.
+    log: Option<Arc<Log>>,
 }
 
 impl<F: Frames> std::fmt::Debug for Cache<F> {
@@ -134,8 +137,37 @@ impl<F: Frames> Cache<F> {
             settings: Mutex::new(()),
             tending: Mutex::new(()),
             keeper: Mutex::new(None),
+            log: None,
             frames,
         }
+    }
+
+    /// Logs all inputs from now on: the cache is new.
+    ///
+    /// # Panics
+    /// If the cache has a volume.
+    #[must_use]
+    pub fn with_log(mut self, mut log: Box<dyn InputLog>) -> Self {
+        assert!(self.volumes().is_empty(), "a log has all inputs");
+        log.add(Input::Cache {
+            frames: self.pool.usable(),
+            frames_max: self.frames.count(),
+            shards: self.shards.len(),
+        });
+        self.log = Some(Arc::new(Log::new(log)));
+        self
+    }
+
+    /// Logs an input, and holds back all others until the guard is dropped, if inputs are logged.
+    #[inline]
+    pub(crate) fn note(&self, input: impl FnOnce() -> Input) -> Option<Noted<'_>> {
+        self.log.as_ref().map(|log| log.note(input()))
+    }
+
+    /// Holds back all inputs until the guard is dropped, if they are logged.
+    #[inline]
+    pub(crate) fn hold(&self) -> Option<Noted<'_>> {
+        self.log.as_ref().map(|log| log.hold())
     }
 
     /// The frames.

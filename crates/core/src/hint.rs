@@ -4,6 +4,8 @@ use crate::mode::named;
 
 /// How a volume, or a range of it, will be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Hint {
     /// Nothing is said: the cache finds streams by itself.
     #[default]

@@ -14,6 +14,7 @@ pub mod curve;
 pub mod frames;
 pub mod group;
 pub mod hint;
+pub mod input;
 pub mod lane;
 pub mod mapping;
 pub mod mode;

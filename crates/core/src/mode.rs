@@ -6,6 +6,8 @@ use crate::hint::Hint;
 
 /// What a write does before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum WriteMode {
     /// Lazy: it is in the cache; the store gets it later.
     Back,
@@ -19,6 +21,8 @@ pub enum WriteMode {
 
 /// What a flush does before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum FlushMode {
     /// Everything written before it is on stable storage.
     Keep,

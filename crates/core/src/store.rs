@@ -97,6 +97,8 @@ pub struct StoreDone<F: Frames> {
 
 /// Why a store failed, as far as it changes what is done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum StoreErrorKind {
     /// The device or file system reported an error.
     Io,
@@ -119,6 +121,7 @@ pub enum StoreErrorKind {
 
 /// An error of a store: its kind and one sentence fragment that can follow "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("{message}")]
 pub struct StoreError {
     /// What it means.
@@ -136,6 +139,7 @@ impl StoreError {
 
 /// What a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Geometry {
     /// Length in bytes.
     pub length: u64,

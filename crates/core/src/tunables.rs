@@ -225,6 +225,7 @@ pub const TUNABLES: [Bounds; 18] = [
 
 /// The values of all tunables for one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tunables {
     values: [u64; TUNABLES.len()],
 }

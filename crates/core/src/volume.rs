@@ -14,6 +14,7 @@ use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::group::Ordered;
 use crate::hint::Hint;
+use crate::input::{Input, Log, Noted, Setting};
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::Paging;
@@ -36,7 +37,8 @@ use switches::Switches;
 pub const LENGTH_MAX: u64 = (1 << 60) - 1;
 
 /// What a volume is made with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VolumeOptions {
     /// Its name in messages and tables.
     pub name: String,
@@ -167,6 +169,8 @@ pub struct Volume<F: Frames> {
     /// The recorder of whoever tends the cache.
     pub(crate) tended: Arc<Recorder>,
     pub(crate) retired: Mutex<Totals>,
+    /// The log of the cache's inputs, if there is one.
+    pub(crate) log: Option<Arc<Log>>,
 }
 
 impl<F: Frames> std::fmt::Debug for Volume<F> {
@@ -191,6 +195,7 @@ impl<F: Frames> Volume<F> {
         shards: usize,
         tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
+        log: Option<Arc<Log>>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
         assert!(geometry.length > 0 && geometry.length <= LENGTH_MAX, "length of the store");
@@ -241,13 +246,31 @@ impl<F: Frames> Volume<F> {
             recorders: Mutex::new(vec![Arc::clone(&tended)]),
             tended,
             retired: Mutex::new(Totals::default()),
+            log,
         }
+    }
+
+    /// Logs an input, and holds back all others until the guard is dropped, if inputs are logged.
+    #[inline]
+    pub(crate) fn note(&self, input: impl FnOnce() -> Input) -> Option<Noted<'_>> {
+        self.log.as_ref().map(|log| log.note(input()))
+    }
+
+    /// Logs a change of a setting in the same way.
+    pub(crate) fn note_setting(&self, setting: impl FnOnce() -> Setting) -> Option<Noted<'_>> {
+        self.note(|| Input::Set { volume: self.id, setting: setting() })
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns its number in a log of inputs. A number is used again after its volume was removed.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.id
     }
 
     /// What its store is.
@@ -307,6 +330,7 @@ impl<F: Frames> Volume<F> {
 
     /// Sets whether the cache may change the policy for one that hits more.
     pub fn set_policy_auto(&self, auto: bool) {
+        let _noted = self.note_setting(|| Setting::PolicyAuto(auto));
         self.policy_auto.store(auto, Ordering::Relaxed);
     }
 
@@ -325,6 +349,7 @@ impl<F: Frames> Volume<F> {
 
     /// Changes what [`Volume::hint`] says; it counts from the next request on.
     pub fn set_hint(&self, hint: Hint) {
+        let _noted = self.note_setting(|| Setting::Hint(hint));
         self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
     }
 
@@ -355,12 +380,14 @@ impl<F: Frames> Volume<F> {
 
     /// From now on writes go through, so that what is dirty only becomes less.
     pub fn begin_stop(&self) {
+        let _noted = self.note_setting(|| Setting::Stopping(true));
         self.stopping.store(true, Ordering::Release);
         self.notify.notify();
     }
 
     /// Takes [`Volume::begin_stop`] back.
     pub fn cancel_stop(&self) {
+        let _noted = self.note_setting(|| Setting::Stopping(false));
         self.stopping.store(false, Ordering::Release);
     }
 

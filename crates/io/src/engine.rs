@@ -19,6 +19,7 @@ use driver::Driver;
 use keeper::Keeper;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
+use larder_core::input::InputLog;
 use larder_core::lane::Notify;
 use larder_core::request::Session;
 use larder_core::settings::SettingError;
@@ -133,6 +134,17 @@ impl Engine {
     /// # Errors
     /// If the memory is too little, more than the machine's, or refused.
     pub fn new(options: EngineOptions) -> Result<Self, EngineError> {
+        Self::with_log(options, None)
+    }
+
+    /// Makes an engine without volumes, whose cache logs its inputs.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`].
+    pub fn with_log(
+        options: EngineOptions,
+        log: Option<Box<dyn InputLog>>,
+    ) -> Result<Self, EngineError> {
         let wanted = options.memory_bytes;
         if wanted < MEMORY_BYTES_MIN {
             return Err(EngineError::TooLittle { wanted });
@@ -148,7 +160,10 @@ impl Engine {
         let arena = Arena::growable(ArenaOptions { frames, huge_pages, lock }, frames_max)?;
         let shards = shards_for(frames, options.threads);
         let cache = Cache::with_memory(ArenaFrames::new(arena), frames, shards);
-        let cache = Arc::new(cache);
+        let cache = Arc::new(match log {
+            Some(log) => cache.with_log(log),
+            None => cache,
+        });
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let keeper = Keeper::start(Arc::clone(&cache), Arc::clone(&clock))?;
         let plan = Mutex::new(Plan { memory_bytes: wanted, kept: u64::MAX, policy_bytes });

@@ -9,6 +9,7 @@
 //! * [`trace`]: what was asked, recorded here or elsewhere.
 //! * [`mod@bench`]: the player, which runs workloads on a machine so that their numbers are
 //!   true.
+//! * [`inputs`]: logs of everything that a serving cache was given, and their replay.
 //! * [`random`]: the few distributions they need, over a named seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that is passed in, and nothing
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod inputs;
 pub mod model;
 pub mod random;
 pub mod rehearsal;

@@ -106,6 +106,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     counters: Option<PathBuf>,
 
+    /// Record everything that the cache is given into a new file, which larder sim --level inputs
+    /// replays. Serving is slower.
+    #[arg(long, value_name = "FILE")]
+    record_inputs: Option<PathBuf>,
+
     /// Socket for larder ctl, or none [default: in the runtime directory].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
     control: Option<PathOrNone>,
@@ -223,6 +228,7 @@ impl Arguments {
             preset: all(self.preset.clone()),
             set: self.set.iter().flat_map(|set| all(Some(set.clone()))).collect(),
             counters: self.counters.clone(),
+            record_inputs: self.record_inputs.clone(),
             control: self.control.clone(),
             control_tcp: self.control_tcp,
             control_token: self.control_token.clone(),

@@ -86,6 +86,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
+    /// Record everything that the cache is given into a new file, which larder sim --level inputs
+    /// replays. Serving is slower.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record_inputs: Option<PathBuf>,
+
     /// Unit of replacement, 4KiB to 1MiB [default: 4KiB].
     #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::page_blocks),
           help_heading = "Cache")]

@@ -6,6 +6,7 @@
 
 mod case;
 mod curves;
+mod inputs;
 mod sizes;
 mod table;
 mod whole;
@@ -63,9 +64,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", default_value = "pages")]
     split: SplitBy,
 
-    /// How much is simulated: replacement only, or the whole cache of the engine on a virtual
+    /// How much is simulated: replacement only; or the whole cache of the engine on a virtual
     /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled
-    /// store.
+    /// store; or exactly what a server did, from its recording (larder serve --record-inputs).
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,
 
@@ -100,6 +101,8 @@ enum Level {
     Replacement,
     /// The whole cache.
     Whole,
+    /// The cache of a server, given what it was given then: TRACE is made by --record-inputs.
+    Inputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -165,8 +168,10 @@ impl Policies {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let policies = Policies::named(&arguments.policy)?;
-    if arguments.level == Level::Whole {
-        return run_whole(&policies, arguments);
+    match arguments.level {
+        Level::Replacement => {}
+        Level::Whole => return run_whole(&policies, arguments),
+        Level::Inputs => return inputs::run(arguments),
     }
     let mut rows = Vec::new();
     for case in case::all(arguments)? {

@@ -11,7 +11,7 @@ mod fuzz;
 mod keep;
 mod limits;
 mod manager;
-mod mount;
+pub(crate) mod mount;
 mod mount_faults;
 mod mount_rules;
 mod openmetrics;

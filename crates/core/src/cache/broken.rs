@@ -5,6 +5,7 @@
 
 use super::Cache;
 use crate::frames::Frames;
+use crate::input::Input;
 use crate::store::StoreError;
 use crate::sync::{Arc, look};
 use crate::units::BLOCK_BYTES_U64;
@@ -24,6 +25,7 @@ impl<F: Frames> Cache<F> {
     /// Ends a volume after an internal error: every request fails with `error` from now on,
     /// including requests that wait for frames. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
+        let _noted = self.note(|| Input::Unsupported { what: "an internal error".to_owned() });
         volume.note_error(&error);
         volume.note_broken(error);
         self.unstall();

@@ -8,6 +8,7 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
+use crate::input::Input;
 use crate::lane::{Lane, Mailbox, Notify, Ring};
 use crate::readahead::Detector;
 use crate::request::LanePermit;
@@ -39,6 +40,7 @@ impl<F: Frames> Cache<F> {
         options: VolumeOptions,
         notify: Box<dyn Notify>,
     ) -> Result<Arc<Volume<F>>, SettingError> {
+        let _noted = self.note(|| Input::AddVolume { options: options.clone() });
         let length = options.geometry.length;
         if length == 0 || length > LENGTH_MAX {
             return Err(SettingError::Length { volume: options.name, length });
@@ -59,7 +61,15 @@ impl<F: Frames> Cache<F> {
             };
             let parts = self.shards.len();
             let (tracker, frames) = (self.tracker_for(id, &options), self.pool.size());
-            let volume = Arc::new(Volume::new(id, options, frames, parts, tracker, notify));
+            let volume = Arc::new(Volume::new(
+                id,
+                options,
+                frames,
+                parts,
+                tracker,
+                notify,
+                self.log.clone(),
+            ));
             if index == volumes.len() {
                 volumes.push(None);
             }
@@ -132,6 +142,7 @@ impl<F: Frames> Cache<F> {
     /// # Errors
     /// If it is closed already, lanes are open, or it is not at rest. It serves on then.
     pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
+        let _noted = self.note(|| Input::CloseVolume { volume: volume.id });
         let _one_at_a_time = lock(&self.settings);
         volume.close()?;
         if self.is_at_rest(volume) {
@@ -147,6 +158,7 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If it is not closed.
     pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
+        let _noted = self.note(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);
         assert!(volume.is_closed(), "a volume was removed that is not closed");
         for index in 0..self.shards.len() {

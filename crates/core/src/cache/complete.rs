@@ -4,6 +4,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
+use crate::input::Input;
 use crate::lane::Completion;
 use crate::mode::BypassReason;
 use crate::page::Key;
@@ -26,6 +27,14 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         done: StoreDone<F>,
     ) {
+        let _noted = self.note(|| Input::Complete {
+            volume: volume.id,
+            now,
+            tag: done.op.tag,
+            error: done.result.as_ref().err().cloned(),
+            started_at: done.started_at,
+            finished_at: done.finished_at,
+        });
         record(recorder, &done);
         let StoreDone { op, result, .. } = done;
         let context = lock(&volume.queue).finish(&op);

@@ -10,6 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::group::{GroupId, Groups, OrderError};
+use crate::input::Input;
 use crate::lane::Lane;
 use crate::page::Paging;
 use crate::queue::Cause;
@@ -41,6 +42,8 @@ impl<F: Frames> Cache<F> {
         before: GroupId,
         after: GroupId,
     ) -> Result<(), OrderError> {
+        let what = || "an order of groups".to_owned();
+        let _noted = self.note(|| Input::Unsupported { what: what() });
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }

@@ -157,6 +157,8 @@ impl<F: Frames> Cache<F> {
     /// Whether the cache has something of `block` that the store does not have yet.
     #[must_use]
     pub fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
+        // A pin, however short, may keep a page from being evicted.
+        let _held = self.hold();
         let Some((pin, state, _)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
             return false;
         };

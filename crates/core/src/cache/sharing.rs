@@ -10,6 +10,7 @@ use super::Cache;
 use crate::clock::{Nanos, SECOND};
 use crate::curve::estimate::as_f64;
 use crate::frames::Frames;
+use crate::input::Input;
 use crate::mode::named;
 use crate::share::{self, Claim};
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -20,6 +21,8 @@ use std::collections::BTreeMap;
 
 /// How volumes share the pool within their floors and ceilings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ShareMode {
     /// Whoever asks gets the room of the page that was not used for longest.
     #[default]
@@ -79,6 +82,7 @@ impl<F: Frames> Cache<F> {
 
     /// Sets how volumes share the pool, from now on.
     pub fn set_share_mode(&self, mode: ShareMode) {
+        let _noted = self.note(|| Input::Share { mode });
         // A division that was begun under the mode before must not outlive it.
         let _one_at_a_time = lock(&self.settings);
         self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);

@@ -6,6 +6,8 @@ use super::{Counter, Recorder};
 
 /// What a read is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Interface {
     /// The bytes are copied to the caller.
     #[default]

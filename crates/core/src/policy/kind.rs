@@ -17,6 +17,8 @@ use super::wtinylfu::WTinyLfu;
 
 /// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum PolicyKind {
     /// Any page, each as likely.
     Random,

@@ -6,6 +6,7 @@
 //! at most half of the cache is pinned and every other client still has its own share.
 
 use super::WRITE_PIECE_BYTES;
+use crate::input::Limit;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::units::BLOCK_BYTES_U64;
@@ -68,6 +69,16 @@ pub enum SessionLimit {
     Shared(Arc<Budget>),
 }
 
+impl SessionLimit {
+    /// Returns the limit as the log of inputs has it.
+    pub(super) fn noted(&self) -> Limit {
+        match self {
+            SessionLimit::Own(bytes) => Limit::Own(*bytes),
+            SessionLimit::Shared(budget) => Limit::Shared(budget.sessions_max),
+        }
+    }
+}
+
 /// The memory that a session may hold, with what it has leased.
 #[derive(Debug)]
 pub(super) struct Share {
@@ -82,6 +93,11 @@ pub(super) struct Share {
 impl Share {
     pub(super) fn new(limit: SessionLimit) -> Self {
         Share { limit, pinned_lease: 0, parked_lease: 0, cache_bytes: 0, own_bytes: 0 }
+    }
+
+    /// Returns the bytes of frames and of payloads that are leased.
+    pub(super) fn leases(&self) -> (u64, u64) {
+        (self.pinned_lease, self.parked_lease)
     }
 
     /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache

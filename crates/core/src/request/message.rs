@@ -12,6 +12,8 @@ use std::ops::Range;
 
 /// The operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RequestOp {
     /// Return the bytes of the range.
     Read,
@@ -44,6 +46,8 @@ pub enum RequestOp {
 
 /// The step after all operations of a request have succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Then {
     /// Nothing.
     #[default]
@@ -56,6 +60,7 @@ pub enum Then {
 
 /// A request of a client to one volume. The range lies inside the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Request {
     /// The operation.
     pub op: RequestOp,
@@ -70,6 +75,7 @@ pub struct Request {
     /// Bytes of the volume beyond which nothing is read ahead, as the end of a file.
     pub bound: Option<Range<u64>>,
     /// The write-order group of a write.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub group: Option<GroupId>,
     /// True for a read that is one piece, however little may be pinned.
     pub unfragmented: bool,
@@ -116,6 +122,12 @@ impl Request {
 pub struct RequestId(pub(super) usize);
 
 impl RequestId {
+    /// Returns the request of this number, as a log of inputs names it.
+    #[must_use]
+    pub fn of(index: usize) -> Self {
+        RequestId(index)
+    }
+
     /// Returns the number.
     #[must_use]
     pub fn index(self) -> usize {

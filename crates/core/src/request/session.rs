@@ -6,17 +6,20 @@
 //! cache: each method takes both. A request that completes at once takes no entry and allocates
 //! nothing.
 
+mod leases;
+
 use super::budget::{SessionLimit, Share};
 use super::message::{
     Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then,
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{Assembly, LanePermit, READ_PIECE_BYTES, Status, WriteTask};
+use super::{Assembly, LanePermit, Status, WriteTask};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
+use crate::input::Input;
 use crate::lane::{Completion, Lane, Notify};
 use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
@@ -93,6 +96,9 @@ pub struct Session<F: Frames, P, C> {
     parked_bytes: usize,
     spare: Vec<Assembly<F>>,
     completions: Vec<Completion<F>>,
+    /// Number of the session in the log of inputs, and of the reads that it has handed out.
+    number: u32,
+    reads: u64,
 }
 
 impl<F: Frames, P: Payload, C> Session<F, P, C> {
@@ -106,6 +112,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         notify: Box<dyn Notify>,
         limit: SessionLimit,
     ) -> Result<Self, SettingError> {
+        let mut held = cache.hold();
+        let number = held.as_mut().map_or(0, |log| {
+            let session = log.next_session();
+            log.add(Input::Open { session, volume: volume.id, limit: limit.noted() });
+            session
+        });
         Ok(Session {
             volume: Arc::clone(volume),
             lane: cache.open_lane(LanePermit(()), volume, notify)?,
@@ -121,13 +133,23 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             parked_bytes: 0,
             spare: Vec::new(),
             completions: Vec::new(),
+            number,
+            reads: 0,
         })
     }
 
     /// Cancels what is in flight and closes the session. Returns the data of the requests that get
     /// no reply.
     pub fn close(self, cache: &Cache<F>) -> Vec<C> {
-        let Session { volume, lane, requests, operations, ready, .. } = self;
+        self.close_and_release(cache, std::iter::empty())
+    }
+
+    /// Closes the session in the same way, and releases pins that the front end has moved out of
+    /// reads.
+    pub fn close_and_release(self, cache: &Cache<F>, pins: impl Iterator<Item = F::Pin>) -> Vec<C> {
+        let Session { volume, lane, requests, operations, ready, number, .. } = self;
+        let _noted = cache.note(|| Input::Close { session: number });
+        pins.for_each(|pin| cache.frames().unpin(pin));
         cache.close_lane(lane);
         let unmap = |mapping: Option<Box<Mapping<F>>>| {
             if let Some(mut mapping) = mapping {
@@ -242,6 +264,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// with [`Session::submit`].
     #[inline]
     pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
+        let len = to.len();
+        let _noted = cache.note(|| Input::ReadHit { session: self.number, offset, len });
         let is_hit = cache.read_hit(&self.lane, offset, to);
         if is_hit {
             self.lane.recorder().add(Counter::ReadRequests, 1);
@@ -254,6 +278,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Prefetches the memory of later reads while it copies earlier ones.
     #[inline]
     pub fn read_hits(&mut self, cache: &Cache<F>, reads: &mut [HitRead<'_>]) -> usize {
+        let _noted =
+            cache.note(|| Input::Unsupported { what: "reads of several hits at once".to_owned() });
         let hits = cache.read_hits(&self.lane, reads);
         let bytes: usize = reads.iter().filter(|read| read.hit).map(|read| read.to.len()).sum();
         self.lane.recorder().add(Counter::ReadRequests, hits as u64);
@@ -274,6 +300,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
         context: impl FnOnce() -> C,
     ) -> Submitted<F> {
+        let _noted = cache.note(|| Input::Submit {
+            session: self.number,
+            now,
+            request: request.clone(),
+            payload: payload.len(),
+        });
         count(&self.lane, &request);
         match request.op {
             RequestOp::Read | RequestOp::Write if request.len == 0 => {
@@ -304,6 +336,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             Status::Done => {
                 self.pinned_bytes += pinned_bytes(&read);
                 let classes = read.classes();
+                self.number_read(&mut read);
                 Submitted::Done(ImmediateReply { data: Some(read), classes })
             }
             status => {
@@ -342,6 +375,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         access: Access,
         context: C,
     ) -> RequestId {
+        let _noted = cache.note(|| Input::Unsupported { what: "a mapping".to_owned() });
         let request = Request::new(RequestOp::Map, offset..offset + u64::from(len));
         let id = self.insert(request, now, context, false);
         let token = self.operations.vacant_key() as u64;
@@ -360,6 +394,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         mut mapping: Box<Mapping<F>>,
         context: C,
     ) -> RequestId {
+        let _noted = cache.note(|| Input::Unsupported { what: "a mapping".to_owned() });
         let recorder = self.lane.recorder();
         recorder.add(Counter::WriteRequests, 1);
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
@@ -372,6 +407,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Opens a request whose operations [`Session::push`] adds.
     pub fn begin(&mut self, now: Nanos, request: Request, context: C) -> RequestId {
+        let begin = || Input::Begin { session: self.number, now, request: request.clone() };
+        drop(self.volume.note(begin));
         count(&self.lane, &request);
         RequestId(self.insert(request, now, context, true))
     }
@@ -385,6 +422,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         offset: u64,
         payload: Q,
     ) {
+        let _noted = cache.note(|| Input::Push {
+            session: self.number,
+            now,
+            id,
+            offset,
+            payload: payload.len(),
+        });
         let mut task = self.write_of(&self.requests[id].request, offset, payload.len());
         let status = cache.write(&self.volume, &mut self.lane, now, &mut task, &payload);
         self.keep_write(cache, now, id, task, payload, status);
@@ -398,11 +442,18 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         RequestId(id): RequestId,
         blocks: Range<u64>,
     ) {
+        let _noted = cache.note(|| Input::PushFlush {
+            session: self.number,
+            now,
+            id,
+            blocks: blocks.clone(),
+        });
         self.submit_work(cache, now, id, Work::FlushRange { blocks, durable: true });
     }
 
     /// Ends an open request: it completes with its operations.
     pub fn finish(&mut self, cache: &Cache<F>, now: Nanos, RequestId(id): RequestId) {
+        let _noted = cache.note(|| Input::Finish { session: self.number, now, id });
         self.requests[id].is_open = false;
         self.proceed(cache, now, id);
     }
@@ -410,6 +461,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Processes completions, retries what found no room, and ends requests whose time has come.
     /// Returns whether anything has changed.
     pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
+        let mut held = cache.hold();
+        if let Some(log) = &mut held {
+            if !self.has_completions() && self.next_deadline().is_none_or(|at| at > now) {
+                return false;
+            }
+            log.add(Input::Advance { session: self.number, now });
+        }
         let mut completions = std::mem::take(&mut self.completions);
         self.lane.collect(&mut completions);
         let mut has_changed = !completions.is_empty();
@@ -422,7 +480,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         self.completions = completions;
         if has_room || self.is_stalled() && self.retry_at <= now {
-            self.retry(cache, now);
+            self.retry_stalled(cache, now);
         }
         while self.next_reply_at().is_some_and(|due| due <= now) {
             let Some(Reverse((_, id))) = self.delayed.pop() else { break };
@@ -434,11 +492,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<F, C>> {
-        Some(match self.ready.pop_front()? {
-            ReadyEvent::Piece(id, read) => Event::Piece(RequestId(id), read),
+        let event = self.ready.pop_front()?;
+        drop(self.volume.note(|| Input::PollEvent { session: self.number }));
+        Some(match event {
+            ReadyEvent::Piece(id, mut read) => {
+                self.number_read(&mut read);
+                Event::Piece(RequestId(id), read)
+            }
             ReadyEvent::End(id) => {
-                let Entry { context, started_at, classes, data, mapping, error, .. } =
+                let Entry { context, started_at, classes, mut data, mapping, error, .. } =
                     self.requests.remove(id);
+                if let Some(read) = &mut data {
+                    self.number_read(read);
+                }
                 Event::End(Reply { context, data, mapping, error, classes, started_at })
             }
         })
@@ -452,40 +518,51 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Gives back the blocks of a read, and continues large reads that waited for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Assembly<F>) {
+        let number = read.token;
+        let _noted = cache.note(|| Input::Release { session: self.number, now, read: number });
         let bytes = pinned_bytes(&read);
         read.release(cache.frames());
         self.reuse(read);
         self.credit(cache, now, bytes);
     }
 
-    /// Takes back the buffer of a read whose pins the front end has moved out. The front end calls
-    /// [`Session::credit`] when it releases them.
+    /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
+    /// them back with [`Session::release_pins`].
     pub fn recycle(&mut self, read: Assembly<F>) {
+        drop(self.volume.note(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
     }
 
+    /// Gives back pins that the front end has moved out of reads, the oldest ones first, and
+    /// continues large reads that waited for that.
+    pub fn release_pins(
+        &mut self,
+        cache: &Cache<F>,
+        now: Nanos,
+        pins: impl ExactSizeIterator<Item = F::Pin>,
+    ) {
+        let count = pins.len();
+        if count == 0 {
+            return;
+        }
+        let _noted = cache.note(|| Input::ReleasePins { session: self.number, now, pins: count });
+        pins.for_each(|pin| cache.frames().unpin(pin));
+        self.credit(cache, now, (count * BLOCK_BYTES) as u64);
+    }
+
     /// Stops counting `bytes` of frames that reads pinned: they are released, or another holder
     /// will release them. Continues large reads that waited for the release.
-    pub fn credit(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
+    fn credit(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
         self.pinned_bytes -= bytes;
-        self.settle_share();
+        self.return_lease();
         self.continue_held(cache, now);
     }
 
     /// Stops counting the blocks of a read as pinned; their holder releases them later.
     pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &Assembly<F>) {
+        let _noted = cache.note(|| Input::Unsupported { what: "a view".to_owned() });
         self.credit(cache, now, pinned_bytes(read));
-    }
-
-    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
-    /// nothing.
-    pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
-        let len = len.min(u64::from(READ_PIECE_BYTES));
-        // Frames at unaligned ends are pinned as a whole.
-        let wanted = len + 2 * BLOCK_BYTES_U64;
-        let cache_bytes = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
-        len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
     }
 
     /// Returns whether an operation of a request has failed.
@@ -494,26 +571,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.requests[id].error.is_some()
     }
 
-    /// Returns whether one more piece of a payload may wait if the cache has no room for it.
-    pub fn may_park(&mut self) -> bool {
-        self.share.may_park(self.parked_bytes as u64)
-    }
-
-    /// Gives leased memory that the session does not need now back to the budget.
-    pub fn settle_share(&mut self) {
-        self.share.settle(self.pinned_bytes, self.parked_bytes as u64);
-    }
-
-    /// Returns whether a read of `len` bytes may pin all of them now.
-    fn may_read(&mut self, cache: &Cache<F>, len: u64) -> bool {
-        len <= self.grant_piece(cache, len)
-    }
-
     /// Continues large reads that waited for the release of pins.
     fn continue_held(&mut self, cache: &Cache<F>, now: Nanos) {
         // Each is tried once: its next piece may have to wait again.
         for _ in 0..self.held.len() {
-            if self.grant_piece(cache, 1) == 0 {
+            if self.lease_piece(cache, 1) == 0 {
                 break;
             }
             let Some(id) = self.held.pop_front() else { break };
@@ -523,10 +585,23 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Retries the operations that found no room, in their order.
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
+        let _noted = cache.note(|| Input::Retry { session: self.number, now });
+        self.retry_stalled(cache, now);
+    }
+
+    fn retry_stalled(&mut self, cache: &Cache<F>, now: Nanos) {
         for key in std::mem::take(&mut self.stalled) {
             let work = &mut self.operations[key].work;
             let status = work.submit(cache, (&self.volume, &mut self.lane), now, key as u64);
             self.settle_and_proceed(cache, now, key, status);
+        }
+    }
+
+    /// Gives a read that is handed out its number in the log of inputs.
+    fn number_read(&mut self, read: &mut Assembly<F>) {
+        if self.volume.log.is_some() {
+            self.reads += 1;
+            read.token = self.reads;
         }
     }
 
@@ -704,7 +779,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         let Operation { request: id, work } = self.operations.remove(key);
         self.parked_bytes -= work.parked_bytes();
-        self.settle_share();
+        self.return_lease();
         let entry = &mut self.requests[id];
         entry.in_flight -= 1;
         entry.classes.add(work.classes());
@@ -729,7 +804,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     (true, false) => self.ready.push_back(ReadyEvent::Piece(id, read)),
                     (false, _) => {
                         self.pinned_bytes -= pinned_bytes(&read);
-                        self.settle_share();
+                        self.return_lease();
                         read.release(cache.frames());
                         self.reuse(read);
                     }
@@ -786,7 +861,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let op = self.requests[id].request.op;
         let work = match op {
             RequestOp::Read | RequestOp::Populate => {
-                let len = self.grant_piece(cache, end - start);
+                let len = self.lease_piece(cache, end - start);
                 if len == 0 {
                     self.held.push_back(id);
                     return false;

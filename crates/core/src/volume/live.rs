@@ -3,6 +3,7 @@
 use super::{CLOSED, Volume, index_in};
 use crate::clock::Nanos;
 use crate::frames::Frames;
+use crate::input::Setting;
 use crate::mode::{FlushMode, WriteMode};
 use crate::page::Paging;
 use crate::policy::PolicyKind;
@@ -21,6 +22,7 @@ impl<F: Frames> Volume<F> {
         if self.geometry.read_only && mode != WriteMode::ReadOnly {
             return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
         }
+        let _noted = self.note_setting(|| Setting::WriteMode(mode));
         self.write_mode.store(index_in(WriteMode::ALL, &mode), Ordering::Release);
         Ok(())
     }
@@ -28,6 +30,7 @@ impl<F: Frames> Volume<F> {
     /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
     /// covers also what was written while flushes were ignored.
     pub fn set_flush_mode(&self, mode: FlushMode) {
+        let _noted = self.note_setting(|| Setting::FlushMode(mode));
         self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
         self.notify.notify();
     }
@@ -37,6 +40,7 @@ impl<F: Frames> Volume<F> {
     /// # Errors
     /// If there is none of this name or the value is out of its range.
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
+        let _noted = self.note_setting(|| Setting::Tunable { name: name.to_owned(), value });
         self.tunables.set(name, value)?;
         self.notify.notify();
         Ok(())

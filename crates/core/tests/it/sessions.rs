@@ -409,7 +409,7 @@ fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
     let large = u64::from(FRAMES) * BLOCK / 4;
     assert_eq!(one.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
     assert!(other.grant_piece(&cache, large - 2 * BLOCK) < large - 2 * BLOCK);
-    one.settle_share();
+    one.settle_share(&cache);
     assert_eq!(other.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
     for session in [one, other] {
         session.close(&cache);

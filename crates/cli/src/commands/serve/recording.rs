@@ -1,28 +1,71 @@
-//! The file of a recording: made before anything is served, and what is said of it at the end.
+//! The files of recordings, of requests and of inputs: made before anything is served, and what is
+//! said of them at the end.
 
 use super::record::Recording;
 use anyhow::{Context, Result, bail};
-use larder_io::engine::Engine;
+use larder_core::input::InputLog;
+use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::fault::report_failed_part;
 use larder_io::owned_file::{self, FileError};
+use larder_lab::inputs;
 use larder_report::format;
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Begins a recording into a new file.
 pub(super) fn start(path: &Path, engine: &Engine, names: Vec<String>) -> Result<Recording> {
-    let what = || format!("record to {}", path.display());
-    let file = match owned_file::create_new(path, 0o644) {
-        Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            bail!("{}: it exists already; remove it, or name another file", what());
-        }
-        file => file.with_context(what)?,
-    };
+    let file = create(path)?;
     let shown = path.display().to_string();
     let warn = move |error: &dyn std::fmt::Display| {
         let effect = format!("recording to {shown} has stopped; its volumes are still served");
         report_failed_part(&effect, error);
     };
-    Recording::start(file, names, engine.clock(), warn).with_context(what)
+    Recording::start(file, names, engine.clock(), warn)
+        .with_context(|| format!("record to {}", path.display()))
+}
+
+/// Creates the file of a recording.
+fn create(path: &Path) -> Result<File> {
+    let what = || format!("record to {}", path.display());
+    match owned_file::create_new(path, 0o644) {
+        Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            bail!("{}: it exists already; remove it, or name another file", what());
+        }
+        file => file.with_context(what),
+    }
+}
+
+/// A log of the cache's inputs, and its file.
+pub(super) struct InputRecording {
+    writer: inputs::Writer,
+    path: PathBuf,
+}
+
+impl InputRecording {
+    pub(super) fn start(path: &Path) -> Result<Self> {
+        let writer = inputs::Writer::new(Box::new(create(path)?));
+        Ok(InputRecording { writer, path: path.to_owned() })
+    }
+
+    /// Returns the end of the log that the cache writes to.
+    pub(super) fn log(&self) -> Box<dyn InputLog> {
+        self.writer.log()
+    }
+
+    /// Ends the log of a cache whose sessions and stores are closed, and says what is in it.
+    pub(super) fn finish(&self, volumes: &[Arc<ArenaVolume>]) {
+        let path = self.path.display();
+        match self.writer.finish(volumes) {
+            Ok(count) => {
+                let count = format::count(count);
+                eprintln!("larder: recorded {count} inputs in {path}");
+            }
+            Err(error) => {
+                eprintln!("larder: {path} is not whole: recording stopped early: {error}");
+            }
+        }
+    }
 }
 
 /// Leaves nothing behind of a recording that never had a server.

@@ -131,6 +131,7 @@ fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
         ("tls-mode", old.tls_mode != new.tls_mode),
         ("tls-verify-peer", old.tls_verify_peer != new.tls_verify_peer),
         ("record", old.record != new.record),
+        ("record-inputs", old.record_inputs != new.record_inputs),
         ("give-back", old.give_back != new.give_back),
         ("lock", old.lock != new.lock),
         ("counters", old.counters != new.counters),

@@ -10,7 +10,7 @@ use super::files::Files;
 use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
-use super::recording;
+use super::recording::{self, InputRecording};
 use super::stores::{self, Stores};
 use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
@@ -74,6 +74,8 @@ pub(crate) struct Service {
     arguments: Arguments,
     /// What is recorded, and where.
     recording: Mutex<Option<(Recording, PathBuf)>>,
+    /// The log of the cache's inputs, if there is one.
+    inputs: Option<InputRecording>,
     begun: Instant,
     asker: Sender<Asked>,
     stopping: AtomicBool,
@@ -92,13 +94,16 @@ impl Service {
         asker: Sender<Asked>,
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
-        let engine = Engine::new(EngineOptions {
+        let inputs = arguments.record_inputs.as_deref().map(InputRecording::start).transpose()?;
+        let log = inputs.as_ref().map(InputRecording::log);
+        let options = EngineOptions {
             memory_bytes: plan.memory_bytes - stores::bytes_beside(plan),
             huge_pages: true,
             lock: arguments.lock,
             threads: args::cores().get(),
             policy_bytes: plan.policy_bytes(),
-        })?;
+        };
+        let engine = Engine::with_log(options, log)?;
         engine.cache().set_share_mode(plan.share);
         let engine = Arc::new(engine);
         let lists = warm::start(arguments, plan, &engine)?;
@@ -108,7 +113,8 @@ impl Service {
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         if let Some(folder) = &arguments.folder {
             let (served, files) = opening.mount(folder, &plan.volumes)?;
-            return Ok(Service::of(arguments, plan, engine, (served, files), asker));
+            let service = Service::of(arguments, plan, engine, (served, files), asker);
+            return Ok(Service { inputs, ..service });
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
@@ -146,6 +152,7 @@ impl Service {
             stores: Mutex::new(stores),
             lists,
             recording: Mutex::new(recording),
+            inputs,
             ..Service::of(arguments, plan, engine, (volumes, files), asker)
         })
     }
@@ -172,6 +179,7 @@ impl Service {
             changing: Mutex::new(()),
             arguments: arguments.clone(),
             recording: Mutex::new(None),
+            inputs: None,
             begun: Instant::now(),
             asker,
             stopping: AtomicBool::new(false),
@@ -414,6 +422,10 @@ impl Service {
         self.give_up();
         let lists = self.lists.as_ref().map(WarmLists::gather).unwrap_or_default();
         self.engine.shut_down();
+        if let Some(inputs) = &self.inputs {
+            let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
+            inputs.finish(&volumes);
+        }
         lists.iter().for_each(Gathered::save);
     }
 

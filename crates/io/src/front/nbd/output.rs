@@ -1,13 +1,11 @@
 //! Answers on their way: headers, and frames of the cache that the socket reads for itself.
 //!
 //! A frame stays pinned until its bytes are sent, so that they cannot change on the way; a client
-//! that writes to it meanwhile gets a copy, so no client waits for a slow reader. Invariant: sent
-//! bytes release their memory, even while other answers wait behind them.
+//! that writes to it meanwhile gets a copy, so no client waits for a slow reader. Invariant: the
+//! pins of sent bytes can be taken, even while other answers wait behind them.
 
 use super::transport::Transport;
 use crate::frames::ArenaFrames;
-use larder_core::frames::Frames;
-use larder_core::units::BLOCK_BYTES;
 use larder_mem::Pin;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -39,8 +37,8 @@ pub(super) struct Output {
     /// The bytes of all pieces that are not frames, in order.
     bytes: VecDeque<u8>,
     pieces: VecDeque<Piece>,
-    /// Number of pieces that are frames.
-    frames: usize,
+    /// Pins of frames that have been sent, the oldest first.
+    sent: Vec<Pin>,
     backlog: usize,
 }
 
@@ -55,10 +53,9 @@ impl Output {
         self.bytes.len() + self.pieces.len() * size_of::<Piece>()
     }
 
-    /// Returns the cache memory that the replies pin. A frame is pinned as a whole, even if only a
-    /// part of it is to be sent.
-    pub(super) fn pinned_bytes(&self) -> usize {
-        self.frames * BLOCK_BYTES
+    /// Returns the pins of frames that have been sent, the oldest first.
+    pub(super) fn take_sent(&mut self) -> impl ExactSizeIterator<Item = Pin> + '_ {
+        self.sent.drain(..)
     }
 
     /// Adds bytes.
@@ -74,7 +71,6 @@ impl Output {
     /// Adds a part of a frame.
     pub(super) fn push_frame(&mut self, pin: Pin, range: Range<usize>) {
         self.backlog += range.len();
-        self.frames += 1;
         self.pieces.push_back(Piece::Frame(pin, range));
     }
 
@@ -83,7 +79,7 @@ impl Output {
         while self.backlog > 0 {
             let slices = self.slices(frames, transport.slices_max());
             match transport.send(&slices) {
-                Ok(count) => self.advance(frames, count),
+                Ok(count) => self.advance(count),
                 Err(Errno::AGAIN) => return true,
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
@@ -115,7 +111,7 @@ impl Output {
         slices
     }
 
-    fn advance(&mut self, frames: &ArenaFrames, mut count: usize) {
+    fn advance(&mut self, mut count: usize) {
         self.backlog -= count;
         while let Some(first) = self.pieces.front_mut() {
             let sent = count.min(first.len());
@@ -132,8 +128,7 @@ impl Output {
                 return;
             }
             if let Some(Piece::Frame(pin, _)) = self.pieces.pop_front() {
-                self.frames -= 1;
-                frames.unpin(pin);
+                self.sent.push(pin);
             }
         }
         if self.bytes.capacity() > SPARE_BYTES_MAX {
@@ -144,14 +139,14 @@ impl Output {
         }
     }
 
-    /// Gives up what was not sent.
-    pub(super) fn abandon(&mut self, frames: &ArenaFrames) {
+    /// Drops what was not sent. Its pins can be taken, after those of what was sent.
+    pub(super) fn abandon(&mut self) {
         for piece in self.pieces.drain(..) {
             if let Piece::Frame(pin, _) = piece {
-                frames.unpin(pin);
+                self.sent.push(pin);
             }
         }
-        (self.frames, self.backlog) = (0, 0);
+        self.backlog = 0;
         self.bytes.clear();
     }
 }

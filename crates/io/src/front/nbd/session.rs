@@ -263,7 +263,7 @@ impl Transmission<'_> {
             }
             moved |= self.take_events(now);
             // A read that was refused has pinned nothing.
-            self.requests.settle_share();
+            self.requests.settle_share(&self.cache);
             self.record_batch(now);
             self.publish_events();
             if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
@@ -322,18 +322,14 @@ impl Transmission<'_> {
         !self.requests.is_stalled()
             && self.requests.in_flight() < REQUESTS_MAX
             && self.requests.operations() < REQUESTS_MAX
-            && self.requests.may_park()
+            && self.requests.may_park(&self.cache)
     }
 
     /// Sends as much as the client accepts, and releases its pins. Returns false if the client is
     /// gone.
     fn send(&mut self, now: Nanos) -> bool {
-        let pinned_bytes = self.output.pinned_bytes();
         let is_there = self.output.send(self.cache.frames(), &mut self.transport);
-        let sent_bytes = pinned_bytes - self.output.pinned_bytes();
-        if sent_bytes > 0 {
-            self.requests.credit(&self.cache, now, sent_bytes as u64);
-        }
+        self.requests.release_pins(&self.cache, now, self.output.take_sent());
         is_there
     }
 
@@ -395,8 +391,8 @@ impl Transmission<'_> {
     fn close(mut self) {
         self.publish_events();
         self.transport.close();
-        self.output.abandon(self.cache.frames());
-        self.requests.close(&self.cache);
+        self.output.abandon();
+        self.requests.close_and_release(&self.cache, self.output.take_sent());
         // Frames that were pinned here may be what others wait for.
         self.waker.notify();
     }

@@ -1,0 +1,217 @@
+//! Inputs of the cache and of its request engine, in the order in which they take effect.
+//!
+//! A cache that logs its inputs handles one at a time, under one lock. So the log has a total
+//! order, and whoever gives the same inputs to a cache without memory gets equal counters. Front
+//! ends do nothing for this: the calls log themselves. The lock makes serving slower; a cache
+//! without a log pays one comparison for each call.
+
+use crate::cache::ShareMode;
+use crate::clock::Nanos;
+use crate::hint::Hint;
+use crate::mode::{FlushMode, WriteMode};
+use crate::policy::PolicyKind;
+use crate::request::Request;
+use crate::store::StoreError;
+use crate::sync::{Mutex, MutexGuard, lock};
+use crate::volume::VolumeOptions;
+use std::ops::Range;
+
+/// A call that changes the state of a cache. Volumes have the number that the cache gave them, and
+/// sessions and reads are numbered as they are opened and handed out. Times are in nanoseconds of
+/// the clock that the cache is given, offsets and lengths in bytes.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[expect(missing_docs, reason = "the fields are the parameters of the call")]
+pub enum Input {
+    /// The first input: the cache is made, with `frames` of `frames_max` frames in service.
+    Cache { frames: u32, frames_max: u32, shards: usize },
+    /// A volume is added.
+    AddVolume { options: VolumeOptions },
+    /// A volume is closed.
+    CloseVolume { volume: u16 },
+    /// A volume is removed.
+    RemoveVolume { volume: u16, now: Nanos },
+    /// A setting of a volume is changed.
+    Set { volume: u16, setting: Setting },
+    /// The memory is changed.
+    Memory { frames: u32 },
+    /// The way in which volumes share the memory is changed.
+    Share { mode: ShareMode },
+    /// Clean pages are dropped.
+    DropClean { volume: u16, now: Nanos },
+    /// A range is pinned, or is so no longer.
+    PinRange { volume: u16, bytes: Range<u64>, pin: bool, now: Nanos },
+    /// Blocks are to be read while there is free memory.
+    Warm { volume: u16, blocks: Vec<Range<u64>> },
+    /// The hit-ratio curve or the list of resident blocks is asked for, which hands the hits that
+    /// lanes have noted to the policies.
+    Look { volume: u16, what: Look, now: Nanos },
+    /// The driver of a store asks for operations.
+    Poll { volume: u16, now: Nanos, depth: usize },
+    /// A store has completed an operation.
+    Complete {
+        volume: u16,
+        now: Nanos,
+        tag: u64,
+        error: Option<StoreError>,
+        started_at: Nanos,
+        finished_at: Nanos,
+    },
+    /// The driver of a store ends.
+    Abandon { volume: u16 },
+    /// A step of the work that changes of memory and bounds leave.
+    Tend { now: Nanos },
+    /// A session is opened.
+    Open { session: u32, volume: u16, limit: Limit },
+    /// A session is closed.
+    Close { session: u32 },
+    /// A request with a payload of `payload` bytes is submitted.
+    Submit { session: u32, now: Nanos, request: Request, payload: usize },
+    /// A request of several parts begins.
+    Begin { session: u32, now: Nanos, request: Request },
+    /// One part of a write.
+    Push { session: u32, now: Nanos, id: usize, offset: u64, payload: usize },
+    /// A flush of blocks as one part of a request.
+    PushFlush { session: u32, now: Nanos, id: usize, blocks: Range<u64> },
+    /// A request of several parts ends.
+    Finish { session: u32, now: Nanos, id: usize },
+    /// Completions are processed.
+    Advance { session: u32, now: Nanos },
+    /// Operations that found no room are retried.
+    Retry { session: u32, now: Nanos },
+    /// An event is polled.
+    PollEvent { session: u32 },
+    /// The blocks of a read are given back.
+    Release { session: u32, now: Nanos, read: u64 },
+    /// The buffer of a read is given back, and its pins have been moved out.
+    Recycle { session: u32, read: u64 },
+    /// The oldest of the pins that were moved out are released.
+    ReleasePins { session: u32, now: Nanos, pins: usize },
+    /// Bytes of one block are copied if they are resident.
+    ReadHit { session: u32, offset: u64, len: usize },
+    /// The leases of a session change without a request.
+    Lease { session: u32, lease: Lease },
+    /// A call that cannot be replayed: the log is of no use from here on.
+    Unsupported { what: String },
+}
+
+/// A setting of a volume that is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[expect(missing_docs, reason = "the fields are the parameters of the call")]
+pub enum Setting {
+    WriteMode(WriteMode),
+    FlushMode(FlushMode),
+    Tunable {
+        name: String,
+        value: u64,
+    },
+    PolicyAuto(bool),
+    Policy {
+        kind: PolicyKind,
+        now: Nanos,
+    },
+    Hint(Hint),
+    PageBlocks(u32),
+    Bounds {
+        min_frames: u32,
+        max_frames: u32,
+    },
+    Frozen(bool),
+    /// The volume is being stopped, or is so no longer.
+    Stopping(bool),
+}
+
+/// What is asked for of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[expect(missing_docs, reason = "the fields are the parameters of the call")]
+pub enum Look {
+    Curve,
+    /// Resident blocks of at most so many pages.
+    Residents(usize),
+}
+
+/// A change of the memory that a session leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Lease {
+    /// For a read of this many bytes.
+    Read(u64),
+    /// For a payload that may have to wait.
+    Payload,
+    /// What the session does not need is given back.
+    Return,
+}
+
+/// The memory that the requests of a session may hold, as [`crate::request::SessionLimit`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Limit {
+    /// A number of bytes of its own.
+    Own(u64),
+    /// A share of a budget for this many sessions.
+    Shared(u64),
+}
+
+/// The destination of a log. Called with the lock of the log held, in the middle of serving.
+pub trait InputLog: Send {
+    /// Adds an input. An implementation that cannot write it keeps the error, and ignores the
+    /// inputs that follow.
+    fn add(&mut self, input: Input);
+}
+
+struct State {
+    to: Box<dyn InputLog>,
+    sessions: u32,
+}
+
+/// The log of a cache.
+pub(crate) struct Log(Mutex<State>);
+
+/// Holds back all other inputs.
+pub(crate) struct Noted<'a>(MutexGuard<'a, State>);
+
+impl Log {
+    pub(crate) fn new(to: Box<dyn InputLog>) -> Self {
+        Log(Mutex::new(State { to, sessions: 0 }))
+    }
+
+    /// Adds an input, and holds back all others until the guard is dropped.
+    #[cold]
+    pub(crate) fn note(&self, input: Input) -> Noted<'_> {
+        let mut noted = self.hold();
+        noted.add(input);
+        noted
+    }
+
+    /// Holds back all inputs until the guard is dropped.
+    #[cold]
+    pub(crate) fn hold(&self) -> Noted<'_> {
+        Noted(lock(&self.0))
+    }
+}
+
+impl Noted<'_> {
+    #[cold]
+    pub(crate) fn add(&mut self, input: Input) {
+        self.0.to.add(input);
+    }
+
+    /// Returns the number of the next session.
+    pub(crate) fn next_session(&mut self) -> u32 {
+        self.0.sessions += 1;
+        self.0.sessions
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The memory that a session leases for its requests.
+
+use super::Session;
+use crate::cache::Cache;
+use crate::frames::Frames;
+use crate::input::{Input, Lease};
+use crate::request::READ_PIECE_BYTES;
+use crate::request::payload::Payload;
+use crate::units::BLOCK_BYTES_U64;
+
+impl<F: Frames, P: Payload, C> Session<F, P, C> {
+    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
+    /// nothing.
+    pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
+        self.noting_leases(cache, Lease::Read(len), |session| session.lease_piece(cache, len))
+    }
+
+    /// Makes a change, and logs it if the session's leases are other ones afterwards.
+    fn noting_leases<T>(
+        &mut self,
+        cache: &Cache<F>,
+        lease: Lease,
+        change: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let held = cache.hold();
+        let before = self.share.leases();
+        let result = change(self);
+        if let Some(mut log) = held
+            && self.share.leases() != before
+        {
+            log.add(Input::Lease { session: self.number, lease });
+        }
+        result
+    }
+
+    pub(super) fn lease_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
+        let len = len.min(u64::from(READ_PIECE_BYTES));
+        // Frames at unaligned ends are pinned as a whole.
+        let wanted = len + 2 * BLOCK_BYTES_U64;
+        let cache_bytes = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
+        len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
+    }
+
+    /// Returns whether one more piece of a payload may wait if the cache has no room for it.
+    pub fn may_park(&mut self, cache: &Cache<F>) -> bool {
+        self.noting_leases(cache, Lease::Payload, |session| {
+            session.share.may_park(session.parked_bytes as u64)
+        })
+    }
+
+    /// Gives leased memory that the session does not need now back to the budget.
+    pub fn settle_share(&mut self, cache: &Cache<F>) {
+        self.noting_leases(cache, Lease::Return, Self::return_lease);
+    }
+
+    pub(super) fn return_lease(&mut self) {
+        self.share.settle(self.pinned_bytes, self.parked_bytes as u64);
+    }
+
+    /// Returns whether a read of `len` bytes may pin all of them now.
+    pub(super) fn may_read(&mut self, cache: &Cache<F>, len: u64) -> bool {
+        len <= self.lease_piece(cache, len)
+    }
+}

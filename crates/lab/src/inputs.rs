@@ -1,0 +1,128 @@
+//! Logs of the inputs of a cache: one line of JSON for each, written while the cache serves.
+//!
+//! [`replay`](replay::replay) gives the same inputs to the same code without memory and without
+//! stores, so that what a server did can be looked at again, step by step. The first line names the
+//! format, the last one has the counters that the cache had at the end.
+
+pub mod replay;
+
+use larder_core::counters::{Counter, Totals};
+use larder_core::frames::Frames;
+use larder_core::input::{Input, InputLog};
+use larder_core::volume::Volume;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// The counters of a volume, by name.
+pub type Counters = BTreeMap<String, u64>;
+
+/// A line of a log.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    LarderInputs {
+        version: u32,
+    },
+    Input(Input),
+    /// Counters of the volumes, by name, when the last input had been handled.
+    End(BTreeMap<String, Counters>),
+}
+
+struct Inner {
+    to: BufWriter<Box<dyn Write + Send>>,
+    inputs: u64,
+    /// True after the last line.
+    has_ended: bool,
+    /// The first error; nothing is written after it.
+    error: Option<io::Error>,
+}
+
+impl Inner {
+    fn write(&mut self, line: &Line) {
+        if self.error.is_some() {
+            return;
+        }
+        let written = serde_json::to_writer(&mut self.to, line).map_err(io::Error::from);
+        self.error = written.and_then(|()| self.to.write_all(b"\n")).err();
+    }
+}
+
+/// A log that is being written.
+#[derive(Clone)]
+pub struct Writer(Arc<Mutex<Inner>>);
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// Begins a log.
+    #[must_use]
+    pub fn new(to: Box<dyn Write + Send>) -> Self {
+        let mut inner = Inner {
+            to: BufWriter::with_capacity(1 << 20, to),
+            inputs: 0,
+            has_ended: false,
+            error: None,
+        };
+        inner.write(&Line::LarderInputs { version: VERSION });
+        Writer(Arc::new(Mutex::new(inner)))
+    }
+
+    /// Returns the end of the log that the cache writes to.
+    #[must_use]
+    pub fn log(&self) -> Box<dyn InputLog> {
+        Box::new(self.clone())
+    }
+
+    /// Ends the log with the counters of the volumes, whose sessions are closed. What the cache is
+    /// given afterwards is not logged. Returns the number of inputs.
+    ///
+    /// # Errors
+    /// If the log could not be written, now or earlier.
+    pub fn finish<F: Frames>(&self, volumes: &[Arc<Volume<F>>]) -> io::Result<u64> {
+        // Holds back the inputs of whoever tends the cache.
+        let mut inner = self.inner();
+        let named =
+            |volume: &Arc<Volume<F>>| (volume.name().to_owned(), counters(&volume.totals()));
+        inner.write(&Line::End(volumes.iter().map(named).collect()));
+        inner.has_ended = true;
+        if let Some(error) = inner.error.take() {
+            return Err(error);
+        }
+        inner.to.flush()?;
+        Ok(inner.inputs)
+    }
+
+    /// Each line is written in one step, so a panic leaves the log consistent.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InputLog for Writer {
+    fn add(&mut self, input: Input) {
+        let mut inner = self.inner();
+        if inner.has_ended {
+            return;
+        }
+        inner.inputs += 1;
+        inner.write(&Line::Input(input));
+    }
+}
+
+/// Returns the counters by name.
+fn counters(totals: &Totals) -> Counters {
+    let named = |counter: &Counter| (counter.meaning().name.to_owned(), totals.get(*counter));
+    Counter::ALL.iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,491 @@
+//! Replays a log of inputs on a cache without memory and without stores.
+//!
+//! The cache and its request engine are those that served. An operation that the engine gives to a
+//! store is kept until the log says that it was completed. A log is foreign input: whatever would
+//! break a rule of the engine is refused with its line.
+
+use super::{Counters, Line, VERSION, counters};
+use larder_core::cache::Cache;
+use larder_core::clock::Nanos;
+use larder_core::counters::Recorder;
+use larder_core::frames::{Frames, NoFrames};
+use larder_core::input::{Input, Lease, Limit, Look, Setting};
+use larder_core::lane::Silent;
+use larder_core::request::{
+    self, Assembly, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
+    Zeros,
+};
+use larder_core::store::{StoreDone, StoreOp};
+use larder_core::tunables::Tunables;
+use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use larder_core::volume::{Volume, VolumeOptions};
+use larder_report::lines::{LineError, Lines};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io::BufRead;
+use std::sync::Arc;
+
+/// Limits on what a log may ask for: frames (a machine with 1 TiB of memory, for which the replay
+/// takes 1 GiB), volumes, and sessions at a time.
+const FRAMES_MAX: u32 = 1 << 28;
+const SHARDS_MAX: usize = 64;
+const VOLUMES_MAX: usize = 1024;
+const SESSIONS_MAX: usize = 4096;
+/// Maximum bytes of a part of a write; front ends add less at a time.
+const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+/// Times beyond this are refused: 146 years.
+const TIME_MAX: Nanos = 1 << 62;
+
+type Pin = <NoFrames as Frames>::Pin;
+type Read = Assembly<NoFrames>;
+
+/// A log that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Read(#[from] LineError),
+    /// The line is not one of a log.
+    #[error("line {line}: {error}")]
+    Syntax {
+        /// Counting from 1.
+        line: u64,
+        /// What is wrong with it.
+        error: serde_json::Error,
+    },
+    /// The engine cannot be given this input.
+    #[error("line {line}: {reason}")]
+    Refused {
+        /// Counting from 1.
+        line: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The log has no end: the server was killed, or its disk was full.
+    #[error("the log has no end: its server was killed, or could not write it")]
+    NoEnd,
+}
+
+/// A replayed log.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Number of inputs.
+    pub inputs: u64,
+    /// Volumes by name, with the counters that the log has and those of the replay.
+    pub volumes: BTreeMap<String, (Counters, Counters)>,
+}
+
+/// Replays a log.
+///
+/// # Errors
+/// If the log cannot be read, or has an input that cannot be replayed.
+pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
+    let mut lines = Lines::new(from);
+    let mut player = None;
+    let mut inputs = 0;
+    while let Some((line, bytes)) = lines.next_line()? {
+        let refused = |reason: String| ReplayError::Refused { line, reason };
+        let read = serde_json::from_slice(bytes);
+        match read.map_err(|error| ReplayError::Syntax { line, error })? {
+            Line::LarderInputs { version } if line == 1 && version == VERSION => {}
+            Line::LarderInputs { version } => {
+                return Err(refused(format!("version {version} of the format is not known")));
+            }
+            _ if line == 1 => return Err(refused("this is no log of inputs".to_owned())),
+            Line::Input(Input::Cache { frames, frames_max, shards }) if player.is_none() => {
+                inputs += 1;
+                player = Some(Player::new((frames, frames_max), shards).map_err(refused)?);
+            }
+            Line::Input(input) => {
+                inputs += 1;
+                let player = player.as_mut().ok_or_else(|| refused("no cache yet".to_owned()))?;
+                player.play(input).map_err(refused)?;
+            }
+            Line::End(mut recorded) => {
+                let player = player.ok_or_else(|| refused("no cache yet".to_owned()))?;
+                let pair = |(name, replayed): (String, Counters)| {
+                    let recorded = recorded.remove(&name).unwrap_or_default();
+                    (name, (recorded, replayed))
+                };
+                let volumes = player.counters().into_iter().map(pair).collect();
+                return Ok(Replayed { inputs, volumes });
+            }
+        }
+    }
+    Err(ReplayError::NoEnd)
+}
+
+struct Session {
+    engine: request::Session<NoFrames, Zeros, ()>,
+    length: u64,
+    /// Reads that have been handed out.
+    reads: HashMap<u64, Read>,
+    handed_out: u64,
+    /// Pins that were moved out of reads.
+    pins: VecDeque<Pin>,
+    /// Requests to which parts can be added.
+    open: HashSet<usize>,
+}
+
+struct Served {
+    volume: Arc<Volume<NoFrames>>,
+    recorder: Arc<Recorder>,
+    is_closed: bool,
+}
+
+struct Player {
+    cache: Cache<NoFrames>,
+    volumes: HashMap<u16, Served>,
+    /// Counters of volumes that were removed.
+    removed: BTreeMap<String, Counters>,
+    /// Operations that the log has not completed.
+    operations: HashMap<(u16, u64), StoreOp<NoFrames>>,
+    sessions: HashMap<u32, Session>,
+    budgets: HashMap<u64, Arc<Budget>>,
+    polled: Vec<StoreOp<NoFrames>>,
+}
+
+fn check(is_allowed: bool, reason: &str) -> Result<(), String> {
+    if is_allowed { Ok(()) } else { Err(reason.to_owned()) }
+}
+
+fn check_time(now: Nanos) -> Result<(), String> {
+    check(now <= TIME_MAX, "the time is out of range")
+}
+
+impl Player {
+    fn new((frames, frames_max): (u32, u32), shards: usize) -> Result<Self, String> {
+        let is_allowed = (1..=frames_max).contains(&frames) && frames_max <= FRAMES_MAX;
+        check(is_allowed, "the number of frames is out of range")?;
+        let fits = shards.is_power_of_two() && shards <= SHARDS_MAX && shards <= frames as usize;
+        check(fits, "the number of shards is out of range")?;
+        Ok(Player {
+            cache: Cache::with_memory(NoFrames::new(frames_max), frames, shards),
+            volumes: HashMap::new(),
+            removed: BTreeMap::new(),
+            operations: HashMap::new(),
+            sessions: HashMap::new(),
+            budgets: HashMap::new(),
+            polled: Vec::new(),
+        })
+    }
+
+    fn counters(self) -> BTreeMap<String, Counters> {
+        let mut all = self.removed;
+        for served in self.volumes.into_values() {
+            all.insert(served.volume.name().to_owned(), counters(&served.volume.totals()));
+        }
+        all
+    }
+
+    fn served(&mut self, volume: u16) -> Result<&mut Served, String> {
+        self.volumes.get_mut(&volume).ok_or_else(|| format!("there is no volume {volume}"))
+    }
+
+    fn volume(&self, volume: u16) -> Result<Arc<Volume<NoFrames>>, String> {
+        let served = self.volumes.get(&volume);
+        let found = served.map(|served| Arc::clone(&served.volume));
+        found.ok_or_else(|| format!("there is no volume {volume}"))
+    }
+
+    /// Gives an input to the cache. What the cache refuses, it has refused when it served.
+    fn play(&mut self, input: Input) -> Result<(), String> {
+        match input {
+            Input::Cache { .. } => return Err("a second cache".to_owned()),
+            Input::AddVolume { options } => self.add_volume(options)?,
+            Input::CloseVolume { volume } => {
+                let closing = self.volume(volume)?;
+                self.served(volume)?.is_closed = self.cache.close_volume(&closing).is_ok();
+            }
+            Input::RemoveVolume { volume, now } => {
+                let served = self.served(volume)?;
+                check(served.is_closed, "a volume is removed that is not closed")?;
+                let Some(served) = self.volumes.remove(&volume) else { return Ok(()) };
+                self.cache.remove_volume(&served.volume, now);
+                let totals = counters(&served.volume.totals());
+                self.removed.insert(served.volume.name().to_owned(), totals);
+            }
+            Input::Set { volume, setting } => self.set(&*self.volume(volume)?, setting),
+            Input::Memory { frames } => drop(self.cache.set_memory(frames)),
+            Input::Share { mode } => self.cache.set_share_mode(mode),
+            Input::DropClean { volume, now } => {
+                self.cache.drop_clean(&*self.volume(volume)?, now);
+            }
+            Input::PinRange { volume, bytes, pin, now } => {
+                check(bytes.start < bytes.end, "an empty range is pinned")?;
+                let volume = self.volume(volume)?;
+                drop(if pin {
+                    self.cache.pin_range(&volume, bytes, now)
+                } else {
+                    self.cache.unpin_range(&volume, bytes, now)
+                });
+            }
+            Input::Warm { volume, blocks } => self.cache.warm(&*self.volume(volume)?, blocks),
+            Input::Look { volume, what, now } => {
+                let volume = self.volume(volume)?;
+                match what {
+                    Look::Curve => drop(self.cache.curve(&volume, now)),
+                    Look::Residents(most) => drop(self.cache.residents(&volume, now, most)),
+                }
+            }
+            Input::Poll { volume, now, depth } => self.poll(volume, now, depth)?,
+            Input::Complete { volume, now, tag, error, started_at, finished_at } => {
+                let op = self.operations.remove(&(volume, tag));
+                let op = op.ok_or("the store completed an operation that it was not given")?;
+                let result = error.map_or(Ok(()), Err);
+                self.complete(volume, now, StoreDone { op, result, started_at, finished_at })?;
+            }
+            Input::Abandon { volume } => self.cache.abandon(&*self.volume(volume)?),
+            Input::Tend { now } => {
+                check_time(now)?;
+                self.cache.tend(now);
+            }
+            Input::Open { session, volume, limit } => self.open(session, volume, limit)?,
+            Input::Close { session } => self.close(session)?,
+            Input::Unsupported { what } => {
+                return Err(format!("{what} cannot be replayed"));
+            }
+            input => {
+                let session = session_of(&input).and_then(|n| self.sessions.get_mut(&n));
+                let session = session.ok_or("the session is not open")?;
+                session.play(&self.cache, input)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, volume: u16, now: Nanos, depth: usize) -> Result<(), String> {
+        check_time(now)?;
+        let served = self.volumes.get(&volume).ok_or("there is no such volume")?;
+        self.cache.poll(&served.volume, &served.recorder, now, depth, &mut self.polled);
+        self.operations.extend(self.polled.drain(..).map(|op| ((volume, op.tag), op)));
+        Ok(())
+    }
+
+    fn complete(&self, volume: u16, now: Nanos, done: StoreDone<NoFrames>) -> Result<(), String> {
+        check_time(now)?;
+        let served = self.volumes.get(&volume).ok_or("there is no such volume")?;
+        self.cache.complete(&served.volume, &served.recorder, now, done);
+        Ok(())
+    }
+
+    fn close(&mut self, session: u32) -> Result<(), String> {
+        let closing = self.sessions.remove(&session);
+        let closing = closing.ok_or("a session is closed that is not open")?;
+        let Session { engine, reads, pins, .. } = closing;
+        engine.close_and_release(&self.cache, pins.into_iter());
+        for mut read in reads.into_values() {
+            read.release(self.cache.frames());
+        }
+        Ok(())
+    }
+
+    fn add_volume(&mut self, options: VolumeOptions) -> Result<(), String> {
+        check(self.volumes.len() < VOLUMES_MAX, "too many volumes")?;
+        check(matches!(options.geometry.granule, 512 | 4096), "the granule is out of range")?;
+        let mut tunables = Tunables::default();
+        for (tunable, &value) in
+            larder_core::tunables::TUNABLES.iter().zip(options.tunables.values())
+        {
+            tunables.set(tunable.name, value).map_err(|error| error.to_string())?;
+        }
+        let Ok(volume) = self.cache.try_add_volume(options, Box::new(Silent)) else {
+            return Ok(());
+        };
+        let recorder = self.cache.recorder(&volume);
+        let number = volume.number();
+        self.volumes.insert(number, Served { volume, recorder, is_closed: false });
+        Ok(())
+    }
+
+    fn set(&self, volume: &Volume<NoFrames>, setting: Setting) {
+        let cache = &self.cache;
+        match setting {
+            Setting::WriteMode(mode) => drop(volume.set_write_mode(mode)),
+            Setting::FlushMode(mode) => volume.set_flush_mode(mode),
+            Setting::Tunable { name, value } => drop(volume.set_tunable(&name, value)),
+            Setting::PolicyAuto(auto) => volume.set_policy_auto(auto),
+            Setting::Policy { kind, now } => cache.set_policy(volume, kind, now),
+            Setting::Hint(hint) => volume.set_hint(hint),
+            Setting::PageBlocks(blocks) => drop(cache.set_page_blocks(volume, blocks)),
+            Setting::Bounds { min_frames, max_frames } => {
+                drop(cache.set_bounds(volume, min_frames, max_frames));
+            }
+            Setting::Frozen(frozen) => cache.freeze(volume, frozen),
+            Setting::Stopping(true) => volume.begin_stop(),
+            Setting::Stopping(false) => volume.cancel_stop(),
+        }
+    }
+
+    fn open(&mut self, session: u32, volume: u16, limit: Limit) -> Result<(), String> {
+        check(self.sessions.len() < SESSIONS_MAX, "too many sessions")?;
+        let volume = self.volume(volume)?;
+        let limit = match limit {
+            Limit::Own(bytes) => SessionLimit::Own(bytes),
+            Limit::Shared(sessions_max) => {
+                let sessions = usize::try_from(sessions_max).unwrap_or(usize::MAX);
+                let budget = self.budgets.entry(sessions_max);
+                let budget = budget.or_insert_with(|| Arc::new(Budget::new(sessions)));
+                SessionLimit::Shared(Arc::clone(budget))
+            }
+        };
+        let Ok(engine) = request::Session::open(&self.cache, &volume, Box::new(Silent), limit)
+        else {
+            return Ok(());
+        };
+        let session_of = Session {
+            engine,
+            length: volume.geometry().length,
+            reads: HashMap::new(),
+            handed_out: 0,
+            pins: VecDeque::new(),
+            open: HashSet::new(),
+        };
+        match self.sessions.insert(session, session_of) {
+            Some(_) => Err(format!("session {session} is opened twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the session that an input is for.
+fn session_of(input: &Input) -> Option<u32> {
+    match input {
+        Input::Submit { session, .. }
+        | Input::Begin { session, .. }
+        | Input::Push { session, .. }
+        | Input::PushFlush { session, .. }
+        | Input::Finish { session, .. }
+        | Input::Advance { session, .. }
+        | Input::Retry { session, .. }
+        | Input::PollEvent { session }
+        | Input::Release { session, .. }
+        | Input::Recycle { session, .. }
+        | Input::ReleasePins { session, .. }
+        | Input::ReadHit { session, .. }
+        | Input::Lease { session, .. } => Some(*session),
+        _ => None,
+    }
+}
+
+impl Session {
+    fn play(&mut self, cache: &Cache<NoFrames>, input: Input) -> Result<(), String> {
+        match input {
+            Input::Submit { now, request, payload, .. } => {
+                self.check_request(now, &request)?;
+                let len = usize::try_from(request.len).ok();
+                let is_write = request.op == RequestOp::Write;
+                check(!is_write || len == Some(payload), "the payload has another length")?;
+                let submitted = self.engine.submit(cache, now, request, Zeros(payload), || ());
+                if let Submitted::Done(done) = submitted {
+                    self.keep(done.data);
+                }
+            }
+            Input::Begin { now, request, .. } => {
+                self.check_request(now, &request)?;
+                self.open.insert(self.engine.begin(now, request, ()).index());
+            }
+            Input::Push { now, id, offset, payload, .. } => {
+                let id = self.open_request(now, id)?;
+                let is_allowed = (1..=PAYLOAD_BYTES_MAX).contains(&payload);
+                check(is_allowed, "the length of the payload is out of range")?;
+                self.check_bytes(offset, payload as u64)?;
+                self.engine.push(cache, now, id, offset, Zeros(payload));
+            }
+            Input::PushFlush { now, id, blocks, .. } => {
+                let id = self.open_request(now, id)?;
+                check(blocks.start <= blocks.end, "a range ends before it starts")?;
+                check(blocks.end <= self.blocks(), "blocks beyond the volume")?;
+                self.engine.push_flush(cache, now, id, blocks);
+            }
+            Input::Finish { now, id, .. } => {
+                let id = self.open_request(now, id)?;
+                self.open.remove(&id.index());
+                self.engine.finish(cache, now, id);
+            }
+            Input::Advance { now, .. } => {
+                check_time(now)?;
+                self.engine.advance(cache, now);
+            }
+            Input::Retry { now, .. } => {
+                check_time(now)?;
+                self.engine.retry(cache, now);
+            }
+            Input::PollEvent { .. } => match self.engine.poll_event() {
+                Some(Event::Piece(_, read)) => self.keep(Some(read)),
+                Some(Event::End(reply)) => self.keep(reply.data),
+                None => return Err("the session has no event here".to_owned()),
+            },
+            Input::Release { now, read, .. } => {
+                let read = self.take(read)?;
+                self.engine.release(cache, now, read);
+            }
+            Input::Recycle { read, .. } => {
+                let mut read = self.take(read)?;
+                self.pins.extend(read.take_pieces().map(|(pin, _)| pin));
+                self.engine.recycle(read);
+            }
+            Input::ReleasePins { now, pins, .. } => {
+                check(pins <= self.pins.len(), "more pins are released than there are")?;
+                self.engine.release_pins(cache, now, self.pins.drain(..pins));
+            }
+            Input::ReadHit { offset, len, .. } => {
+                check(len <= BLOCK_BYTES, "a read of more than a block")?;
+                self.check_bytes(offset, len as u64)?;
+                self.engine.read_hit(cache, offset, &mut [0; BLOCK_BYTES][..len]);
+            }
+            Input::Lease { lease, .. } => self.lease(cache, lease),
+            other => return Err(format!("{other:?} is no input of a session")),
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, cache: &Cache<NoFrames>, lease: Lease) {
+        match lease {
+            Lease::Read(bytes) => drop(self.engine.grant_piece(cache, bytes)),
+            Lease::Payload => drop(self.engine.may_park(cache)),
+            Lease::Return => self.engine.settle_share(cache),
+        }
+    }
+
+    /// Keeps a read that was handed out, under the number that the log gives it.
+    fn keep(&mut self, read: Option<Read>) {
+        if let Some(read) = read {
+            self.handed_out += 1;
+            self.reads.insert(self.handed_out, read);
+        }
+    }
+
+    fn take(&mut self, read: u64) -> Result<Read, String> {
+        self.reads.remove(&read).ok_or_else(|| format!("read {read} was not handed out"))
+    }
+
+    fn open_request(&self, now: Nanos, id: usize) -> Result<RequestId, String> {
+        check_time(now)?;
+        check(self.open.contains(&id), "a part of a request that is not open")?;
+        Ok(RequestId::of(id))
+    }
+
+    fn blocks(&self) -> u64 {
+        self.length.div_ceil(BLOCK_BYTES_U64)
+    }
+
+    fn check_bytes(&self, offset: u64, len: u64) -> Result<(), String> {
+        let end = offset.checked_add(len);
+        check(end.is_some_and(|end| end <= self.length), "bytes beyond the volume")
+    }
+
+    fn check_request(&self, now: Nanos, request: &Request) -> Result<(), String> {
+        check_time(now)?;
+        let is_mapping = matches!(request.op, RequestOp::Map | RequestOp::Unpin);
+        check(!is_mapping, "mappings cannot be replayed")?;
+        check(u32::try_from(request.len).is_ok() || request.op != RequestOp::Read, "too long")?;
+        if let Then::FlushRange(blocks) = &request.then {
+            check(blocks.start <= blocks.end, "a range ends before it starts")?;
+            check(blocks.end <= self.blocks(), "blocks beyond the volume")?;
+        }
+        if let Some(bound) = &request.bound {
+            check(bound.start <= bound.end, "a range ends before it starts")?;
+        }
+        self.check_bytes(request.offset, request.len)
+    }
+}

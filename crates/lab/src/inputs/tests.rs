@@ -1,0 +1,277 @@
+//! Tests of logs: random work is replayed with equal counters, and no log makes a replay panic.
+
+use super::replay::{ReplayError, Replayed, replay};
+use super::*;
+use crate::model::VoidStore;
+use crate::random::Random;
+use larder_core::cache::Cache;
+use larder_core::clock::{MILLISECOND, Nanos};
+use larder_core::counters::Recorder;
+use larder_core::frames::NoFrames;
+use larder_core::lane::Silent;
+use larder_core::policy::PolicyKind;
+use larder_core::request::{
+    self, Budget, Event, Request, RequestOp, SessionLimit, Submitted, Then, Zeros,
+};
+use larder_core::store::{Geometry, Store, StoreError, StoreErrorKind};
+use larder_core::volume::VolumeOptions;
+use std::io::Write;
+
+const FRAMES: u32 = 2048;
+const LENGTH: u64 = 64 << 20;
+
+type Session = request::Session<NoFrames, Zeros, ()>;
+type Read = request::Assembly<NoFrames>;
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct File(Arc<Mutex<Vec<u8>>>);
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client that gives some reads back at once, keeps others, and moves the pins out of a third.
+struct Client {
+    session: Session,
+    kept: Vec<Read>,
+    pins: Vec<<NoFrames as Frames>::Pin>,
+}
+
+impl Client {
+    fn take(&mut self, cache: &Cache<NoFrames>, now: Nanos, random: &mut Random, mut read: Read) {
+        match random.below(3) {
+            0 => self.session.release(cache, now, read),
+            1 => self.kept.push(read),
+            _ => {
+                self.pins.extend(read.take_pieces().map(|(pin, _)| pin));
+                self.session.recycle(read);
+            }
+        }
+    }
+
+    fn close(self, cache: &Cache<NoFrames>) {
+        let Client { session, kept, pins } = self;
+        session.close_and_release(cache, pins.into_iter());
+        for mut read in kept {
+            read.release(cache.frames());
+        }
+    }
+
+    fn give_back(&mut self, cache: &Cache<NoFrames>, now: Nanos) {
+        for read in self.kept.drain(..) {
+            self.session.release(cache, now, read);
+        }
+        self.session.release_pins(cache, now, self.pins.drain(..));
+    }
+}
+
+struct World {
+    cache: Cache<NoFrames>,
+    volume: Arc<Volume<NoFrames>>,
+    recorder: Arc<Recorder>,
+    store: VoidStore<NoFrames>,
+    now: Nanos,
+    random: Random,
+}
+
+impl World {
+    fn request(&mut self) -> Request {
+        let offset = self.random.below(LENGTH / 512) * 512;
+        let len_max = (LENGTH - offset).min(3 << 20);
+        let len = self.random.below(len_max / 512).max(1) * 512;
+        let len = if self.random.below(4) > 0 { len.min(16384) } else { len };
+        let op = match self.random.below(20) {
+            0 => RequestOp::Flush,
+            1 => RequestOp::Discard,
+            2 => RequestOp::Zero { keep_allocated: false },
+            3 => RequestOp::Populate,
+            4..=11 => RequestOp::Write,
+            _ => RequestOp::Read,
+        };
+        let len = if op == RequestOp::Write { len.min(128 << 10) } else { len };
+        let range = if op == RequestOp::Flush { 0..0 } else { offset..offset + len };
+        let then = if self.random.below(9) == 0 { Then::Flush } else { Then::Nothing };
+        Request { then, fua: self.random.below(9) == 0, ..Request::new(op, range) }
+    }
+
+    fn drive(&mut self) {
+        let (mut ops, mut done) = (Vec::new(), Vec::new());
+        let World { cache, volume, recorder, store, now, random } = self;
+        cache.poll(volume, recorder, *now, 8, &mut ops);
+        for op in ops {
+            store.submit(*now, cache.frames(), op);
+        }
+        store.reap(*now, cache.frames(), &mut done);
+        for mut done in done {
+            if random.below(50) == 0 {
+                done.result = Err(StoreError::new(StoreErrorKind::Io, "read it: a bad day"));
+            }
+            cache.complete(volume, recorder, *now, done);
+        }
+    }
+
+    fn change_a_setting(&mut self) {
+        let (cache, volume) = (&self.cache, &self.volume);
+        match self.random.below(8) {
+            0 => cache.set_policy(volume, PolicyKind::Arc, self.now),
+            1 => cache.set_page_blocks(volume, 4).unwrap(),
+            2 => cache.set_memory(FRAMES / 2).unwrap(),
+            3 => cache.set_memory(FRAMES * 2).unwrap(),
+            4 => drop(cache.drop_clean(volume, self.now)),
+            5 => cache.pin_range(volume, 0..40960, self.now).unwrap(),
+            6 => drop(cache.curve(volume, self.now)),
+            _ => cache.warm(volume, std::iter::once(100..200)),
+        }
+    }
+}
+
+impl World {
+    fn advance(&mut self, client: &mut Client) {
+        client.session.advance(&self.cache, self.now);
+        while let Some(event) = client.session.poll_event() {
+            let data = match event {
+                Event::Piece(_, read) => Some(read),
+                Event::End(reply) => reply.data,
+            };
+            if let Some(read) = data {
+                client.take(&self.cache, self.now, &mut self.random, read);
+            }
+        }
+    }
+
+    fn write_in_parts(&mut self, client: &mut Client) {
+        let request = self.request();
+        let (session, cache, now) = (&mut client.session, &self.cache, self.now);
+        let bytes = request.offset..request.offset + request.len;
+        let id = session.begin(now, Request::new(RequestOp::Write, bytes.clone()), ());
+        for offset in bytes.step_by(4096).take(3).filter(|at| at + 512 <= LENGTH) {
+            session.push(cache, now, id, offset, Zeros(512));
+        }
+        session.push_flush(cache, now, id, 0..1);
+        session.finish(cache, now, id);
+    }
+
+    fn submit(&mut self, client: &mut Client) {
+        let request = self.request();
+        if client.session.operations() > 64 {
+            return;
+        }
+        let is_write = request.op == RequestOp::Write;
+        let zeros = Zeros(if is_write { usize::try_from(request.len).unwrap() } else { 0 });
+        client.session.grant_piece(&self.cache, request.len);
+        let submitted = client.session.submit(&self.cache, self.now, request, zeros, || ());
+        if let Submitted::Done(done) = submitted
+            && let Some(read) = done.data
+        {
+            client.take(&self.cache, self.now, &mut self.random, read);
+        }
+    }
+}
+
+/// Returns the log of random work, and the counters at its end.
+fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
+    let file = File::default();
+    let writer = Writer::new(Box::new(file.clone()));
+    let cache = Cache::with_memory(NoFrames::new(2 * FRAMES), FRAMES, 2).with_log(writer.log());
+    let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let recorder = cache.recorder(&volume);
+    let (store, random) = (VoidStore::new(geometry), Random::from_seed(seed));
+    let now = 1000 * MILLISECOND;
+    let mut world = World { cache, volume, recorder, store, now, random };
+    let budget = Arc::new(Budget::new(4));
+    let open = |world: &World| {
+        let limit = SessionLimit::Shared(Arc::clone(&budget));
+        let session = Session::open(&world.cache, &world.volume, Box::new(Silent), limit);
+        Client { session: session.unwrap(), kept: Vec::new(), pins: Vec::new() }
+    };
+    let mut clients = [open(&world), open(&world), open(&world)];
+    for _ in 0..steps {
+        world.now += world.random.below(MILLISECOND);
+        let which = usize::try_from(world.random.below(3)).unwrap();
+        match world.random.below(100) {
+            0 => world.change_a_setting(),
+            1 => drop(world.cache.tend(world.now)),
+            2 => std::mem::replace(&mut clients[which], open(&world)).close(&world.cache),
+            3..=20 => world.drive(),
+            21..=30 => clients[which].give_back(&world.cache, world.now),
+            31..=60 => world.advance(&mut clients[which]),
+            61..=65 => world.write_in_parts(&mut clients[which]),
+            _ => world.submit(&mut clients[which]),
+        }
+    }
+    let totals = counters(&world.volume.totals());
+    writer.finish(&[Arc::clone(&world.volume)]).unwrap();
+    let bytes = file.0.lock().unwrap().clone();
+    (bytes, totals)
+}
+
+fn replayed(log: &[u8]) -> Result<Replayed, ReplayError> {
+    replay(log)
+}
+
+#[test]
+fn a_replay_has_the_counters_of_the_cache_that_was_logged() {
+    for seed in 0..larder_testing::budget(8, 200) {
+        let (log, expected) = log(seed, 4000);
+        let replayed = replayed(&log).unwrap();
+        assert_eq!(replayed.volumes["v"].0, expected, "seed {seed}");
+        assert_eq!(replayed.volumes["v"].1, expected, "seed {seed}");
+        assert!(expected["evicted_pages"] > 0 && expected["read_miss_pages"] > 0, "{expected:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_short_has_no_end() {
+    let (log, _) = log(1, 300);
+    let cut = log[..log.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap();
+    let error = replayed(&log[..=cut]).unwrap_err();
+    assert!(matches!(error, ReplayError::NoEnd), "{error}");
+    assert!(matches!(replayed(b"").unwrap_err(), ReplayError::NoEnd));
+    let error = replayed(b"{\"input\":{\"poll_event\":{\"session\":1}}}\n").unwrap_err();
+    assert_eq!(error.to_string(), "line 1: this is no log of inputs");
+}
+
+#[test]
+fn no_log_makes_a_replay_panic() {
+    let (log, _) = log(2, 1500);
+    let text = String::from_utf8(log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for seed in 0..larder_testing::budget(100, 20_000) {
+        let mut random = Random::from_seed(seed);
+        let mut below = |end: usize| usize::try_from(random.below(end as u64)).unwrap();
+        let mut changed: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        for _ in 0..=below(4) {
+            let (at, other) = (1 + below(changed.len() - 1), 1 + below(changed.len() - 1));
+            match below(4) {
+                0 => drop(changed.remove(at)),
+                1 => changed.swap(at, other),
+                2 => {
+                    let line = changed[other].clone();
+                    changed.insert(at, line);
+                }
+                _ => {
+                    // Another number in the place of one.
+                    let digits: Vec<_> =
+                        changed[at].match_indices(|c: char| c.is_ascii_digit()).collect();
+                    if digits.is_empty() {
+                        continue;
+                    }
+                    let (start, _) = digits[below(digits.len())];
+                    let numbers = ["0", "1", "4095", "67108864", "18446744073709551615"];
+                    let number = numbers[below(numbers.len())];
+                    changed[at].replace_range(start..=start, number);
+                }
+            }
+        }
+        // Either is fine.
+        drop(replayed(changed.join("\n").as_bytes()));
+    }
+}
