@@ -1,19 +1,19 @@
 //! The clock of the machine.
 
-use larder_core::clock::{Clock, Nanos};
-use std::time::Instant;
+use larder_core::clock::{Clock, Nanos, SECOND};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds since a second before it was made; never goes backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
-    origin: Instant,
+    origin: Nanos,
 }
 
 impl MonotonicClock {
     /// A clock that starts at one second, so that "a moment ago" is a time too.
     #[must_use]
     pub fn new() -> Self {
-        MonotonicClock { origin: Instant::now() }
+        MonotonicClock { origin: since_boot().wrapping_sub(SECOND) }
     }
 }
 
@@ -25,7 +25,13 @@ impl Default for MonotonicClock {
 
 impl Clock for MonotonicClock {
     fn now(&self) -> Nanos {
-        let elapsed = u64::try_from(self.origin.elapsed().as_nanos()).expect("584 years");
-        elapsed + larder_core::clock::SECOND
+        since_boot().wrapping_sub(self.origin)
     }
+}
+
+/// Returns the nanoseconds since the machine was started. `Instant` takes three times as many
+/// instructions for a difference, and each request reads the clock several times.
+fn since_boot() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned().wrapping_mul(SECOND).wrapping_add(now.tv_nsec.cast_unsigned())
 }

@@ -72,6 +72,8 @@ pub(super) struct Worker {
     pub(super) arrived_at: Nanos,
     /// Whether a read was among those that were taken in together.
     pub(super) read_in_batch: bool,
+    /// Whether the last look for requests found that there are no more.
+    is_drained: bool,
 }
 
 impl Worker {
@@ -95,6 +97,7 @@ impl Worker {
             slow_until: 0,
             arrived_at: 0,
             read_in_batch: false,
+            is_drained: false,
         }
     }
 
@@ -143,10 +146,15 @@ impl Worker {
                         self.link.shares_processor() && self.shared.spinners.batches() != before;
                     spins.ended(spun || others);
                     stays = others && self.shared.spinners.is_pair();
+                    continue;
                 }
-                continue;
+                // The device also reports requests that have arrived since, so there is no need to
+                // look again before the sleep.
+                if !self.is_drained || self.link.shares_processor() {
+                    continue;
+                }
             }
-            if let Err(error) = self.sleep(now) {
+            if let Err(error) = self.sleep() {
                 tracing::error!(%error, "waiting for requests failed");
                 break;
             }
@@ -179,6 +187,7 @@ impl Worker {
     /// file system is gone.
     pub(super) fn take_requests(&mut self) -> Option<u32> {
         let mut taken = 0;
+        self.is_drained = false;
         // The buffer is lent to the request at hand.
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut is_there = true;
@@ -193,7 +202,10 @@ impl Worker {
                         self.link.give_back(lent);
                     }
                 }
-                Ok(Received::Nothing) => break,
+                Ok(Received::Nothing) => {
+                    self.is_drained = true;
+                    break;
+                }
                 Ok(Received::Gone) => {
                     is_there = false;
                     break;
@@ -423,9 +435,10 @@ impl Worker {
         self.sessions.iter().any(|session| session.requests.has_completions())
     }
 
-    fn sleep(&mut self, now: Nanos) -> std::io::Result<()> {
+    fn sleep(&mut self) -> std::io::Result<()> {
         let deadlines = self.sessions.iter().filter_map(|open| open.requests.next_deadline());
-        let timeout = deadlines.min().map(|at| Duration::from_nanos(at.saturating_sub(now)));
+        let timeout =
+            deadlines.min().map(|at| Duration::from_nanos(at.saturating_sub(self.clock.now())));
         if self.has_completions() {
             return Ok(());
         }

@@ -37,18 +37,22 @@ pub(super) struct Input {
     end: usize,
     /// The length of the whole buffer.
     size: usize,
+    /// True if a payload has filled more than headers may use; that memory stays until the client
+    /// is idle.
+    has_filled: bool,
 }
 
 impl Input {
     /// Returns a small buffer, for the handshake.
     pub(super) fn new() -> Self {
         let size = HANDSHAKE_INPUT_BYTES;
-        Input { buffer: vec![0; size].into(), start: 0, end: 0, size }
+        Input { buffer: vec![0; size].into(), start: 0, end: 0, size, has_filled: false }
     }
 
     /// Returns a buffer for requests and payloads that holds the bytes received so far.
     pub(super) fn for_requests(&self) -> Self {
-        let mut input = Input { buffer: Box::default(), start: 0, end: 0, size: INPUT_BYTES };
+        let (buffer, size) = (Box::default(), INPUT_BYTES);
+        let mut input = Input { buffer, start: 0, end: 0, size, has_filled: false };
         input.grow(self.bytes());
         input
     }
@@ -57,6 +61,7 @@ impl Input {
     pub(super) fn shrink(&mut self) {
         self.buffer = self.bytes().into();
         (self.start, self.end) = (0, self.buffer.len());
+        self.has_filled = false;
     }
 
     /// Returns whether there is memory to release.
@@ -87,7 +92,7 @@ impl Input {
 
     /// Returns the number of bytes of the buffer that may be used.
     fn limit(&self, payload: bool) -> usize {
-        if payload { self.size } else { self.size.min(HEADERS_BYTES) }
+        if payload || self.has_filled { self.size } else { self.size.min(HEADERS_BYTES) }
     }
 
     /// Whether [`Input::receive`] could bring something.
@@ -112,6 +117,7 @@ impl Input {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;
+                self.has_filled |= self.end > HEADERS_BYTES;
                 Received::Some
             }
             Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,

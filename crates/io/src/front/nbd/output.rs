@@ -22,20 +22,13 @@ enum Piece {
     Frame(Pin, Range<usize>),
 }
 
-impl Piece {
-    fn len(&self) -> usize {
-        match self {
-            Piece::Bytes(count) => *count,
-            Piece::Frame(_, range) => range.len(),
-        }
-    }
-}
-
 /// Answers that have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// The bytes of all pieces that are not frames, in order.
-    bytes: VecDeque<u8>,
+    /// The bytes of all pieces that are not frames, in order, after `sent_bytes` that are sent.
+    bytes: Vec<u8>,
+    /// At most half of `bytes`, except in the middle of a send.
+    sent_bytes: usize,
     pieces: VecDeque<Piece>,
     /// Pins of frames that have been sent, the oldest first.
     sent: Vec<Pin>,
@@ -60,7 +53,7 @@ impl Output {
 
     /// Adds bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend(bytes);
+        self.bytes.extend_from_slice(bytes);
         self.backlog += bytes.len();
         match self.pieces.back_mut() {
             Some(Piece::Bytes(count)) => *count += bytes.len(),
@@ -89,64 +82,66 @@ impl Output {
     }
 
     fn slices<'a>(&'a self, frames: &'a ArenaFrames, slices_max: usize) -> Vec<IoSlice<'a>> {
-        let (mut front, mut back) = self.bytes.as_slices();
-        let mut slices = Vec::with_capacity(slices_max.min(self.pieces.len() + 1));
-        for piece in &self.pieces {
-            // The bytes of one piece may wrap around the end of the queue's memory.
-            if slices.len() + 2 > slices_max {
-                break;
-            }
-            match piece {
-                Piece::Frame(pin, range) => {
-                    slices.push(IoSlice::new(&frames.arena().bytes(pin)[range.clone()]));
-                }
-                Piece::Bytes(count) => {
-                    let first = front.split_off(..front.len().min(*count)).expect("a part of it");
-                    let second = back.split_off(..*count - first.len()).expect("all are queued");
-                    let parts = [first, second].into_iter().filter(|part| !part.is_empty());
-                    slices.extend(parts.map(IoSlice::new));
-                }
-            }
-        }
-        slices
+        let mut bytes = &self.bytes[self.sent_bytes..];
+        let slice = |piece: &'a Piece| {
+            IoSlice::new(match piece {
+                Piece::Frame(pin, range) => &frames.arena().bytes(pin)[range.clone()],
+                Piece::Bytes(count) => bytes.split_off(..*count).expect("all are queued"),
+            })
+        };
+        self.pieces.iter().take(slices_max).map(slice).collect()
     }
 
     fn advance(&mut self, mut count: usize) {
         self.backlog -= count;
+        if self.backlog == 0 {
+            // The usual case: the client takes all replies at once.
+            self.clear();
+            self.bytes.shrink_to(SPARE_BYTES_MAX);
+            self.pieces.shrink_to(SPARE_BYTES_MAX / size_of::<Piece>());
+            return;
+        }
         while let Some(first) = self.pieces.front_mut() {
-            let sent = count.min(first.len());
-            count -= sent;
-            let is_whole = sent == first.len();
-            match first {
+            let is_whole = match first {
                 Piece::Bytes(left) => {
+                    let sent = count.min(*left);
                     *left -= sent;
-                    self.bytes.drain(..sent);
+                    count -= sent;
+                    self.sent_bytes += sent;
+                    *left == 0
                 }
-                Piece::Frame(_, range) => range.start += sent,
-            }
+                Piece::Frame(_, range) => {
+                    let sent = count.min(range.len());
+                    range.start += sent;
+                    count -= sent;
+                    range.start == range.end
+                }
+            };
             if !is_whole {
-                return;
+                break;
             }
             if let Some(Piece::Frame(pin, _)) = self.pieces.pop_front() {
                 self.sent.push(pin);
             }
         }
-        if self.bytes.capacity() > SPARE_BYTES_MAX {
-            self.bytes = VecDeque::new();
-        }
-        if self.pieces.capacity() * size_of::<Piece>() > SPARE_BYTES_MAX {
-            self.pieces = VecDeque::new();
+        if self.sent_bytes > self.bytes.len() / 2 {
+            self.bytes.drain(..std::mem::take(&mut self.sent_bytes));
         }
     }
 
     /// Drops what was not sent. Its pins can be taken, after those of what was sent.
     pub(super) fn abandon(&mut self) {
+        self.clear();
+        self.backlog = 0;
+    }
+
+    fn clear(&mut self) {
         for piece in self.pieces.drain(..) {
             if let Piece::Frame(pin, _) = piece {
                 self.sent.push(pin);
             }
         }
-        self.backlog = 0;
+        self.sent_bytes = 0;
         self.bytes.clear();
     }
 }

@@ -133,7 +133,7 @@ impl Folder {
                 return Err(Errno::INVAL);
             }
             self.section(file).check_writable()?;
-            self.check_unclaimed(node)?;
+            self.check_unclaimed(node, node.has_one_name())?;
             // The kernel has already cleared them, except setgid on a file that its group may not
             // execute.
             file.take_rights(header.uid != 0, |group| is_member(header, group))?;

@@ -412,7 +412,10 @@ impl Clerk {
             self.check(&node)?;
         }
         self.renew(&node.file)?;
-        Ok(self.folder.opened(&self.clerks, &node, header, asked.flags)?.into())
+        Ok(self
+            .folder
+            .opened(&self.clerks, (&node, node.has_one_name()), header, asked.flags)?
+            .into())
     }
 
     /// Renames a file after its data has gone out; where it takes the place of another one, after

@@ -256,9 +256,10 @@ impl Folder {
         flags: u32,
     ) -> Answered {
         let (node, attributes) = self.nodes.take_in(path, stat)?;
-        self.check_unclaimed(&node)?;
+        self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
+        // A file that was just made has no capabilities.
         if writes(flags) {
-            node.file.note_writer(header.uid, &file);
+            node.file.note_user(header.uid);
         }
         node.file.give(file);
         node.file.opened();

@@ -34,15 +34,19 @@ pub(in crate::front::fuse) struct Node {
 }
 
 impl Node {
+    /// Returns whether the inode has at most one name.
+    pub(super) fn has_one_name(&self) -> bool {
+        rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
+    }
+
     /// Locks an inode that has several names (hard links), since another name may lie in a
     /// directory that another process caches. It stays locked as long as some of its data may be
-    /// cached.
+    /// cached. `has_one_name` has just been read.
     ///
     /// # Errors
     /// If another process has locked it; returns the descriptor, whose lock is the other one.
-    pub(super) fn lock_links(&self, read_only: bool) -> Result<(), OwnedFd> {
-        let has_one = || rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2);
-        if !self.is_regular() || self.lock.get().is_some() || has_one() {
+    pub(super) fn lock_links(&self, read_only: bool, has_one_name: bool) -> Result<(), OwnedFd> {
+        if has_one_name || !self.is_regular() || self.lock.get().is_some() {
             return Ok(());
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;

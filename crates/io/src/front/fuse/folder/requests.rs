@@ -241,21 +241,21 @@ impl Folder {
             return Ok(Answer::Clerk);
         }
         // Whether somebody else has changed it is looked at when it is opened.
-        node.file.attributes()?;
+        let has_one_name = node.file.attributes()?.stat.st_nlink < 2;
         if node.file.must_be_renewed() {
             return Ok(Answer::Clerk);
         }
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.opened(clerks, &node, header, asked.flags)?.into())
+        Ok(self.opened(clerks, (&node, has_one_name), header, asked.flags)?.into())
     }
 
     /// Opens a file for as long as the kernel has it open.
     pub(super) fn opened(
         &self,
         clerks: &Clerks,
-        node: &Arc<Node>,
+        (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,
     ) -> Result<Vec<u8>, Errno> {
@@ -264,7 +264,7 @@ impl Folder {
         if writes {
             section.check_writable()?;
         }
-        self.check_unclaimed(node)?;
+        self.check_unclaimed(node, has_one_name)?;
         // What the folder refuses is refused here too, and not when it is too late.
         let file = node.file.buffered(writes)?;
         if writes {
@@ -278,11 +278,12 @@ impl Folder {
     }
 
     /// Refuses a file that another cache has under another name, or has claimed later.
-    pub(super) fn check_unclaimed(&self, node: &Node) -> Result<(), Errno> {
+    /// `has_one_name` has just been read.
+    pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
         let (device, inode) = node.inode();
         let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
         let by_lock = || {
-            let refused = node.lock_links(self.options.read_only).err()?;
+            let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
             Some(claim::lock_holder(&refused))
         };
         let Some(holder) = by_claim.or_else(by_lock) else { return Ok(()) };

@@ -46,29 +46,35 @@ impl Transmission<'_> {
                     return None;
                 }
             };
-            if self.must_wait_for_others(&request) {
+            let piece = self.piece_of(&request);
+            if self.must_wait_for_others(&request, piece) {
                 return Some(any);
             }
             self.input.consume(REQUEST_BYTES);
             self.batch += 1;
             any = true;
-            self.take_request(now, &request);
+            self.take_request(now, &request, piece);
         }
     }
 
     /// A read waits until the client has received enough of its replies. A read in simple replies
     /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
-    fn must_wait_for_others(&mut self, request: &wire::Request) -> bool {
+    fn must_wait_for_others(&self, request: &wire::Request, piece: u64) -> bool {
         if request.command != wire::CMD_READ || request.len == 0 {
             return false;
         }
-        let len = u64::from(request.len);
-        let piece = self.requests.grant_piece(&self.cache, len);
-        let alone = !self.negotiated.structured && len > piece;
+        let alone = !self.negotiated.structured && u64::from(request.len) > piece;
         piece == 0 || (alone && self.requests.in_flight() > 0)
     }
 
-    fn take_request(&mut self, now: Nanos, request: &wire::Request) {
+    /// Returns how many bytes of a read may be pinned now; 0 for other requests.
+    fn piece_of(&mut self, request: &wire::Request) -> u64 {
+        let len = u64::from(request.len);
+        let is_read = request.command == wire::CMD_READ && len > 0;
+        if is_read { self.requests.grant_piece(&self.cache, len) } else { 0 }
+    }
+
+    fn take_request(&mut self, now: Nanos, request: &wire::Request, piece: u64) {
         // Requests that came together are told apart by a nanosecond, which keeps their order.
         self.arrived_at = now.max(self.arrived_at + 1);
         fault::point("connection", &self.export.info.name);
@@ -85,7 +91,7 @@ impl Transmission<'_> {
         match request.command {
             wire::CMD_READ => {
                 self.read_in_batch = true;
-                self.begin_read(now, request);
+                self.begin_read(now, request, piece);
             }
             wire::CMD_CACHE => self.begin(now, request, RequestOp::Populate),
             wire::CMD_FLUSH => self.begin(now, request, RequestOp::Flush),
@@ -104,9 +110,8 @@ impl Transmission<'_> {
         ClientRequest { request: *request, op, arrived_at: self.arrived_at }
     }
 
-    fn begin_read(&mut self, now: Nanos, wanted: &wire::Request) {
+    fn begin_read(&mut self, now: Nanos, wanted: &wire::Request, piece: u64) {
         let (asked, len) = (self.client_request(wanted, RequestOp::Read), u64::from(wanted.len));
-        let piece = self.requests.grant_piece(&self.cache, len);
         let unfragmented = wanted.flags & wire::CMD_FLAG_DF != 0;
         if unfragmented && len > piece.max(UNFRAGMENTED_BYTES_MIN) {
             let message = format!("{len} bytes are too many for one unfragmented chunk");

@@ -109,11 +109,16 @@ impl SourceFile {
         }
     }
 
-    /// Records that the user `uid` has opened the file for writing; `file` is a descriptor of it.
-    pub(crate) fn note_writer(&self, uid: u32, file: impl AsFd) {
+    /// Records that the user `uid` has opened the file for writing.
+    pub(crate) fn note_user(&self, uid: u32) {
         if uid != 0 && !self.has_flag(OTHERS_WRITE) {
             self.flag(OTHERS_WRITE);
         }
+    }
+
+    /// Records that the user `uid` has opened the file for writing; `file` is a descriptor of it.
+    pub(crate) fn note_writer(&self, uid: u32, file: impl AsFd) {
+        self.note_user(uid);
         if rustix::fs::fgetxattr(file, CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
             self.note_attribute(CAPABILITIES_NAME);
         }
