@@ -117,7 +117,7 @@ impl BlockingSession {
     ///
     /// # Panics
     /// If the request is not a read, or is longer.
-    pub fn pin(&mut self, request: Request) -> Result<Assembly<ArenaFrames>, StoreError> {
+    pub fn pin(&mut self, request: Request) -> Result<Box<Assembly<ArenaFrames>>, StoreError> {
         let read = self.run(request, &[], &mut |_, _| panic!("a read of more than one piece"))?;
         let read = read.expect("the blocks of a read");
         let (cache, now, session) = self.parts();
@@ -176,7 +176,7 @@ impl BlockingSession {
         self.wake_flag.wait(timeout);
     }
 
-    fn release(&mut self, read: Assembly<ArenaFrames>) {
+    fn release(&mut self, read: Box<Assembly<ArenaFrames>>) {
         let (cache, now, session) = self.parts();
         session.release(cache, now, read);
     }
@@ -187,7 +187,7 @@ impl BlockingSession {
         request: Request,
         payload: &[u8],
         take: &mut dyn FnMut(&ArenaFrames, &Assembly<ArenaFrames>),
-    ) -> Result<Option<Assembly<ArenaFrames>>, StoreError> {
+    ) -> Result<Option<Box<Assembly<ArenaFrames>>>, StoreError> {
         if payload.len() > READ_PIECE_BYTES as usize {
             return self.write_pieces(request, payload);
         }
@@ -206,7 +206,7 @@ impl BlockingSession {
         &mut self,
         request: Request,
         payload: &[u8],
-    ) -> Result<Option<Assembly<ArenaFrames>>, StoreError> {
+    ) -> Result<Option<Box<Assembly<ArenaFrames>>>, StoreError> {
         let mut rest = request.offset..request.offset + request.len;
         let (_, now, session) = self.parts();
         let id = session.begin(now, request, ());

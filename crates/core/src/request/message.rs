@@ -141,7 +141,7 @@ pub struct Reply<F: Frames, C> {
     /// The front end's own data of the request.
     pub context: C,
     /// The blocks of a read, to be given back with [`super::Session::release`].
-    pub data: Option<Assembly<F>>,
+    pub data: Option<Box<Assembly<F>>>,
     /// The mapping that [`RequestOp::Map`] has created.
     pub mapping: Option<Box<Mapping<F>>>,
     /// The error of a request that has failed.
@@ -156,7 +156,7 @@ pub struct Reply<F: Frames, C> {
 #[derive(Debug)]
 pub struct ImmediateReply<F: Frames> {
     /// The blocks of a read, to be given back with [`super::Session::release`].
-    pub data: Option<Assembly<F>>,
+    pub data: Option<Box<Assembly<F>>>,
     /// Classes of the pages of the request.
     pub classes: Classes,
 }
@@ -174,7 +174,7 @@ pub enum Submitted<F: Frames> {
 #[derive(Debug)]
 pub enum Event<F: Frames, C> {
     /// The next bytes of a large read; more follow, or the end with an error.
-    Piece(RequestId, Assembly<F>),
+    Piece(RequestId, Box<Assembly<F>>),
     /// The end of a request.
     End(Reply<F, C>),
 }

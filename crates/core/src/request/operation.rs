@@ -23,7 +23,7 @@ pub(super) struct Operation<F: Frames, P> {
 /// The call that an operation makes.
 #[derive(Debug)]
 pub(super) enum Work<F: Frames, P> {
-    Read(Assembly<F>),
+    Read(Box<Assembly<F>>),
     /// A write, and its bytes as long as they are not in the cache.
     Write(WriteTask, Option<P>),
     /// A write of zeros.

@@ -54,7 +54,7 @@ struct Entry<F: Frames, C> {
     /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
     left: Range<u64>,
     /// The last bytes of a read.
-    data: Option<Assembly<F>>,
+    data: Option<Box<Assembly<F>>>,
     mapping: Option<Box<Mapping<F>>>,
     /// Earliest time of the reply.
     due: Nanos,
@@ -64,7 +64,7 @@ struct Entry<F: Frames, C> {
 /// An event that the front end has not polled.
 #[derive(Debug)]
 enum ReadyEvent<F: Frames> {
-    Piece(usize, Assembly<F>),
+    Piece(usize, Box<Assembly<F>>),
     /// The end of a request, whose entry is removed when the event is polled.
     End(usize),
 }
@@ -94,7 +94,8 @@ pub struct Session<F: Frames, P, C> {
     share: Share,
     /// Bytes of payloads that wait.
     parked_bytes: usize,
-    spare: Vec<Assembly<F>>,
+    #[expect(clippy::vec_box, reason = "they are handed out boxed")]
+    spare: Vec<Box<Assembly<F>>>,
     completions: Vec<Completion<F>>,
     /// Number of the session in the log of inputs, and of the reads that it has handed out.
     number: u32,
@@ -167,7 +168,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 | Work::Exclude { .. } => {}
             }
         }
-        let release = |read: Option<Assembly<F>>| {
+        let release = |read: Option<Box<Assembly<F>>>| {
             if let Some(mut read) = read {
                 read.release(cache.frames());
             }
@@ -517,7 +518,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Gives back the blocks of a read, and continues large reads that waited for that.
-    pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Assembly<F>) {
+    pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<Assembly<F>>) {
         let number = read.token;
         let _noted = cache.note(|| Input::Release { session: self.number, now, read: number });
         let bytes = pinned_bytes(&read);
@@ -528,7 +529,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
     /// them back with [`Session::release_pins`].
-    pub fn recycle(&mut self, read: Assembly<F>) {
+    pub fn recycle(&mut self, read: Box<Assembly<F>>) {
         drop(self.volume.note(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
@@ -605,14 +606,15 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    fn reuse(&mut self, read: Assembly<F>) {
+    fn reuse(&mut self, read: Box<Assembly<F>>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(read);
         }
     }
 
     /// Returns a read of a part of a request.
-    fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Assembly<F> {
+    #[expect(clippy::unnecessary_box_returns, reason = "a reused read is boxed already")]
+    fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Box<Assembly<F>> {
         let token = self.operations.vacant_key() as u64;
         let len = u32::try_from(bytes.end - bytes.start).expect("at most a piece");
         let mut read = match self.spare.pop() {
@@ -620,7 +622,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 read.reset(token, bytes.start, len);
                 read
             }
-            None => Assembly::new(token, bytes.start, len),
+            None => Box::new(Assembly::new(token, bytes.start, len)),
         };
         read.interface = request.interface;
         (read.hint, read.part) = (request.hint, request.bound.clone());

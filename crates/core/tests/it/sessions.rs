@@ -252,14 +252,14 @@ impl World {
         }
     }
 
-    fn take(&mut self, at: usize, token: u64, read: Assembly<Plain>) {
+    fn take(&mut self, at: usize, token: u64, read: Box<Assembly<Plain>>) {
         let mut bytes = vec![0; read.len as usize];
         read.copy_to(self.cache.frames(), &mut bytes);
         self.pending[at].get_mut(&token).expect("it is in flight").returned.extend(bytes);
         self.sessions[at].release(&self.cache, self.now, read);
     }
 
-    fn end(&mut self, at: usize, token: u64, data: Option<Assembly<Plain>>) {
+    fn end(&mut self, at: usize, token: u64, data: Option<Box<Assembly<Plain>>>) {
         if let Some(read) = data {
             self.take(at, token, read);
         }

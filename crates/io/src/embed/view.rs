@@ -12,11 +12,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct View {
     engine: Arc<Engine>,
-    assembly: Assembly<ArenaFrames>,
+    assembly: Box<Assembly<ArenaFrames>>,
 }
 
 impl View {
-    pub(super) fn new(engine: Arc<Engine>, assembly: Assembly<ArenaFrames>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, assembly: Box<Assembly<ArenaFrames>>) -> Self {
         View { engine, assembly }
     }
 

@@ -36,7 +36,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const TIME_MAX: Nanos = 1 << 62;
 
 type Pin = <NoFrames as Frames>::Pin;
-type Read = Assembly<NoFrames>;
+type Read = Box<Assembly<NoFrames>>;
 
 /// A log that cannot be replayed.
 #[derive(Debug, thiserror::Error)]

@@ -146,7 +146,7 @@ impl Client {
         cache: &Cache<NoFrames>,
         now: Nanos,
         volume: usize,
-        data: Option<Assembly<NoFrames>>,
+        data: Option<Box<Assembly<NoFrames>>>,
         error: Option<StoreError>,
     ) -> Result<Moved, RehearsalError> {
         if let Some(read) = data {

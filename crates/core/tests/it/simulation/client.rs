@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A read that is done and whose pins are still held, as by a slow socket.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) read: Assembly<PlainFrames>,
+    pub(crate) read: Box<Assembly<PlainFrames>>,
     /// What it held when it was done.
     pub(crate) copy: Vec<u8>,
 }

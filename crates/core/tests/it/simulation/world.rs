@@ -397,7 +397,7 @@ impl World {
         &mut self,
         client: usize,
         request: Request,
-        data: Option<Assembly<PlainFrames>>,
+        data: Option<Box<Assembly<PlainFrames>>>,
         error: Option<StoreError>,
     ) {
         let Request { token, bytes, kind, event, modes } = request;

@@ -85,7 +85,7 @@ impl Shared {
         session: &mut PlainSession,
         request: Request,
         payload: &[u8],
-    ) -> Option<Assembly<Plain>> {
+    ) -> Option<Box<Assembly<Plain>>> {
         let submitted = session.submit(&self.cache, self.now(), request, payload, || ());
         if let Submitted::Done(done) = submitted {
             return done.data;

@@ -356,7 +356,7 @@ impl Worker {
         now: Nanos,
         index: usize,
         (request, file): (&InFlight, Option<&Arc<SourceFile>>),
-        ended: Result<Option<Assembly<ArenaFrames>>, StoreError>,
+        ended: Result<Option<Box<Assembly<ArenaFrames>>>, StoreError>,
         classes: Classes,
     ) {
         let InFlight { unique, op, arrived_at, offset, len, .. } = *request;

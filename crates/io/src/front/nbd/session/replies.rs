@@ -75,7 +75,12 @@ impl Transmission<'_> {
     }
 
     /// Queues the data of a piece; the reply is complete with the last one.
-    pub(super) fn send_data(&mut self, cookie: u64, mut read: Assembly<ArenaFrames>, last: bool) {
+    pub(super) fn send_data(
+        &mut self,
+        cookie: u64,
+        mut read: Box<Assembly<ArenaFrames>>,
+        last: bool,
+    ) {
         if self.negotiated.structured {
             self.output.push(&wire::chunk_data(cookie, last, read.offset, read.len));
         } else {
