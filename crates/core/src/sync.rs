@@ -12,6 +12,27 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::TryLockError;
 
+/// A value on a cache line of its own: threads that change it do not slow down those that read its
+/// neighbours.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct OwnLine<T>(T);
+
+impl<T> OwnLine<T> {
+    pub(crate) fn new(value: T) -> Self {
+        OwnLine(value)
+    }
+}
+
+impl<T> Deref for OwnLine<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Says that this thread is waiting for another to get on.
 pub(crate) fn spin() {
     #[cfg(not(larder_shuttle))]

@@ -25,7 +25,7 @@ use crate::readahead::{Feedback, Limits};
 use crate::settings::Share;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, OwnLine, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
@@ -131,9 +131,9 @@ pub struct Volume<F: Frames> {
     /// Frames that ratios of memory refer to: what it may have of what there is.
     capacity: AtomicU64,
     /// Blocks newer than the store and not being written.
-    pub(crate) dirty: AtomicU64,
+    pub(crate) dirty: OwnLine<AtomicU64>,
     /// Blocks being written.
-    pub(crate) writing: AtomicU64,
+    pub(crate) writing: OwnLine<AtomicU64>,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
     /// What follows its references, if anything does.
@@ -149,7 +149,7 @@ pub struct Volume<F: Frames> {
     /// Counts failed writes.
     pub(crate) errors: AtomicU64,
     pub(crate) last_error: Mutex<Option<StoreError>>,
-    last_request: AtomicU64,
+    last_request: OwnLine<AtomicU64>,
     /// Ranges that are being discarded or zeroed; so that the common case need not lock.
     pub(crate) exclusives: AtomicU64,
     /// Whether there are windows to read ahead; so that the common case need not lock.
@@ -158,8 +158,8 @@ pub struct Volume<F: Frames> {
     pub(crate) has_warm: AtomicBool,
     pub(crate) has_behind: AtomicBool,
     pub(crate) feedback: Feedback,
-    pub(crate) queue: Mutex<Queue<F>>,
-    pub(crate) writer: Mutex<Writer>,
+    pub(crate) queue: OwnLine<Mutex<Queue<F>>>,
+    pub(crate) writer: OwnLine<Mutex<Writer>>,
     pub(crate) ordered: Ordered,
     pub(crate) pinned: Pinned,
     /// Blocks that are mapped for change, by whom.
@@ -220,8 +220,8 @@ impl<F: Frames> Volume<F> {
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
             tunables: LiveTunables::new(&tunables),
             quota,
-            dirty: AtomicU64::new(0),
-            writing: AtomicU64::new(0),
+            dirty: OwnLine::default(),
+            writing: OwnLine::default(),
             failing: AtomicU64::new(0),
             followed: tracker.map(Followed::new),
             policy_auto: AtomicBool::new(options.policy_auto),
@@ -231,14 +231,14 @@ impl<F: Frames> Volume<F> {
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
-            last_request: AtomicU64::new(0),
+            last_request: OwnLine::default(),
             exclusives: AtomicU64::new(0),
             has_wishes: AtomicBool::new(false),
             has_warm: AtomicBool::new(false),
             has_behind: AtomicBool::new(false),
             feedback: Feedback::default(),
-            queue: Mutex::new(Queue::new()),
-            writer: Mutex::new(Writer::default()),
+            queue: OwnLine::new(Mutex::new(Queue::new())),
+            writer: OwnLine::default(),
             ordered: Ordered::default(),
             pinned: Pinned::default(),
             maps: Mutex::new(Vec::new()),
