@@ -24,9 +24,8 @@ pub(crate) use rule::{RuleArgument, rule};
 
 /// A number of bytes, as in `256MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let size: ByteSize = text
-        .parse()
-        .map_err(|error| format!("\"{text}\" is not a size ({error}); write 4KiB, 256MiB, 2GiB"))?;
+    let size: Option<ByteSize> = text.parse().ok();
+    let size = size.ok_or_else(|| format!("\"{text}\" is not a size; write 4KiB, 256MiB, 2GiB"))?;
     // What is beyond that is no error to the library.
     match size.as_u64() {
         u64::MAX => Err(format!("\"{text}\" is not a size: it is 16 EiB or more")),

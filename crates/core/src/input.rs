@@ -72,8 +72,8 @@ pub enum Input {
     Begin { session: u32, now: Nanos, request: Request },
     /// One part of a write.
     Push { session: u32, now: Nanos, id: usize, offset: u64, payload: usize },
-    /// A flush of blocks as one part of a request.
-    PushFlush { session: u32, now: Nanos, id: usize, blocks: Range<u64> },
+    /// A flush of a range as one part of a request.
+    PushFlush { session: u32, now: Nanos, id: usize, bytes: Range<u64> },
     /// A request of several parts ends.
     Finish { session: u32, now: Nanos, id: usize },
     /// Completions are processed.

@@ -11,7 +11,7 @@ use crate::counters::Interface;
 use crate::frames::Frames;
 use crate::group::GroupId;
 use crate::request::{Assembly, WriteTask};
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, sectors_touched};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, blocks_touched, sectors_touched};
 use std::ops::Range;
 
 /// What a mapping begins with.
@@ -103,8 +103,7 @@ impl<F: Frames> Mapping<F> {
     }
 
     pub(crate) fn block_range(&self) -> Range<u64> {
-        let Range { start, end } = self.bytes();
-        start / BLOCK_BYTES_U64..end.div_ceil(BLOCK_BYTES_U64)
+        blocks_touched(&self.bytes())
     }
 
     /// The pieces of a mapping that is mapped: each block's frame, and the range of bytes in it.

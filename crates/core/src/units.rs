@@ -4,6 +4,8 @@
 //! part of a block whose presence is tracked. A *page* is the unit that a policy admits and evicts:
 //! 1 to 256 blocks, aligned to its own size.
 
+use std::ops::Range;
+
 /// Bytes in a block, and in a frame of memory.
 pub const BLOCK_BYTES: usize = 4096;
 /// The same as a 64-bit number, for offsets.
@@ -14,6 +16,12 @@ pub const SECTOR_BYTES: usize = 512;
 pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
 /// The largest page, in blocks: 1 MiB. Also the largest joined write to a store.
 pub const PAGE_BLOCKS_MAX: u32 = 256;
+
+/// Returns the blocks that a range of bytes touches, as a whole or in part.
+#[must_use]
+pub fn blocks_touched(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / BLOCK_BYTES_U64..bytes.end.div_ceil(BLOCK_BYTES_U64)
+}
 
 /// The mask of the sectors that the bytes `offset..offset + len` of a block touch, whole or in
 /// part.

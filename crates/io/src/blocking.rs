@@ -222,7 +222,7 @@ impl BlockingSession {
                 let none = self.next_reply(&mut |_, _| {});
                 debug_assert!(none.is_none(), "the request is open");
             }
-            if self.parts().2.has_failed(id) {
+            if self.session.as_ref().is_some_and(|session| session.has_failed(id)) {
                 break;
             }
         }

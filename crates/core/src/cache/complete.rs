@@ -14,7 +14,7 @@ use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::units::BLOCK_BYTES_U64;
+use crate::units::{BLOCK_BYTES_U64, blocks_touched};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -48,8 +48,7 @@ impl<F: Frames> Cache<F> {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
             Context::WriteBack { pages, epoch, .. } => {
-                let first = op.offset / BLOCK_BYTES_U64;
-                let blocks = first..(op.offset + op.len).div_ceil(BLOCK_BYTES_U64);
+                let blocks = blocks_touched(&(op.offset..op.offset + op.len));
                 self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
             }

@@ -17,7 +17,9 @@ use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK};
+use crate::units::{
+    BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK, blocks_touched,
+};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -271,9 +273,8 @@ impl<F: Frames> Cache<F> {
     /// carries it.
     fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteTask) -> bool {
         let bytes = task.offset..task.offset + u64::from(task.len);
-        let first = blocks.start.max(bytes.start / BLOCK_BYTES_U64);
-        let end = blocks.end.min(bytes.end.div_ceil(BLOCK_BYTES_U64));
-        (first..end).all(|block| {
+        let touched = blocks_touched(&bytes);
+        (blocks.start.max(touched.start)..blocks.end.min(touched.end)).all(|block| {
             let touched = super::read::touched_sectors(block, &bytes);
             let frame = self.table.find(Key::new(volume.id, block));
             frame.is_some_and(|frame| self.table.state(frame).dirty & touched == touched)

@@ -20,7 +20,9 @@ use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, spin};
 use crate::tunables::Tunable;
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_covered, sectors_touched};
+use crate::units::{
+    BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched, sectors_covered, sectors_touched,
+};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -63,7 +65,7 @@ struct PagePart<'a, F: Frames, P: ?Sized> {
 
 impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
     fn blocks(&self) -> Range<u64> {
-        self.bytes.start / BLOCK_BYTES_U64..self.bytes.end.div_ceil(BLOCK_BYTES_U64)
+        blocks_touched(&self.bytes)
     }
 
     /// Returns the pieces, one for each block.

@@ -54,7 +54,7 @@ pub enum Then {
     Nothing,
     /// A flush of the volume.
     Flush,
-    /// A flush of these blocks.
+    /// A flush of this range of bytes.
     FlushRange(Range<u64>),
 }
 

@@ -25,7 +25,7 @@ use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::Arc;
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched};
 use crate::volume::Volume;
 use slab::Slab;
 use std::cmp::Reverse;
@@ -435,21 +435,22 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.keep_write(cache, now, id, task, payload, status);
     }
 
-    /// Adds a flush of blocks to an open request.
+    /// Adds a flush of a range to an open request.
     pub fn push_flush(
         &mut self,
         cache: &Cache<F>,
         now: Nanos,
         RequestId(id): RequestId,
-        blocks: Range<u64>,
+        bytes: Range<u64>,
     ) {
-        let _noted = cache.note(|| Input::PushFlush {
-            session: self.number,
+        let _noted =
+            cache.note(|| Input::PushFlush { session: self.number, now, id, bytes: bytes.clone() });
+        self.submit_work(
+            cache,
             now,
             id,
-            blocks: blocks.clone(),
-        });
-        self.submit_work(cache, now, id, Work::FlushRange { blocks, durable: true });
+            Work::FlushRange { blocks: blocks_touched(&bytes), durable: true },
+        );
     }
 
     /// Ends an open request: it completes with its operations.
@@ -698,9 +699,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     RequestOp::Flush => Work::Flush { always: false },
                     RequestOp::FlushAlways => Work::Flush { always: true },
                     _ => {
-                        let blocks = offset / BLOCK_BYTES_U64..range.end.div_ceil(BLOCK_BYTES_U64);
                         let durable = matches!(op, RequestOp::FlushRange { durable: true });
-                        Work::FlushRange { blocks, durable }
+                        Work::FlushRange { blocks: blocks_touched(&range), durable }
                     }
                 };
                 self.submit_work(cache, now, id, work);
@@ -845,7 +845,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             let work = match std::mem::take(&mut entry.request.then) {
                 Then::Nothing => break,
                 Then::Flush => Work::Flush { always: false },
-                Then::FlushRange(blocks) => Work::FlushRange { blocks, durable: true },
+                Then::FlushRange(bytes) => {
+                    Work::FlushRange { blocks: blocks_touched(&bytes), durable: true }
+                }
             };
             self.submit_work(cache, now, id, work);
         }

@@ -17,6 +17,9 @@ pub struct Change {
     mapping: Option<Box<Mapping<ArenaFrames>>>,
 }
 
+/// Why there is a mapping in each [`Change`].
+const PRESENT: &str = "present until the mapping ends";
+
 impl Change {
     pub(super) fn new(volume: CachedVolume, mapping: Box<Mapping<ArenaFrames>>) -> Self {
         Change { volume, mapping: Some(mapping) }
@@ -27,12 +30,12 @@ impl Change {
     }
 
     fn mapping(&mut self) -> &mut Mapping<ArenaFrames> {
-        self.mapping.as_mut().expect("present until the mapping ends")
+        self.mapping.as_mut().expect(PRESENT)
     }
 
     /// Returns the mapping, to be ended as a part of `group`.
     pub(super) fn into_mapping(mut self, group: Option<GroupId>) -> Box<Mapping<ArenaFrames>> {
-        let mut mapping = self.mapping.take().expect("present until the mapping ends");
+        let mut mapping = self.mapping.take().expect(PRESENT);
         if let Some(group) = group {
             mapping.set_group(group);
         }
@@ -42,14 +45,14 @@ impl Change {
     /// Bytes of the volume that it covers.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
-        self.mapping.as_ref().expect("present until the mapping ends").bytes()
+        self.mapping.as_ref().expect(PRESENT).bytes()
     }
 
     /// The bytes, to look at and to change, in pieces that end where the blocks of 4 KiB of the
     /// volume do. Say what was changed with [`Change::mark_dirty`].
     pub fn pieces(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let arena = self.volume.engine.cache().frames().arena();
-        let mapping = self.mapping.as_mut().expect("present until the mapping ends");
+        let mapping = self.mapping.as_mut().expect(PRESENT);
         mapping.pieces().map(move |(own, range)| &mut arena.bytes_mut(own)[range])
     }
 
@@ -67,7 +70,7 @@ impl Change {
     /// # Panics
     /// As [`Mapping::mark_dirty`].
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let mapping = self.mapping.as_mut().expect("present until the mapping ends");
+        let mapping = self.mapping.as_mut().expect(PRESENT);
         mapping.write(self.volume.engine.cache().frames(), offset, bytes);
     }
 }

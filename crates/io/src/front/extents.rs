@@ -3,7 +3,7 @@
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
-use larder_core::units::BLOCK_BYTES_U64;
+use larder_core::units::{BLOCK_BYTES_U64, blocks_touched};
 
 /// Extents in one answer.
 const EXTENTS_MAX: usize = 1024;
@@ -53,7 +53,7 @@ fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> 
     if volume.unclean_blocks() == 0 {
         return (len, true);
     }
-    let blocks = at / BLOCK_BYTES_U64..(at + len).div_ceil(BLOCK_BYTES_U64);
+    let blocks = blocks_touched(&(at..at + len));
     let is_newer = |&block: &u64| cache.is_unclean(volume, block);
     let first = blocks.clone().find(is_newer);
     match first {

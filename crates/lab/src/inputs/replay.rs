@@ -17,11 +17,12 @@ use larder_core::request::{
 };
 use larder_core::store::{StoreDone, StoreOp};
 use larder_core::tunables::Tunables;
-use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
+use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_report::lines::{LineError, Lines};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io::BufRead;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Limits on what a log may ask for: frames (a machine with 1 TiB of memory, for which the replay
@@ -391,11 +392,10 @@ impl Session {
                 self.check_bytes(offset, payload as u64)?;
                 self.engine.push(cache, now, id, offset, Zeros(payload));
             }
-            Input::PushFlush { now, id, blocks, .. } => {
+            Input::PushFlush { now, id, bytes, .. } => {
                 let id = self.open_request(now, id)?;
-                check(blocks.start <= blocks.end, "a range ends before it starts")?;
-                check(blocks.end <= self.blocks(), "blocks beyond the volume")?;
-                self.engine.push_flush(cache, now, id, blocks);
+                self.check_range(&bytes)?;
+                self.engine.push_flush(cache, now, id, bytes);
             }
             Input::Finish { now, id, .. } => {
                 let id = self.open_request(now, id)?;
@@ -465,8 +465,9 @@ impl Session {
         Ok(RequestId::of(id))
     }
 
-    fn blocks(&self) -> u64 {
-        self.length.div_ceil(BLOCK_BYTES_U64)
+    fn check_range(&self, bytes: &Range<u64>) -> Result<(), String> {
+        let is_allowed = bytes.start <= bytes.end && bytes.end <= self.length;
+        check(is_allowed, "a range is not inside the volume")
     }
 
     fn check_bytes(&self, offset: u64, len: u64) -> Result<(), String> {
@@ -479,9 +480,8 @@ impl Session {
         let is_mapping = matches!(request.op, RequestOp::Map | RequestOp::Unpin);
         check(!is_mapping, "mappings cannot be replayed")?;
         check(u32::try_from(request.len).is_ok() || request.op != RequestOp::Read, "too long")?;
-        if let Then::FlushRange(blocks) = &request.then {
-            check(blocks.start <= blocks.end, "a range ends before it starts")?;
-            check(blocks.end <= self.blocks(), "blocks beyond the volume")?;
+        if let Then::FlushRange(bytes) = &request.then {
+            self.check_range(bytes)?;
         }
         if let Some(bound) = &request.bound {
             check(bound.start <= bound.end, "a range ends before it starts")?;

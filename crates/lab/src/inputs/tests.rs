@@ -154,7 +154,7 @@ impl World {
         for offset in bytes.step_by(4096).take(3).filter(|at| at + 512 <= LENGTH) {
             session.push(cache, now, id, offset, Zeros(512));
         }
-        session.push_flush(cache, now, id, 0..1);
+        session.push_flush(cache, now, id, 0..4096);
         session.finish(cache, now, id);
     }
 

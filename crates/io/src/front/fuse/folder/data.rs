@@ -199,7 +199,7 @@ impl Worker {
         let then = if asked.flags & SYNCHRONOUS == 0 {
             Then::Nothing
         } else {
-            Then::FlushRange(bytes.start / BLOCK..bytes.end.div_ceil(BLOCK))
+            Then::FlushRange(bytes.clone())
         };
         let request = |range| Request { then, ..Request::new(RequestOp::Write, range) };
         let mut sector = [0; SECTOR_BYTES];
@@ -246,8 +246,7 @@ impl Worker {
         let requests = &mut self.sessions[index].requests;
         let id = requests.begin(now, Request::new(flush, 0..0), in_flight);
         for range in ranges {
-            let blocks = range.start / BLOCK..range.end.div_ceil(BLOCK);
-            requests.push_flush(&self.cache, now, id, blocks);
+            requests.push_flush(&self.cache, now, id, range);
         }
         requests.finish(&self.cache, now, id);
         self.answer_ended(now, index);
