@@ -207,10 +207,20 @@ impl<F: Frames> Cache<F> {
         let mut owned = Vec::new();
         let mut shard = self.shard(index);
         shard.drain(now);
-        if let Some(instance) = shard.instance_of(victim)
-            && let Some(slot) = self.own_other(instance, &mut owned)
-        {
+        let Some(instance) = shard.instance_of(victim) else { return owned };
+        let (whole, part) = self.own_other(instance, &mut owned);
+        if let Some(slot) = whole {
             self.remove_owned(instance, slot, &owned, recorder, false);
+        } else if let Some(slot) = part {
+            let pinned = self.own_part(instance, slot, &mut owned);
+            if !owned.is_empty() {
+                for &frame in &pinned {
+                    self.table.retract(frame);
+                    self.pool.retire(victim.id, frame);
+                }
+                recorder.add(Counter::EvictedBlocks, pinned.len() as u64);
+                self.remove_owned(instance, slot, &owned, recorder, false);
+            }
         }
         owned
     }
@@ -254,23 +264,53 @@ impl<F: Frames> Cache<F> {
         (owned, steals)
     }
 
-    /// Owns the frames of any page that may go. Those that the policy would rather give cannot:
-    /// they are pinned, and whoever pinned them may be the one who wants room, and would wait for
-    /// himself; or they are dirty, and may take the store a while, on which a client need not wait.
-    /// The next search begins where this one ends.
-    fn own_other(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
+    /// Owns the frames of any page that may go, and returns it; or a page that may go except for
+    /// frames that are pinned. Those that the policy would rather give cannot go: they are pinned,
+    /// and whoever pinned them may be the one who wants room, and would wait for himself; or they
+    /// are dirty, and may take the store a while, on which a client need not wait. The next search
+    /// begins where this one ends.
+    fn own_other(
+        &self,
+        instance: &mut Instance<F>,
+        owned: &mut Vec<F::Own>,
+    ) -> (Option<Slot>, Option<Slot>) {
+        let mut part = None;
         let end = instance.pages.end();
         for _ in 0..end.min(OTHER_LOOKS) {
             let slot = if instance.hand < end { instance.hand } else { 0 };
             instance.hand = slot + 1;
             let Some(page) = instance.pages.find(slot) else { continue };
             let blocks = instance.paging.blocks_of(page.number);
-            let may_go = page.is_quiet() && instance.is_admitted(slot);
-            if may_go && self.own_page(instance.volume.id, blocks, owned) {
-                return Some(slot);
+            if !page.is_quiet() || !instance.is_admitted(slot) {
+                continue;
+            }
+            let is_large = page.resident > 1;
+            if self.own_page(instance.volume.id, blocks, owned) {
+                return (Some(slot), None);
+            }
+            part = part.or(is_large.then_some(slot));
+        }
+        (None, part)
+    }
+
+    /// Owns the frames of a page that are not pinned; returns the others. A client that does not
+    /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
+    fn own_part(
+        &self,
+        instance: &Instance<F>,
+        slot: Slot,
+        owned: &mut Vec<F::Own>,
+    ) -> Vec<FrameId> {
+        let mut pinned = Vec::new();
+        for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
+            let key = Key::new(instance.volume.id, block);
+            let Some(frame) = self.table.find(key) else { continue };
+            match self.frames.try_own(frame) {
+                Some(own) => owned.push(own),
+                None => pinned.push(frame),
             }
         }
-        None
+        pinned
     }
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.
@@ -279,7 +319,7 @@ impl<F: Frames> Cache<F> {
         untouched && now < instance.touched_at(slot) + AWAITED
     }
 
-    /// Removes a page all of whose frames are owned; whether a ghost of it may stay.
+    /// Removes a page whose findable frames are all owned; whether a ghost of it may stay.
     fn remove_owned(
         &self,
         instance: &mut Instance<F>,

@@ -54,6 +54,42 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     }
 }
 
+/// One pinned block of each page, as replies have that a client does not receive, must not keep the
+/// other blocks of the pages from others.
+#[test]
+fn a_page_with_a_pinned_block_gives_room_all_the_same() {
+    const PAGE: u64 = 16;
+    let tag = |page: u64| u8::try_from(page + 1).unwrap();
+    for policy in PolicyKind::ALL {
+        let page_blocks = u32::try_from(PAGE).unwrap();
+        let volume = VolumeOptions { policy, page_blocks, ..options(4096) };
+        let mut rig = Rig::new(256, [volume]);
+        let (mut lane, mut other) = (rig.lane(0), rig.lane(0));
+        let mut held = Vec::new();
+        for page in 0..256 / PAGE {
+            rig.now += 1000;
+            rig.write(&mut lane, page * PAGE, tag(page));
+            rig.flush(&mut lane).unwrap().unwrap();
+            rig.read(&mut lane, page * PAGE + 1).unwrap();
+            let mut read = Assembly::new(rig.token(), page * PAGE * BLOCK, 4096);
+            assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Done);
+            held.push(read);
+        }
+        for page in 100..104 {
+            rig.now += 1000;
+            let status = read_stubbornly(&mut rig, &mut other, [page * PAGE, PAGE]);
+            assert_eq!(status, Status::Done, "{policy:?}");
+        }
+        for (page, mut read) in (0..).zip(held) {
+            let mut bytes = vec![0; 4096];
+            read.copy_to(rig.cache.frames(), &mut bytes);
+            assert!(bytes == [tag(page); 4096], "{policy:?}: what is pinned stays as it is");
+            read.release(rig.cache.frames());
+        }
+        rig.cache.check(rig.now);
+    }
+}
+
 /// Whatever the policy thinks of what is there: half of the memory may become dirty at once, and a
 /// writer need not wait for the store as long as there is something clean.
 #[test]
