@@ -7,6 +7,7 @@
 
 mod drain;
 mod greet;
+mod hang_up;
 mod replies;
 mod requests;
 mod writes;
@@ -25,6 +26,7 @@ use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
 use drain::SendTimer;
 use greet::shake_hands;
+use hang_up::HangUp;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
 use larder_core::request::{RequestOp, Session, SessionLimit};
@@ -175,6 +177,7 @@ fn converse(
         input: input.for_requests(),
         output: Output::default(),
         send_timer: SendTimer::new(shared.limits.send_time_max),
+        hang_up: HangUp::default(),
         requests,
         payload: None,
         alone: None,
@@ -211,6 +214,7 @@ struct Transmission<'a> {
     input: Input,
     output: Output,
     send_timer: SendTimer,
+    hang_up: HangUp,
     /// A payload that has not come whole.
     payload: Option<Payload>,
     /// A request that is served alone: a large read in simple replies.
@@ -287,7 +291,7 @@ impl Transmission<'_> {
                 }
                 continue;
             }
-            if self.sleep(now).is_err() {
+            if self.sleep(now).is_err() || self.is_abandoned() {
                 return;
             }
         }
@@ -333,6 +337,12 @@ impl Transmission<'_> {
         is_there
     }
 
+    /// Returns whether the client has left a connection that the server does not receive from.
+    fn is_abandoned(&mut self) -> bool {
+        let is_receiving = self.is_open() && self.input.has_room(self.payload.is_some());
+        self.hang_up.is_over(self.clock.now(), is_receiving, &self.transport)
+    }
+
     fn record_batch(&mut self, since: Nanos) {
         if self.finished_reads + self.finished_writes == 0 {
             return;
@@ -366,9 +376,13 @@ impl Transmission<'_> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.is_open() && self.input.has_room(self.payload.is_some()));
         wanted.set(PollFlags::OUT, !self.all_sent());
+        if !wanted.contains(PollFlags::IN) {
+            wanted |= self.hang_up.wanted();
+        }
         let delayed = self.requests.next_deadline().map(|at| at.saturating_sub(now));
         let look = self.send_timer.next_look().map(|at| at.saturating_sub(now));
-        let next = delayed.into_iter().chain(look).min();
+        let gone = self.hang_up.deadline().map(|at| at.saturating_sub(now));
+        let next = delayed.into_iter().chain(look).chain(gone).min();
         let mut timeout = next.map(Duration::from_nanos);
         let whole = self.input.is_whole();
         if whole {

@@ -177,6 +177,43 @@ fn a_client_that_takes_no_replies_is_closed_after_the_time() {
     service.end();
 }
 
+/// A server that has no room for more writes does not read from their clients, and must see all the
+/// same that they are gone: their places are for others.
+#[test]
+fn clients_that_are_gone_free_their_places_while_their_writes_wait_for_the_store() {
+    let (service, stalled) = impatient(Duration::from_mins(10));
+    stalled.store(true, Ordering::Release);
+    let clients: Vec<_> = (0..4).map(|_| service.connect_raw()).collect();
+    let volume = Arc::clone(&service.volume);
+    std::thread::scope(|scope| {
+        for (number, client) in (0..).zip(&clients) {
+            let mut client = client.try_clone().expect("a descriptor");
+            scope.spawn(move || {
+                for cookie in 0..200 {
+                    let offset = (number * 50 + cookie) % 256 * (128 << 10);
+                    let header = request(wire::CMD_WRITE, cookie, offset, 128 << 10);
+                    let sent = client.write_all(&header);
+                    if sent.and_then(|()| client.write_all(&vec![1; 128 << 10])).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        eventually("the cache takes no more", || {
+            volume.unclean_blocks() >= volume.dirty_limit_blocks()
+        });
+        assert_eq!(service.server.clients("disk"), 4);
+        for client in &clients {
+            client.shutdown(std::net::Shutdown::Both).expect("it is connected");
+        }
+    });
+    drop(clients);
+    eventually("their places are free", || service.server.clients("disk") == 0);
+    stalled.store(false, Ordering::Release);
+    service.connect(true).read_at(0, &mut [0; 4096]).expect("it is served");
+    service.end();
+}
+
 #[test]
 fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
     let limit = Duration::from_secs(1);
