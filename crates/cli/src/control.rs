@@ -22,7 +22,7 @@ mod strict_json;
 mod token;
 
 pub(crate) use listen::known_sockets;
-pub(crate) use metrics::{OLD_NAMES, OldName, STATES, State};
+pub(crate) use metrics::{Family, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
 pub(crate) use server::Control;
 pub(crate) use token::Token;
 

@@ -9,7 +9,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, SessionLimit};
+pub use budget::{Budget, BudgetUsage, PoolUsage, SessionLimit};
 pub use message::{Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then};
 pub use payload::{Park, Payload, Zeros};
 pub use session::Session;

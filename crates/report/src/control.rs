@@ -23,7 +23,9 @@ pub use files::{FileStats, Files};
 pub use findings::{ByItself, FINDINGS, Finding, Symptom};
 pub use keep::{Dropped, Pinned, VolumeDropped};
 pub use risk::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
-pub use stats::{GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX};
+pub use stats::{
+    Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX,
+};
 pub use volumes::{PolicyInForce, Switch, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};

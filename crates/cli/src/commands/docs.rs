@@ -4,7 +4,7 @@ mod leak;
 mod saw_tooth;
 mod shell;
 
-use crate::control::{OLD_NAMES, OldName, STATES, State};
+use crate::control::{Family, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
@@ -67,15 +67,21 @@ fn metrics() {
     section("Gauges", "What is so now.", &GAUGES);
     let text = "Histograms with a relative error of at most 1/16.";
     section("Latencies", text, &HISTOGRAMS);
-    states();
+    let text = "What is no number: samples of 0 or 1 with labels, in `/metrics`.";
+    families("States", text, &STATES);
+    let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`, in\n\
+                `/v1/stats`. There are two pools: `payloads` of writes that wait for free memory, and\n\
+                `frames` that are pinned until the client has received the reply. A session leases\n\
+                from them what exceeds its own share. A mounted directory has no sessions.";
+    families("Sessions of the NBD server", text, &SESSION_FAMILIES);
     old_names();
 }
 
-fn states() {
-    println!("\n## States\n\nWhat is no number: samples of 0 or 1 with labels, in `/metrics`.\n");
+fn families(title: &str, text: &str, families: &[Family]) {
+    println!("\n## {title}\n\n{text}\n");
     println!("| name | labels | meaning |\n|---|---|---|");
-    for State { name, labels, meaning, .. } in STATES {
-        println!("| `{name}` | {labels} | {meaning} |");
+    for family in families {
+        println!("| `{}` | {} | {} |", family.sample_name(), family.labels, family.meaning);
     }
 }
 

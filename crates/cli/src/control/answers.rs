@@ -6,6 +6,7 @@ use crate::commands::serve::plan::VolumePlan;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Gauge, Latency, Totals};
+use larder_core::request::{BudgetUsage, PoolUsage};
 use larder_core::tunables::{TUNABLES, Tunable};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
@@ -13,8 +14,8 @@ use larder_io::engine::ArenaVolume;
 use larder_io::fault::failed_parts;
 use larder_io::front::fuse::{FailingFile, FileFigures};
 use larder_report::control::{
-    AtRisk, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head, LatencyStats, Pinned,
-    PolicyInForce, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
+    AtRisk, Budget, BudgetPool, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head,
+    LatencyStats, Pinned, PolicyInForce, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
@@ -35,10 +36,20 @@ pub(super) fn stats(service: &Service) -> Stats {
         uptime_ns: u64::try_from(service.uptime().as_nanos()).unwrap_or(u64::MAX),
         stopping: service.is_stopping(),
         pool,
+        budget: service.budget().map(budget),
         give_back: give_back(service),
         failed_parts: failed_parts(),
         volumes: volumes.iter().map(|served| volume_stats(service, served)).collect(),
     }
+}
+
+fn budget(usage: BudgetUsage) -> Budget {
+    let pool = |usage: PoolUsage| {
+        let PoolUsage { size_bytes, leased_bytes, peak_bytes, refusals } = usage;
+        BudgetPool { size_bytes, leased_bytes, peak_bytes, refusals }
+    };
+    let BudgetUsage { sessions, sessions_max, pinned, parked } = usage;
+    Budget { sessions, sessions_max, payloads: pool(parked), frames: pool(pinned) }
 }
 
 fn give_back(service: &Service) -> Option<GiveBack> {

@@ -3,57 +3,107 @@
 //!
 //! A counter is `larder_NAME_total`, everything else `larder_NAME`, with the name and unit of the
 //! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has
-//! none, so that sums over volumes are right. Ratios are not given: one would average them.
+//! none, so that sums over volumes are right. Figures of the NBD server are not of the cache and
+//! have a table here. Ratios are not given: one would average them.
 
 use super::curves;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::counters::{
     COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, Meaning, Totals, Unit,
 };
+use larder_core::request::{BudgetUsage, PoolUsage};
 use larder_report::control::FINDINGS;
 use larder_report::openmetrics::{Buckets, Exposition, Kind};
 
 /// Buckets end below powers of two, from 256 ns to 69 s.
 const POWERS: std::ops::RangeInclusive<u32> = 8..=36;
 
-/// Something about the program or a volume that is no number: a family with labels.
+/// A family that is not in the catalogue of the cache.
 #[derive(Clone, Copy)]
-pub(crate) struct State {
+pub(crate) struct Family {
     /// Its name in `/metrics`.
     pub(crate) name: &'static str,
     kind: Kind,
-    /// Its labels.
+    /// Its labels; empty if it has none.
     pub(crate) labels: &'static str,
     /// What it says.
     pub(crate) meaning: &'static str,
 }
 
-const PROGRAM: State =
-    State { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
-const POLICY: State = State {
+impl Family {
+    /// Returns the unit at the end of its name, if it has one.
+    fn unit(&self) -> Option<&'static str> {
+        self.name.ends_with("_bytes").then_some("bytes")
+    }
+
+    /// Returns the name of its samples.
+    pub(crate) fn sample_name(&self) -> String {
+        let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{suffix}", self.name)
+    }
+}
+
+const PROGRAM: Family =
+    Family { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
+const POLICY: Family = Family {
     name: "larder_policy",
     kind: Kind::Info,
     labels: "volume, policy, auto",
     meaning: "The replacement policy that is in force; auto says whether the cache chooses it.",
 };
-const FROZEN: State = State {
+const FROZEN: Family = Family {
     name: "larder_frozen",
     kind: Kind::Gauge,
     labels: "volume",
     meaning: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
 };
-const FINDING: State = State {
+const FINDING: Family = Family {
     name: "larder_finding",
     kind: Kind::Gauge,
     labels: "volume, finding",
     meaning: "1 where a volume suffers from it; docs/curve.md says what is meant.",
 };
 
-/// All of these, in the order of `/metrics`.
-pub(crate) const STATES: [State; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+/// Families about the program or a volume that are no number, in the order of `/metrics`.
+pub(crate) const STATES: [Family; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
 
-fn state(text: &mut Exposition, State { name, kind, meaning, .. }: State) {
-    text.family(name, kind, None, meaning);
+const fn of_sessions(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static str,
+    meaning: &'static str,
+) -> Family {
+    Family { name, kind, labels, meaning }
+}
+
+/// Families about the sessions of the NBD server, in the order of `/metrics`.
+pub(crate) const SESSION_FAMILIES: [Family; 6] = [
+    of_sessions("larder_sessions", Kind::Gauge, "", "Open sessions of NBD clients."),
+    of_sessions("larder_sessions_max", Kind::Gauge, "", "Maximum number of open sessions."),
+    of_sessions("larder_budget_size_bytes", Kind::Gauge, "pool", "Size of the pool."),
+    of_sessions(
+        "larder_budget_leased_bytes",
+        Kind::Gauge,
+        "pool",
+        "Bytes that sessions have leased from the pool.",
+    ),
+    of_sessions(
+        "larder_budget_peak_bytes",
+        Kind::Gauge,
+        "pool",
+        "Maximum of the leased bytes since the start.",
+    ),
+    of_sessions(
+        "larder_budget_refusals",
+        Kind::Counter,
+        "pool",
+        "Times that the pool had too little left for a session: its client has to wait, or a read \
+         is split into smaller parts.",
+    ),
+];
+
+fn begin(text: &mut Exposition, family: Family) {
+    text.family(family.name, family.kind, family.unit(), family.meaning);
 }
 
 /// The text of `/metrics`.
@@ -61,10 +111,11 @@ pub(super) fn text(service: &Service) -> String {
     let volumes = service.volumes();
     let totals: Vec<_> = volumes.iter().map(|served| served.volume.totals()).collect();
     let mut text = Exposition::new();
-    state(&mut text, PROGRAM);
+    begin(&mut text, PROGRAM);
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     policies(&mut text, &volumes);
     states(&mut text, service, &volumes);
+    sessions(&mut text, service.budget());
     for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
         family(&mut text, Kind::Counter, meaning);
         for (served, totals) in volumes.iter().zip(&totals) {
@@ -78,7 +129,7 @@ pub(super) fn text(service: &Service) -> String {
 
 /// Which policy is in force, and whether the cache has chosen it.
 fn policies(text: &mut Exposition, volumes: &[Served]) {
-    state(text, POLICY);
+    begin(text, POLICY);
     for Served { volume, .. } in volumes {
         let auto = if volume.policy_auto() { "true" } else { "false" };
         let labels =
@@ -89,17 +140,43 @@ fn policies(text: &mut Exposition, volumes: &[Served]) {
 
 /// What volumes suffer from, and whether they are frozen.
 fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
-    state(text, FROZEN);
+    begin(text, FROZEN);
     for Served { volume, .. } in volumes {
         text.sample(&[("volume", volume.name())], volume.is_frozen().into());
     }
-    state(text, FINDING);
+    begin(text, FINDING);
     for served in volumes {
         let found = curves::findings(service, served);
         for name in FINDINGS {
             let labels = [("volume", served.volume.name()), ("finding", name)];
             let is_found = found.iter().any(|finding| finding.finding == name);
             text.sample(&labels, is_found.into());
+        }
+    }
+}
+
+/// The sessions of the NBD server and the memory that they lease. Without an NBD server there are
+/// no samples.
+fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
+    let [sessions, sessions_max, of_pools @ ..] = SESSION_FAMILIES;
+    begin(text, sessions);
+    if let Some(budget) = budget {
+        text.sample(&[], budget.sessions);
+    }
+    begin(text, sessions_max);
+    if let Some(budget) = budget {
+        text.sample(&[], budget.sessions_max);
+    }
+    // In the order of the families.
+    let figures = |pool: PoolUsage| {
+        let PoolUsage { size_bytes, leased_bytes, peak_bytes, refusals } = pool;
+        [size_bytes, leased_bytes, peak_bytes, refusals]
+    };
+    let pools = budget.map(|budget| [("payloads", budget.parked), ("frames", budget.pinned)]);
+    for (number, family) in of_pools.into_iter().enumerate() {
+        begin(text, family);
+        for (pool, usage) in pools.into_iter().flatten() {
+            text.sample(&[("pool", pool)], figures(usage)[number]);
         }
     }
 }

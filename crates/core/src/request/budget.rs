@@ -28,6 +28,8 @@ const PARKED_POOL_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Budget {
     sessions_max: u64,
+    /// Number of open sessions.
+    sessions: AtomicU64,
     pinned: Pool,
     parked: Pool,
 }
@@ -36,26 +38,105 @@ impl Budget {
     /// Returns a budget for at most `sessions_max` sessions.
     #[must_use]
     pub fn new(sessions_max: usize) -> Self {
-        let (pinned, parked) = (Pool::default(), Pool::default());
-        Budget { sessions_max: sessions_max.max(1) as u64, pinned, parked }
+        Budget {
+            sessions_max: sessions_max.max(1) as u64,
+            sessions: AtomicU64::new(0),
+            pinned: Pool::default(),
+            parked: Pool::default(),
+        }
     }
+
+    /// Returns the present figures, with a cache of `cache_bytes`.
+    #[must_use]
+    pub fn usage(&self, cache_bytes: u64) -> BudgetUsage {
+        BudgetUsage {
+            sessions: self.sessions.load(Ordering::Relaxed),
+            sessions_max: self.sessions_max,
+            pinned: self.pinned.usage(pinned_pool_bytes(cache_bytes)),
+            parked: self.parked.usage(PARKED_POOL_BYTES),
+        }
+    }
+}
+
+/// Figures of a [`Budget`] at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetUsage {
+    /// Number of open sessions.
+    pub sessions: u64,
+    /// Maximum number of open sessions.
+    pub sessions_max: u64,
+    /// The pool of pinned frames.
+    pub pinned: PoolUsage,
+    /// The pool of payloads that wait.
+    pub parked: PoolUsage,
+}
+
+/// Figures of one pool of a [`Budget`] at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Size of the pool.
+    pub size_bytes: u64,
+    /// Bytes that sessions have leased, in addition to their own shares. After the cache has shrunk
+    /// they may exceed the size.
+    pub leased_bytes: u64,
+    /// Maximum of `leased_bytes` since the start.
+    pub peak_bytes: u64,
+    /// Number of times that the pool had too little left for a session. Until the session gets a
+    /// lease or holds nothing, it is counted once, however often it tries again.
+    pub refusals: u64,
+}
+
+/// Returns the size of the pool of pinned frames in a cache of `cache_bytes`.
+fn pinned_pool_bytes(cache_bytes: u64) -> u64 {
+    cache_bytes / POOL_SHARE
 }
 
 /// Memory that sessions lease.
 #[derive(Debug, Default)]
 struct Pool {
     leased_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    refusals: AtomicU64,
+}
+
+/// The memory that one session has leased from a pool.
+#[derive(Debug, Default)]
+struct Lease {
+    bytes: u64,
+    /// Whether the pool had too little left when the session last asked.
+    is_refused: bool,
 }
 
 impl Pool {
-    /// Leases `bytes` from a pool of `pool_bytes`. Returns false if the pool has too little left.
-    fn take(&self, pool_bytes: u64, bytes: u64) -> bool {
+    /// Extends `lease` by `bytes` from a pool of `pool_bytes`. Returns false if the pool has too
+    /// little left.
+    fn extend(&self, lease: &mut Lease, pool_bytes: u64, bytes: u64) -> bool {
         let more = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= pool_bytes);
-        self.leased_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+        let before = self.leased_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        let was_refused = std::mem::replace(&mut lease.is_refused, before.is_err());
+        if let Ok(before) = before {
+            self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
+            lease.bytes += bytes;
+        } else if !was_refused {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        }
+        before.is_ok()
     }
 
-    fn give_back(&self, bytes: u64) {
-        self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    /// Gives the leased memory back.
+    fn give_back(&self, lease: &mut Lease) {
+        if lease.bytes > 0 {
+            self.leased_bytes.fetch_sub(std::mem::take(&mut lease.bytes), Ordering::AcqRel);
+        }
+    }
+
+    fn usage(&self, size_bytes: u64) -> PoolUsage {
+        PoolUsage {
+            size_bytes,
+            leased_bytes: self.leased_bytes.load(Ordering::Relaxed),
+            peak_bytes: self.peak_bytes.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -83,8 +164,8 @@ impl SessionLimit {
 #[derive(Debug)]
 pub(super) struct Share {
     limit: SessionLimit,
-    pinned_lease: u64,
-    parked_lease: u64,
+    pinned_lease: Lease,
+    parked_lease: Lease,
     /// Size of the cache, and the session's share of it.
     cache_bytes: u64,
     own_bytes: u64,
@@ -92,7 +173,11 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn new(limit: SessionLimit) -> Self {
-        Share { limit, pinned_lease: 0, parked_lease: 0, cache_bytes: 0, own_bytes: 0 }
+        if let SessionLimit::Shared(budget) = &limit {
+            budget.sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        let (pinned_lease, parked_lease) = (Lease::default(), Lease::default());
+        Share { limit, pinned_lease, parked_lease, cache_bytes: 0, own_bytes: 0 }
     }
 
     /// Returns the bytes of frames and of payloads that are leased.
@@ -112,20 +197,20 @@ impl Share {
             SessionLimit::Shared(budget) => budget,
         };
         if self.cache_bytes != cache_bytes {
-            let part = cache_bytes / POOL_SHARE / budget.sessions_max;
+            let part = pinned_pool_bytes(cache_bytes) / budget.sessions_max;
             let whole_frames = part / BLOCK_BYTES_U64 * BLOCK_BYTES_U64;
             self.own_bytes = whole_frames.clamp(BLOCK_BYTES_U64, PINNED_BYTES_MAX);
             self.cache_bytes = cache_bytes;
         }
         let need = pinned_bytes + wanted;
-        let allowed = self.own_bytes + self.pinned_lease;
+        let allowed = self.own_bytes + self.pinned_lease.bytes;
         if need <= allowed {
             return wanted;
         }
         // The first piece of a session may exceed its share of a small cache.
         let share = (cache_bytes / PINNED_SHARE).min(PINNED_BYTES_MAX);
-        if pinned_bytes < share && budget.pinned.take(cache_bytes / POOL_SHARE, need - allowed) {
-            self.pinned_lease += need - allowed;
+        let (pool, pool_bytes) = (&budget.pinned, pinned_pool_bytes(cache_bytes));
+        if pinned_bytes < share && pool.extend(&mut self.pinned_lease, pool_bytes, need - allowed) {
             return wanted;
         }
         if pinned_bytes == 0 { self.own_bytes } else { 0 }
@@ -138,30 +223,31 @@ impl Share {
             SessionLimit::Shared(budget) => budget,
         };
         let need = parked_bytes + PARKED_BYTES;
-        let allowed = PARKED_BYTES + self.parked_lease;
-        if need <= allowed {
-            return true;
-        }
-        let is_leased = budget.parked.take(PARKED_POOL_BYTES, need - allowed);
-        self.parked_lease += if is_leased { need - allowed } else { 0 };
-        is_leased
+        let allowed = PARKED_BYTES + self.parked_lease.bytes;
+        need <= allowed
+            || budget.parked.extend(&mut self.parked_lease, PARKED_POOL_BYTES, need - allowed)
     }
 
     /// Gives leased memory that the session no longer needs back to the pools.
     pub(super) fn settle(&mut self, pinned_bytes: u64, parked_bytes: u64) {
         let SessionLimit::Shared(budget) = &self.limit else { return };
-        if self.pinned_lease > 0 && pinned_bytes <= self.own_bytes {
-            budget.pinned.give_back(std::mem::take(&mut self.pinned_lease));
+        if pinned_bytes <= self.own_bytes {
+            budget.pinned.give_back(&mut self.pinned_lease);
         }
-        if self.parked_lease > 0 && parked_bytes == 0 {
-            budget.parked.give_back(std::mem::take(&mut self.parked_lease));
+        if parked_bytes == 0 {
+            budget.parked.give_back(&mut self.parked_lease);
         }
+        self.pinned_lease.is_refused &= pinned_bytes > 0;
+        self.parked_lease.is_refused &= parked_bytes > 0;
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         self.settle(0, 0);
+        if let SessionLimit::Shared(budget) = &self.limit {
+            budget.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -197,8 +283,14 @@ mod tests {
         let pinned = || sessions.iter().map(|(_, pinned)| *pinned);
         assert!(pinned().all(|bytes| bytes >= cache / POOL_SHARE / 64), "{sessions:?}");
         assert!(pinned().sum::<u64>() <= cache / 2, "{sessions:?}");
+        let PoolUsage { leased_bytes, peak_bytes, refusals, .. } = budget.usage(cache).pinned;
+        assert!(leased_bytes > 0 && leased_bytes <= cache / POOL_SHARE, "{leased_bytes}");
+        let without_lease = pinned().filter(|&bytes| bytes < MIB).count() as u64;
+        assert!(without_lease > 0, "{sessions:?}");
+        assert_eq!((peak_bytes, refusals), (leased_bytes, without_lease), "each is counted once");
         drop(sessions);
-        assert_eq!(budget.pinned.leased_bytes.load(Ordering::Acquire), 0);
+        assert_eq!(budget.usage(cache).pinned.leased_bytes, 0);
+        assert_eq!(budget.usage(cache).sessions, 0);
         assert_eq!(share().may_pin(cache, 0, MIB), MIB, "a single session can pin a whole piece");
     }
 
@@ -230,7 +322,40 @@ mod tests {
         sessions[0].0.settle(0, 0);
         let (other, parked) = &mut sessions[1];
         assert!(other.may_park(*parked), "others get what one returns");
+        let parked = budget.usage(0).parked;
+        assert_eq!(parked.leased_bytes, PARKED_POOL_BYTES);
         drop(sessions);
-        assert_eq!(budget.parked.leased_bytes.load(Ordering::Acquire), 0);
+        assert_eq!(budget.usage(0).parked, PoolUsage { leased_bytes: 0, ..parked });
+    }
+
+    #[test]
+    fn figures_count_a_session_that_tries_again_as_one_refusal() {
+        let budget = Arc::new(Budget::new(2));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let (mut greedy, mut late) = (share(), share());
+        let mut held = PARKED_BYTES;
+        while greedy.may_park(held) {
+            held += PARKED_BYTES;
+        }
+        assert!(late.may_park(0), "its own share");
+        assert!((0..10).all(|_| !late.may_park(PARKED_BYTES)));
+        let BudgetUsage { sessions, sessions_max, parked, pinned } = budget.usage(64 * MIB);
+        assert_eq!((sessions, sessions_max), (2, 2));
+        assert_eq!((pinned.size_bytes, pinned.peak_bytes, pinned.refusals), (16 * MIB, 0, 0));
+        let full = PARKED_POOL_BYTES;
+        let known =
+            PoolUsage { size_bytes: full, leased_bytes: full, peak_bytes: full, refusals: 2 };
+        assert_eq!(parked, known);
+        greedy.settle(0, 0);
+        assert!(late.may_park(PARKED_BYTES), "the memory that the other session has returned");
+        let known = PoolUsage { leased_bytes: PARKED_BYTES, ..known };
+        assert_eq!(budget.usage(0).parked, known, "the peak stays");
+        while late.may_park(held) {
+            held += PARKED_BYTES;
+        }
+        assert_eq!(budget.usage(0).parked.refusals, 3, "it was refused again after a lease");
+        late.settle(0, 0);
+        drop(greedy);
+        assert_eq!((budget.usage(0).sessions, budget.usage(0).parked.leased_bytes), (1, 0));
     }
 }

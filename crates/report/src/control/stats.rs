@@ -37,6 +37,55 @@ pub struct Stats {
     pub failed_parts: Vec<String>,
     /// One for each volume.
     pub volumes: Vec<VolumeStats>,
+    /// The memory that the requests of NBD clients hold; null for a mounted directory.
+    #[serde(default)]
+    pub budget: Option<Budget>,
+}
+
+/// The sessions of the NBD server, and the pools from which they lease memory for requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Number of open sessions.
+    pub sessions: u64,
+    /// Maximum number of open sessions.
+    pub sessions_max: u64,
+    /// Payloads of writes that wait for free memory.
+    pub payloads: BudgetPool,
+    /// Frames that are pinned until the client has received the reply.
+    pub frames: BudgetPool,
+}
+
+/// A pool of a [`Budget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetPool {
+    /// Size of the pool.
+    pub size_bytes: u64,
+    /// Bytes that sessions have leased now, in addition to their own shares.
+    pub leased_bytes: u64,
+    /// Maximum of the leased bytes since the server began.
+    pub peak_bytes: u64,
+    /// Number of times that a session got no lease since the server began.
+    pub refusals: u64,
+}
+
+impl Budget {
+    /// Returns the figures as names and values.
+    fn figures(&self) -> Vec<(String, u64)> {
+        let mut figures = vec![
+            ("sessions".to_owned(), self.sessions),
+            ("sessions_max".to_owned(), self.sessions_max),
+        ];
+        for (name, pool) in [("payloads", &self.payloads), ("frames", &self.frames)] {
+            let BudgetPool { size_bytes, leased_bytes, peak_bytes, refusals } = *pool;
+            figures.extend([
+                (format!("budget_{name}_size_bytes"), size_bytes),
+                (format!("budget_{name}_leased_bytes"), leased_bytes),
+                (format!("budget_{name}_peak_bytes"), peak_bytes),
+                (format!("budget_{name}_refusals"), refusals),
+            ]);
+        }
+        figures
+    }
 }
 
 /// Giving memory back to the system.
@@ -233,8 +282,14 @@ impl Stats {
             let (kept, full) = (format::bytes(given.kept_bytes), format::bytes(given.full_bytes));
             format!("; keeping {kept} of {full}, since the system is short of memory")
         });
+        let refusals =
+            |budget: &Budget| budget.payloads.refusals.saturating_add(budget.frames.refusals);
+        let refused = match self.budget.as_ref().map_or(0, refusals) {
+            0 => String::new(),
+            count => format!("; request memory exhausted {}", format::counted(count, "time")),
+        };
         format!(
-            "up {}; {} of {} in use{resizing}{warming}{short}{stopping}",
+            "up {}; {} of {} in use{resizing}{warming}{short}{refused}{stopping}",
             format::duration(self.uptime_ns),
             format::bytes(memory.saturating_sub(free)),
             format::bytes(memory),
@@ -343,6 +398,10 @@ impl Stats {
         for (gauge, &value) in &self.pool {
             push("", gauge.clone(), with_unit(gauge, value));
         }
+        for (figure, value) in self.budget.iter().flat_map(Budget::figures) {
+            let cell = with_unit(&figure, value);
+            push("", figure, cell);
+        }
         for volume in &self.volumes {
             for (counter, &value) in volume.counters.iter().chain(&volume.gauges) {
                 push(&volume.name, counter.clone(), with_unit(counter, value));
@@ -410,6 +469,7 @@ mod tests {
             head: Head::default(),
             uptime_ns: seconds * 1_000_000_000,
             stopping: false,
+            budget: None,
             give_back: None,
             failed_parts: Vec::new(),
             pool: [("memory_bytes".to_owned(), 64 << 20), ("free_bytes".to_owned(), 4 << 20)]
@@ -448,6 +508,31 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
         let short = Stats { give_back: Some(given), ..now.clone() };
         let known = "; keeping 64 MiB of 96 MiB, since the system is short of memory";
         assert!(short.heading().ends_with(known), "{}", short.heading());
+    }
+
+    #[test]
+    fn the_budget_of_requests_is_listed_and_refusals_are_in_the_heading() {
+        let payloads =
+            BudgetPool { size_bytes: 4 << 20, peak_bytes: 1 << 20, ..Default::default() };
+        let mut budget = Budget { sessions: 2, sessions_max: 64, payloads, ..Budget::default() };
+        let now = Stats { budget: Some(budget.clone()), ..stats(12, vec![volume("a", 1)]) };
+        assert_eq!(now.heading(), "up 12.0 s; 60 MiB of 64 MiB in use");
+        let listed = now.everything().to_json();
+        let value = |name: &str| {
+            let rows = listed["rows"].as_array().unwrap();
+            let found: Vec<_> = rows.iter().filter(|row| row["name"] == name).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            assert_eq!(found[0]["volume"], "");
+            found[0]["value"].as_u64().unwrap()
+        };
+        assert_eq!((value("sessions"), value("sessions_max")), (2, 64));
+        assert_eq!(value("budget_payloads_size_bytes"), 4 << 20);
+        assert_eq!(value("budget_payloads_peak_bytes"), 1 << 20);
+        assert_eq!(value("budget_frames_leased_bytes"), 0);
+        assert_eq!(value("budget_frames_refusals"), 0);
+        (budget.payloads.refusals, budget.frames.refusals) = (2, 1);
+        let refused = Stats { budget: Some(budget), ..now };
+        assert!(refused.heading().ends_with("in use; request memory exhausted 3 times"));
     }
 
     #[test]

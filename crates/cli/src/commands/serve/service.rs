@@ -22,6 +22,7 @@ use crate::runtime_directory::runtime_directory;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::FlushMode;
+use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::front::listen::Listener;
@@ -279,6 +280,13 @@ impl Service {
     pub(crate) fn uri(&self, volume: &str) -> String {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
+    }
+
+    /// Returns the figures of the memory that the requests of NBD clients may hold; `None` for a
+    /// mounted directory, or once the server is closed.
+    pub(crate) fn budget(&self) -> Option<BudgetUsage> {
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
+        server.as_ref().map(Server::budget)
     }
 
     pub(crate) fn uptime(&self) -> Duration {

@@ -40,6 +40,11 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     for name in ["a.db ", "logs/a ", "rest "] {
         assert!(files.lines().any(|line| line.starts_with(name)), "{files}");
     }
+    assert!(server.get("/v1/stats").json()["budget"].is_null(), "there are no NBD clients");
+    assert!(!server.ctl_text(&["stats", "--all"]).contains("sessions"));
+    let metrics = server.get("/metrics").body;
+    let samples = ["larder_sessions ", "larder_budget_"];
+    assert!(!metrics.lines().any(|line| samples.iter().any(|name| line.starts_with(name))));
     server.ctl_text(&["set", "rule1.write-mode=back", "rule1.page-size=16KiB"]);
     fs::write(mountpoint.file("b.db"), vec![4; 100_000]).unwrap();
     assert_eq!(behind("b.db"), 0, "lazily now");

@@ -151,7 +151,7 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     let unit = |unit: Unit| if unit == Unit::Operations { "" } else { unit.name() };
     let kinds =
         [("counter", &COUNTERS[..]), ("gauge", &GAUGES[..]), ("histogram", &HISTOGRAMS[..])];
-    let mut expected = 4;
+    let mut expected = 4 + 6;
     for (kind, meanings) in kinds {
         for meaning in meanings {
             let name = format!("larder_{}", meaning.name);
@@ -168,8 +168,9 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     assert_eq!(
         families.len(),
         expected,
-        "nothing else is there but the program, policies, findings and what is frozen"
+        "nothing else is there but the program, policies, findings, what is frozen and sessions"
     );
+    check_sessions(&families);
     assert_eq!(value(&families, "larder_read_bytes", "larder_read_bytes_total", "one"), MIB);
     assert_eq!(
         value(&families, "larder_read_requests", "larder_read_requests_total", "a\"b\\c"),
@@ -191,6 +192,40 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     });
     others_can_read(&answer.body);
     server.stop();
+}
+
+/// One client has a session, and has needed no more than the share that each session has.
+fn check_sessions(families: &BTreeMap<String, Family>) {
+    let samples = |family: &str| {
+        let Family { kind, unit, help, samples } = &families[family];
+        assert!(!help.is_empty(), "{family}");
+        let named = |(name, labels, value): &(String, Labels, String)| {
+            let labels: Vec<_> =
+                labels.iter().map(|(label, pool)| format!("{label} {pool}")).collect();
+            (name.clone(), labels.concat(), value.parse::<u64>().unwrap())
+        };
+        (kind.clone(), unit.clone(), samples.iter().map(named).collect::<Vec<_>>())
+    };
+    for (family, value) in [("larder_sessions", 1), ("larder_sessions_max", 64)] {
+        let known = vec![(family.to_owned(), String::new(), value)];
+        assert_eq!(samples(family), ("gauge".to_owned(), String::new(), known));
+    }
+    for figure in ["size", "leased", "peak"] {
+        let family = format!("larder_budget_{figure}_bytes");
+        let (kind, unit, samples) = samples(&family);
+        assert_eq!((kind.as_str(), unit.as_str()), ("gauge", "bytes"));
+        let pools: Vec<_> = samples.iter().map(|(_, pool, _)| pool.as_str()).collect();
+        assert_eq!(pools, ["pool payloads", "pool frames"], "{family}");
+        assert!(
+            samples.iter().all(|(_, _, bytes)| (*bytes > 0) == (figure == "size")),
+            "{samples:?}"
+        );
+    }
+    let (kind, _, samples) = samples("larder_budget_refusals");
+    assert_eq!((kind.as_str(), samples.len()), ("counter", 2));
+    for (name, _, count) in samples {
+        assert_eq!((name.as_str(), count), ("larder_budget_refusals_total", 0));
+    }
 }
 
 /// The parser of the Prometheus client for Python takes the text, and finds as many families.

@@ -13,7 +13,8 @@ use crate::front::spin::Spinners;
 use crate::tls::TlsMode;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
-use larder_core::request::Budget;
+use larder_core::request::{Budget, BudgetUsage};
+use larder_core::units::BLOCK_BYTES_U64;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -234,6 +235,13 @@ impl Server {
         let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
         let connections = self.shared.connections();
         connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
+    }
+
+    /// Returns the figures of the memory that the requests of all clients may hold.
+    #[must_use]
+    pub fn budget(&self) -> BudgetUsage {
+        let frames = self.shared.engine.cache().frame_count();
+        self.shared.budget.usage(u64::from(frames) * BLOCK_BYTES_U64)
     }
 
     /// Offers the export of this name no more, and lets its clients go: what they have asked is

@@ -55,6 +55,12 @@ fn a_slow_reader_is_nobodys_burden(asks: &[u32]) {
     }
     eventually("its answers wait", || service.frames_held() > 256);
     let mut client = service.connect(true);
+    eventually("both sessions are open", || service.server.budget().sessions == 2);
+    let budget = service.server.budget();
+    assert_eq!(budget.sessions_max, 64);
+    let pinned = budget.pinned;
+    assert!(pinned.leased_bytes > 0 && pinned.leased_bytes <= pinned.peak_bytes, "{pinned:?}");
+    assert!(pinned.peak_bytes <= pinned.size_bytes, "{pinned:?}");
     let (mut random, mut model) = (Random::new(4), vec![0; 48 << 20]);
     for i in 0..48u64 {
         let bytes = random.bytes(1 << 20);
@@ -71,6 +77,11 @@ fn a_slow_reader_is_nobodys_burden(asks: &[u32]) {
     eventually("its frames come back", || service.frames_held() == 0);
     client.trim(0, 48 << 20, false).expect("it is served");
     client.disconnect().expect("it is served");
+    eventually("its lease comes back", || {
+        let budget = service.server.budget();
+        (budget.sessions, budget.pinned.leased_bytes) == (0, 0)
+    });
+    assert!(service.server.budget().pinned.peak_bytes >= pinned.peak_bytes);
     eventually("all frames are free", || {
         service.engine.cache().check(service.engine.now());
         free(&service) + 64 * 4096 >= all_free
