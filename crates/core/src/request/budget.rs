@@ -1,5 +1,6 @@
-//! Memory that requests hold: frames that reads pin until their bytes are sent, and payloads of
-//! writes that wait. Both are bounded for each session and for all together.
+//! Memory that requests hold: frames that reads pin until their bytes are sent, and outside the
+//! cache the requests in flight and the payloads of writes that wait. Both are bounded for each
+//! session and for all together.
 //!
 //! A session always has its own share. Beyond that it leases memory from a pool that all sessions
 //! share. So a few clients are served at full speed; and even if many do not receive their replies,
@@ -21,8 +22,14 @@ const PINNED_SHARE: u64 = 16;
 const POOL_SHARE: u64 = 4;
 /// A session's own share of waiting payloads: one piece.
 const PARKED_BYTES: u64 = WRITE_PIECE_BYTES as u64;
-/// Size of the pool of waiting payloads.
+/// A session's own share of requests in flight.
+const ENTRIES_BYTES: u64 = 32 * ENTRY_BYTES;
+/// Bytes that a request in flight takes, with its operations, at most.
+pub(super) const ENTRY_BYTES: u64 = 512;
+/// Size of the pool of waiting payloads and requests in flight.
 const PARKED_POOL_BYTES: u64 = 4 << 20;
+/// Unit in which it is leased.
+const CHUNK_BYTES: u64 = 16 << 10;
 
 /// The memory that the requests of all sessions of a server may hold together.
 #[derive(Debug)]
@@ -67,7 +74,7 @@ pub struct BudgetUsage {
     pub sessions_max: u64,
     /// The pool of pinned frames.
     pub pinned: PoolUsage,
-    /// The pool of payloads that wait.
+    /// The pool of payloads that wait and requests in flight.
     pub parked: PoolUsage,
 }
 
@@ -182,7 +189,7 @@ impl Share {
 
     /// Returns the bytes of frames and of payloads that are leased.
     pub(super) fn leases(&self) -> (u64, u64) {
-        (self.pinned_lease, self.parked_lease)
+        (self.pinned_lease.bytes, self.parked_lease.bytes)
     }
 
     /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache
@@ -216,16 +223,20 @@ impl Share {
         if pinned_bytes == 0 { self.own_bytes } else { 0 }
     }
 
-    /// Returns whether one more piece of a payload may wait, in addition to `parked_bytes`.
+    /// Returns whether one more piece of a payload may wait, in addition to the `parked_bytes` of
+    /// payloads and requests in flight.
     pub(super) fn may_park(&mut self, parked_bytes: u64) -> bool {
         let budget = match &self.limit {
             SessionLimit::Own(_) => return true,
             SessionLimit::Shared(budget) => budget,
         };
         let need = parked_bytes + PARKED_BYTES;
-        let allowed = PARKED_BYTES + self.parked_lease.bytes;
-        need <= allowed
-            || budget.parked.extend(&mut self.parked_lease, PARKED_POOL_BYTES, need - allowed)
+        let allowed = PARKED_BYTES + ENTRIES_BYTES + self.parked_lease.bytes;
+        if need <= allowed {
+            return true;
+        }
+        let more = (need - allowed).next_multiple_of(CHUNK_BYTES);
+        budget.parked.extend(&mut self.parked_lease, PARKED_POOL_BYTES, more)
     }
 
     /// Gives leased memory that the session no longer needs back to the pools.
@@ -234,7 +245,7 @@ impl Share {
         if pinned_bytes <= self.own_bytes {
             budget.pinned.give_back(&mut self.pinned_lease);
         }
-        if parked_bytes == 0 {
+        if parked_bytes <= ENTRIES_BYTES {
             budget.parked.give_back(&mut self.parked_lease);
         }
         self.pinned_lease.is_refused &= pinned_bytes > 0;
@@ -318,14 +329,32 @@ mod tests {
         );
         assert!(sessions.iter().all(|(_, parked)| *parked >= PARKED_BYTES), "{sessions:?}");
         let parked: u64 = sessions.iter().map(|(_, parked)| *parked).sum();
-        assert_eq!(parked, 64 * PARKED_BYTES + PARKED_POOL_BYTES);
+        let own_bytes = PARKED_BYTES + ENTRIES_BYTES;
+        assert!(parked <= 64 * own_bytes + PARKED_POOL_BYTES, "{parked}");
+        assert!(parked >= 64 * PARKED_BYTES + PARKED_POOL_BYTES / 2, "{parked}");
         sessions[0].0.settle(0, 0);
         let (other, parked) = &mut sessions[1];
         assert!(other.may_park(*parked), "others get what one returns");
         let parked = budget.usage(0).parked;
-        assert_eq!(parked.leased_bytes, PARKED_POOL_BYTES);
+        assert!(parked.leased_bytes > PARKED_POOL_BYTES - PARKED_BYTES, "{parked:?}");
         drop(sessions);
         assert_eq!(budget.usage(0).parked, PoolUsage { leased_bytes: 0, ..parked });
+    }
+
+    #[test]
+    fn requests_in_flight_are_leased_beyond_a_few_of_each_session() {
+        let budget = Arc::new(Budget::new(64));
+        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
+        exhaust(&mut sessions, |share, held| {
+            let is_one_more = held < 512 * ENTRY_BYTES && share.may_park(held);
+            if is_one_more { ENTRY_BYTES } else { 0 }
+        });
+        assert!(sessions.iter().all(|(_, held)| *held >= ENTRIES_BYTES), "{sessions:?}");
+        let held: u64 = sessions.iter().map(|(_, held)| *held).sum();
+        assert!(held <= 64 * (ENTRIES_BYTES + CHUNK_BYTES) + PARKED_POOL_BYTES, "{held}");
+        drop(sessions);
+        assert_eq!(budget.usage(0).parked.leased_bytes, 0);
     }
 
     #[test]
@@ -342,13 +371,18 @@ mod tests {
         let BudgetUsage { sessions, sessions_max, parked, pinned } = budget.usage(64 * MIB);
         assert_eq!((sessions, sessions_max), (2, 2));
         assert_eq!((pinned.size_bytes, pinned.peak_bytes, pinned.refusals), (16 * MIB, 0, 0));
-        let full = PARKED_POOL_BYTES;
-        let known =
-            PoolUsage { size_bytes: full, leased_bytes: full, peak_bytes: full, refusals: 2 };
+        let full = parked.leased_bytes;
+        assert!(full > PARKED_POOL_BYTES - PARKED_BYTES, "{parked:?}");
+        let known = PoolUsage {
+            size_bytes: PARKED_POOL_BYTES,
+            leased_bytes: full,
+            peak_bytes: full,
+            refusals: 2,
+        };
         assert_eq!(parked, known);
         greedy.settle(0, 0);
         assert!(late.may_park(PARKED_BYTES), "the memory that the other session has returned");
-        let known = PoolUsage { leased_bytes: PARKED_BYTES, ..known };
+        let known = PoolUsage { leased_bytes: PARKED_BYTES - ENTRIES_BYTES, ..known };
         assert_eq!(budget.usage(0).parked, known, "the peak stays");
         while late.may_park(held) {
             held += PARKED_BYTES;

@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::frames::Frames;
 use crate::input::{Input, Lease};
 use crate::request::READ_PIECE_BYTES;
+use crate::request::budget::ENTRY_BYTES;
 use crate::request::payload::Payload;
 use crate::units::BLOCK_BYTES_U64;
 
@@ -41,10 +42,17 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
     }
 
-    /// Returns whether one more piece of a payload may wait if the cache has no room for it.
+    /// Returns the bytes of payloads that wait and of requests in flight.
+    fn outside_bytes(&self) -> u64 {
+        let entries = self.requests.len().max(self.operations.len()) as u64;
+        self.parked_bytes as u64 + entries * ENTRY_BYTES
+    }
+
+    /// Returns whether one more request may be in flight, and one more piece of a payload wait if
+    /// the cache has no room for it.
     pub fn may_park(&mut self, cache: &Cache<F>) -> bool {
         self.noting_leases(cache, Lease::Payload, |session| {
-            session.share.may_park(session.parked_bytes as u64)
+            session.share.may_park(session.outside_bytes())
         })
     }
 
@@ -54,7 +62,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     pub(super) fn return_lease(&mut self) {
-        self.share.settle(self.pinned_bytes, self.parked_bytes as u64);
+        self.share.settle(self.pinned_bytes, self.outside_bytes());
     }
 
     /// Returns whether a read of `len` bytes may pin all of them now.

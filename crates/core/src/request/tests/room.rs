@@ -62,7 +62,7 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     let tag = |page: u64| u8::try_from(page + 1).unwrap();
     for policy in PolicyKind::ALL {
         let page_blocks = u32::try_from(PAGE).unwrap();
-        let volume = VolumeOptions { policy, page_blocks, ..options(4096) };
+        let volume = VolumeOptions { page_blocks, policy, ..options(4096) };
         let mut rig = Rig::new(256, [volume]);
         let (mut lane, mut other) = (rig.lane(0), rig.lane(0));
         let mut held = Vec::new();

@@ -5,8 +5,8 @@ use super::transport::Transport;
 use larder_core::request::WRITE_PIECE_BYTES;
 use rustix::io::Errno;
 
-/// Bytes of the buffer: while one piece of a payload is taken in, the next one can come.
-const INPUT_BYTES: usize = 2 * WRITE_PIECE_BYTES as usize;
+/// Bytes of the buffer: one piece of a payload, and what comes behind it.
+const INPUT_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
 
 /// Bytes of the buffer that are used while no payload is expected: headers are short, and a client
 /// that sends many of them cannot make the server use more memory.
