@@ -312,6 +312,7 @@ impl<F: Frames> Cache<F> {
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");
             used += usage;
+            lock(&volume.queue).check();
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
                 let held = limbo.iter().filter(|&&owner| owner == volume.id).count() as u64;

@@ -1,6 +1,7 @@
 //! What a volume wants of its store, in four classes: reads that clients wait for, writes that
 //! clients wait for, reads ahead, and background writes; and what to do when each is done.
 
+mod exclusive;
 mod warm;
 
 use crate::clock::Nanos;
@@ -12,9 +13,12 @@ use crate::readahead::Wishes;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
 use crate::writeback::Batch;
+use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use warm::ToWarm;
+
+pub(crate) use exclusive::ExclusiveRange;
 
 /// Why a write goes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,21 +88,32 @@ pub(crate) enum Context<F: Frames> {
     Flush(Vec<FlushWaiter<F>>),
     /// A flush of a range.
     FlushRange(RangeFlush<F>),
-    /// A range that is discarded or zeroed.
-    Exclusive { id: u64 },
+    /// A range that is discarded or zeroed, named by its first block.
+    Exclusive { start: u64 },
 }
 
-/// A range that is being discarded or zeroed: nothing of it is filled, written back or written to
-/// meanwhile, and what is resident stays until the store has done it.
-#[derive(Debug)]
-pub(crate) struct Exclusive<F: Frames> {
-    pub(crate) id: u64,
-    pub(crate) blocks: Range<u64>,
-    pub(crate) kind: StoreOpKind,
-    pub(crate) epoch: u64,
-    pub(crate) submitted: bool,
-    pub(crate) mailbox: Arc<Mailbox<F>>,
-    pub(crate) token: u64,
+impl<F: Frames> Context<F> {
+    /// Returns the blocks of the pages that a fill or a write-back is of. No exclusive range that
+    /// overlaps them goes to the store before the operation has ended.
+    fn blocks(&self) -> Option<Range<u64>> {
+        match self {
+            Context::Fill { page, paging } => Some(paging.blocks_of(*page)),
+            Context::WriteBack { pages, paging, .. } => {
+                // The pages of one write are neighbours, in order.
+                let (first, last) = (pages.first()?.0, pages.last()?.0);
+                Some(paging.blocks_of(first).start..paging.blocks_of(last).end)
+            }
+            Context::Joined(_)
+            | Context::Bypass { .. }
+            | Context::Flush(_)
+            | Context::FlushRange(_)
+            | Context::Exclusive { .. } => None,
+        }
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// The operations of one volume.
@@ -128,8 +143,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) reads_in_flight: usize,
     pub(crate) writes_in_flight: usize,
     pub(crate) in_flight: usize,
-    /// Writes queued or in flight, by epoch.
-    writes_by_epoch: BTreeMap<u64, usize>,
+    /// Writes and exclusive ranges that have not ended, by epoch.
+    changes_by_epoch: BTreeMap<u64, usize>,
     pub(crate) flushes: VecDeque<FlushWaiter<F>>,
     pub(crate) flush_in_flight: bool,
     /// Flushes of ranges that are not written yet.
@@ -138,8 +153,7 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) flush_failed: Option<StoreError>,
     /// First blocks of dirty pages whose room is wanted.
     pub(crate) steals: Vec<u64>,
-    pub(crate) exclusives: Vec<Exclusive<F>>,
-    next_exclusive: u64,
+    pub(crate) exclusives: ExclusiveRanges<F>,
     pub(crate) stalled: Vec<Arc<Mailbox<F>>>,
 }
 
@@ -162,14 +176,13 @@ impl<F: Frames> Queue<F> {
             reads_in_flight: 0,
             writes_in_flight: 0,
             in_flight: 0,
-            writes_by_epoch: BTreeMap::new(),
+            changes_by_epoch: BTreeMap::new(),
             flushes: VecDeque::new(),
             flush_in_flight: false,
             ranges: Vec::new(),
             flush_failed: None,
             steals: Vec::new(),
-            exclusives: Vec::new(),
-            next_exclusive: 0,
+            exclusives: ExclusiveRanges::new(),
             stalled: Vec::new(),
         }
     }
@@ -183,8 +196,12 @@ impl<F: Frames> Queue<F> {
         context: Context<F>,
         now: Nanos,
     ) -> StoreOp<F> {
+        debug_assert!(
+            context.blocks().is_none_or(|blocks| !self.is_exclusive(&blocks)),
+            "{context:?} begins in an exclusive range"
+        );
         if let Context::WriteBack { epoch, .. } = context {
-            *self.writes_by_epoch.entry(epoch).or_default() += 1;
+            *self.changes_by_epoch.entry(epoch).or_default() += 1;
         }
         let tag = self.free_tags.pop().unwrap_or_else(|| {
             self.contexts.push(None);
@@ -216,7 +233,11 @@ impl<F: Frames> Queue<F> {
         let index = usize::try_from(tag).expect("an index");
         self.free_tags.push(tag);
         self.alone.retain(|&other| other != tag);
-        self.contexts[index].take().expect("an operation is done once")
+        let context = self.contexts[index].take().expect("an operation is done once");
+        if let Some(blocks) = context.blocks() {
+            self.exclusives.operation_ended(&blocks);
+        }
+        context
     }
 
     /// Whether a read may be joined with its neighbours.
@@ -250,8 +271,7 @@ impl<F: Frames> Queue<F> {
         let is_of_page = |op: &mut StoreOp<F>| {
             let context = &contexts[usize::try_from(op.tag).expect("an index")];
             let Some(Context::Fill { page, paging }) = context else { return false };
-            let own = paging.blocks_of(*page);
-            own.start < blocks.end && blocks.start < own.end
+            overlap(&paging.blocks_of(*page), blocks)
         };
         let mut index = 0;
         while index < ahead.len() {
@@ -303,62 +323,68 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// A write of `epoch` has come to its end, its pages included.
-    pub(crate) fn write_ended(&mut self, epoch: u64) {
-        let count = self.writes_by_epoch.get_mut(&epoch).expect("a write of this epoch");
+    /// Takes note that a write of `epoch`, its pages included, or an exclusive range has ended.
+    pub(crate) fn change_ended(&mut self, epoch: u64) {
+        let count = self.changes_by_epoch.get_mut(&epoch).expect("a change of this epoch");
         *count -= 1;
         if *count == 0 {
-            self.writes_by_epoch.remove(&epoch);
+            self.changes_by_epoch.remove(&epoch);
         }
     }
 
-    /// Whether a write or an exclusive range of `epoch` or before has not come to its end.
-    pub(crate) fn has_writes_up_to(&self, epoch: u64) -> bool {
-        self.writes_by_epoch.first_key_value().is_some_and(|(&first, _)| first <= epoch)
-            || self.exclusives.iter().any(|exclusive| exclusive.epoch <= epoch)
+    /// Returns whether a write or an exclusive range of `epoch` or before has not ended.
+    pub(crate) fn has_changes_up_to(&self, epoch: u64) -> bool {
+        self.changes_by_epoch.first_key_value().is_some_and(|(&first, _)| first <= epoch)
     }
 
-    pub(crate) fn next_exclusive(&mut self) -> u64 {
-        self.next_exclusive += 1;
-        self.next_exclusive
+    /// Adds a range to be discarded or zeroed, which must overlap no other. It is ready for the
+    /// store when the fills and write-backs that are under way in it have ended.
+    pub(crate) fn add_exclusive(&mut self, range: ExclusiveRange<F>) {
+        let under_way = self.count_under_way(&range.blocks);
+        if under_way > 0 {
+            // A client waits for the end of what is read ahead there.
+            self.promote(&range.blocks);
+        }
+        *self.changes_by_epoch.entry(range.epoch).or_default() += 1;
+        self.exclusives.insert(range, under_way);
     }
 
-    /// Whether `blocks` meet a range that is being discarded or zeroed.
+    /// Removes the range that starts at `start`, which the store has discarded or zeroed, or failed
+    /// to.
+    pub(crate) fn remove_exclusive(&mut self, start: u64) -> ExclusiveRange<F> {
+        let range = self.exclusives.remove(start);
+        self.change_ended(range.epoch);
+        range
+    }
+
+    /// Returns whether a range that is discarded or zeroed overlaps `blocks`.
     pub(crate) fn is_exclusive(&self, blocks: &Range<u64>) -> bool {
-        self.exclusives.iter().any(|exclusive| {
-            exclusive.blocks.start < blocks.end && blocks.start < exclusive.blocks.end
-        })
+        self.exclusives.overlaps(blocks)
     }
 
-    /// Whether a fill or a write back of a page that meets `blocks` is queued or in flight.
-    pub(crate) fn is_under_way(&self, blocks: &Range<u64>) -> bool {
-        let meets = |page: u64, paging: Paging| {
-            let own = paging.blocks_of(page);
-            own.start < blocks.end && blocks.start < own.end
-        };
-        self.contexts.iter().flatten().any(|context| match context {
-            Context::Fill { page, paging } => meets(*page, *paging),
-            Context::WriteBack { pages, paging, .. } => {
-                pages.iter().any(|&(page, _)| meets(page, *paging))
-            }
-            Context::Joined(_)
-            | Context::Bypass { .. }
-            | Context::Flush(_)
-            | Context::FlushRange(_)
-            | Context::Exclusive { .. } => false,
-        })
+    /// Counts the fills and write-backs, queued or in flight, of pages that overlap `blocks`. It
+    /// visits all operations, so it runs once for each range, when the range is added.
+    fn count_under_way(&self, blocks: &Range<u64>) -> usize {
+        let own = self.contexts.iter().flatten().filter_map(Context::blocks);
+        own.filter(|own| overlap(own, blocks)).count()
+    }
+
+    /// Asserts the invariants of exclusive ranges; for tests.
+    pub(crate) fn check(&self) {
+        let submitted = self.contexts.iter().flatten().filter_map(|context| match context {
+            Context::Exclusive { start } => Some(*start),
+            _ => None,
+        });
+        let submitted: Vec<_> = submitted.collect();
+        self.exclusives.check(|blocks| self.count_under_way(blocks), &submitted);
     }
 
     /// Whether a write back of `epoch` or before of a page that meets `blocks` is queued or in
     /// flight.
     pub(crate) fn has_writes_in(&self, blocks: &Range<u64>, epoch: u64) -> bool {
         self.contexts.iter().flatten().any(|context| match context {
-            Context::WriteBack { pages, paging, epoch: of } => {
-                let meets = |&(page, _): &(u64, Slot)| {
-                    let own = paging.blocks_of(page);
-                    own.start < blocks.end && blocks.start < own.end
-                };
-                *of <= epoch && pages.iter().any(meets)
+            Context::WriteBack { epoch: of, .. } => {
+                *of <= epoch && context.blocks().is_some_and(|own| overlap(&own, blocks))
             }
             _ => false,
         })
@@ -406,6 +432,7 @@ impl<F: Frames> Queue<F> {
 mod tests {
     use super::*;
     use crate::frames::PlainFrames;
+    use crate::lane::Silent;
 
     const PAGING: Paging = Paging { page_blocks: 4, blocks: 64 };
 
@@ -426,5 +453,132 @@ mod tests {
         queue.start(&op);
         queue.finish(&op);
         assert!(!queue.has_writes_in(&(8..16), 5), "the write is done");
+    }
+
+    type Operation = StoreOp<PlainFrames>;
+
+    fn write_back(queue: &mut Queue<PlainFrames>, pages: Range<u64>) -> Operation {
+        let bytes = pages.start * 16384..pages.end * 16384;
+        let context =
+            Context::WriteBack { pages: pages.zip(0..).collect(), paging: PAGING, epoch: 1 };
+        queue.operation(StoreOpKind::Write { fua: false }, bytes, Vec::new(), context, 0)
+    }
+
+    fn fill(queue: &mut Queue<PlainFrames>, page: u64) -> Operation {
+        let bytes = page * 16384..(page + 1) * 16384;
+        let context = Context::Fill { page, paging: PAGING };
+        queue.operation(StoreOpKind::Read, bytes, Vec::new(), context, 0)
+    }
+
+    fn exclude(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
+        let mailbox = Arc::new(Mailbox::new(Box::new(Silent), 0));
+        let kind = StoreOpKind::Discard;
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token: 0 });
+        queue.check();
+    }
+
+    fn end(queue: &mut Queue<PlainFrames>, op: &Operation) {
+        queue.start(op);
+        queue.finish(op);
+    }
+
+    /// Takes the ranges that are ready, and makes their operations as a poll does.
+    fn submit_ready(queue: &mut Queue<PlainFrames>) -> Vec<u64> {
+        let ready = queue.exclusives.take_ready();
+        for &start in &ready {
+            let context = Context::Exclusive { start };
+            queue.operation(StoreOpKind::Discard, 0..1, Vec::new(), context, 0);
+        }
+        queue.check();
+        ready
+    }
+
+    #[test]
+    fn a_poll_visits_ranges_that_became_ready_and_none_that_wait() {
+        let mut queue = Queue::<PlainFrames>::new();
+        let writes = [write_back(&mut queue, 0..8), write_back(&mut queue, 8..16)];
+        for block in 0..64 {
+            exclude(&mut queue, block..block + 1, 1);
+        }
+        for _ in 0..3 {
+            assert_eq!(submit_ready(&mut queue), [], "64 ranges wait for two writes");
+        }
+        end(&mut queue, &writes[1]);
+        let mut ready = submit_ready(&mut queue);
+        ready.sort_unstable();
+        assert_eq!(ready, (32..64).collect::<Vec<_>>());
+        assert_eq!(submit_ready(&mut queue), [], "they have been submitted");
+        end(&mut queue, &writes[0]);
+        assert_eq!(submit_ready(&mut queue).len(), 32);
+    }
+
+    #[test]
+    fn a_range_waits_for_each_operation_of_its_pages_and_no_other() {
+        let mut queue = Queue::<PlainFrames>::new();
+        let [first, again, other] = [2, 2, 5].map(|page| fill(&mut queue, page));
+        let write = write_back(&mut queue, 3..5);
+        exclude(&mut queue, 11..13, 1);
+        exclude(&mut queue, 24..64, 1);
+        assert_eq!(submit_ready(&mut queue), [24], "nothing is under way there");
+        for op in [&write, &other, &first] {
+            end(&mut queue, op);
+            assert_eq!(submit_ready(&mut queue), [], "another fill of page 2 is under way");
+        }
+        end(&mut queue, &again);
+        assert_eq!(submit_ready(&mut queue), [11]);
+    }
+
+    #[test]
+    fn a_range_waits_for_the_parts_of_a_joined_read() {
+        let mut queue = Queue::<PlainFrames>::new();
+        let parts = [fill(&mut queue, 0), fill(&mut queue, 1)];
+        let joined =
+            |op: &Operation| Joined { tag: op.tag, len: op.len, segments: 0, queued_at: 0 };
+        let context = Context::Joined(parts.iter().map(joined).collect());
+        let op = queue.operation(StoreOpKind::Read, 0..32768, Vec::new(), context, 0);
+        exclude(&mut queue, 2..6, 1);
+        end(&mut queue, &op);
+        let [first, second] = parts;
+        queue.take_context(first.tag);
+        // The other one is read again, alone.
+        queue.read_alone(vec![second]);
+        assert_eq!(submit_ready(&mut queue), []);
+        let second = queue.reads.pop_front().expect("queued again");
+        end(&mut queue, &second);
+        assert_eq!(submit_ready(&mut queue), [2]);
+    }
+
+    #[test]
+    fn a_range_moves_reads_ahead_of_its_pages_to_the_reads() {
+        let mut queue = Queue::<PlainFrames>::new();
+        for page in 0..3 {
+            let op = fill(&mut queue, page);
+            queue.push_read(op, true);
+        }
+        exclude(&mut queue, 5..6, 1);
+        assert_eq!(queue.reads.iter().map(|op| op.offset).collect::<Vec<_>>(), [16384]);
+        assert_eq!(queue.ahead.len(), 2);
+    }
+
+    #[test]
+    fn a_flush_waits_for_ranges_of_its_epoch_and_before() {
+        let mut queue = Queue::<PlainFrames>::new();
+        exclude(&mut queue, 0..1, 3);
+        exclude(&mut queue, 1..2, 3);
+        exclude(&mut queue, 2..3, 5);
+        assert!(!queue.has_changes_up_to(2) && queue.has_changes_up_to(3));
+        queue.remove_exclusive(0);
+        assert!(queue.has_changes_up_to(3));
+        queue.remove_exclusive(1);
+        assert!(!queue.has_changes_up_to(4) && queue.has_changes_up_to(5));
+    }
+
+    #[test]
+    #[should_panic(expected = "begins in an exclusive range")]
+    #[cfg(debug_assertions)]
+    fn a_fill_in_an_exclusive_range_is_an_error() {
+        let mut queue = Queue::<PlainFrames>::new();
+        exclude(&mut queue, 5..6, 1);
+        fill(&mut queue, 1);
     }
 }

@@ -54,7 +54,9 @@ impl<F: Frames> Cache<F> {
             }
             Context::Flush(waiters) => self.flushed(volume, waiters, error.as_ref()),
             Context::FlushRange(range) => self.range_flushed(range, error),
-            Context::Exclusive { id } => self.exclusive_done(volume, recorder, now, id, error),
+            Context::Exclusive { start } => {
+                self.exclusive_done(volume, recorder, now, start, error);
+            }
         }
         self.unstall();
     }
@@ -253,7 +255,7 @@ impl<F: Frames> Cache<F> {
         (epoch, blocks): (u64, Range<u64>),
         error: Option<StoreError>,
     ) {
-        lock(&volume.queue).write_ended(epoch);
+        lock(&volume.queue).change_ended(epoch);
         let mut writer = lock(&volume.writer);
         let Some(error) = error else {
             writer.retry_delay = 0;

@@ -11,7 +11,7 @@ use crate::frames::Frames;
 use crate::lane::{Completion, Lane};
 use crate::page::Key;
 use crate::policy::Slot;
-use crate::queue::{Context, Exclusive, Queue};
+use crate::queue::{Context, ExclusiveRange};
 use crate::request::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
@@ -76,66 +76,46 @@ impl<F: Frames> Cache<F> {
             self.stall(lane);
             return Status::Stalled;
         }
-        let id = queue.next_exclusive();
         let epoch = volume.epoch.load(Ordering::Acquire);
         let mailbox = Arc::clone(&lane.mailbox);
-        let submitted = false;
-        queue.exclusives.push(Exclusive { id, blocks, kind, epoch, submitted, mailbox, token });
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
         drop(queue);
         volume.notify.notify();
         Status::Pending
     }
 
-    /// Gives the store the ranges that nothing is under way in any more.
+    /// Gives the store the ranges in which nothing is under way any more.
     pub(super) fn submit_exclusives(volume: &Volume<F>, now: Nanos) {
         if volume.exclusives.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut queue = lock(&volume.queue);
-        for i in 0..queue.exclusives.len() {
-            let Exclusive { id, ref blocks, kind, submitted, .. } = queue.exclusives[i];
-            let blocks = blocks.clone();
-            if submitted {
-                continue;
-            }
-            if queue.is_under_way(&blocks) {
-                // Somebody waits for what is read ahead here to be over.
-                queue.promote(&blocks);
-                continue;
-            }
-            queue.exclusives[i].submitted = true;
+        for start in queue.exclusives.take_ready() {
+            let &ExclusiveRange { ref blocks, kind, .. } = queue.exclusives.get(start);
             let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
-            let bytes = blocks.start * BLOCK_BYTES_U64..end;
-            let context = Context::Exclusive { id };
+            let bytes = start * BLOCK_BYTES_U64..end;
+            let context = Context::Exclusive { start };
             let op = queue.operation(kind, bytes, Vec::new(), context, now);
             queue.forced.push_back(op);
         }
     }
 
-    /// The store has discarded or zeroed a range, or failed to.
+    /// Ends the range that starts at `start`: the store has discarded or zeroed it, or failed to.
     pub(super) fn exclusive_done(
         &self,
         volume: &Volume<F>,
         recorder: &Recorder,
         now: Nanos,
-        id: u64,
+        start: u64,
         error: Option<StoreError>,
     ) {
-        let find = |queue: &Queue<F>| {
-            let found = queue.exclusives.iter().position(|exclusive| exclusive.id == id);
-            found.expect("a range that was given to the store")
-        };
-        let queue = lock(&volume.queue);
-        let exclusive = &queue.exclusives[find(&queue)];
-        let (blocks, kind) = (exclusive.blocks.clone(), exclusive.kind);
-        drop(queue);
+        let blocks = lock(&volume.queue).exclusives.get(start).blocks.clone();
         if error.is_none() {
             self.drop_range(volume, &blocks);
         }
         let mut queue = lock(&volume.queue);
-        let index = find(&queue);
-        let Exclusive { mailbox, token, .. } = queue.exclusives.remove(index);
+        let ExclusiveRange { kind, mailbox, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);

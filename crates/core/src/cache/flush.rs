@@ -79,7 +79,8 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let ready = queue.flushes.iter().take_while(|flush| {
-            oldest.is_none_or(|oldest| oldest > flush.epoch) && !queue.has_writes_up_to(flush.epoch)
+            oldest.is_none_or(|oldest| oldest > flush.epoch)
+                && !queue.has_changes_up_to(flush.epoch)
         });
         let ready = ready.count();
         if ready == 0 {

@@ -13,6 +13,7 @@ mod warm;
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Counter, Gauge};
+use crate::lane::Completion;
 use crate::mode::FlushMode;
 use crate::request::{Assembly, Status, WriteTask};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
@@ -351,6 +352,42 @@ fn a_discard_does_not_hang_the_lazy_writer() {
     rig.run();
     assert_eq!(Rig::finished(&lane), Some(Ok(())));
     assert!(rig.cache.is_at_rest(&rig.disks[0].volume), "the discarded block need not be written");
+}
+
+#[test]
+fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
+    let mut rig = Rig::new(512, [options(1024)]);
+    let [mut lane, mut other] = [rig.lane(0), rig.lane(0)];
+    for block in 0..256 {
+        rig.write(&mut lane, block, 1);
+    }
+    rig.disks[0].stall.store(true, Ordering::Release);
+    assert_eq!(rig.flush(&mut lane), None, "the writes are in the store");
+    let zero = StoreOpKind::Zero { keep_allocated: false };
+    for block in 0..256 {
+        let status = rig.cache.exclude(&mut lane, rig.now, zero, block..block + 1, 1000 + block);
+        assert_eq!(status, Status::Pending);
+    }
+    rig.cache.check(rig.now);
+    let before = rig.ops.len();
+    let mut miss = Assembly::new(90, 700 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut other, rig.now, &mut miss), Status::Pending);
+    rig.run();
+    rig.run();
+    assert_eq!(rig.ops[before..], [(0, StoreOpKind::Read, 700, 1)]);
+    rig.disks[0].stall.store(false, Ordering::Release);
+    rig.run();
+    let zeroed = rig.ops.iter().filter(|op| op.1 == zero).count();
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    let is_success = |completion: &Completion<_>| {
+        matches!(completion, Completion::Finished { result: Ok(()), .. })
+    };
+    assert_eq!((zeroed, mail.iter().filter(|mail| is_success(mail)).count()), (256, 257));
+    assert!((0..256).all(|block| rig.stored(0, block) == 0), "zeroed after they were written");
+    miss.abandon(rig.cache.frames());
+    rig.cache.close_lane(other);
+    rig.cache.check(rig.now);
 }
 
 #[test]
