@@ -13,7 +13,10 @@
 //!
 //! Without a connection for [`NbdOptions::away_after`] operations fail with
 //! [`StoreErrorKind::Away`], flushes too, which is not final: nothing is lost as long as this
-//! process lives. If the server fails a flush or a repeated write, that is final, as with a file.
+//! process lives. If the server fails a flush or a repeated write, that is final, as with a file:
+//! every later flush of the volume fails. The store keeps copies of later writes and flushes the
+//! server by itself as before. Without copies a restart of the server would undo these writes, and
+//! without flushes the copies would fill their room, and no write would be sent any more.
 
 mod journal;
 mod link;
@@ -55,6 +58,9 @@ struct Job {
     left: usize,
     error: Option<StoreError>,
     started_at: Nanos,
+    /// Whether a flush of the server makes it stable: a flush, or FUA that the server does not
+    /// know. It fails if any flush of the server fails while it is in flight.
+    needs_flush: bool,
     /// FUA that the server does not know: a flush has to follow.
     then_flush: bool,
 }
@@ -89,7 +95,7 @@ pub struct NbdStore {
     repeat: Option<u64>,
     /// A flush of the store's own is under way.
     flushing: bool,
-    /// What can never be promised any more, and why.
+    /// The first failure of a flush or of a repeated write, which every later flush reports.
     lost: Option<StoreError>,
     map: Arc<Shared>,
     spare: Vec<Vec<u8>>,
@@ -108,7 +114,8 @@ impl fmt::Debug for NbdStore {
 }
 
 fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
-    let job = Job { op, left: 0, error: None, started_at: now, then_flush: false };
+    let job =
+        Job { op, left: 0, error: None, started_at: now, needs_flush: false, then_flush: false };
     if let Some(index) = store.free_jobs.pop() {
         store.jobs[index] = Some(job);
         return index;
@@ -127,9 +134,12 @@ impl NbdStore {
             StoreOpKind::Write { fua } => {
                 let native = fua && self.features.fua();
                 self.cut_range(index, What::Write { fua: native }, &range, self.piece_bytes);
-                self.job(index).then_flush = fua && !native && self.features.flush();
+                let then_flush = fua && !native && self.features.flush();
+                let job = self.job(index);
+                (job.needs_flush, job.then_flush) = (then_flush, then_flush);
             }
             StoreOpKind::Flush if self.features.flush() => {
+                self.job(index).needs_flush = true;
                 self.add_piece(Piece { job: Some(index), what: What::Flush, range });
             }
             StoreOpKind::Discard if self.features.trim() => {
@@ -217,7 +227,8 @@ impl NbdStore {
         if self.ready.front().is_some_and(|piece| self.has_room(piece)) {
             return self.ready.pop_front();
         }
-        if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 && self.lost.is_none() {
+        // Also after a failed flush: only a flush makes room in the journal.
+        if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 {
             self.flushing = true;
             return Some(Piece { job: None, what: What::Flush, range: 0..0 });
         }

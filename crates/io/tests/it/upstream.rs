@@ -1,6 +1,7 @@
 //! Exports of NBD servers as stores: Larder's own server as the upstream, on a disk that loses what
 //! was not flushed when it is killed; and nbdkit and qemu-nbd, where they are installed.
 
+mod failed_flush;
 mod lost;
 mod others;
 mod serving;

@@ -226,10 +226,23 @@ impl NbdStore {
         self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);
     }
 
-    /// What was written and not flushed is lost for good: no later flush can promise it.
+    /// Takes in a failure after which any data that the server has not flushed may be lost. All
+    /// later flushes fail, and so does what waits for a flush now, even if its own one succeeds:
+    /// that says nothing about data that the failed flush has lost.
     fn give_up(&mut self, error: &StoreError) {
-        tracing::error!(%error, "what was written since the last flush is not promised any more");
-        self.lost.get_or_insert_with(|| error.clone());
+        if self.lost.is_none() {
+            tracing::error!(
+                %error,
+                "data written since the last flush may be lost; every later flush of the volume \
+                 fails until it is served anew"
+            );
+            self.lost = Some(error.clone());
+        } else {
+            tracing::debug!(%error, "more data may be lost");
+        }
+        for job in self.jobs.iter_mut().flatten().filter(|job| job.needs_flush) {
+            job.error.get_or_insert_with(|| error.clone());
+        }
         self.journal.flushed(self.journal.end());
     }
 
