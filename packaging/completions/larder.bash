@@ -1674,7 +1674,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__mount)
-            opts="-o -h --memory --allow-other --options --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --plain-io --while-input --help"
+            opts="-o -h --memory --allow-other --options --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --record-inputs --control --control-tcp --control-token --plain-io --while-input --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1737,6 +1737,10 @@ _larder() {
                     return 0
                     ;;
                 --counters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-inputs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1816,7 +1820,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --send-timeout --fuse --tls --tls-mode --tls-verify-peer --record --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --send-timeout --fuse --tls --tls-mode --tls-verify-peer --record --record-inputs --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1851,6 +1855,10 @@ _larder() {
                     return 0
                     ;;
                 --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-inputs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1965,7 +1973,7 @@ _larder() {
                     return 0
                     ;;
                 --level)
-                    COMPREPLY=($(compgen -W "replacement whole" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "replacement whole inputs" -- "${cur}"))
                     return 0
                     ;;
                 --curve)

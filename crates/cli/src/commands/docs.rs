@@ -69,10 +69,11 @@ fn metrics() {
     section("Latencies", text, &HISTOGRAMS);
     let text = "What is no number: samples of 0 or 1 with labels, in `/metrics`.";
     families("States", text, &STATES);
-    let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`, in\n\
-                `/v1/stats`. There are two pools: `payloads` of writes that wait for free memory, with\n\
-                the requests in flight, and `frames` that are pinned until the client has received\n\
-                the reply. A session leases from them what exceeds its own share. A mounted directory has no sessions.";
+    let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`,\n\
+                in `/v1/stats`. There are two pools: `payloads` of writes that wait for free\n\
+                memory, with the requests in flight, and `frames` that are pinned until the\n\
+                client has received the reply. A session leases from them what exceeds its own\n\
+                share. A mounted directory has no sessions.";
     families("Sessions of the NBD server", text, &SESSION_FAMILIES);
     old_names();
 }

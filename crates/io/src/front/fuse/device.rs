@@ -28,8 +28,8 @@ const IOC_CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229,
 /// The header, and the blocks of the longest read wherever it begins.
 const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
 
-/// The same for a read of few blocks. Filling the long table takes more instructions than everything
-/// else that a hit of 4 KiB takes, and 4 KiB of stack.
+/// The same for a read of few blocks. Filling the long table takes more instructions than
+/// everything else that a hit of 4 KiB takes, and 4 KiB of stack.
 const FEW_SLICES: usize = 4;
 
 /// What a look for a request brought.
