@@ -38,6 +38,9 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// may turn out to be another than the one that is looked for, or none.
     #[inline]
     fn prefetch(&self, _frame: FrameId, _offset: usize) {}
+    /// Says that the frame will be pinned soon. Only a hint, as [`Frames::prefetch`].
+    #[inline]
+    fn prefetch_latch(&self, _frame: FrameId) {}
     /// Says that `place`, anything in memory, will be read soon. Only a hint.
     #[inline]
     fn fetch<T>(_place: &T)

@@ -10,7 +10,9 @@ mod session;
 mod tests;
 
 pub use budget::{Budget, BudgetUsage, PoolUsage, SessionLimit};
-pub use message::{Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then};
+pub use message::{
+    Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
+};
 pub use payload::{Park, Payload, Zeros};
 pub use session::Session;
 

@@ -5,7 +5,7 @@
 use larder_core::cache::Cache;
 use larder_core::frames::PlainFrames;
 use larder_core::lane::Silent;
-use larder_core::request::{Request, RequestOp, Session, SessionLimit, Submitted};
+use larder_core::request::{Prefetch, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::Geometry;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::VolumeOptions;
@@ -28,6 +28,9 @@ fn a_hit_and_an_absorbed_write_allocate_nothing() {
         let write = Request::new(RequestOp::Write, bytes.clone());
         let written = session.submit(&cache, 1, write, data, || panic!("it is absorbed"));
         assert!(matches!(written, Submitted::Done(_)));
+        for step in [Prefetch::Table, Prefetch::Frames] {
+            session.prefetch(&cache, bytes.start, bytes.end - bytes.start, step);
+        }
         let read = Request::new(RequestOp::Read, bytes);
         let hit = session.submit(&cache, 1, read, data, || panic!("it is a hit"));
         let Submitted::Done(done) = hit else { panic!("it is a hit") };

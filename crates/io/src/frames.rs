@@ -40,6 +40,11 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
+    fn prefetch_latch(&self, frame: FrameId) {
+        self.0.prefetch_latch(frame);
+    }
+
+    #[inline]
     fn fetch<T>(place: &T) {
         larder_mem::fetch(place);
     }

@@ -205,6 +205,12 @@ impl Arena {
         self.latches.try_own(frame)
     }
 
+    /// Says that the frame will be pinned soon. Only a hint: what does not exist is ignored.
+    #[inline]
+    pub fn prefetch_latch(&self, frame: u32) {
+        self.latches.prefetch(frame);
+    }
+
     /// Says that the frame will be pinned and read from `offset` on soon, so that its latch and
     /// first lines are on their way from memory while the caller still finds out whether it is the
     /// right one. Only a hint: what does not exist is ignored.

@@ -8,7 +8,7 @@ use crate::frames::Frames;
 use crate::lane::Lane;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
-use crate::request::{Assembly, Status};
+use crate::request::{Assembly, Prefetch, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_touched};
 use crate::volume::Volume;
@@ -16,6 +16,10 @@ use std::ops::Range;
 
 /// How many reads ahead the table is looked at.
 const LOOK_AHEAD: usize = 4;
+
+/// Maximum number of blocks of a read that are prefetched. A larger read takes its time for
+/// copying, not for finding its blocks.
+const PREFETCH_BLOCKS_MAX: u64 = 4;
 
 /// One read of several; see [`crate::request::Session::read_hits`].
 #[derive(Debug)]
@@ -135,6 +139,20 @@ impl<F: Frames> Cache<F> {
             hits += usize::from(read.hit);
         }
         hits
+    }
+
+    /// Performs one step of the prefetch for a read of `bytes`, which lie inside the volume.
+    #[inline]
+    pub(crate) fn prefetch(&self, volume: &Volume<F>, bytes: &Range<u64>, step: Prefetch) {
+        let first = bytes.start / BLOCK_BYTES_U64;
+        let end = bytes.end.div_ceil(BLOCK_BYTES_U64).min(first + PREFETCH_BLOCKS_MAX);
+        for block in first..end {
+            let place = self.table.place(Key::new(volume.id, block));
+            match step {
+                Prefetch::Table => Table::look_ahead::<F>(&place),
+                Prefetch::Frames => self.table.prefetch_pin(&self.frames, &place),
+            }
+        }
     }
 
     #[inline]

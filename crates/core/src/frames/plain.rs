@@ -1,7 +1,8 @@
 //! Frames behind ordinary locks: slow, obvious, and without `unsafe`; the double for tests.
 
 use super::none::Hold;
-use super::{FrameId, Frames, NoFrames};
+use super::{FrameId, Frames, NO_FRAME, NoFrames};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::units::BLOCK_BYTES;
 use std::sync::Mutex;
 
@@ -13,6 +14,8 @@ const UNWRITTEN: u8 = 0xEE;
 pub struct PlainFrames {
     latches: NoFrames,
     bytes: Box<[Mutex<Box<[u8]>>]>,
+    /// The frame whose latch was prefetched last.
+    prefetched: AtomicU32,
 }
 
 impl PlainFrames {
@@ -21,7 +24,17 @@ impl PlainFrames {
     #[must_use]
     pub fn new(count: u32) -> Self {
         let frame = || Mutex::new(vec![UNWRITTEN; BLOCK_BYTES].into_boxed_slice());
-        PlainFrames { latches: NoFrames::new(count), bytes: (0..count).map(|_| frame()).collect() }
+        PlainFrames {
+            latches: NoFrames::new(count),
+            bytes: (0..count).map(|_| frame()).collect(),
+            prefetched: AtomicU32::new(NO_FRAME),
+        }
+    }
+
+    /// Returns the frame whose latch was prefetched last.
+    #[must_use]
+    pub fn prefetched(&self) -> Option<FrameId> {
+        Some(self.prefetched.load(Ordering::Relaxed)).filter(|&frame| frame != NO_FRAME)
     }
 
     fn bytes(&self, frame: FrameId) -> std::sync::MutexGuard<'_, Box<[u8]>> {
@@ -39,6 +52,10 @@ impl Frames for PlainFrames {
 
     fn try_pin(&self, frame: FrameId) -> Option<Hold> {
         self.latches.try_pin(frame)
+    }
+
+    fn prefetch_latch(&self, frame: FrameId) {
+        self.prefetched.store(frame, Ordering::Relaxed);
     }
 
     fn try_own(&self, frame: FrameId) -> Option<Hold> {

@@ -200,6 +200,17 @@ impl Table {
         }
     }
 
+    /// Prefetches what a pin of the block needs behind the bucket: the descriptor and the latch of
+    /// the frame that is most likely that of the block.
+    #[inline]
+    pub(crate) fn prefetch_pin<F: Frames>(&self, frames: &F, place: &Place<'_>) {
+        let guess = place.bucket.load(Ordering::Relaxed);
+        if guess != NO_FRAME {
+            F::fetch(self.descriptor(guess));
+            frames.prefetch_latch(guess);
+        }
+    }
+
     /// The frame of `key`, pinned, with its state and the slot of its page; without a lock.
     #[inline]
     pub(crate) fn pin<F: Frames>(

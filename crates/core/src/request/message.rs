@@ -44,6 +44,17 @@ pub enum RequestOp {
     Unpin,
 }
 
+/// A step of the prefetch for a read that is about to be submitted; see
+/// [`super::Session::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetch {
+    /// The lines of the page table.
+    Table,
+    /// What the table refers to: descriptors and latches of the frames. The first step should have
+    /// been done some requests earlier.
+    Frames,
+}
+
 /// The step after all operations of a request have succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

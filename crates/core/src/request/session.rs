@@ -10,7 +10,7 @@ mod leases;
 
 use super::budget::{SessionLimit, Share};
 use super::message::{
-    Event, ImmediateReply, Reply, Request, RequestId, RequestOp, Submitted, Then,
+    Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
@@ -286,6 +286,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.lane.recorder().add(Counter::ReadRequests, hits as u64);
         self.lane.recorder().add(Counter::ReadBytes, bytes as u64);
         hits
+    }
+
+    /// Prefetches the memory with which the cache finds the first blocks of a read that will be
+    /// submitted soon. A front end that has several reads at hand performs both steps for the later
+    /// ones while it submits the earlier ones. Only a hint: nothing is counted, and a range that is
+    /// not inside the volume is ignored. The bytes of the frames are not prefetched: the front end
+    /// passes them on after the last read of the batch.
+    #[inline]
+    pub fn prefetch(&self, cache: &Cache<F>, offset: u64, len: u64, step: Prefetch) {
+        let length = self.volume.geometry().length;
+        if let Some(end) = offset.checked_add(len).filter(|&end| end <= length) {
+            cache.prefetch(&self.volume, &(offset..end), step);
+        }
     }
 
     /// Submits a request. `payload` holds the bytes of a write; other operations ignore it.

@@ -3,13 +3,13 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::counters::Recorder;
-use larder_core::frames::PlainFrames;
+use larder_core::counters::{Counter, Recorder};
+use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::request::{
-    Assembly, Budget, Event, Park, Payload, Request, RequestOp, Session, SessionLimit, Submitted,
-    Then,
+    Assembly, Budget, Event, Park, Payload, Prefetch, Request, RequestOp, Session, SessionLimit,
+    Submitted, Then,
 };
 use larder_core::store::{DelayStore, Geometry, MemoryStore, Store};
 use larder_core::units::BLOCK_BYTES_U64 as BLOCK;
@@ -414,4 +414,54 @@ fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
     for session in [one, other] {
         session.close(&cache);
     }
+}
+
+#[test]
+fn a_prefetch_reaches_the_frame_of_a_read_counts_nothing_and_ignores_hostile_ranges() {
+    let cache = Cache::new(PlainFrames::new(FRAMES), 1);
+    let geometry = Geometry { length: BLOCKS * BLOCK - 512, granule: 512, read_only: false };
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let mut session: TestSession =
+        Session::open(&cache, &volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap();
+    let written = [0, 5, 6];
+    for block in written {
+        let range = block * BLOCK..(block + 1) * BLOCK;
+        let request = Request::new(RequestOp::Write, range);
+        let data = Bytes::Own(vec![7; usize::try_from(BLOCK).unwrap()]);
+        assert!(matches!(session.submit(&cache, 1, request, data, || 0), Submitted::Done(_)));
+    }
+    let counters = || Counter::ALL.map(|counter| volume.totals().get(counter));
+    let before = counters();
+    let prefetch = |offset, len| {
+        session.prefetch(&cache, offset, len, Prefetch::Table);
+        session.prefetch(&cache, offset, len, Prefetch::Frames);
+        cache.frames().prefetched()
+    };
+    let end = BLOCKS * BLOCK - 512;
+    let hostile =
+        [(end, 1), (0, end + 1), (u64::MAX, 1), (u64::MAX, u64::MAX), (5 * BLOCK, u64::MAX)];
+    for (offset, len) in hostile {
+        assert_eq!(prefetch(offset, len), None, "{len} bytes at {offset}");
+    }
+    for nothing in [(end, 0), (0, 0), (7 * BLOCK, BLOCK)] {
+        assert_eq!(prefetch(nothing.0, nothing.1), None, "{nothing:?}");
+    }
+    let frames = written.map(|block| prefetch(block * BLOCK + 100, 10).expect("it is cached"));
+    assert_eq!(prefetch(5 * BLOCK, 2 * BLOCK), Some(frames[2]), "both blocks, in order");
+    assert_eq!(prefetch(0, end), Some(frames[0]), "only the first blocks of a large read");
+    assert_eq!(counters(), before);
+    for (block, frame) in written.into_iter().zip(frames) {
+        let request = Request::new(RequestOp::Read, block * BLOCK..block * BLOCK + 10);
+        let nothing = Bytes::Own(Vec::new());
+        let Submitted::Done(done) = session.submit(&cache, 1, request, nothing, || 0) else {
+            panic!("block {block} is cached")
+        };
+        let mut read = done.data.unwrap();
+        for (pin, _) in read.take_pieces() {
+            assert_eq!(cache.frames().pinned(&pin), frame);
+            cache.frames().unpin(pin);
+        }
+        session.recycle(read);
+    }
+    session.close(&cache);
 }

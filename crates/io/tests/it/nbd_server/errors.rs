@@ -8,6 +8,7 @@ use larder_io::front::nbd::{ServerLimits, wire};
 use larder_io::nbd_client::{Client, ClientError, Errno, Request, RequestError};
 use larder_io::store::{Solid, Timed};
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// The error of a request.
@@ -56,6 +57,65 @@ fn requests_that_cannot_be_served_are_refused_one_by_one() {
         }
         client.disconnect().unwrap();
     }
+    service.end();
+}
+
+/// The server looks at the headers behind a request before their turn. They are those of reads only
+/// as long as no payload lies between them, and may ask for anything.
+#[test]
+fn requests_that_come_together_are_served_in_order_whatever_lies_behind_them() {
+    let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
+    let mut client = service.connect_raw();
+    let header = |cookie, offset, len| request(wire::CMD_READ, cookie, offset, len);
+    let mut data = [1; 4096];
+    let mut read_first_block = |client: &mut UnixStream, cookie| {
+        assert_eq!(simple_reply(client, cookie), 0);
+        client.read_exact(&mut data).unwrap();
+        assert_eq!(data, [0; 4096]);
+    };
+    // So that it is cached, and the next read of it is answered at once.
+    client.write_all(&header(0, 0, 4096)).unwrap();
+    read_first_block(&mut client, 0);
+    // The payload of a write that consists of headers of reads, and then of nothing.
+    let mut payload: Vec<u8> = (0..40).flat_map(|i| header(1000 + i, i * 4096, 4096)).collect();
+    payload.resize(8192, 0);
+    let mut sent = Vec::new();
+    sent.extend(header(1, 0, 4096));
+    sent.extend(header(2, u64::MAX, 4096));
+    sent.extend(header(3, MIB - 1, 2));
+    sent.extend(header(4, MIB, u32::MAX));
+    sent.extend(header(5, 4096, 0));
+    sent.extend(request(wire::CMD_WRITE, 6, 4096, 8192));
+    sent.extend(&payload);
+    sent.extend(request(wire::CMD_FLUSH, 7, 0, 0));
+    sent.extend((8..16).flat_map(|i| header(i, 4096, 8192)));
+    client.write_all(&sent).unwrap();
+    read_first_block(&mut client, 1);
+    for cookie in 2..6 {
+        assert_eq!(simple_reply(&mut client, cookie), Errno::Inval.code(), "request {cookie}");
+    }
+    assert_eq!(simple_reply(&mut client, 6), 0);
+    // The flush waits for the store, and the reads do not wait for it.
+    let mut flushed = false;
+    for cookie in 8..16 {
+        let mut reply = [0; wire::SIMPLE_REPLY_BYTES];
+        client.read_exact(&mut reply).unwrap();
+        if wire::parse_simple_reply(&reply).unwrap() == (7, 0) {
+            assert!(!std::mem::replace(&mut flushed, true), "each request is answered once");
+            client.read_exact(&mut reply).unwrap();
+        }
+        assert_eq!(wire::parse_simple_reply(&reply).unwrap(), (cookie, 0));
+        let mut data = vec![0; 8192];
+        client.read_exact(&mut data).unwrap();
+        assert!(data == payload, "read {cookie}");
+    }
+    if !flushed {
+        assert_eq!(simple_reply(&mut client, 7), 0);
+    }
+    let mut wrong = header(1, 0, 4096).to_vec();
+    wrong.extend([0; wire::REQUEST_BYTES]);
+    client.write_all(&wrong).unwrap();
+    client.read_to_end(&mut Vec::new()).expect("a wrong magic ends the connection");
     service.end();
 }
 

@@ -8,11 +8,15 @@ use crate::front::nbd::wire::{self, Errno, REQUEST_BYTES};
 use larder_core::clock::Nanos;
 use larder_core::counters::Interface;
 use larder_core::mode::WriteMode;
-use larder_core::request::{Request, RequestOp, Submitted, Then};
+use larder_core::request::{Prefetch, Request, RequestOp, Submitted, Then};
 
 /// Minimum length of an unfragmented read that is always served: clients may rely on it (proto.md,
 /// `NBD_CMD_FLAG_DF`).
 const UNFRAGMENTED_BYTES_MIN: u64 = 64 << 10;
+
+/// Number of requests ahead at which lines of the page table are prefetched. What they refer to is
+/// prefetched one request ahead.
+const PREFETCH_AHEAD: usize = 4;
 
 /// A request as the client has sent it, with its arrival time.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +30,7 @@ impl Transmission<'_> {
     /// Takes in all requests that have come and that there is room for; whether there were any.
     /// `None` if the client does not speak the protocol.
     pub(super) fn parse(&mut self, now: Nanos) -> Option<bool> {
-        let mut any = false;
+        let (mut any, mut prefetched) = (false, 0);
         loop {
             if self.payload.is_some() {
                 if !self.is_open() || !self.take_payload(now) {
@@ -50,11 +54,42 @@ impl Transmission<'_> {
             if self.must_wait_for_others(&request, piece) {
                 return Some(any);
             }
+            prefetched = self.prefetch_reads_after(&request, prefetched);
             self.input.consume(REQUEST_BYTES);
             self.batch += 1;
             any = true;
             self.take_request(now, &request, piece);
         }
+    }
+
+    /// Prefetches for the reads whose headers directly follow that of `request`. Earlier calls
+    /// have prefetched the lines of the table for the first `prefetched` of them. Returns that
+    /// number for the call with the next request.
+    fn prefetch_reads_after(&self, request: &wire::Request, mut prefetched: usize) -> usize {
+        if request.command != wire::CMD_READ {
+            return 0;
+        }
+        let prefetch = |number: usize, step| {
+            let Some(read) = self.peek_read(number) else { return false };
+            self.requests.prefetch(&self.cache, read.offset, u64::from(read.len), step);
+            true
+        };
+        if prefetched > 0 {
+            prefetch(1, Prefetch::Frames);
+        }
+        while prefetched < PREFETCH_AHEAD && prefetch(prefetched + 1, Prefetch::Table) {
+            prefetched += 1;
+        }
+        prefetched.saturating_sub(1)
+    }
+
+    /// Returns the request `number` headers behind the first one in the receive buffer, if it has
+    /// come and is a read. All requests before it must be reads: they carry no payload, so their
+    /// headers are adjacent.
+    fn peek_read(&self, number: usize) -> Option<wire::Request> {
+        let header = self.input.bytes().get(number * REQUEST_BYTES..)?.first_chunk()?;
+        let request = wire::Request::parse(header).ok()?;
+        (request.command == wire::CMD_READ).then_some(request)
     }
 
     /// A read waits until the client has received enough of its replies. A read in simple replies
