@@ -43,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
     pub(crate) uris: Vec<String>,
     child: Child,
+    /// True if the test has told the program to panic.
+    may_panic: bool,
 }
 
 impl Server {
@@ -63,6 +65,7 @@ impl Server {
     /// test.
     pub(crate) fn spawn(folder: TempDir, mut command: Command, volumes: usize) -> Self {
         command.env("RUNTIME_DIRECTORY", folder.path());
+        let may_panic = command.get_envs().any(|(name, _)| name == "LARDER_FAULT");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -75,7 +78,7 @@ impl Server {
             line.expect("text").split_once(" at ").expect("an address").1.to_owned()
         };
         let uris = (0..volumes).map(uri).collect();
-        Server { folder, uris, child }
+        Server { folder, uris, child, may_panic }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -143,6 +146,7 @@ impl Server {
         }
         let ended = self.child.wait().expect("it ends");
         assert!(ended.success(), "{said}");
+        assert!(self.may_panic || !said.contains(" panicked at "), "{said}");
         said
     }
 
@@ -209,6 +213,15 @@ impl Drop for Server {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             drop(self.child.kill());
             drop(self.child.wait());
+        }
+        // What it printed may be the cause of the failure.
+        if std::thread::panicking()
+            && let Some(stderr) = &mut self.child.stderr
+        {
+            let mut printed = Vec::new();
+            // What has been read until an error is shown.
+            let _all = stderr.read_to_end(&mut printed);
+            println!("the server printed:\n{}", String::from_utf8_lossy(&printed));
         }
     }
 }
