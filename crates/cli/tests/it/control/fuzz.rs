@@ -77,8 +77,7 @@ fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) 
         seen.append(&mut send(&socket, session, true).expect("the server answers"));
     }
     std::thread::sleep(Duration::from_millis(200));
-    let open_files = || read_dir(format!("/proc/{}/fd", server.pid())).map_or(0, Iterator::count);
-    let (files, memory) = (open_files(), resident_kib(server).expect("the server runs"));
+    let (files, memory) = (server.open_files(), resident_kib(server).expect("the server runs"));
     let mut random = Random::from_seed(number("LARDER_SEED", 1));
     let (begun, mut count, mut found, mut last) = (Instant::now(), 0, 0, Vec::new());
     while begun.elapsed() < span && !harmed.load(Ordering::Relaxed) {
@@ -102,7 +101,7 @@ fn attack(server: &Server, span: Duration, harmed: &AtomicBool) -> (u64, usize) 
     );
     server.client(1).disconnect().expect("the server accepts a new client");
     // The server closes the connections that the sessions left open.
-    eventually("as few open files as before", || open_files() <= files + GROWTH_FILES_MAX);
+    eventually("as few open files as before", || server.open_files() <= files + GROWTH_FILES_MAX);
     // The cache itself may have filled in the meantime.
     let grew = resident_kib(server).expect("the server runs").saturating_sub(memory);
     assert!(grew <= GROWTH_KIB_MAX, "memory grew by {grew} KiB");

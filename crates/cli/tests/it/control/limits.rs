@@ -35,6 +35,17 @@ fn serve(folder: TempDir, names: &[&str], limits: &[&str]) -> Server {
 }
 
 #[test]
+fn the_descriptors_of_clients_that_have_left_are_closed_without_a_next_client() {
+    let server = Server::start(&["disk"], &[]);
+    let before = server.open_files();
+    let clients: Vec<_> = (0..16).map(|_| server.client(0)).collect();
+    assert!(server.open_files() >= before + clients.len());
+    drop(clients);
+    eventually("as few descriptors as before", || server.open_files() <= before);
+    server.stop();
+}
+
+#[test]
 fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     if !has_tool("prlimit") {
         return;

@@ -190,6 +190,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Returns the number of its file descriptors.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+
     /// A line of what it says on standard error that `wanted` takes.
     pub(crate) fn hear(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         let stderr = self.child.stderr.as_mut().expect("a pipe");

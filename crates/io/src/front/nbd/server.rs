@@ -73,6 +73,8 @@ pub(super) struct Shared {
     /// The memory that the requests of all connections may hold.
     pub(super) budget: Arc<Budget>,
     connections: Mutex<Vec<Arc<Connection>>>,
+    /// Wakes the thread that accepts connections and releases those that have ended.
+    pub(super) acceptor: Waker,
     /// Connections that have agreed on an export.
     serving: AtomicUsize,
 }
@@ -106,7 +108,6 @@ impl Shared {
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
-    waker: Waker,
     acceptor: Option<Thread>,
     listener: Arc<Listener>,
 }
@@ -173,7 +174,6 @@ impl Server {
         let ServerOptions { limits, observer, tls } = options;
         let listener = Arc::new(listener);
         let refused = |source| ListenError::Refused { address: listener.address().clone(), source };
-        let waker = Waker::new().map_err(refused)?;
         let shared = Arc::new(Shared {
             engine,
             exports: Exports::new(exports),
@@ -184,19 +184,19 @@ impl Server {
             closing: AtomicBool::new(false),
             budget: Arc::new(Budget::new(limits.connections_max)),
             connections: Mutex::new(Vec::new()),
+            acceptor: Waker::new().map_err(refused)?,
             serving: AtomicUsize::new(0),
         });
         let acceptor = {
-            let (shared, waker) = (Arc::clone(&shared), waker.clone());
-            let listener = Arc::clone(&listener);
+            let (shared, listener) = (Arc::clone(&shared), Arc::clone(&listener));
             let cache = Arc::clone(shared.engine.cache());
             let failed = |error: &dyn fmt::Display| {
                 report_failed_part("no more NBD clients are accepted", error);
             };
-            let accept = move || accept(&shared, &listener, &waker);
+            let accept = move || accept(&shared, &listener);
             fault::spawn("accept", Some(&cache), accept, failed).map_err(refused)?
         };
-        Ok(Server { shared, waker, acceptor: Some(acceptor), listener })
+        Ok(Server { shared, acceptor: Some(acceptor), listener })
     }
 
     /// Where it listens; the port is the real one.
@@ -277,7 +277,7 @@ impl Server {
     fn shut_down(&mut self) {
         let Some(acceptor) = self.acceptor.take() else { return };
         self.shared.closing.store(true, Ordering::Release);
-        self.waker.notify();
+        self.shared.acceptor.notify();
         acceptor.join();
         let connections = std::mem::take(&mut *self.shared.connections());
         for connection in &connections {
@@ -297,10 +297,11 @@ impl Drop for Server {
     }
 }
 
-fn accept(shared: &Arc<Shared>, listener: &Listener, waker: &Waker) {
+fn accept(shared: &Arc<Shared>, listener: &Listener) {
     let (mut refusals, mut shortages) = (LogLimit::default(), LogLimit::default());
     while !shared.closing.load(Ordering::Acquire) {
-        if let Err(error) = waker.sleep(Some((listener.as_fd(), PollFlags::IN)), None) {
+        let wanted = Some((listener.as_fd(), PollFlags::IN));
+        if let Err(error) = shared.acceptor.sleep(wanted, None) {
             tracing::error!(%error, "waiting for connections failed");
             std::thread::sleep(Duration::from_millis(100));
         }

@@ -120,7 +120,8 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
         let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
-            let _done = EndWhenDropped { done, socket: Arc::clone(&socket) };
+            let acceptor = shared.acceptor.clone();
+            let _done = EndWhenDropped { done, socket: Arc::clone(&socket), acceptor };
             converse(&shared, &socket, &waker, &export, &cut);
         };
         let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
@@ -130,16 +131,18 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
 }
 
-/// Shuts down the socket of a connection, and then marks the connection as done.
+/// Shuts down the socket of a connection, marks the connection as done, and has it released.
 struct EndWhenDropped {
     done: Arc<AtomicBool>,
     socket: Arc<Socket>,
+    acceptor: Waker,
 }
 
 impl Drop for EndWhenDropped {
     fn drop(&mut self) {
         self.socket.shut_down();
         self.done.store(true, Ordering::Release);
+        self.acceptor.notify();
     }
 }
 
