@@ -226,7 +226,8 @@ impl Drop for Server {
             let mut printed = Vec::new();
             // What has been read until an error is shown.
             let _all = stderr.read_to_end(&mut printed);
-            println!("the server printed:\n{}", String::from_utf8_lossy(&printed));
+            let printed = String::from_utf8_lossy(&printed);
+            drop(writeln!(std::io::stdout(), "the server printed:\n{printed}"));
         }
     }
 }
