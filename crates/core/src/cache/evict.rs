@@ -20,8 +20,7 @@ const STEALS_MAX: usize = 16;
 const AWAITED: Nanos = SECOND;
 /// How many pages that a reader has passed are looked at for one that may go.
 const BEHIND_LOOKS: usize = 16;
-/// Where the coldest pages are all dirty or pinned, so many others are looked at for one that may
-/// go.
+/// Number of other pages that are tried if the coldest ones are all dirty or pinned.
 const OTHER_LOOKS: u32 = 4096;
 
 /// A part of the cache that may give up a page.
@@ -208,19 +207,13 @@ impl<F: Frames> Cache<F> {
         let mut shard = self.shard(index);
         shard.drain(now);
         let Some(instance) = shard.instance_of(victim) else { return owned };
-        let (whole, part) = self.own_other(instance, &mut owned);
-        if let Some(slot) = whole {
-            self.remove_owned(instance, slot, &owned, recorder, false);
-        } else if let Some(slot) = part {
-            let pinned = self.own_part(instance, slot, &mut owned);
-            if !owned.is_empty() {
-                for &frame in &pinned {
-                    self.table.retract(frame);
-                    self.pool.retire(victim.id, frame);
-                }
-                recorder.add(Counter::EvictedBlocks, pinned.len() as u64);
-                self.remove_owned(instance, slot, &owned, recorder, false);
+        if let Some((slot, pinned)) = self.own_other(instance, &mut owned) {
+            for &frame in &pinned {
+                self.table.retract(frame);
+                self.pool.retire(victim.id, frame);
             }
+            recorder.add(Counter::EvictedBlocks, pinned.len() as u64);
+            self.remove_owned(instance, slot, &owned, recorder, false);
         }
         owned
     }
@@ -264,36 +257,48 @@ impl<F: Frames> Cache<F> {
         (owned, steals)
     }
 
-    /// Owns the frames of any page that may go, and returns it; or a page that may go except for
-    /// frames that are pinned. Those that the policy would rather give cannot go: they are pinned,
-    /// and whoever pinned them may be the one who wants room, and would wait for himself; or they
-    /// are dirty, and may take the store a while, on which a client need not wait. The next search
-    /// begins where this one ends.
+    /// Owns the frames of any page that may be evicted. Returns the page, and its frames that could
+    /// not be owned because they are pinned. Pages without such frames are tried first.
+    ///
+    /// The pages that the policy prefers cannot be evicted. They are pinned, perhaps by the client
+    /// that needs room, which would wait for itself; or they are dirty, and no client needs to wait
+    /// for the store while there are clean pages. The next search begins where this one ends.
     fn own_other(
         &self,
         instance: &mut Instance<F>,
         owned: &mut Vec<F::Own>,
-    ) -> (Option<Slot>, Option<Slot>) {
-        let mut part = None;
-        let end = instance.pages.end();
-        for _ in 0..end.min(OTHER_LOOKS) {
-            let slot = if instance.hand < end { instance.hand } else { 0 };
-            instance.hand = slot + 1;
-            let Some(page) = instance.pages.find(slot) else { continue };
-            let blocks = instance.paging.blocks_of(page.number);
-            if !page.is_quiet() || !instance.is_admitted(slot) {
-                continue;
-            }
-            let is_large = page.resident > 1;
+    ) -> Option<(Slot, Vec<FrameId>)> {
+        let tries = instance.pages.end().min(OTHER_LOOKS);
+        for _ in 0..tries {
+            let Some(slot) = Self::next_quiet(instance) else { continue };
+            let blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
             if self.own_page(instance.volume.id, blocks, owned) {
-                return (Some(slot), None);
+                return Some((slot, Vec::new()));
             }
-            part = part.or(is_large.then_some(slot));
         }
-        (None, part)
+        if instance.paging.page_blocks == 1 {
+            return None;
+        }
+        for _ in 0..tries {
+            let Some(slot) = Self::next_quiet(instance) else { continue };
+            let pinned = self.own_part(instance, slot, owned);
+            if !owned.is_empty() {
+                return Some((slot, pinned));
+            }
+        }
+        None
     }
 
-    /// Owns the frames of a page that are not pinned; returns the others. A client that does not
+    /// Advances the hand to the next slot. Returns it if its page is clean, has no operation in
+    /// flight and is known to the policy.
+    fn next_quiet(instance: &mut Instance<F>) -> Option<Slot> {
+        let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
+        instance.hand = slot + 1;
+        let is_quiet = instance.pages.find(slot)?.is_quiet();
+        (is_quiet && instance.is_admitted(slot)).then_some(slot)
+    }
+
+    /// Owns the frames of a page that are not pinned, and returns the others. A client that does not
     /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
     fn own_part(
         &self,
