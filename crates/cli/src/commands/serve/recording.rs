@@ -53,6 +53,11 @@ impl InputRecording {
         self.writer.log()
     }
 
+    /// Removes the file of a log whose server has not started.
+    pub(super) fn discard(self) {
+        remove(&self.path);
+    }
+
     /// Ends the log of a cache whose sessions and stores are closed, and says what is in it.
     pub(super) fn finish(&self, volumes: &[Arc<ArenaVolume>]) {
         let path = self.path.display();
@@ -68,11 +73,17 @@ impl InputRecording {
     }
 }
 
-/// Leaves nothing behind of a recording that never had a server.
+/// Ends a recording whose server has not started, and removes its file.
 pub(super) fn discard(recording: Recording, path: &Path) {
-    let discarded = recording.finish().and_then(|_| std::fs::remove_file(path));
-    if let Err(error) = discarded {
-        tracing::warn!(path = %path.display(), %error, "an empty trace could not be removed");
+    // The file is removed even if its end cannot be written.
+    drop(recording.finish());
+    remove(path);
+}
+
+/// Removes the file of a recording whose server has not started: the next start would be refused.
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::warn!(path = %path.display(), %error, "cannot remove an unused recording");
     }
 }
 

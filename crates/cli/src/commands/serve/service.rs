@@ -21,6 +21,7 @@ use crate::progress::WriteOut;
 use crate::runtime_directory::runtime_directory;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
+use larder_core::input::InputLog;
 use larder_core::mode::FlushMode;
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
@@ -94,9 +95,25 @@ impl Service {
         handed_over: Option<Listener>,
         asker: Sender<Asked>,
     ) -> Result<Self> {
-        let tls = stores::tls(arguments)?;
         let inputs = arguments.record_inputs.as_deref().map(InputRecording::start).transpose()?;
         let log = inputs.as_ref().map(InputRecording::log);
+        match Self::start_with_log(arguments, plan, handed_over, asker, log) {
+            Ok(service) => Ok(Service { inputs, ..service }),
+            Err(error) => {
+                inputs.into_iter().for_each(InputRecording::discard);
+                Err(error)
+            }
+        }
+    }
+
+    fn start_with_log(
+        arguments: &Arguments,
+        plan: &Plan,
+        handed_over: Option<Listener>,
+        asker: Sender<Asked>,
+        log: Option<Box<dyn InputLog>>,
+    ) -> Result<Self> {
+        let tls = stores::tls(arguments)?;
         let options = EngineOptions {
             memory_bytes: plan.memory_bytes - stores::bytes_beside(plan),
             huge_pages: true,
@@ -114,8 +131,7 @@ impl Service {
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         if let Some(folder) = &arguments.folder {
             let (served, files) = opening.mount(folder, &plan.volumes)?;
-            let service = Service::of(arguments, plan, engine, (served, files), asker);
-            return Ok(Service { inputs, ..service });
+            return Ok(Service::of(arguments, plan, engine, (served, files), asker));
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
@@ -153,12 +169,11 @@ impl Service {
             stores: Mutex::new(stores),
             lists,
             recording: Mutex::new(recording),
-            inputs,
             ..Service::of(arguments, plan, engine, (volumes, files), asker)
         })
     }
 
-    /// One without a server, lists and a recording.
+    /// Returns a service without a server, lists and recordings.
     fn of(
         arguments: &Arguments,
         plan: &Plan,

@@ -79,6 +79,18 @@ fn the_replay_of_nbd_connections_has_the_counters_of_their_server() {
 }
 
 #[test]
+fn a_server_that_does_not_start_leaves_no_recording() {
+    let folder = Folder::new();
+    let (missing, recording) = (folder.path("missing.img"), folder.path("inputs"));
+    let listen = format!("unix:{}", folder.path("socket").display());
+    let mut command = larder();
+    command.arg("serve").arg(&missing).args(["--memory", "16MiB", "--listen", &listen]);
+    let said = failure(&command.arg("--record-inputs").arg(&recording).output().unwrap());
+    assert!(said.contains("missing.img"), "{said}");
+    assert!(!recording.exists(), "the next start would be refused");
+}
+
+#[test]
 fn the_replay_of_a_volume_as_a_file_has_the_counters_of_its_server() {
     if !can_mount() {
         return;
