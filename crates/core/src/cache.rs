@@ -43,7 +43,7 @@ pub use tend::Memory;
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, InputLog, Log, Noted};
+use crate::input::{Input, InputLog, Log, LogGuard};
 use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
@@ -158,16 +158,16 @@ impl<F: Frames> Cache<F> {
         self
     }
 
-    /// Logs an input, and holds back all others until the guard is dropped, if inputs are logged.
+    /// Logs an input if inputs are logged. No other input is processed until the guard is dropped.
     #[inline]
-    pub(crate) fn note(&self, input: impl FnOnce() -> Input) -> Option<Noted<'_>> {
-        self.log.as_ref().map(|log| log.note(input()))
+    pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
+        self.log.as_ref().map(|log| log.add(input()))
     }
 
-    /// Holds back all inputs until the guard is dropped, if they are logged.
+    /// Processes no input until the guard is dropped, if inputs are logged.
     #[inline]
-    pub(crate) fn hold(&self) -> Option<Noted<'_>> {
-        self.log.as_ref().map(|log| log.hold())
+    pub(crate) fn pause_inputs(&self) -> Option<LogGuard<'_>> {
+        self.log.as_ref().map(|log| log.pause())
     }
 
     /// The frames.

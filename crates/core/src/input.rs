@@ -1,9 +1,9 @@
 //! Inputs of the cache and of its request engine, in the order in which they take effect.
 //!
-//! A cache that logs its inputs handles one at a time, under one lock. So the log has a total
-//! order, and whoever gives the same inputs to a cache without memory gets equal counters. Front
-//! ends do nothing for this: the calls log themselves. The lock makes serving slower; a cache
-//! without a log pays one comparison for each call.
+//! A cache that logs its inputs processes one at a time, under one lock. So the log has a total
+//! order, and a cache without memory that gets the same inputs has equal counters. Front ends do
+//! nothing for this: the calls log themselves. The lock makes serving slower; a cache without a log
+//! pays one comparison for each call.
 
 use crate::cache::ShareMode;
 use crate::clock::Nanos;
@@ -40,14 +40,14 @@ pub enum Input {
     Share { mode: ShareMode },
     /// Clean pages are dropped.
     DropClean { volume: u16, now: Nanos },
-    /// A range is pinned, or is so no longer.
+    /// A range is pinned (`pin`) or unpinned.
     PinRange { volume: u16, bytes: Range<u64>, pin: bool, now: Nanos },
     /// Blocks are to be read while there is free memory.
     Warm { volume: u16, blocks: Vec<Range<u64>> },
-    /// The hit-ratio curve or the list of resident blocks is asked for, which hands the hits that
-    /// lanes have noted to the policies.
-    Look { volume: u16, what: Look, now: Nanos },
-    /// The driver of a store asks for operations.
+    /// The hit-ratio curve or the list of resident blocks is queried, which passes the hits that
+    /// lanes have recorded to the policies.
+    Query { volume: u16, query: Query, now: Nanos },
+    /// The driver of a store polls for up to `depth` operations.
     Poll { volume: u16, now: Nanos, depth: usize },
     /// A store has completed an operation.
     Complete {
@@ -60,7 +60,7 @@ pub enum Input {
     },
     /// The driver of a store ends.
     Abandon { volume: u16 },
-    /// A step of the work that changes of memory and bounds leave.
+    /// A step of the work that changes of memory and bounds leave behind.
     Tend { now: Nanos },
     /// A session is opened.
     Open { session: u32, volume: u16, limit: Limit },
@@ -93,7 +93,7 @@ pub enum Input {
     /// The leases of a session change without a request.
     Lease { session: u32, lease: Lease },
     /// A call that cannot be replayed: the log is of no use from here on.
-    Unsupported { what: String },
+    Unsupported { call: String },
 }
 
 /// A setting of a volume that is changed.
@@ -120,18 +120,18 @@ pub enum Setting {
         max_frames: u32,
     },
     Frozen(bool),
-    /// The volume is being stopped, or is so no longer.
+    /// The volume is being stopped; false if the stop is cancelled.
     Stopping(bool),
 }
 
-/// What is asked for of a volume.
+/// A query of the state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[expect(missing_docs, reason = "the fields are the parameters of the call")]
-pub enum Look {
+pub enum Query {
     Curve,
-    /// Resident blocks of at most so many pages.
+    /// Resident blocks of at most this many pages.
     Residents(usize),
 }
 
@@ -144,16 +144,16 @@ pub enum Lease {
     Read(u64),
     /// For a payload that may have to wait.
     Payload,
-    /// What the session does not need is given back.
+    /// Memory that the session does not need is given back.
     Return,
 }
 
-/// The memory that the requests of a session may hold, as [`crate::request::SessionLimit`] has it.
+/// Limit on the memory that the requests of a session hold, see [`crate::request::SessionLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Limit {
-    /// A number of bytes of its own.
+    /// This many bytes for the session alone.
     Own(u64),
     /// A share of a budget for this many sessions.
     Shared(u64),
@@ -174,30 +174,30 @@ struct State {
 /// The log of a cache.
 pub(crate) struct Log(Mutex<State>);
 
-/// Holds back all other inputs.
-pub(crate) struct Noted<'a>(MutexGuard<'a, State>);
+/// Locked log. No other input is processed until it is dropped.
+pub(crate) struct LogGuard<'a>(MutexGuard<'a, State>);
 
 impl Log {
     pub(crate) fn new(to: Box<dyn InputLog>) -> Self {
         Log(Mutex::new(State { to, sessions: 0 }))
     }
 
-    /// Adds an input, and holds back all others until the guard is dropped.
+    /// Adds an input. No other one is processed until the guard is dropped.
     #[cold]
-    pub(crate) fn note(&self, input: Input) -> Noted<'_> {
-        let mut noted = self.hold();
-        noted.add(input);
-        noted
+    pub(crate) fn add(&self, input: Input) -> LogGuard<'_> {
+        let mut guard = self.pause();
+        guard.add(input);
+        guard
     }
 
-    /// Holds back all inputs until the guard is dropped.
+    /// Processes no input until the guard is dropped.
     #[cold]
-    pub(crate) fn hold(&self) -> Noted<'_> {
-        Noted(lock(&self.0))
+    pub(crate) fn pause(&self) -> LogGuard<'_> {
+        LogGuard(lock(&self.0))
     }
 }
 
-impl Noted<'_> {
+impl LogGuard<'_> {
     #[cold]
     pub(crate) fn add(&mut self, input: Input) {
         self.0.to.add(input);

@@ -14,7 +14,7 @@ use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::group::Ordered;
 use crate::hint::Hint;
-use crate::input::{Input, Log, Noted, Setting};
+use crate::input::{Input, Log, LogGuard, Setting};
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::Paging;
@@ -250,15 +250,15 @@ impl<F: Frames> Volume<F> {
         }
     }
 
-    /// Logs an input, and holds back all others until the guard is dropped, if inputs are logged.
+    /// Logs an input if inputs are logged. No other input is processed until the guard is dropped.
     #[inline]
-    pub(crate) fn note(&self, input: impl FnOnce() -> Input) -> Option<Noted<'_>> {
-        self.log.as_ref().map(|log| log.note(input()))
+    pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
+        self.log.as_ref().map(|log| log.add(input()))
     }
 
     /// Logs a change of a setting in the same way.
-    pub(crate) fn note_setting(&self, setting: impl FnOnce() -> Setting) -> Option<Noted<'_>> {
-        self.note(|| Input::Set { volume: self.id, setting: setting() })
+    pub(crate) fn log_setting(&self, setting: impl FnOnce() -> Setting) -> Option<LogGuard<'_>> {
+        self.log_input(|| Input::Set { volume: self.id, setting: setting() })
     }
 
     /// Its name.
@@ -330,7 +330,7 @@ impl<F: Frames> Volume<F> {
 
     /// Sets whether the cache may change the policy for one that hits more.
     pub fn set_policy_auto(&self, auto: bool) {
-        let _noted = self.note_setting(|| Setting::PolicyAuto(auto));
+        let _logged = self.log_setting(|| Setting::PolicyAuto(auto));
         self.policy_auto.store(auto, Ordering::Relaxed);
     }
 
@@ -349,7 +349,7 @@ impl<F: Frames> Volume<F> {
 
     /// Changes what [`Volume::hint`] says; it counts from the next request on.
     pub fn set_hint(&self, hint: Hint) {
-        let _noted = self.note_setting(|| Setting::Hint(hint));
+        let _logged = self.log_setting(|| Setting::Hint(hint));
         self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
     }
 
@@ -380,14 +380,14 @@ impl<F: Frames> Volume<F> {
 
     /// From now on writes go through, so that what is dirty only becomes less.
     pub fn begin_stop(&self) {
-        let _noted = self.note_setting(|| Setting::Stopping(true));
+        let _logged = self.log_setting(|| Setting::Stopping(true));
         self.stopping.store(true, Ordering::Release);
         self.notify.notify();
     }
 
     /// Takes [`Volume::begin_stop`] back.
     pub fn cancel_stop(&self) {
-        let _noted = self.note_setting(|| Setting::Stopping(false));
+        let _logged = self.log_setting(|| Setting::Stopping(false));
         self.stopping.store(false, Ordering::Release);
     }
 

@@ -1,8 +1,8 @@
 //! Logs of the inputs of a cache: one line of JSON for each, written while the cache serves.
 //!
 //! [`replay`](replay::replay) gives the same inputs to the same code without memory and without
-//! stores, so that what a server did can be looked at again, step by step. The first line names the
-//! format, the last one has the counters that the cache had at the end.
+//! stores, so that the work of a server can be examined again, step by step. The first line names
+//! the format, the last one has the counters that the cache had at the end.
 
 pub mod replay;
 
@@ -29,7 +29,7 @@ enum Line {
         version: u32,
     },
     Input(Input),
-    /// Counters of the volumes, by name, when the last input had been handled.
+    /// Counters of the volumes, by name, after the last input.
     End(BTreeMap<String, Counters>),
 }
 
@@ -82,13 +82,13 @@ impl Writer {
         Box::new(self.clone())
     }
 
-    /// Ends the log with the counters of the volumes, whose sessions are closed. What the cache is
-    /// given afterwards is not logged. Returns the number of inputs.
+    /// Ends the log with the counters of the volumes, whose sessions are closed. Later inputs are not
+    /// logged. Returns the number of inputs.
     ///
     /// # Errors
     /// If the log could not be written, now or earlier.
     pub fn finish<F: Frames>(&self, volumes: &[Arc<Volume<F>>]) -> io::Result<u64> {
-        // Holds back the inputs of whoever tends the cache.
+        // Maintenance threads may still run; the cache processes none of their inputs meanwhile.
         let mut inner = self.inner();
         let named =
             |volume: &Arc<Volume<F>>| (volume.name().to_owned(), counters(&volume.totals()));

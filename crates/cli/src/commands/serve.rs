@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Record everything that the cache is given into a new file, which larder sim --level inputs
+    /// Record every input of the cache into a new file, which larder sim --level inputs
     /// replays. Serving is slower.
     #[arg(long, value_name = "FILE")]
     pub(crate) record_inputs: Option<PathBuf>,

@@ -64,9 +64,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", default_value = "pages")]
     split: SplitBy,
 
-    /// How much is simulated: replacement only; or the whole cache of the engine on a virtual
+    /// Level of the simulation: replacement only; or the whole cache of the engine on a virtual
     /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled
-    /// store; or exactly what a server did, from its recording (larder serve --record-inputs).
+    /// store; or exactly the work of a server, from its recording (larder serve --record-inputs).
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,
 

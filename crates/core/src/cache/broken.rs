@@ -25,7 +25,8 @@ impl<F: Frames> Cache<F> {
     /// Ends a volume after an internal error: every request fails with `error` from now on,
     /// including requests that wait for frames. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
-        let _noted = self.note(|| Input::Unsupported { what: "an internal error".to_owned() });
+        let _logged =
+            self.log_input(|| Input::Unsupported { call: "an internal error".to_owned() });
         volume.note_error(&error);
         volume.note_broken(error);
         self.unstall();

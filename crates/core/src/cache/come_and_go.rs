@@ -40,7 +40,7 @@ impl<F: Frames> Cache<F> {
         options: VolumeOptions,
         notify: Box<dyn Notify>,
     ) -> Result<Arc<Volume<F>>, SettingError> {
-        let _noted = self.note(|| Input::AddVolume { options: options.clone() });
+        let _logged = self.log_input(|| Input::AddVolume { options: options.clone() });
         let length = options.geometry.length;
         if length == 0 || length > LENGTH_MAX {
             return Err(SettingError::Length { volume: options.name, length });
@@ -142,7 +142,7 @@ impl<F: Frames> Cache<F> {
     /// # Errors
     /// If it is closed already, lanes are open, or it is not at rest. It serves on then.
     pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
-        let _noted = self.note(|| Input::CloseVolume { volume: volume.id });
+        let _logged = self.log_input(|| Input::CloseVolume { volume: volume.id });
         let _one_at_a_time = lock(&self.settings);
         volume.close()?;
         if self.is_at_rest(volume) {
@@ -158,7 +158,7 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If it is not closed.
     pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
-        let _noted = self.note(|| Input::RemoveVolume { volume: volume.id, now });
+        let _logged = self.log_input(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);
         assert!(volume.is_closed(), "a volume was removed that is not closed");
         for index in 0..self.shards.len() {

@@ -27,7 +27,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         done: StoreDone<F>,
     ) {
-        let _noted = self.note(|| Input::Complete {
+        let _logged = self.log_input(|| Input::Complete {
             volume: volume.id,
             now,
             tag: done.op.tag,

@@ -17,7 +17,7 @@ impl<F: Frames> Cache<F> {
     /// take room of a frozen one last; [`Cache::set_memory`] and [`Cache::set_bounds`] apply to it
     /// as to all.
     pub fn freeze(&self, volume: &Volume<F>, frozen: bool) {
-        let _noted = volume.note_setting(|| Setting::Frozen(frozen));
+        let _logged = volume.log_setting(|| Setting::Frozen(frozen));
         volume.set_frozen(frozen);
         // A warm restart goes on where it was interrupted.
         volume.notify.notify();
@@ -26,7 +26,7 @@ impl<F: Frames> Cache<F> {
     /// Forgets all clean pages of a volume; how many blocks that were. What is dirty, being written
     /// or being filled stays, page by page. Ghosts stay, too.
     pub fn drop_clean(&self, volume: &Volume<F>, now: Nanos) -> u64 {
-        let _noted = self.note(|| Input::DropClean { volume: volume.id, now });
+        let _logged = self.log_input(|| Input::DropClean { volume: volume.id, now });
         let mut dropped = 0;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);

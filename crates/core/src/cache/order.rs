@@ -42,8 +42,8 @@ impl<F: Frames> Cache<F> {
         before: GroupId,
         after: GroupId,
     ) -> Result<(), OrderError> {
-        let what = || "an order of groups".to_owned();
-        let _noted = self.note(|| Input::Unsupported { what: what() });
+        let call = || "an order of groups".to_owned();
+        let _logged = self.log_input(|| Input::Unsupported { call: call() });
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }

@@ -5,7 +5,7 @@ use super::fill::FillCause;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::input::{Input, Noted};
+use crate::input::{Input, LogGuard};
 use crate::page::Key;
 use crate::pinned::{PinError, RANGES_MAX};
 use crate::sync::lock;
@@ -32,7 +32,7 @@ impl<F: Frames> Cache<F> {
         bytes: Range<u64>,
         now: Nanos,
     ) -> Result<(), PinError> {
-        let _noted = self.note_pin(volume, &bytes, true, now);
+        let _logged = self.log_pin(volume, &bytes, true, now);
         let blocks = Self::pages_around(volume, &bytes)?;
         let others: u64 = {
             let volumes = lock(&self.pool.volumes);
@@ -71,7 +71,7 @@ impl<F: Frames> Cache<F> {
         bytes: Range<u64>,
         now: Nanos,
     ) -> Result<(), PinError> {
-        let _noted = self.note_pin(volume, &bytes, false, now);
+        let _logged = self.log_pin(volume, &bytes, false, now);
         let blocks = Self::pages_around(volume, &bytes)?;
         volume.pinned.change(&blocks, false, |_, _| Ok(()))?;
         self.tell_pinned(volume, &blocks, now);
@@ -79,14 +79,14 @@ impl<F: Frames> Cache<F> {
         Ok(())
     }
 
-    fn note_pin(
+    fn log_pin(
         &self,
         volume: &Volume<F>,
         bytes: &Range<u64>,
         pin: bool,
         now: Nanos,
-    ) -> Option<Noted<'_>> {
-        self.note(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
+    ) -> Option<LogGuard<'_>> {
+        self.log_input(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
     }
 
     /// The pinned ranges of a volume in bytes, in order.

@@ -28,7 +28,7 @@ impl<F: Frames> Cache<F> {
         depth: usize,
         out: &mut Vec<StoreOp<F>>,
     ) -> Option<Nanos> {
-        let _noted = self.note(|| Input::Poll { volume: volume.id, now, depth });
+        let _logged = self.log_input(|| Input::Poll { volume: volume.id, now, depth });
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
@@ -207,7 +207,7 @@ impl<F: Frames> Cache<F> {
     /// Gives up what the store of `volume` has not been given yet, when nobody drives it any more:
     /// its frames are let go, and what was dirty is lost.
     pub fn abandon(&self, volume: &Volume<F>) {
-        let _noted = self.note(|| Input::Abandon { volume: volume.id });
+        let _logged = self.log_input(|| Input::Abandon { volume: volume.id });
         let mut queue = lock(&volume.queue);
         let Queue { reads, forced, ahead, background, .. } = &mut *queue;
         let queues = [reads, forced, ahead, background];

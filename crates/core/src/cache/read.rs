@@ -141,7 +141,7 @@ impl<F: Frames> Cache<F> {
         hits
     }
 
-    /// Performs one step of the prefetch for a read of `bytes`, which lie inside the volume.
+    /// Performs one step of the prefetch for a request of `bytes`, which lie inside the volume.
     #[inline]
     pub(crate) fn prefetch(&self, volume: &Volume<F>, bytes: &Range<u64>, step: Prefetch) {
         let first = bytes.start / BLOCK_BYTES_U64;
@@ -176,7 +176,7 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
         // A pin, however short, may keep a page from being evicted.
-        let _held = self.hold();
+        let _paused = self.pause_inputs();
         let Some((pin, state, _)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
             return false;
         };

@@ -28,7 +28,7 @@ impl<F: Frames> Cache<F> {
     /// If it is no page size, more than the volume's ceiling, or no room is left for such a page
     /// beside what volumes are promised.
     pub fn set_page_blocks(&self, volume: &Volume<F>, blocks: u32) -> Result<(), SettingError> {
-        let _noted = volume.note_setting(|| Setting::PageBlocks(blocks));
+        let _logged = volume.log_setting(|| Setting::PageBlocks(blocks));
         let _one_at_a_time = lock(&self.settings);
         let share = Share { page_blocks: blocks, ..volume.share() };
         self.check_with(volume, share, self.pool.target())?;

@@ -27,7 +27,7 @@ impl<F: Frames> Cache<F> {
         min_frames: u32,
         max_frames: u32,
     ) -> Result<(), SettingError> {
-        let _noted = volume.note_setting(|| Setting::Bounds { min_frames, max_frames });
+        let _logged = volume.log_setting(|| Setting::Bounds { min_frames, max_frames });
         let _one_at_a_time = lock(&self.settings);
         let share = Share { min: min_frames, max: max_frames, ..volume.share() };
         self.check_with(volume, share, self.pool.target())?;
@@ -56,7 +56,7 @@ impl<F: Frames> Cache<F> {
     /// coldest to the one used last, and of those that had earned a place after the others; what
     /// the old one remembered of pages that are gone is lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
-        let _noted = volume.note_setting(|| Setting::Policy { kind, now });
+        let _logged = volume.log_setting(|| Setting::Policy { kind, now });
         let _one_at_a_time = lock(&self.settings);
         self.replace_policy(volume, kind, now);
     }

@@ -82,7 +82,7 @@ impl<F: Frames> Cache<F> {
 
     /// Sets how volumes share the pool, from now on.
     pub fn set_share_mode(&self, mode: ShareMode) {
-        let _noted = self.note(|| Input::Share { mode });
+        let _logged = self.log_input(|| Input::Share { mode });
         // A division that was begun under the mode before must not outlive it.
         let _one_at_a_time = lock(&self.settings);
         self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);

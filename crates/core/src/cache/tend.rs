@@ -49,7 +49,7 @@ impl<F: Frames> Cache<F> {
     /// If that is more than there are addresses for, or less than the floors of the volumes and a
     /// page of each.
     pub fn set_memory(&self, frames: u32) -> Result<(), SettingError> {
-        let _noted = self.note(|| Input::Memory { frames });
+        let _logged = self.log_input(|| Input::Memory { frames });
         let one_at_a_time = lock(&self.settings);
         let most = self.frames.count();
         if frames > most || frames == 0 {
@@ -84,7 +84,7 @@ impl<F: Frames> Cache<F> {
     /// Does a part of what is to be done, and says when to call again; `None` if nothing is left,
     /// until the next change.
     pub fn tend(&self, now: Nanos) -> Option<Nanos> {
-        let _noted = self.note(|| Input::Tend { now });
+        let _logged = self.log_input(|| Input::Tend { now });
         let one_at_a_time = lock(&self.tending);
         let (usable, target) = (self.pool.usable(), self.pool.target());
         let steps = [

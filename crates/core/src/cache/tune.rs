@@ -7,7 +7,7 @@ use crate::counters::{Counter, Recorder};
 use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
-use crate::input::{Input, Look};
+use crate::input::{Input, Query};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
@@ -74,8 +74,8 @@ impl<F: Frames> Cache<F> {
     /// What is known of the workload of a volume; none if nothing follows it.
     #[must_use]
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
-        let look = || Input::Look { volume: volume.id, what: Look::Curve, now };
-        let _noted = self.note(look);
+        let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
+        let _logged = self.log_input(query);
         let followed = volume.followed.as_ref()?;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);

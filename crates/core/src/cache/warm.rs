@@ -17,7 +17,7 @@ use super::fill::{FillCause, range_len};
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, Look};
+use crate::input::{Input, Query};
 use crate::queue::{FillWaiter, Queue};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
@@ -57,8 +57,8 @@ impl<F: Frames> Cache<F> {
     /// it gathers, up to a quarter more than `most`.
     #[must_use]
     pub fn residents(&self, volume: &Volume<F>, now: Nanos, most: usize) -> Vec<Range<u64>> {
-        let look = || Input::Look { volume: volume.id, what: Look::Residents(most), now };
-        let _noted = self.note(look);
+        let query = || Input::Query { volume: volume.id, query: Query::Residents(most), now };
+        let _logged = self.log_input(query);
         let mut found: Vec<(Nanos, u64)> = Vec::new();
         let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
         for index in 0..self.shards.len() {
@@ -128,7 +128,7 @@ impl<F: Frames> Cache<F> {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
         let ranges: Vec<_> = ranges.collect();
-        let _noted = self.note(|| Input::Warm { volume: volume.id, blocks: ranges.clone() });
+        let _logged = self.log_input(|| Input::Warm { volume: volume.id, blocks: ranges.clone() });
         let mut queue = lock(&volume.queue);
         queue.warm.extend(ranges.into_iter());
         volume.has_warm.store(true, Ordering::Release);

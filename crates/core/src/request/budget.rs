@@ -110,7 +110,7 @@ struct Pool {
 #[derive(Debug, Default)]
 struct Lease {
     bytes: u64,
-    /// Whether the pool had too little left when the session last asked.
+    /// True if the pool had too little left at the last attempt.
     is_refused: bool,
 }
 
@@ -158,8 +158,8 @@ pub enum SessionLimit {
 }
 
 impl SessionLimit {
-    /// Returns the limit as the log of inputs has it.
-    pub(super) fn noted(&self) -> Limit {
+    /// Returns the limit in the form of the log of inputs.
+    pub(super) fn as_input(&self) -> Limit {
         match self {
             SessionLimit::Own(bytes) => Limit::Own(*bytes),
             SessionLimit::Shared(budget) => Limit::Shared(budget.sessions_max),

@@ -44,14 +44,14 @@ pub enum RequestOp {
     Unpin,
 }
 
-/// A step of the prefetch for a read that is about to be submitted; see
+/// A step of the prefetch for a request that is about to be submitted; see
 /// [`super::Session::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefetch {
     /// The lines of the page table.
     Table,
-    /// What the table refers to: descriptors and latches of the frames. The first step should have
-    /// been done some requests earlier.
+    /// The descriptors and latches of the frames that the table refers to. Perform the first step
+    /// some requests earlier.
     Frames,
 }
 

@@ -113,10 +113,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         notify: Box<dyn Notify>,
         limit: SessionLimit,
     ) -> Result<Self, SettingError> {
-        let mut held = cache.hold();
-        let number = held.as_mut().map_or(0, |log| {
+        let mut log = cache.pause_inputs();
+        let number = log.as_mut().map_or(0, |log| {
             let session = log.next_session();
-            log.add(Input::Open { session, volume: volume.id, limit: limit.noted() });
+            log.add(Input::Open { session, volume: volume.id, limit: limit.as_input() });
             session
         });
         Ok(Session {
@@ -149,7 +149,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// reads.
     pub fn close_and_release(self, cache: &Cache<F>, pins: impl Iterator<Item = F::Pin>) -> Vec<C> {
         let Session { volume, lane, requests, operations, ready, number, .. } = self;
-        let _noted = cache.note(|| Input::Close { session: number });
+        let _logged = cache.log_input(|| Input::Close { session: number });
         pins.for_each(|pin| cache.frames().unpin(pin));
         cache.close_lane(lane);
         let unmap = |mapping: Option<Box<Mapping<F>>>| {
@@ -266,7 +266,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     #[inline]
     pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
         let len = to.len();
-        let _noted = cache.note(|| Input::ReadHit { session: self.number, offset, len });
+        let _logged = cache.log_input(|| Input::ReadHit { session: self.number, offset, len });
         let is_hit = cache.read_hit(&self.lane, offset, to);
         if is_hit {
             self.lane.recorder().add(Counter::ReadRequests, 1);
@@ -279,8 +279,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Prefetches the memory of later reads while it copies earlier ones.
     #[inline]
     pub fn read_hits(&mut self, cache: &Cache<F>, reads: &mut [HitRead<'_>]) -> usize {
-        let _noted =
-            cache.note(|| Input::Unsupported { what: "reads of several hits at once".to_owned() });
+        let _logged = cache
+            .log_input(|| Input::Unsupported { call: "reads of several hits at once".to_owned() });
         let hits = cache.read_hits(&self.lane, reads);
         let bytes: usize = reads.iter().filter(|read| read.hit).map(|read| read.to.len()).sum();
         self.lane.recorder().add(Counter::ReadRequests, hits as u64);
@@ -288,11 +288,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         hits
     }
 
-    /// Prefetches the memory with which the cache finds the first blocks of a read that will be
-    /// submitted soon. A front end that has several reads at hand performs both steps for the later
+    /// Prefetches the memory with which the cache finds the first blocks of a request that will be
+    /// submitted soon. A front end that has several requests at hand performs both steps for the later
     /// ones while it submits the earlier ones. Only a hint: nothing is counted, and a range that is
     /// not inside the volume is ignored. The bytes of the frames are not prefetched: the front end
-    /// passes them on after the last read of the batch.
+    /// sends them after the last request of the batch.
     #[inline]
     pub fn prefetch(&self, cache: &Cache<F>, offset: u64, len: u64, step: Prefetch) {
         let length = self.volume.geometry().length;
@@ -314,7 +314,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
         context: impl FnOnce() -> C,
     ) -> Submitted<F> {
-        let _noted = cache.note(|| Input::Submit {
+        let _logged = cache.log_input(|| Input::Submit {
             session: self.number,
             now,
             request: request.clone(),
@@ -389,7 +389,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         access: Access,
         context: C,
     ) -> RequestId {
-        let _noted = cache.note(|| Input::Unsupported { what: "a mapping".to_owned() });
+        let _logged = cache.log_input(|| Input::Unsupported { call: "a mapping".to_owned() });
         let request = Request::new(RequestOp::Map, offset..offset + u64::from(len));
         let id = self.insert(request, now, context, false);
         let token = self.operations.vacant_key() as u64;
@@ -408,7 +408,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         mut mapping: Box<Mapping<F>>,
         context: C,
     ) -> RequestId {
-        let _noted = cache.note(|| Input::Unsupported { what: "a mapping".to_owned() });
+        let _logged = cache.log_input(|| Input::Unsupported { call: "a mapping".to_owned() });
         let recorder = self.lane.recorder();
         recorder.add(Counter::WriteRequests, 1);
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
@@ -422,7 +422,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Opens a request whose operations [`Session::push`] adds.
     pub fn begin(&mut self, now: Nanos, request: Request, context: C) -> RequestId {
         let begin = || Input::Begin { session: self.number, now, request: request.clone() };
-        drop(self.volume.note(begin));
+        drop(self.volume.log_input(begin));
         count(&self.lane, &request);
         RequestId(self.insert(request, now, context, true))
     }
@@ -436,7 +436,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         offset: u64,
         payload: Q,
     ) {
-        let _noted = cache.note(|| Input::Push {
+        let _logged = cache.log_input(|| Input::Push {
             session: self.number,
             now,
             id,
@@ -456,8 +456,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         RequestId(id): RequestId,
         bytes: Range<u64>,
     ) {
-        let _noted =
-            cache.note(|| Input::PushFlush { session: self.number, now, id, bytes: bytes.clone() });
+        let _logged = cache.log_input(|| Input::PushFlush {
+            session: self.number,
+            now,
+            id,
+            bytes: bytes.clone(),
+        });
         self.submit_work(
             cache,
             now,
@@ -468,7 +472,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Ends an open request: it completes with its operations.
     pub fn finish(&mut self, cache: &Cache<F>, now: Nanos, RequestId(id): RequestId) {
-        let _noted = cache.note(|| Input::Finish { session: self.number, now, id });
+        let _logged = cache.log_input(|| Input::Finish { session: self.number, now, id });
         self.requests[id].is_open = false;
         self.proceed(cache, now, id);
     }
@@ -476,8 +480,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Processes completions, retries what found no room, and ends requests whose time has come.
     /// Returns whether anything has changed.
     pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
-        let mut held = cache.hold();
-        if let Some(log) = &mut held {
+        let mut log = cache.pause_inputs();
+        if let Some(log) = &mut log {
             if !self.has_completions() && self.next_deadline().is_none_or(|at| at > now) {
                 return false;
             }
@@ -508,7 +512,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<F, C>> {
         let event = self.ready.pop_front()?;
-        drop(self.volume.note(|| Input::PollEvent { session: self.number }));
+        drop(self.volume.log_input(|| Input::PollEvent { session: self.number }));
         Some(match event {
             ReadyEvent::Piece(id, mut read) => {
                 self.number_read(&mut read);
@@ -534,7 +538,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Gives back the blocks of a read, and continues large reads that waited for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<Assembly<F>>) {
         let number = read.token;
-        let _noted = cache.note(|| Input::Release { session: self.number, now, read: number });
+        let _logged =
+            cache.log_input(|| Input::Release { session: self.number, now, read: number });
         let bytes = pinned_bytes(&read);
         read.release(cache.frames());
         self.reuse(read);
@@ -544,7 +549,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
     /// them back with [`Session::release_pins`].
     pub fn recycle(&mut self, read: Box<Assembly<F>>) {
-        drop(self.volume.note(|| Input::Recycle { session: self.number, read: read.token }));
+        drop(self.volume.log_input(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
     }
@@ -561,7 +566,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         if count == 0 {
             return;
         }
-        let _noted = cache.note(|| Input::ReleasePins { session: self.number, now, pins: count });
+        let _logged =
+            cache.log_input(|| Input::ReleasePins { session: self.number, now, pins: count });
         pins.for_each(|pin| cache.frames().unpin(pin));
         self.credit(cache, now, (count * BLOCK_BYTES) as u64);
     }
@@ -576,7 +582,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Stops counting the blocks of a read as pinned; their holder releases them later.
     pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &Assembly<F>) {
-        let _noted = cache.note(|| Input::Unsupported { what: "a view".to_owned() });
+        let _logged = cache.log_input(|| Input::Unsupported { call: "a view".to_owned() });
         self.credit(cache, now, pinned_bytes(read));
     }
 
@@ -600,7 +606,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Retries the operations that found no room, in their order.
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
-        let _noted = cache.note(|| Input::Retry { session: self.number, now });
+        let _logged = cache.log_input(|| Input::Retry { session: self.number, now });
         self.retry_stalled(cache, now);
     }
 

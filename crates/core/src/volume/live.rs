@@ -22,7 +22,7 @@ impl<F: Frames> Volume<F> {
         if self.geometry.read_only && mode != WriteMode::ReadOnly {
             return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
         }
-        let _noted = self.note_setting(|| Setting::WriteMode(mode));
+        let _logged = self.log_setting(|| Setting::WriteMode(mode));
         self.write_mode.store(index_in(WriteMode::ALL, &mode), Ordering::Release);
         Ok(())
     }
@@ -30,7 +30,7 @@ impl<F: Frames> Volume<F> {
     /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
     /// covers also what was written while flushes were ignored.
     pub fn set_flush_mode(&self, mode: FlushMode) {
-        let _noted = self.note_setting(|| Setting::FlushMode(mode));
+        let _logged = self.log_setting(|| Setting::FlushMode(mode));
         self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
         self.notify.notify();
     }
@@ -40,7 +40,7 @@ impl<F: Frames> Volume<F> {
     /// # Errors
     /// If there is none of this name or the value is out of its range.
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
-        let _noted = self.note_setting(|| Setting::Tunable { name: name.to_owned(), value });
+        let _logged = self.log_setting(|| Setting::Tunable { name: name.to_owned(), value });
         self.tunables.set(name, value)?;
         self.notify.notify();
         Ok(())

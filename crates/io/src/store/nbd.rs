@@ -58,8 +58,8 @@ struct Job {
     left: usize,
     error: Option<StoreError>,
     started_at: Nanos,
-    /// Whether a flush of the server makes it stable: a flush, or FUA that the server does not
-    /// know. It fails if any flush of the server fails while it is in flight.
+    /// True for a flush, and for FUA without support by the server: a flush of the server makes the
+    /// data stable. The operation fails if any flush of the server fails while it is in flight.
     needs_flush: bool,
     /// FUA that the server does not know: a flush has to follow.
     then_flush: bool,

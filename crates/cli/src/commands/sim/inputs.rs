@@ -1,9 +1,8 @@
-//! `larder sim --level inputs`: replays what a server's cache was given, and compares the counters.
+//! `larder sim --level inputs`: replays the inputs of a server's cache, and compares the counters.
 
 use super::{Arguments, print};
 use anyhow::{Context, Result, bail};
-use larder_lab::inputs::Counters;
-use larder_lab::inputs::replay::{Replayed, replay};
+use larder_lab::inputs::replay::{ComparedCounter, Replayed, replay};
 use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
 use std::fs::File;
@@ -15,7 +14,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         let what = || format!("replay {}", path.display());
         let file = File::open(path).with_context(what)?;
         let replayed = replay(BufReader::with_capacity(1 << 20, file)).with_context(what)?;
-        different += count_different(&replayed);
+        different += replayed.count_differences();
         print(&table(&replayed), arguments.format)?;
         let inputs = format::count(replayed.inputs);
         eprintln!("larder: replayed {inputs} inputs of {}", path.display());
@@ -26,14 +25,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn count_different(replayed: &Replayed) -> usize {
-    let differ = |(recorded, again): &(Counters, Counters)| {
-        again.iter().filter(|(name, value)| recorded.get(*name) != Some(value)).count()
-    };
-    replayed.volumes.values().map(differ).sum()
-}
-
-/// The counters that are not 0, as the server had them and as the replay has them.
+/// Returns the counters of the server and of the replay, except for those that are 0 in both.
 fn table(replayed: &Replayed) -> Table {
     let mut table = Table::new(
         "inputs",
@@ -44,18 +36,10 @@ fn table(replayed: &Replayed) -> Table {
             Column::numbers("replayed", "replayed"),
         ],
     );
-    for (volume, (recorded, again)) in &replayed.volumes {
-        for (name, &value) in again {
-            let before = recorded.get(name).copied();
-            if value > 0 || before != Some(0) {
-                let before = before.map_or_else(Cell::missing, Cell::count);
-                table.push([
-                    Cell::word(volume.as_str()),
-                    Cell::word(name.as_str()),
-                    before,
-                    Cell::count(value),
-                ]);
-            }
+    let value = |count: Option<u64>| count.map_or_else(Cell::missing, Cell::count);
+    for ComparedCounter { volume, name, recorded, replayed } in replayed.counters() {
+        if (recorded, replayed) != (Some(0), Some(0)) {
+            table.push([Cell::word(volume), Cell::word(name), value(recorded), value(replayed)]);
         }
     }
     table

@@ -13,20 +13,20 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
     /// nothing.
     pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
-        self.noting_leases(cache, Lease::Read(len), |session| session.lease_piece(cache, len))
+        self.change_leases(cache, Lease::Read(len), |session| session.lease_piece(cache, len))
     }
 
-    /// Makes a change, and logs it if the session's leases are other ones afterwards.
-    fn noting_leases<T>(
+    /// Runs `change`, and logs it if it has changed the session's leases.
+    fn change_leases<T>(
         &mut self,
         cache: &Cache<F>,
         lease: Lease,
         change: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let held = cache.hold();
+        let log = cache.pause_inputs();
         let before = self.share.leases();
         let result = change(self);
-        if let Some(mut log) = held
+        if let Some(mut log) = log
             && self.share.leases() != before
         {
             log.add(Input::Lease { session: self.number, lease });
@@ -51,14 +51,14 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns whether one more request may be in flight, and one more piece of a payload wait if
     /// the cache has no room for it.
     pub fn may_park(&mut self, cache: &Cache<F>) -> bool {
-        self.noting_leases(cache, Lease::Payload, |session| {
+        self.change_leases(cache, Lease::Payload, |session| {
             session.share.may_park(session.outside_bytes())
         })
     }
 
     /// Gives leased memory that the session does not need now back to the budget.
     pub fn settle_share(&mut self, cache: &Cache<F>) {
-        self.noting_leases(cache, Lease::Return, Self::return_lease);
+        self.change_leases(cache, Lease::Return, Self::return_lease);
     }
 
     pub(super) fn return_lease(&mut self) {

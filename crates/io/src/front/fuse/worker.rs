@@ -72,7 +72,7 @@ pub(super) struct Worker {
     pub(super) arrived_at: Nanos,
     /// Whether a read was among those that were taken in together.
     pub(super) read_in_batch: bool,
-    /// Whether the last look for requests found that there are no more.
+    /// True if the device had no more requests at the last read.
     is_drained: bool,
 }
 

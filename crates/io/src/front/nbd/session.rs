@@ -394,8 +394,7 @@ impl Transmission<'_> {
         if self.requests.has_completions() {
             return Ok(());
         }
-        // A client that hung up makes the socket ready for ever; where nothing is wanted of it, it
-        // is not waited on.
+        // The socket of a client that has hung up is always ready, and would end every sleep.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
         if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
