@@ -14,9 +14,17 @@ use larder_core::request::{Prefetch, Request, RequestOp, Submitted, Then};
 /// `NBD_CMD_FLAG_DF`).
 const UNFRAGMENTED_BYTES_MIN: u64 = 64 << 10;
 
-/// Number of requests ahead at which lines of the page table are prefetched. What they refer to is
-/// prefetched one request ahead.
+/// Number of requests ahead at which lines of the page table are prefetched. The descriptors and
+/// latches that they refer to are prefetched one request ahead.
 const PREFETCH_AHEAD: usize = 4;
+
+/// Messages behind the one that is taken in for which the page table has been prefetched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lookahead {
+    messages: usize,
+    /// Offset of the end of these messages in the receive buffer.
+    end: usize,
+}
 
 /// A request as the client has sent it, with its arrival time.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +38,7 @@ impl Transmission<'_> {
     /// Takes in all requests that have come and that there is room for; whether there were any.
     /// `None` if the client does not speak the protocol.
     pub(super) fn parse(&mut self, now: Nanos) -> Option<bool> {
-        let (mut any, mut prefetched) = (false, 0);
+        let (mut any, mut ahead) = (false, Lookahead::default());
         loop {
             if self.payload.is_some() {
                 if !self.is_open() || !self.take_payload(now) {
@@ -54,7 +62,7 @@ impl Transmission<'_> {
             if self.must_wait_for_others(&request, piece) {
                 return Some(any);
             }
-            prefetched = self.prefetch_reads_after(&request, prefetched);
+            ahead = self.prefetch_after(&request, ahead);
             self.input.consume(REQUEST_BYTES);
             self.batch += 1;
             any = true;
@@ -62,34 +70,34 @@ impl Transmission<'_> {
         }
     }
 
-    /// Prefetches for the reads whose headers directly follow that of `request`. Earlier calls
-    /// have prefetched the lines of the table for the first `prefetched` of them. Returns that
-    /// number for the call with the next request.
-    fn prefetch_reads_after(&self, request: &wire::Request, mut prefetched: usize) -> usize {
-        if request.command != wire::CMD_READ {
-            return 0;
-        }
-        let prefetch = |number: usize, step| {
-            let Some(read) = self.peek_read(number) else { return false };
-            self.requests.prefetch(&self.cache, read.offset, u64::from(read.len), step);
-            true
+    /// Prefetches for the reads and writes that follow `request`, the first one in the receive
+    /// buffer. Returns the state for the call with the next request.
+    fn prefetch_after(&self, request: &wire::Request, mut ahead: Lookahead) -> Lookahead {
+        let own = message_bytes(request);
+        let prefetch = |offset: usize, step| {
+            let next = self.peek_request(offset)?;
+            self.requests.prefetch(&self.cache, next.offset, u64::from(next.len), step);
+            Some(message_bytes(&next))
         };
-        if prefetched > 0 {
-            prefetch(1, Prefetch::Frames);
+        if ahead.messages > 0 {
+            prefetch(own, Prefetch::Frames);
+        } else {
+            ahead.end = own;
         }
-        while prefetched < PREFETCH_AHEAD && prefetch(prefetched + 1, Prefetch::Table) {
-            prefetched += 1;
+        while ahead.messages < PREFETCH_AHEAD {
+            let Some(len) = prefetch(ahead.end, Prefetch::Table) else { break };
+            ahead.messages += 1;
+            ahead.end = ahead.end.saturating_add(len);
         }
-        prefetched.saturating_sub(1)
+        Lookahead { messages: ahead.messages.saturating_sub(1), end: ahead.end - own }
     }
 
-    /// Returns the request `number` headers behind the first one in the receive buffer, if it has
-    /// come and is a read. All requests before it must be reads: they carry no payload, so their
-    /// headers are adjacent.
-    fn peek_read(&self, number: usize) -> Option<wire::Request> {
-        let header = self.input.bytes().get(number * REQUEST_BYTES..)?.first_chunk()?;
+    /// Returns the request at an offset of the receive buffer, if it has come and is a read or a
+    /// write.
+    fn peek_request(&self, offset: usize) -> Option<wire::Request> {
+        let header = self.input.bytes().get(offset..)?.first_chunk()?;
         let request = wire::Request::parse(header).ok()?;
-        (request.command == wire::CMD_READ).then_some(request)
+        matches!(request.command, wire::CMD_READ | wire::CMD_WRITE).then_some(request)
     }
 
     /// A read waits until the client has received enough of its replies. A read in simple replies
@@ -259,4 +267,10 @@ impl Transmission<'_> {
             self.output.push(&wire::extent(len, state));
         }
     }
+}
+
+/// Returns the length of a request in the stream, with the payload of a write.
+fn message_bytes(request: &wire::Request) -> usize {
+    let payload = if request.command == wire::CMD_WRITE { request.len as usize } else { 0 };
+    REQUEST_BYTES.saturating_add(payload)
 }
