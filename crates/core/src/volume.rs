@@ -391,10 +391,14 @@ impl<F: Frames> Volume<F> {
         self.stopping.store(false, Ordering::Release);
     }
 
-    /// Blocks that the store does not have yet, written now or not.
+    /// Returns the number of blocks that the store does not have yet, dirty or being written. Blocks
+    /// that change from one to the other in this moment may count twice.
     #[must_use]
     pub fn unclean_blocks(&self) -> u64 {
-        self.dirty.load(Ordering::Acquire) + self.writing.load(Ordering::Acquire)
+        let dirty = self.dirty.load(Ordering::Acquire);
+        let writing = self.writing.load(Ordering::Acquire);
+        // The blocks of a write that has just failed are dirty again.
+        dirty.max(self.dirty.load(Ordering::Acquire)) + writing
     }
 
     /// Bytes that the store does not have yet, written now or not, in whole blocks.

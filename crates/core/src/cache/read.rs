@@ -10,7 +10,7 @@ use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
 use crate::request::{Assembly, Prefetch, Status};
 use crate::sync::atomic::Ordering;
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, sectors_touched};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -172,16 +172,36 @@ impl<F: Frames> Cache<F> {
         hit
     }
 
-    /// Whether the cache has something of `block` that the store does not have yet.
+    /// Returns the number of blocks at the start of `blocks` that are all unclean, or all not, and
+    /// whether they are. An unclean block holds data that the store does not have yet. `blocks` is
+    /// not empty.
     #[must_use]
-    pub fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
-        // A pin, however short, may keep a page from being evicted.
-        let _paused = self.pause_inputs();
-        let Some((pin, state, _)) = self.table.pin(&self.frames, Key::new(volume.id, block)) else {
-            return false;
-        };
-        self.frames.unpin(pin);
-        state.dirty | state.writing != 0
+    pub fn unclean_run(&self, volume: &Volume<F>, blocks: Range<u64>) -> (u64, bool) {
+        let region_blocks = u64::from(PAGE_BLOCKS_MAX);
+        let (mut next, mut is_run_unclean) = (blocks.start, None);
+        while next < blocks.end {
+            // A search without the lock may miss a block that a client is writing. A region lies in
+            // one shard.
+            let _shard = self.shard(self.table.shard(Key::new(volume.id, next)));
+            let region_end = (next / region_blocks + 1) * region_blocks;
+            while next < blocks.end.min(region_end) {
+                let is_unclean = self.is_unclean(volume, next);
+                if *is_run_unclean.get_or_insert(is_unclean) != is_unclean {
+                    return (next - blocks.start, !is_unclean);
+                }
+                next += 1;
+            }
+        }
+        (next - blocks.start, is_run_unclean.unwrap_or(false))
+    }
+
+    /// Returns whether the cache has data of a block that the store does not have yet. Without the
+    /// lock of the block's shard, clients must be idle.
+    pub(super) fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
+        self.table.find(Key::new(volume.id, block)).is_some_and(|frame| {
+            let state = self.table.state(frame);
+            state.dirty | state.writing != 0
+        })
     }
 
     /// Reads the blocks of the next page of the assembly; false if there is no room. If the page

@@ -1,5 +1,5 @@
-//! Which parts of a volume hold data, for clients that ask. A hole of the store under blocks that
-//! only the cache has is data.
+//! Block status of a volume: its parts that hold data, and its holes. A hole of the store under
+//! blocks that only the cache has is data.
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
@@ -11,8 +11,8 @@ const EXTENTS_MAX: usize = 1024;
 /// the client asks again for the rest.
 const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// The runs of `offset..offset + len`, each with its length and whether it is a hole, which reads
-/// as zeros; at least one, and not necessarily up to the end.
+/// Returns the runs of `offset..offset + len`, each with its length and whether it is a hole, which
+/// reads as zeros. There is at least one, and the last one may end before the range.
 pub(super) fn extents(
     cache: &ArenaCache,
     volume: &ArenaVolume,
@@ -47,21 +47,14 @@ pub(super) fn extents(
     found
 }
 
-/// The first run of a hole in the store: a hole up to the first block that is newer in the cache,
-/// or such blocks.
+/// Returns the length of the first run of a hole in the store, and whether it is a hole: the run
+/// ends at the first block that is newer in the cache, or consists of such blocks.
 fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, bool) {
     if volume.unclean_blocks() == 0 {
         return (len, true);
     }
     let blocks = blocks_touched(&(at..at + len));
-    let is_newer = |&block: &u64| cache.is_unclean(volume, block);
-    let first = blocks.clone().find(is_newer);
-    match first {
-        None => (len, true),
-        Some(first) if first * BLOCK_BYTES_U64 > at => (first * BLOCK_BYTES_U64 - at, true),
-        Some(first) => {
-            let end = (first..blocks.end).find(|block| !is_newer(block)).unwrap_or(blocks.end);
-            ((end * BLOCK_BYTES_U64 - at).min(len), false)
-        }
-    }
+    let (run, is_unclean) = cache.unclean_run(volume, blocks.clone());
+    let end = (blocks.start + run) * BLOCK_BYTES_U64;
+    ((end - at).min(len), !is_unclean)
 }

@@ -12,6 +12,7 @@ use larder_io::store::{OpenOptions, open};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 const DATA: u32 = 0;
@@ -119,6 +120,35 @@ fn a_block_on_its_way_to_the_store_is_never_a_hole() {
             }
         }
     }
+    drop((writer, asker));
+    service.end();
+}
+
+/// Acknowledged data of a block is data even while another client writes the block again.
+#[test]
+fn a_block_that_is_being_overwritten_is_never_a_hole() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sparse");
+    File::create_new(&path).unwrap().set_len(16 * MIB).unwrap();
+    let service = serve(&path, 16 * MIB);
+    keep_dirty(&service.volume);
+    let (mut writer, mut asker) = (service.connect(true), service.connect(true));
+    writer.write_at(0, &[1; 4096], false).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                writer.write_at(0, &[2; 4096], false).unwrap();
+            }
+        });
+        // The offset need not be that of a block.
+        let asked: Vec<_> = (0..5000).map(|_| asker.block_status(512, 3584)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        for extents in asked {
+            let extents = extents.unwrap();
+            assert_eq!((extents[0].len, extents[0].state), (3584, DATA));
+        }
+    });
     drop((writer, asker));
     service.end();
 }
