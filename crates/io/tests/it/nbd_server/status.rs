@@ -142,9 +142,9 @@ fn a_block_that_is_being_overwritten_is_never_a_hole() {
             }
         });
         // The offset need not be that of a block.
-        let asked: Vec<_> = (0..5000).map(|_| asker.block_status(512, 3584)).collect();
+        let results: Vec<_> = (0..5000).map(|_| asker.block_status(512, 3584)).collect();
         is_over.store(true, Ordering::Relaxed);
-        for extents in asked {
+        for extents in results {
             let extents = extents.unwrap();
             assert_eq!((extents[0].len, extents[0].state), (3584, DATA));
         }
