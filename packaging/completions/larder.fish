@@ -50,7 +50,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TL
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
 allow\t''"
 complete -c larder -n "__fish_larder_using_subcommand serve" -l record -d 'Record every answered request into a new trace' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l record-inputs -d 'Record everything that the cache is given into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l record-inputs -d 'Record every input of the cache into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more [default: s3fifo]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l share -d 'Whose page goes when another volume needs room: coldest (the one not used for longest, whosever it is), or auto (each volume has a part, and parts move to where they hit most)' -r
@@ -87,7 +87,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l flush -d 'What f
 complete -c larder -n "__fish_larder_using_subcommand mount" -l preset -d 'Constants of the lazy writer: larder, or nt [default: larder]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
-complete -c larder -n "__fish_larder_using_subcommand mount" -l record-inputs -d 'Record everything that the cache is given into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
+complete -c larder -n "__fish_larder_using_subcommand mount" -l record-inputs -d 'Record every input of the cache into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control -d 'Socket for larder ctl, or none [default: in the runtime directory]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
@@ -353,9 +353,9 @@ complete -c larder -n "__fish_larder_using_subcommand sim" -l size -d 'Sizes of 
 complete -c larder -n "__fish_larder_using_subcommand sim" -l page-size -d 'Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or what the trace was recorded in' -r
 complete -c larder -n "__fish_larder_using_subcommand sim" -l split -d 'Whether requests are split into pages, or are one reference each, as other simulators count' -r -f -a "pages\t'One reference for each page that a request touches'
 none\t'One reference for each request, named by its offset'"
-complete -c larder -n "__fish_larder_using_subcommand sim" -l level -d 'How much is simulated: replacement only; or the whole cache of the engine on a virtual clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled store; or exactly what a server did, from its recording (larder serve --record-inputs)' -r -f -a "replacement\t'The policies alone'
+complete -c larder -n "__fish_larder_using_subcommand sim" -l level -d 'Level of the simulation: replacement only; or the whole cache of the engine on a virtual clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled store; or exactly the work of a server, from its recording (larder serve --record-inputs)' -r -f -a "replacement\t'The policies alone'
 whole\t'The whole cache'
-inputs\t'The cache of a server, given what it was given then: TRACE is made by --record-inputs'"
+inputs\t'The cache of a server, replayed from its inputs: TRACE is a file of --record-inputs'"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l curve -d 'Estimate from a sample of the pages, with error bars; or exactly, for lru only' -r -f -a "exact\t'Every reference is counted'
 sampled\t'A sample of fixed size stands for all'"
 complete -c larder -n "__fish_larder_using_subcommand sim" -l by -d 'A curve for each volume, file, process or operation, as if it had a cache of its own' -r

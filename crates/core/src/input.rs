@@ -174,8 +174,8 @@ struct State {
 /// The log of a cache.
 pub(crate) struct Log(Mutex<State>);
 
-/// Locked log. No other input is processed until it is dropped.
-pub(crate) struct LogGuard<'a>(MutexGuard<'a, State>);
+/// The locked log of a cache. Calls that change the cache wait until it is dropped.
+pub struct LogGuard<'a>(MutexGuard<'a, State>);
 
 impl Log {
     pub(crate) fn new(to: Box<dyn InputLog>) -> Self {
@@ -207,6 +207,12 @@ impl LogGuard<'_> {
     pub(crate) fn next_session(&mut self) -> u32 {
         self.0.sessions += 1;
         self.0.sessions
+    }
+}
+
+impl std::fmt::Debug for LogGuard<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogGuard").finish_non_exhaustive()
     }
 }
 

@@ -256,6 +256,12 @@ impl<F: Frames> Volume<F> {
         self.log.as_ref().map(|log| log.add(input()))
     }
 
+    /// Locks the log of the cache's inputs, if there is one.
+    #[must_use]
+    pub fn pause_inputs(&self) -> Option<LogGuard<'_>> {
+        self.log.as_ref().map(|log| log.pause())
+    }
+
     /// Logs a change of a setting in the same way.
     pub(crate) fn log_setting(&self, setting: impl FnOnce() -> Setting) -> Option<LogGuard<'_>> {
         self.log_input(|| Input::Set { volume: self.id, setting: setting() })

@@ -76,7 +76,7 @@ impl Writer {
         Writer(Arc::new(Mutex::new(inner)))
     }
 
-    /// Returns the end of the log that the cache writes to.
+    /// Returns the sink to which the cache writes its inputs.
     #[must_use]
     pub fn log(&self) -> Box<dyn InputLog> {
         Box::new(self.clone())
@@ -88,7 +88,8 @@ impl Writer {
     /// # Errors
     /// If the log could not be written, now or earlier.
     pub fn finish<F: Frames>(&self, volumes: &[Arc<Volume<F>>]) -> io::Result<u64> {
-        // Maintenance threads may still run; the cache processes none of their inputs meanwhile.
+        // No input is being processed, so none changes a counter meanwhile.
+        let _paused = volumes.first().map(|volume| volume.pause_inputs());
         let mut inner = self.inner();
         let named =
             |volume: &Arc<Volume<F>>| (volume.name().to_owned(), counters(&volume.totals()));

@@ -101,7 +101,7 @@ enum Level {
     Replacement,
     /// The whole cache.
     Whole,
-    /// The cache of a server, given what it was given then: TRACE is made by --record-inputs.
+    /// The cache of a server, replayed from its inputs: TRACE is a file of --record-inputs.
     Inputs,
 }
 

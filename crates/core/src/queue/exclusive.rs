@@ -1,9 +1,10 @@
 //! Ranges of a volume that are discarded or zeroed.
 //!
-//! A poll visits only ranges that have become ready, and a look-up is logarithmic, whatever number
-//! of ranges waits. That rests on two invariants, which [`super::Queue::check`] verifies:
+//! A poll visits only ranges that have become ready, and a lookup takes logarithmic time in the
+//! number of ranges. Two invariants make that possible; [`super::Queue::check`] verifies them:
 //!
-//! * The ranges are disjoint. One that overlaps another is refused, and its client tries again.
+//! * The ranges are disjoint. An operation whose range overlaps another stalls, and its session
+//!   retries it.
 //! * No fill and no write-back begins in a page that overlaps a range. Those that were under way
 //!   when the range was added are counted then, and each is subtracted when it ends. At 0 the range
 //!   is ready for the store, and stays so.

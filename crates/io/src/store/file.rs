@@ -235,7 +235,7 @@ fn open_error(path: &Path, error: Errno) -> OpenError {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {
             "; to serve it without writing, use --write-mode read-only"
         }
-        Errno::NOENT => "; check the path, or make an empty image with truncate -s 10G",
+        Errno::NOENT => "; check the path, or create an empty image with truncate -s 10G FILE",
         _ => "",
     };
     if error == Errno::BUSY {

@@ -46,11 +46,11 @@ pub enum ReplayError {
     #[error(transparent)]
     Read(#[from] LineError),
     /// The line is not one of a log.
-    #[error("line {line}: {error}")]
+    #[error("line {line}, column {}: {}", error.column(), without_place(error))]
     Syntax {
         /// Counting from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Error of the line, with its column.
         error: serde_json::Error,
     },
     /// The engine cannot be given this input.
@@ -61,9 +61,19 @@ pub enum ReplayError {
         /// Why.
         reason: String,
     },
-    /// The log has no end: the server was killed, or its disk was full.
-    #[error("the log has no end: its server was killed, or could not write it")]
+    /// The log has no `End`.
+    #[error(
+        "the recording is incomplete: its server still runs, was killed, or could not write it \
+         (stop the server with larder ctl stop, and record again if need be)"
+    )]
     NoEnd,
+}
+
+/// Returns the message of an error without the place, which is within one line of the log.
+fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    message.strip_suffix(&place).map_or_else(|| message.clone(), str::to_owned)
 }
 
 /// A replayed log.
@@ -126,9 +136,15 @@ pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
         match read.map_err(|error| ReplayError::Syntax { line, error })? {
             Line::LarderInputs { version } if line == 1 && version == VERSION => {}
             Line::LarderInputs { version } => {
-                return Err(refused(format!("version {version} of the format is not known")));
+                return Err(refused(format!(
+                    "version {version} of the format is not supported; this larder reads version {VERSION}"
+                )));
             }
-            _ if line == 1 => return Err(refused("this is no log of inputs".to_owned())),
+            _ if line == 1 => {
+                return Err(refused(
+                    "this is no log of inputs (larder serve --record-inputs makes one)".to_owned(),
+                ));
+            }
             Line::Input(Input::Cache { frames, frames_max, shards }) if replayer.is_none() => {
                 inputs += 1;
                 replayer = Some(Replayer::new((frames, frames_max), shards).map_err(refused)?);
@@ -226,7 +242,7 @@ impl Replayer {
     fn apply(&mut self, input: Input) -> Result<(), String> {
         check(times_of(&input).all(|time| time <= TIME_MAX), "the time is out of range")?;
         match input {
-            Input::Cache { .. } => return Err("a second cache".to_owned()),
+            Input::Cache { .. } => return Err("the log creates a second cache".to_owned()),
             Input::AddVolume { options } => self.add_volume(options)?,
             Input::CloseVolume { volume } => {
                 let is_closed = self.cache.close_volume(&*self.volume(volume)?).is_ok();
@@ -464,7 +480,7 @@ impl Session {
             Input::PollEvent { .. } => match self.engine.poll_event() {
                 Some(Event::Piece(_, read)) => self.keep_read(Some(read)),
                 Some(Event::End(reply)) => self.keep_read(reply.data),
-                None => return Err("the session has no event here".to_owned()),
+                None => return Err("the session has no event".to_owned()),
             },
             Input::Release { now, read, .. } => {
                 let read = self.take_read(read)?;
@@ -480,7 +496,7 @@ impl Session {
                 self.engine.release_pins(cache, now, self.pins.drain(..pins));
             }
             Input::ReadHit { offset, len, .. } => {
-                check(len <= BLOCK_BYTES, "a read of more than a block")?;
+                check(len <= BLOCK_BYTES, "a read hit is longer than a block")?;
                 self.check_bytes(offset, len as u64)?;
                 self.engine.read_hit(cache, offset, &mut [0; BLOCK_BYTES][..len]);
             }
@@ -511,7 +527,7 @@ impl Session {
     }
 
     fn open_request(&self, id: usize) -> Result<RequestId, String> {
-        check(self.open.contains(&id), "a part of a request that is not open")?;
+        check(self.open.contains(&id), "the request is not open")?;
         Ok(RequestId::of(id))
     }
 
@@ -522,13 +538,16 @@ impl Session {
 
     fn check_bytes(&self, offset: u64, len: u64) -> Result<(), String> {
         let end = offset.checked_add(len);
-        check(end.is_some_and(|end| end <= self.length), "bytes beyond the volume")
+        check(end.is_some_and(|end| end <= self.length), "the range ends beyond the volume")
     }
 
     fn check_request(&self, request: &Request) -> Result<(), String> {
         let is_mapping = matches!(request.op, RequestOp::Map | RequestOp::Unpin);
         check(!is_mapping, "mappings cannot be replayed")?;
-        check(u32::try_from(request.len).is_ok() || request.op != RequestOp::Read, "too long")?;
+        check(
+            u32::try_from(request.len).is_ok() || request.op != RequestOp::Read,
+            "the read is 4 GiB or longer",
+        )?;
         if let Then::FlushRange(bytes) = &request.then {
             self.check_range(bytes)?;
         }

@@ -257,7 +257,10 @@ fn a_log_that_is_cut_short_has_no_end() {
     assert!(matches!(error, ReplayError::NoEnd), "{error}");
     assert!(matches!(replayed(b"").unwrap_err(), ReplayError::NoEnd));
     let error = replayed(b"{\"input\":{\"poll_event\":{\"session\":1}}}\n").unwrap_err();
-    assert_eq!(error.to_string(), "line 1: this is no log of inputs");
+    assert_eq!(
+        error.to_string(),
+        "line 1: this is no log of inputs (larder serve --record-inputs makes one)"
+    );
 }
 
 #[test]

@@ -37,7 +37,8 @@ pub struct Stats {
     pub failed_parts: Vec<String>,
     /// One for each volume.
     pub volumes: Vec<VolumeStats>,
-    /// The memory that the requests of NBD clients hold; null for a mounted directory.
+    /// Sessions of the NBD server, and the pools from which they lease memory for requests; null for
+    /// a mounted directory.
     #[serde(default)]
     pub budget: Option<Budget>,
 }
@@ -49,7 +50,7 @@ pub struct Budget {
     pub sessions: u64,
     /// Maximum number of open sessions.
     pub sessions_max: u64,
-    /// Payloads of writes that wait for free memory.
+    /// Pool for payloads of writes that wait for free memory, and for requests in flight.
     pub payloads: BudgetPool,
     /// Frames that are pinned until the client has received the reply.
     pub frames: BudgetPool,
@@ -64,7 +65,8 @@ pub struct BudgetPool {
     pub leased_bytes: u64,
     /// Maximum of the leased bytes since the server began.
     pub peak_bytes: u64,
-    /// Number of times that a session got no lease since the server began.
+    /// Number of refused leases since the server started. Repeated attempts of a session count once
+    /// until it gets a lease or holds nothing.
     pub refusals: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The files of recordings, of requests and of inputs: made before anything is served, and what is
-//! said of them at the end.
+//! Recording files, of requests and of inputs: created before the server accepts requests, and
+//! reported with the number of records when it stops.
 
 use super::record::Recording;
 use anyhow::{Context, Result, bail};
@@ -48,7 +48,7 @@ impl InputRecording {
         Ok(InputRecording { writer, path: path.to_owned() })
     }
 
-    /// Returns the end of the log that the cache writes to.
+    /// Returns the sink to which the cache writes its inputs.
     pub(super) fn log(&self) -> Box<dyn InputLog> {
         self.writer.log()
     }
@@ -58,7 +58,7 @@ impl InputRecording {
         remove(&self.path);
     }
 
-    /// Ends the log of a cache whose sessions and stores are closed, and says what is in it.
+    /// Ends the log after all sessions and stores are closed, and prints the number of inputs.
     pub(super) fn finish(&self, volumes: &[Arc<ArenaVolume>]) {
         let path = self.path.display();
         match self.writer.finish(volumes) {
@@ -67,7 +67,7 @@ impl InputRecording {
                 eprintln!("larder: recorded {count} inputs in {path}");
             }
             Err(error) => {
-                eprintln!("larder: {path} is not whole: recording stopped early: {error}");
+                eprintln!("larder: {path} is incomplete: recording stopped early: {error}");
             }
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn discard(recording: Recording, path: &Path) {
 /// Removes the file of a recording whose server has not started: the next start would be refused.
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
-        tracing::warn!(path = %path.display(), %error, "cannot remove an unused recording");
+        tracing::warn!(path = %path.display(), %error, "cannot remove the file of an unused recording; remove it before the next start");
     }
 }
 

@@ -20,7 +20,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("larder: replayed {inputs} inputs of {}", path.display());
     }
     if different > 0 {
-        bail!("{different} counters of the replay differ from those of the server");
+        let differ = if different == 1 {
+            "1 counter differs"
+        } else {
+            &format!("{different} counters differ")
+        };
+        bail!(
+            "reproduce the counters of the server: {differ} (--format json lists them; replay with \
+             the version of Larder that made the recording)"
+        );
     }
     Ok(())
 }

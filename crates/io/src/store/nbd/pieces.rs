@@ -199,7 +199,7 @@ impl NbdStore {
                     self.recycle(spare);
                 }
             }
-            (What::Flushing { .. } | What::Repeat { .. }, Some(error)) => self.give_up(error),
+            (What::Flushing { .. } | What::Repeat { .. }, Some(error)) => self.record_loss(error),
             (What::Status { changes }, _) => {
                 let extents = error.is_none().then_some(&extents[..]);
                 self.map.reply(piece.range.start, changes, extents);
@@ -226,19 +226,21 @@ impl NbdStore {
         self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);
     }
 
-    /// Takes in a failure after which any data that the server has not flushed may be lost. All
-    /// later flushes fail, and so does what waits for a flush now, even if its own one succeeds:
-    /// that says nothing about data that the failed flush has lost.
-    fn give_up(&mut self, error: &StoreError) {
+    /// Records a failure after which any data that the server has not flushed may be lost. All later
+    /// flushes fail. Operations that wait for a flush now fail too: a later flush that succeeds does
+    /// not recover the lost data.
+    fn record_loss(&mut self, error: &StoreError) {
         if self.lost.is_none() {
             tracing::error!(
+                place = self.place,
                 %error,
-                "data written since the last flush may be lost; every later flush of the volume \
-                 fails until it is served anew"
+                "the server failed a flush or a repeated write: data written since its last \
+                 successful flush may be lost. Every flush of the volume fails until larder opens \
+                 the volume again; check the server, then restart larder"
             );
             self.lost = Some(error.clone());
         } else {
-            tracing::debug!(%error, "more data may be lost");
+            tracing::debug!(place = self.place, %error, "another flush or repeated write failed");
         }
         for job in self.jobs.iter_mut().flatten().filter(|job| job.needs_flush) {
             job.error.get_or_insert_with(|| error.clone());
