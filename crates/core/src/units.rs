@@ -17,6 +17,10 @@ pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
 /// The largest page, in blocks: 1 MiB. Also the largest joined write to a store.
 pub const PAGE_BLOCKS_MAX: u32 = 256;
 
+/// Bytes of a segment. A store of several files gives each file segments of its own, so that no
+/// operation crosses a multiple of this.
+pub const SEGMENT_BYTES: u64 = 1 << 30;
+
 /// Returns the blocks that a range of bytes touches, as a whole or in part.
 #[must_use]
 pub fn blocks_touched(bytes: &Range<u64>) -> Range<u64> {

@@ -6,7 +6,7 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::counters::Recorder;
+use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::lane::{Completion, Lane};
 use crate::page::Key;
@@ -117,6 +117,10 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         let ExclusiveRange { kind, mailbox, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
+        // A front end may use the range for other data from now on.
+        let paging = volume.paging();
+        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
+        recorder.add(Counter::ReadAheadDropped, queue.wishes.forget(&pages));
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
         if volume.pinned.meets(&blocks) {

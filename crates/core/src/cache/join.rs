@@ -12,7 +12,7 @@ use crate::frames::Frames;
 use crate::queue::{Context, Joined, Queue};
 use crate::store::{StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SEGMENT_BYTES};
 use crate::volume::Volume;
 
 /// The longest joined read.
@@ -29,8 +29,11 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
         let is_ahead = queue.reads.front().is_none_or(|next| next.offset != end);
         let front = if is_ahead { queue.ahead.front() } else { queue.reads.front() };
         let Some(next) = front else { break };
-        // Only of what follows is the distance known not to be negative.
-        let fits = next.offset == end && end + next.len - ops[0].offset <= JOINED_BYTES_MAX;
+        // Only of what follows is the distance known not to be negative. Each segment is another
+        // file.
+        let fits = next.offset == end
+            && !end.is_multiple_of(SEGMENT_BYTES)
+            && end + next.len - ops[0].offset <= JOINED_BYTES_MAX;
         if !fits || !queue.may_join(next) {
             break;
         }
@@ -82,5 +85,31 @@ impl<F: Frames> Cache<F> {
             again = self.give_up_ahead(volume, recorder, now, again, error);
         }
         lock(&volume.queue).read_alone(again);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::PlainFrames;
+    use crate::page::Paging;
+
+    #[test]
+    fn neighbours_are_joined_but_not_across_segments() {
+        const PAGING: Paging = Paging { page_blocks: 4, blocks: 1 << 20 };
+        let joined = |first: u64| {
+            let mut queue = Queue::<PlainFrames>::new();
+            for page in first..first + 2 {
+                let bytes = page * 16384..(page + 1) * 16384;
+                let context = Context::Fill { page, paging: PAGING };
+                let op = queue.operation(StoreOpKind::Read, bytes, Vec::new(), context, 0);
+                queue.push_read(op, false);
+            }
+            let op = queue.reads.pop_front().expect("the first of two");
+            (join(&mut queue, op).len, queue.reads.len())
+        };
+        assert_eq!(joined(5), (32768, 0));
+        assert_eq!(joined(SEGMENT_BYTES / 16384 - 1), (16384, 1));
+        assert_eq!(joined(SEGMENT_BYTES / 16384), (32768, 0));
     }
 }

@@ -45,6 +45,12 @@ impl Window {
     pub(crate) fn pages(&self) -> u64 {
         self.len * self.count
     }
+
+    /// Returns the pages from the first to the last one of the window, with those between its runs.
+    pub(crate) fn span(&self) -> Range<u64> {
+        let last = self.start + self.stride * self.count.saturating_sub(1);
+        view(self.backward, &(self.start..last + self.len))
+    }
 }
 
 /// The mirror image of `pages`, and back, if `backward`.

@@ -256,6 +256,23 @@ fn a_hint_opens_the_largest_window_at_once() {
 }
 
 #[test]
+fn windows_that_overlap_a_range_are_forgotten() {
+    let mut detector = Detector::default();
+    let mut wishes = Wishes::default();
+    for start in [0, 1000, 2000] {
+        let seen = Seen { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
+        let window = detector.note(&seen, &LIMITS).window.unwrap();
+        assert_eq!(window.span(), start + 1..start + 1 + LIMITS.max);
+        wishes.push(window);
+    }
+    assert_eq!(wishes.forget(&(0..1)), 0, "before the first window");
+    assert_eq!(wishes.forget(&(1000..1002)), LIMITS.max);
+    assert_eq!(wishes.take(1), Some(1..2));
+    assert_eq!(wishes.forget(&(0..1500)), LIMITS.max - 1);
+    assert_eq!(wishes.take(1), Some(2001..2002));
+}
+
+#[test]
 fn wishes_are_bounded_and_come_in_order() {
     let mut detector = Detector::default();
     let mut wishes = Wishes::default();

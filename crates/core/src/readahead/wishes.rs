@@ -36,6 +36,16 @@ impl Wishes {
         None
     }
 
+    /// Forgets the windows that overlap `pages`. Returns the number of their pages.
+    pub(crate) fn forget(&mut self, pages: &Range<u64>) -> u64 {
+        let before: u64 = self.windows.iter().map(Window::pages).sum();
+        self.windows.retain(|window| {
+            let span = window.span();
+            span.end <= pages.start || pages.end <= span.start
+        });
+        before - self.windows.iter().map(Window::pages).sum::<u64>()
+    }
+
     /// Forgets all of them; how many pages they were.
     pub(crate) fn clear(&mut self) -> u64 {
         self.windows.drain(..).map(|window| window.pages()).sum()

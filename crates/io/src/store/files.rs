@@ -26,6 +26,7 @@ use crate::frames::ArenaFrames;
 use larder_core::clock::Clock;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
+pub(crate) use larder_core::units::SEGMENT_BYTES;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io;
@@ -33,8 +34,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Bytes of a segment.
-pub(crate) const SEGMENT_BYTES: u64 = 1 << 30;
 /// Maximum number of segments at a time, 16 PiB: one takes about 50 bytes of memory.
 const SEGMENTS_MAX: u32 = 1 << 24;
 /// A write that does not end at a block goes through the page cache as a whole if it is no longer
@@ -188,19 +187,18 @@ impl FileTable {
     /// All files that have segments, each with the addresses at which these begin.
     pub(crate) fn files(&self) -> Vec<(Arc<SourceFile>, Vec<u64>)> {
         let places = self.places.read().expect("no holder panics");
-        let is_first = |place: &&Place| {
-            let first = place.file.segments().first().map(|(number, _)| number * SEGMENT_BYTES);
-            first == Some(place.start)
-        };
-        let first = places.iter().flatten().filter(is_first);
-        let files: Vec<_> = first.map(|place| Arc::clone(&place.file)).collect();
+        let all = places.iter().flatten().map(|place| (Arc::clone(&place.file), place.start));
+        let all: Vec<_> = all.collect();
+        // A thread that makes a segment of a file locks the file first.
         drop(places);
-        let begins = |file: Arc<SourceFile>| {
-            let segments = file.segments().into_iter();
-            let begins = segments.map(|(_, segment)| u64::from(segment) * SEGMENT_BYTES).collect();
-            (file, begins)
+        let begins = |(file, start): (Arc<SourceFile>, u64)| {
+            let segments = file.segments();
+            let is_first = segments.first()?.0 * SEGMENT_BYTES == start;
+            let begins = segments.iter().map(|&(_, segment)| u64::from(segment) * SEGMENT_BYTES);
+            let begins = begins.collect();
+            is_first.then_some((file, begins))
         };
-        files.into_iter().map(begins).collect()
+        all.into_iter().filter_map(begins).collect()
     }
 
     /// The same for an operation, which is never about a segment that is free.
@@ -245,7 +243,11 @@ impl Backing for FileTable {
         if op.kind == StoreOpKind::Flush && op.len == 0 {
             return Some(self.flush_all());
         }
-        let (file, at) = self.of(op);
+        let Some((file, at)) = self.at(op.offset) else {
+            // It may be read ahead for a file that is gone.
+            let place = self.folder.display().to_string();
+            return Some(Err(store_error_of(&place, op.kind, op.offset, op.len, Errno::STALE)));
+        };
         let failed = |error| failure(&file, op, at, error);
         match op.kind {
             StoreOpKind::Read => None,
@@ -324,6 +326,9 @@ impl Backing for FileTable {
         if error == Errno::INVAL && op.kind != StoreOpKind::Flush && file.give_up_direct() {
             return None;
         }
+        if op.kind == StoreOpKind::Flush {
+            file.record_flush_failure(error);
+        }
         Some(failure(&file, op, at, error))
     }
 
@@ -334,11 +339,11 @@ impl Backing for FileTable {
     }
 
     fn ended(&self, op: &StoreOp<ArenaFrames>, result: &mut Result<(), StoreError>) {
-        let (file, _) = self.of(op);
+        let Some((file, _)) = self.at(op.offset) else { return };
         let error = result.as_ref().err().map(errno);
         match op.kind {
             StoreOpKind::Write { .. } => file.write_ended(error),
-            StoreOpKind::Flush => file.flush_ended(error),
+            StoreOpKind::Flush => file.flush_ended(error.is_none()),
             StoreOpKind::Read | StoreOpKind::Discard | StoreOpKind::Zero { .. } => {}
         }
     }
@@ -409,6 +414,47 @@ mod tests {
         // A write may bring data anywhere, and a read finds it.
         let written = table.place(&file, 9 * SEGMENT_BYTES).unwrap();
         assert_eq!(placed(9), Some(written + 5));
+    }
+
+    /// Returns a table and a file of it.
+    fn table_of(folder: &tempfile::TempDir) -> (FileTable, Arc<SourceFile>) {
+        let name = folder.path().join("f");
+        std::fs::File::create(&name).unwrap();
+        let root = LockedDirectory::open(&folder.path().canonicalize().unwrap(), false).unwrap();
+        let table = FileTable::new(Arc::new(root), folder.path().into(), false);
+        let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        (table, Arc::new(SourceFile::new(path, 0, true)))
+    }
+
+    #[test]
+    fn files_are_listed_while_they_get_segments() {
+        let folder = tempfile::tempdir().unwrap();
+        let (table, file) = table_of(&folder);
+        let place = |number: u64| table.place(&file, number * SEGMENT_BYTES).unwrap();
+        place(0);
+        std::thread::scope(|scope| {
+            let placing = scope.spawn(|| (1..2000).map(place).max());
+            while !placing.is_finished() {
+                assert_eq!(table.files().len(), 1);
+            }
+        });
+        assert_eq!(table.files()[0].1.len(), 2000);
+    }
+
+    #[test]
+    fn only_a_flush_that_the_kernel_failed_is_final() {
+        let folder = tempfile::tempdir().unwrap();
+        let (table, file) = table_of(&folder);
+        let offset = table.place(&file, 0).unwrap();
+        let kind = StoreOpKind::Flush;
+        let op = StoreOp { tag: 0, kind, offset, len: 4096, segments: Vec::new(), queued_at: 0 };
+        for error in [Errno::MFILE, Errno::ACCESS] {
+            table.ended(&op, &mut Err(failure(&file, &op, 0, error)));
+            assert_eq!(file.flush_failed(), None, "it could not be opened");
+        }
+        let error = table.failed(&op, &io::Error::from(Errno::IO)).unwrap();
+        table.ended(&op, &mut Err(error));
+        assert_eq!(file.flush_failed(), Some(Errno::IO));
     }
 
     #[test]

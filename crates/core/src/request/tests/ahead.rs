@@ -10,6 +10,7 @@ use crate::request::{Assembly, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
+use std::sync::atomic::Ordering;
 
 fn count(rig: &Rig, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
@@ -389,4 +390,40 @@ fn what_a_scan_brings_in_goes_first_where_the_cache_may_choose() {
     assert!(dropped > 10_000, "{dropped} pages of 60,000");
     assert!(hot_misses <= 24, "{hot_misses} of 1200 pages that are used again are not there");
     assert_eq!(run(false).0, 0, "a policy that was set is left alone");
+}
+
+/// The segment of a deleted file may belong to another file when the discard is done.
+#[test]
+fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
+    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, [0, 1]);
+    let status = rig.cache.exclude(&mut lane, rig.now, StoreOpKind::Discard, 4..2048, 91);
+    assert_eq!(status, Status::Pending);
+    let ops = poll(&mut rig, 8);
+    assert_eq!(ops.iter().map(|op| op.kind).collect::<Vec<_>>(), [StoreOpKind::Discard]);
+    // While the store discards, the stream asks for a window.
+    let mut third = Assembly::new(90, 2 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut third), Status::Pending);
+    assert!(rig.disks[0].volume.has_wishes.load(Ordering::Relaxed), "a window waits");
+    submit(&mut rig, ops);
+    let mut done = Vec::new();
+    let disk = &mut rig.disks[0];
+    disk.store.reap(rig.now, rig.cache.frames(), &mut done);
+    for done in done {
+        rig.cache.complete(&disk.volume, &disk.recorder, rig.now, done);
+    }
+    rig.run();
+    let ahead: Vec<_> = store_reads(&rig).into_iter().filter(|read| read.0 + read.1 > 4).collect();
+    assert_eq!(ahead, [], "reads of the discarded range");
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    for completion in mail {
+        if let crate::lane::Completion::Filled { .. } = completion {
+            third.absorb(rig.cache.frames(), completion);
+        }
+    }
+    third.release(rig.cache.frames());
+    rig.cache.close_lane(lane);
+    rig.cache.check(rig.now);
 }

@@ -7,6 +7,7 @@ use crate::common::rig;
 use larder_io::front::fuse::{FileOptions, FolderNews, KernelPages};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
@@ -265,6 +266,33 @@ fn an_unreported_change_that_a_read_finds_takes_the_pages_of_the_kernel_too() {
     std::thread::sleep(DATA_AGE);
     assert_eq!(byte_at(&file, 3 * MIB), 9, "the kernel has no page of this");
     rig::eventually("the kernel reads its page again", || byte_at(&file, 10) == 9);
+    drop(file);
+    service.end();
+}
+
+#[test]
+fn what_others_append_is_read_after_reads_in_order_up_to_the_end() {
+    const LEN: u64 = 1 << 20;
+    if !can_mount() {
+        return;
+    }
+    // Each read is checked first.
+    let service = Service::new(Setting { ttl: Duration::ZERO, ..believing() });
+    fs::write(service.behind("f"), [1; LEN as usize]).expect("a file");
+    let file = File::open(service.path("f")).expect("it");
+    let mut bytes = [0; 4096];
+    for at in (0..LEN).step_by(4096) {
+        file.read_exact_at(&mut bytes, at).expect("data");
+        assert!(bytes == [1; 4096], "at {at}");
+    }
+    // Time in which something beyond the end could be read ahead.
+    std::thread::sleep(DATA_AGE);
+    let mut behind = OpenOptions::new().append(true).open(service.behind("f")).expect("it");
+    behind.write_all(&[2; 1 << 16]).expect("room");
+    for at in (LEN..LEN + (1 << 16)).step_by(4096) {
+        file.read_exact_at(&mut bytes, at).expect("data");
+        assert!(bytes == [2; 4096], "at {at}");
+    }
     drop(file);
     service.end();
 }

@@ -351,9 +351,15 @@ impl Clerk {
         ended.map_err(|error| log_failure(&error))
     }
 
-    /// Reads data of a section into `to` through the cache.
-    fn read_to(&mut self, section: usize, start: u64, to: &mut [u8]) -> Result<(), Errno> {
-        let request = Request::uncounted(RequestOp::Read, start..start + to.len() as u64);
+    /// Reads data of a section into `to` through the cache. Nothing is read ahead beyond `bound`.
+    fn read_to(
+        &mut self,
+        section: usize,
+        (start, bound): (u64, Range<u64>),
+        to: &mut [u8],
+    ) -> Result<(), Errno> {
+        let bytes = start..start + to.len() as u64;
+        let request = Request { bound: Some(bound), ..Request::uncounted(RequestOp::Read, bytes) };
         let session = self.session(section)?;
         let ended = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
         ended.map_err(|error| log_failure(&error))

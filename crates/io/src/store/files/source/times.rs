@@ -272,15 +272,15 @@ impl SourceFile {
         *self.flush_failed.lock().expect("no holder panics")
     }
 
-    /// Records the end of a flush. After an error of fsync(2) no later one says that earlier writes
-    /// are lost, so it is final; a file that could not be opened has lost nothing.
-    pub(in crate::store::files) fn flush_ended(&self, error: Option<Errno>) {
-        if let Some(error) = error {
-            if matches!(error, Errno::MFILE | Errno::NFILE) {
-                return;
-            }
-            self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
-        } else {
+    /// Records an error of fsync(2). No later fsync(2) says that earlier writes are lost, so it is
+    /// final.
+    pub(in crate::store::files) fn record_flush_failure(&self, error: Errno) {
+        self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
+    }
+
+    /// Records the end of a flush.
+    pub(in crate::store::files) fn flush_ended(&self, has_succeeded: bool) {
+        if has_succeeded {
             *self.late.lock().expect("no holder panics") = None;
             *self.failure.lock().expect("no holder panics") = None;
         }

@@ -10,6 +10,7 @@ use super::drops::CoveredWrite;
 use super::{Clerk, PAGE_WRITER, uncached};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
 use larder_core::request::{Request, RequestOp};
+use larder_core::units::SEGMENT_BYTES;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +43,12 @@ impl Clerk {
                 uncached::fill(&node.file, part.start, bytes)?;
                 continue;
             };
-            self.read_to(section, start, bytes)?;
+            // As for the worker threads, nothing is read ahead of what is not the file's.
+            let begin = part.start % SEGMENT_BYTES;
+            let segment = start - begin;
+            let size = node.file.size().saturating_sub(part.start - begin).min(SEGMENT_BYTES);
+            let bound = segment..segment + size.max(begin + 1);
+            self.read_to(section, (start, bound), bytes)?;
         }
         Ok(bytes.into())
     }
