@@ -22,7 +22,7 @@ mod strict_json;
 mod token;
 
 pub(crate) use listen::known_sockets;
-pub(crate) use metrics::{Family, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
+pub(crate) use metrics::{MetricFamily, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
 pub(crate) use server::Control;
 pub(crate) use token::Token;
 
@@ -30,14 +30,16 @@ use crate::commands::serve::Arguments;
 use crate::commands::serve::service::Service;
 use anyhow::Result;
 use larder_io::front::listen::Listener;
+use server::Door;
 use std::sync::Arc;
 
-/// Starts to answer where the arguments say, or on the socket that was handed over.
-pub(crate) fn start(
-    arguments: &Arguments,
-    handed_over: Option<Listener>,
-    service: &Arc<Service>,
-) -> Result<Control> {
-    let doors = listen::doors(arguments, handed_over)?;
+/// Listens on the control sockets of the arguments, or on the one that was handed over. Requests
+/// are answered from [`start`] on.
+pub(crate) fn listen(arguments: &Arguments, handed_over: Option<Listener>) -> Result<Vec<Door>> {
+    listen::doors(arguments, handed_over)
+}
+
+/// Starts to answer requests on these sockets.
+pub(crate) fn start(doors: Vec<Door>, service: &Arc<Service>) -> Result<Control> {
     server::start(doors, service)
 }

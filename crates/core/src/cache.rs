@@ -43,7 +43,7 @@ pub use tend::Memory;
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, InputLog, Log, LogGuard};
+use crate::input::{Input, InputLog, InputSink, LogGuard};
 use crate::lane::{Lane, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
@@ -76,7 +76,7 @@ pub struct Cache<F: Frames> {
     /// Who tends, to be woken.
     keeper: Mutex<Option<Box<dyn Notify>>>,
     /// The log of all inputs, if there is one. Its lock comes before all others.
-    log: Option<Arc<Log>>,
+    log: Option<Arc<InputLog>>,
 }
 
 impl<F: Frames> std::fmt::Debug for Cache<F> {
@@ -147,14 +147,14 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If the cache has a volume.
     #[must_use]
-    pub fn with_log(mut self, mut log: Box<dyn InputLog>) -> Self {
+    pub fn with_log(mut self, mut log: Box<dyn InputSink>) -> Self {
         assert!(self.volumes().is_empty(), "a log has all inputs");
         log.add(Input::Cache {
             frames: self.pool.usable(),
             frames_max: self.frames.count(),
             shards: self.shards.len(),
         });
-        self.log = Some(Arc::new(Log::new(log)));
+        self.log = Some(Arc::new(InputLog::new(log)));
         self
     }
 

@@ -34,21 +34,21 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     fn count(&self) -> u32;
     /// Takes a shared hold, unless the frame is owned right now. Never waits.
     fn try_pin(&self, frame: FrameId) -> Option<Self::Pin>;
-    /// Says that the frame will be pinned and read from `offset` on soon. Only a hint: the frame
-    /// may turn out to be another than the one that is looked for, or none.
+    /// Prefetches the latch of a frame that will be pinned soon, and its bytes from `offset` on. An
+    /// invalid frame is ignored.
     #[inline]
     fn prefetch(&self, _frame: FrameId, _offset: usize) {}
-    /// Says that the frame will be pinned soon. Only a hint, as [`Frames::prefetch`].
+    /// Prefetches the latch of a frame that will be pinned soon. An invalid frame is ignored.
     #[inline]
     fn prefetch_latch(&self, _frame: FrameId) {}
-    /// Says that `place`, anything in memory, will be read soon. Only a hint.
+    /// Prefetches a value that will be read soon.
     #[inline]
     fn fetch<T>(_place: &T)
     where
         Self: Sized,
     {
     }
-    /// Says that `place`, anything in memory, will be changed soon. Only a hint.
+    /// Prefetches a value that will be changed soon.
     #[inline]
     fn fetch_to_change<T>(_place: &T)
     where

@@ -63,7 +63,7 @@ pub enum Input {
     /// A step of the work that changes of memory and bounds leave behind.
     Tend { now: Nanos },
     /// A session is opened.
-    Open { session: u32, volume: u16, limit: Limit },
+    Open { session: u32, volume: u16, limit: LoggedLimit },
     /// A session is closed.
     Close { session: u32 },
     /// A request with a payload of `payload` bytes is submitted.
@@ -91,7 +91,7 @@ pub enum Input {
     /// Bytes of one block are copied if they are resident.
     ReadHit { session: u32, offset: u64, len: usize },
     /// The leases of a session change without a request.
-    Lease { session: u32, lease: Lease },
+    Lease { session: u32, lease: LeaseChange },
     /// A call that cannot be replayed: the log is of no use from here on.
     Unsupported { call: String },
 }
@@ -139,7 +139,7 @@ pub enum Query {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Lease {
+pub enum LeaseChange {
     /// For a read of this many bytes.
     Read(u64),
     /// For a payload that may have to wait.
@@ -152,7 +152,7 @@ pub enum Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Limit {
+pub enum LoggedLimit {
     /// This many bytes for the session alone.
     Own(u64),
     /// A share of a budget for this many sessions.
@@ -160,26 +160,26 @@ pub enum Limit {
 }
 
 /// The destination of a log. Called with the lock of the log held, in the middle of serving.
-pub trait InputLog: Send {
+pub trait InputSink: Send {
     /// Adds an input. An implementation that cannot write it keeps the error, and ignores the
     /// inputs that follow.
     fn add(&mut self, input: Input);
 }
 
-struct State {
-    to: Box<dyn InputLog>,
+struct LogState {
+    to: Box<dyn InputSink>,
     sessions: u32,
 }
 
 /// The log of a cache.
-pub(crate) struct Log(Mutex<State>);
+pub(crate) struct InputLog(Mutex<LogState>);
 
 /// The locked log of a cache. Calls that change the cache wait until it is dropped.
-pub struct LogGuard<'a>(MutexGuard<'a, State>);
+pub struct LogGuard<'a>(MutexGuard<'a, LogState>);
 
-impl Log {
-    pub(crate) fn new(to: Box<dyn InputLog>) -> Self {
-        Log(Mutex::new(State { to, sessions: 0 }))
+impl InputLog {
+    pub(crate) fn new(to: Box<dyn InputSink>) -> Self {
+        InputLog(Mutex::new(LogState { to, sessions: 0 }))
     }
 
     /// Adds an input. No other one is processed until the guard is dropped.
@@ -216,8 +216,8 @@ impl std::fmt::Debug for LogGuard<'_> {
     }
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for InputLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").finish_non_exhaustive()
+        f.debug_struct("InputLog").finish_non_exhaustive()
     }
 }

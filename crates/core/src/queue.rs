@@ -235,7 +235,7 @@ impl<F: Frames> Queue<F> {
         self.alone.retain(|&other| other != tag);
         let context = self.contexts[index].take().expect("an operation is done once");
         if let Some(blocks) = context.blocks() {
-            self.exclusives.operation_ended(&blocks);
+            self.exclusives.end_operation(&blocks);
         }
         context
     }
@@ -323,8 +323,8 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Takes note that a write of `epoch`, its pages included, or an exclusive range has ended.
-    pub(crate) fn change_ended(&mut self, epoch: u64) {
+    /// Records the end of a write of `epoch`, with its pages, or of an exclusive range.
+    pub(crate) fn end_change(&mut self, epoch: u64) {
         let count = self.changes_by_epoch.get_mut(&epoch).expect("a change of this epoch");
         *count -= 1;
         if *count == 0 {
@@ -340,7 +340,7 @@ impl<F: Frames> Queue<F> {
     /// Adds a range to be discarded or zeroed, which must overlap no other. It is ready for the
     /// store when the fills and write-backs that are under way in it have ended.
     pub(crate) fn add_exclusive(&mut self, range: ExclusiveRange<F>) {
-        let under_way = self.count_under_way(&range.blocks);
+        let under_way = self.count_outstanding(&range.blocks);
         if under_way > 0 {
             // A client waits for the end of what is read ahead there.
             self.promote(&range.blocks);
@@ -353,7 +353,7 @@ impl<F: Frames> Queue<F> {
     /// to.
     pub(crate) fn remove_exclusive(&mut self, start: u64) -> ExclusiveRange<F> {
         let range = self.exclusives.remove(start);
-        self.change_ended(range.epoch);
+        self.end_change(range.epoch);
         range
     }
 
@@ -364,7 +364,7 @@ impl<F: Frames> Queue<F> {
 
     /// Counts the fills and write-backs, queued or in flight, of pages that overlap `blocks`. It
     /// visits all operations, so it runs once for each range, when the range is added.
-    fn count_under_way(&self, blocks: &Range<u64>) -> usize {
+    fn count_outstanding(&self, blocks: &Range<u64>) -> usize {
         let own = self.contexts.iter().flatten().filter_map(Context::blocks);
         own.filter(|own| overlap(own, blocks)).count()
     }
@@ -376,7 +376,7 @@ impl<F: Frames> Queue<F> {
             _ => None,
         });
         let submitted: Vec<_> = submitted.collect();
-        self.exclusives.check(|blocks| self.count_under_way(blocks), &submitted);
+        self.exclusives.check(|blocks| self.count_outstanding(blocks), &submitted);
     }
 
     /// Whether a write back of `epoch` or before of a page that meets `blocks` is queued or in

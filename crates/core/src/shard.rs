@@ -370,6 +370,11 @@ impl<F: Frames> Instance<F> {
         touched.at().saturating_sub(1)
     }
 
+    /// Returns whether a page has blocks that the store does not have yet.
+    pub(crate) fn has_unclean(&self) -> bool {
+        self.dirty_oldest != NO_SLOT || self.rounds > 0
+    }
+
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
         (self.dirty_oldest != NO_SLOT).then_some(self.dirty_oldest)
     }

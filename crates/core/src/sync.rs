@@ -12,19 +12,18 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::TryLockError;
 
-/// A value on a cache line of its own: threads that change it do not slow down those that read its
-/// neighbours.
+/// A value on a cache line of its own: no false sharing with its neighbours.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct OwnLine<T>(T);
+pub(crate) struct CachePadded<T>(T);
 
-impl<T> OwnLine<T> {
+impl<T> CachePadded<T> {
     pub(crate) fn new(value: T) -> Self {
-        OwnLine(value)
+        CachePadded(value)
     }
 }
 
-impl<T> Deref for OwnLine<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline]

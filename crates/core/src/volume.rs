@@ -14,7 +14,7 @@ use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::group::Ordered;
 use crate::hint::Hint;
-use crate::input::{Input, Log, LogGuard, Setting};
+use crate::input::{Input, InputLog, LogGuard, Setting};
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::Paging;
@@ -25,7 +25,7 @@ use crate::readahead::{Feedback, Limits};
 use crate::settings::Share;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, OwnLine, lock};
+use crate::sync::{Arc, CachePadded, Mutex, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
 use crate::writeback::Writer;
@@ -131,9 +131,9 @@ pub struct Volume<F: Frames> {
     /// Frames that ratios of memory refer to: what it may have of what there is.
     capacity: AtomicU64,
     /// Blocks newer than the store and not being written.
-    pub(crate) dirty: OwnLine<AtomicU64>,
+    pub(crate) dirty: CachePadded<AtomicU64>,
     /// Blocks being written.
-    pub(crate) writing: OwnLine<AtomicU64>,
+    pub(crate) writing: CachePadded<AtomicU64>,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
     /// What follows its references, if anything does.
@@ -149,7 +149,7 @@ pub struct Volume<F: Frames> {
     /// Counts failed writes.
     pub(crate) errors: AtomicU64,
     pub(crate) last_error: Mutex<Option<StoreError>>,
-    last_request: OwnLine<AtomicU64>,
+    last_request: CachePadded<AtomicU64>,
     /// Ranges that are being discarded or zeroed; so that the common case need not lock.
     pub(crate) exclusives: AtomicU64,
     /// Whether there are windows to read ahead; so that the common case need not lock.
@@ -158,8 +158,8 @@ pub struct Volume<F: Frames> {
     pub(crate) has_warm: AtomicBool,
     pub(crate) has_behind: AtomicBool,
     pub(crate) feedback: Feedback,
-    pub(crate) queue: OwnLine<Mutex<Queue<F>>>,
-    pub(crate) writer: OwnLine<Mutex<Writer>>,
+    pub(crate) queue: CachePadded<Mutex<Queue<F>>>,
+    pub(crate) writer: CachePadded<Mutex<Writer>>,
     pub(crate) ordered: Ordered,
     pub(crate) pinned: Pinned,
     /// Blocks that are mapped for change, by whom.
@@ -170,7 +170,7 @@ pub struct Volume<F: Frames> {
     pub(crate) tended: Arc<Recorder>,
     pub(crate) retired: Mutex<Totals>,
     /// The log of the cache's inputs, if there is one.
-    pub(crate) log: Option<Arc<Log>>,
+    pub(crate) log: Option<Arc<InputLog>>,
 }
 
 impl<F: Frames> std::fmt::Debug for Volume<F> {
@@ -195,7 +195,7 @@ impl<F: Frames> Volume<F> {
         shards: usize,
         tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
-        log: Option<Arc<Log>>,
+        log: Option<Arc<InputLog>>,
     ) -> Self {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
         assert!(geometry.length > 0 && geometry.length <= LENGTH_MAX, "length of the store");
@@ -220,8 +220,8 @@ impl<F: Frames> Volume<F> {
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
             tunables: LiveTunables::new(&tunables),
             quota,
-            dirty: OwnLine::default(),
-            writing: OwnLine::default(),
+            dirty: CachePadded::default(),
+            writing: CachePadded::default(),
             failing: AtomicU64::new(0),
             followed: tracker.map(Followed::new),
             policy_auto: AtomicBool::new(options.policy_auto),
@@ -231,14 +231,14 @@ impl<F: Frames> Volume<F> {
             epoch: AtomicU64::new(1),
             errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
-            last_request: OwnLine::default(),
+            last_request: CachePadded::default(),
             exclusives: AtomicU64::new(0),
             has_wishes: AtomicBool::new(false),
             has_warm: AtomicBool::new(false),
             has_behind: AtomicBool::new(false),
             feedback: Feedback::default(),
-            queue: OwnLine::new(Mutex::new(Queue::new())),
-            writer: OwnLine::default(),
+            queue: CachePadded::new(Mutex::new(Queue::new())),
+            writer: CachePadded::default(),
             ordered: Ordered::default(),
             pinned: Pinned::default(),
             maps: Mutex::new(Vec::new()),
@@ -397,14 +397,21 @@ impl<F: Frames> Volume<F> {
         self.stopping.store(false, Ordering::Release);
     }
 
-    /// Returns the number of blocks that the store does not have yet, dirty or being written. Blocks
-    /// that change from one to the other in this moment may count twice.
+    /// Returns the number of blocks that the store does not have yet, dirty or being written.
+    /// Blocks that change from one to the other in this moment may count twice.
     #[must_use]
     pub fn unclean_blocks(&self) -> u64 {
         let dirty = self.dirty.load(Ordering::Acquire);
         let writing = self.writing.load(Ordering::Acquire);
         // The blocks of a write that has just failed are dirty again.
         dirty.max(self.dirty.load(Ordering::Acquire)) + writing
+    }
+
+    /// Returns whether the store has everything. Blocks whose write has failed count as failing
+    /// before they are dirty again, and until a write of them succeeds.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.unclean_blocks() == 0 && self.failing.load(Ordering::Acquire) == 0
     }
 
     /// Bytes that the store does not have yet, written now or not, in whole blocks.

@@ -19,7 +19,7 @@ use driver::Driver;
 use keeper::Keeper;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
-use larder_core::input::InputLog;
+use larder_core::input::InputSink;
 use larder_core::lane::Notify;
 use larder_core::request::Session;
 use larder_core::settings::SettingError;
@@ -143,7 +143,7 @@ impl Engine {
     /// As for [`Engine::new`].
     pub fn with_log(
         options: EngineOptions,
-        log: Option<Box<dyn InputLog>>,
+        log: Option<Box<dyn InputSink>>,
     ) -> Result<Self, EngineError> {
         let wanted = options.memory_bytes;
         if wanted < MEMORY_BYTES_MIN {

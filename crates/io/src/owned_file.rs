@@ -257,8 +257,41 @@ pub fn open_special(path: &Path) -> Result<Option<File>, FileError> {
 /// # Errors
 /// If the name exists, or the file cannot be created.
 pub fn create_new(path: &Path, mode: RawMode) -> Result<File, FileError> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    Ok(Location::find(path)?.open(flags, mode)?)
+    CreatedFile::create(path, mode).map(|(_, file)| file)
+}
+
+/// A file that this process has created and may remove again.
+#[derive(Debug)]
+pub struct CreatedFile {
+    location: Location,
+    device: u64,
+    inode: u64,
+}
+
+impl CreatedFile {
+    /// Creates a file that must not exist yet. Returns it open for writing, too.
+    ///
+    /// # Errors
+    /// If the name exists, or the file cannot be created.
+    pub fn create(path: &Path, mode: RawMode) -> Result<(Self, File), FileError> {
+        let location = Location::find(path)?;
+        let file = location.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)?;
+        let Stat { st_dev: device, st_ino: inode, .. } = rustix::fs::fstat(&file)?;
+        Ok((CreatedFile { location, device, inode }, file))
+    }
+
+    /// Removes the file, unless its name belongs to another file by now.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn remove(&self) -> Result<(), FileError> {
+        let is_same = |stat: Stat| (stat.st_dev, stat.st_ino) == (self.device, self.inode);
+        if self.location.stat()?.is_some_and(is_same) {
+            let Location { directory, name, .. } = &self.location;
+            rustix::fs::unlinkat(directory, &**name, AtFlags::empty())?;
+        }
+        Ok(())
+    }
 }
 
 /// Opens a lock file, or creates it.

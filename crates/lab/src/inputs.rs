@@ -8,7 +8,7 @@ pub mod replay;
 
 use larder_core::counters::{Counter, Totals};
 use larder_core::frames::Frames;
-use larder_core::input::{Input, InputLog};
+use larder_core::input::{Input, InputSink};
 use larder_core::volume::Volume;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub type Counters = BTreeMap<String, u64>;
 /// A line of a log.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum LogRecord {
     LarderInputs {
         version: u32,
     },
@@ -43,7 +43,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn write(&mut self, line: &Line) {
+    fn write(&mut self, line: &LogRecord) {
         if self.error.is_some() {
             return;
         }
@@ -54,15 +54,15 @@ impl Inner {
 
 /// A log that is being written.
 #[derive(Clone)]
-pub struct Writer(Arc<Mutex<Inner>>);
+pub struct InputLogWriter(Arc<Mutex<Inner>>);
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for InputLogWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").finish_non_exhaustive()
+        f.debug_struct("InputLogWriter").finish_non_exhaustive()
     }
 }
 
-impl Writer {
+impl InputLogWriter {
     /// Begins a log.
     #[must_use]
     pub fn new(to: Box<dyn Write + Send>) -> Self {
@@ -72,18 +72,18 @@ impl Writer {
             has_ended: false,
             error: None,
         };
-        inner.write(&Line::LarderInputs { version: VERSION });
-        Writer(Arc::new(Mutex::new(inner)))
+        inner.write(&LogRecord::LarderInputs { version: VERSION });
+        InputLogWriter(Arc::new(Mutex::new(inner)))
     }
 
     /// Returns the sink to which the cache writes its inputs.
     #[must_use]
-    pub fn log(&self) -> Box<dyn InputLog> {
+    pub fn log(&self) -> Box<dyn InputSink> {
         Box::new(self.clone())
     }
 
-    /// Ends the log with the counters of the volumes, whose sessions are closed. Later inputs are not
-    /// logged. Returns the number of inputs.
+    /// Ends the log with the counters of the volumes, whose sessions are closed. Later inputs are
+    /// not logged. Returns the number of inputs.
     ///
     /// # Errors
     /// If the log could not be written, now or earlier.
@@ -93,7 +93,7 @@ impl Writer {
         let mut inner = self.inner();
         let named =
             |volume: &Arc<Volume<F>>| (volume.name().to_owned(), counters(&volume.totals()));
-        inner.write(&Line::End(volumes.iter().map(named).collect()));
+        inner.write(&LogRecord::End(volumes.iter().map(named).collect()));
         inner.has_ended = true;
         if let Some(error) = inner.error.take() {
             return Err(error);
@@ -108,14 +108,14 @@ impl Writer {
     }
 }
 
-impl InputLog for Writer {
+impl InputSink for InputLogWriter {
     fn add(&mut self, input: Input) {
         let mut inner = self.inner();
         if inner.has_ended {
             return;
         }
         inner.inputs += 1;
-        inner.write(&Line::Input(input));
+        inner.write(&LogRecord::Input(input));
     }
 }
 

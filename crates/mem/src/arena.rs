@@ -205,7 +205,7 @@ impl Arena {
         self.latches.try_own(frame)
     }
 
-    /// Says that the frame will be pinned soon. Only a hint: what does not exist is ignored.
+    /// Prefetches the latch of a frame that will be pinned soon. An invalid frame is ignored.
     #[inline]
     pub fn prefetch_latch(&self, frame: u32) {
         self.latches.prefetch(frame);

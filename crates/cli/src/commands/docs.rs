@@ -4,7 +4,7 @@ mod leak;
 mod saw_tooth;
 mod shell;
 
-use crate::control::{Family, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
+use crate::control::{MetricFamily, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
@@ -78,7 +78,7 @@ fn metrics() {
     old_names();
 }
 
-fn families(title: &str, text: &str, families: &[Family]) {
+fn families(title: &str, text: &str, families: &[MetricFamily]) {
     println!("\n## {title}\n\n{text}\n");
     println!("| name | labels | meaning |\n|---|---|---|");
     for family in families {

@@ -1,10 +1,10 @@
-//! `/metrics`: the whole catalogue as OpenMetrics, and what the counters of the Windows NT file
-//! cache are called here.
+//! `/metrics`: the whole catalogue as OpenMetrics, and the metrics that correspond to the counters
+//! of the Windows NT file cache.
 //!
 //! A counter is `larder_NAME_total`, everything else `larder_NAME`, with the name and unit of the
-//! catalogue. What belongs to a volume has the label `volume`; what the pool has in common has
-//! none, so that sums over volumes are right. Figures of the NBD server are not of the cache and
-//! have a table here. Ratios are not given: one would average them.
+//! catalogue. Metrics of a volume have the label `volume`; those of the common pool have none, so
+//! that sums over volumes are right. Metrics of the NBD server are not in the catalogue of the
+//! cache; they have a table here. There are no ratios: averages of them would be wrong.
 
 use super::curves;
 use crate::commands::serve::service::{Served, Service};
@@ -18,9 +18,9 @@ use larder_report::openmetrics::{Buckets, Exposition, Kind};
 /// Buckets end below powers of two, from 256 ns to 69 s.
 const POWERS: std::ops::RangeInclusive<u32> = 8..=36;
 
-/// A family that is not in the catalogue of the cache.
+/// A metric family that is not in the catalogue of the cache.
 #[derive(Clone, Copy)]
-pub(crate) struct Family {
+pub(crate) struct MetricFamily {
     /// Its name in `/metrics`.
     pub(crate) name: &'static str,
     kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct Family {
     pub(crate) meaning: &'static str,
 }
 
-impl Family {
+impl MetricFamily {
     /// Returns the unit at the end of its name, if it has one.
     fn unit(&self) -> Option<&'static str> {
         self.name.ends_with("_bytes").then_some("bytes")
@@ -43,57 +43,57 @@ impl Family {
     }
 }
 
-const PROGRAM: Family =
-    Family { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
-const POLICY: Family = Family {
+const PROGRAM: MetricFamily =
+    MetricFamily { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
+const POLICY: MetricFamily = MetricFamily {
     name: "larder_policy",
     kind: Kind::Info,
     labels: "volume, policy, auto",
     meaning: "The replacement policy that is in force; auto says whether the cache chooses it.",
 };
-const FROZEN: Family = Family {
+const FROZEN: MetricFamily = MetricFamily {
     name: "larder_frozen",
     kind: Kind::Gauge,
     labels: "volume",
     meaning: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
 };
-const FINDING: Family = Family {
+const FINDING: MetricFamily = MetricFamily {
     name: "larder_finding",
     kind: Kind::Gauge,
     labels: "volume, finding",
     meaning: "1 where a volume suffers from it; docs/curve.md says what is meant.",
 };
 
-/// Families about the program or a volume that are no number, in the order of `/metrics`.
-pub(crate) const STATES: [Family; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+/// Metric families for the state of the program and its volumes, in the order of `/metrics`.
+pub(crate) const STATES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
 
-const fn of_sessions(
+const fn session_family(
     name: &'static str,
     kind: Kind,
     labels: &'static str,
     meaning: &'static str,
-) -> Family {
-    Family { name, kind, labels, meaning }
+) -> MetricFamily {
+    MetricFamily { name, kind, labels, meaning }
 }
 
 /// Families about the sessions of the NBD server, in the order of `/metrics`.
-pub(crate) const SESSION_FAMILIES: [Family; 6] = [
-    of_sessions("larder_sessions", Kind::Gauge, "", "Open sessions of NBD clients."),
-    of_sessions("larder_sessions_max", Kind::Gauge, "", "Maximum number of open sessions."),
-    of_sessions("larder_budget_size_bytes", Kind::Gauge, "pool", "Size of the pool."),
-    of_sessions(
+pub(crate) const SESSION_FAMILIES: [MetricFamily; 6] = [
+    session_family("larder_sessions", Kind::Gauge, "", "Open sessions of NBD clients."),
+    session_family("larder_sessions_max", Kind::Gauge, "", "Maximum number of open sessions."),
+    session_family("larder_budget_size_bytes", Kind::Gauge, "pool", "Size of the pool."),
+    session_family(
         "larder_budget_leased_bytes",
         Kind::Gauge,
         "pool",
         "Bytes that sessions have leased from the pool.",
     ),
-    of_sessions(
+    session_family(
         "larder_budget_peak_bytes",
         Kind::Gauge,
         "pool",
         "Maximum of the leased bytes since the start.",
     ),
-    of_sessions(
+    session_family(
         "larder_budget_refusals",
         Kind::Counter,
         "pool",
@@ -102,7 +102,7 @@ pub(crate) const SESSION_FAMILIES: [Family; 6] = [
     ),
 ];
 
-fn begin(text: &mut Exposition, family: Family) {
+fn write_family_header(text: &mut Exposition, family: MetricFamily) {
     text.family(family.name, family.kind, family.unit(), family.meaning);
 }
 
@@ -111,7 +111,7 @@ pub(super) fn text(service: &Service) -> String {
     let volumes = service.volumes();
     let totals: Vec<_> = volumes.iter().map(|served| served.volume.totals()).collect();
     let mut text = Exposition::new();
-    begin(&mut text, PROGRAM);
+    write_family_header(&mut text, PROGRAM);
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     policies(&mut text, &volumes);
     states(&mut text, service, &volumes);
@@ -129,7 +129,7 @@ pub(super) fn text(service: &Service) -> String {
 
 /// Which policy is in force, and whether the cache has chosen it.
 fn policies(text: &mut Exposition, volumes: &[Served]) {
-    begin(text, POLICY);
+    write_family_header(text, POLICY);
     for Served { volume, .. } in volumes {
         let auto = if volume.policy_auto() { "true" } else { "false" };
         let labels =
@@ -140,11 +140,11 @@ fn policies(text: &mut Exposition, volumes: &[Served]) {
 
 /// What volumes suffer from, and whether they are frozen.
 fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
-    begin(text, FROZEN);
+    write_family_header(text, FROZEN);
     for Served { volume, .. } in volumes {
         text.sample(&[("volume", volume.name())], volume.is_frozen().into());
     }
-    begin(text, FINDING);
+    write_family_header(text, FINDING);
     for served in volumes {
         let found = curves::findings(service, served);
         for name in FINDINGS {
@@ -159,11 +159,11 @@ fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
 /// no samples.
 fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
     let [sessions, sessions_max, of_pools @ ..] = SESSION_FAMILIES;
-    begin(text, sessions);
+    write_family_header(text, sessions);
     if let Some(budget) = budget {
         text.sample(&[], budget.sessions);
     }
-    begin(text, sessions_max);
+    write_family_header(text, sessions_max);
     if let Some(budget) = budget {
         text.sample(&[], budget.sessions_max);
     }
@@ -174,7 +174,7 @@ fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
     };
     let pools = budget.map(|budget| [("payloads", budget.parked), ("frames", budget.pinned)]);
     for (number, family) in of_pools.into_iter().enumerate() {
-        begin(text, family);
+        write_family_header(text, family);
         for (pool, usage) in pools.into_iter().flatten() {
             text.sample(&[("pool", pool)], figures(usage)[number]);
         }

@@ -255,7 +255,7 @@ impl<F: Frames> Cache<F> {
         (epoch, blocks): (u64, Range<u64>),
         error: Option<StoreError>,
     ) {
-        lock(&volume.queue).change_ended(epoch);
+        lock(&volume.queue).end_change(epoch);
         let mut writer = lock(&volume.writer);
         let Some(error) = error else {
             writer.retry_delay = 0;

@@ -207,7 +207,7 @@ impl<F: Frames> Cache<F> {
         let mut shard = self.shard(index);
         shard.drain(now);
         let Some(instance) = shard.instance_of(victim) else { return owned };
-        if let Some((slot, pinned)) = self.own_other(instance, &mut owned) {
+        if let Some((slot, pinned)) = self.own_any_page(instance, &mut owned) {
             for &frame in &pinned {
                 self.table.retract(frame);
                 self.pool.retire(victim.id, frame);
@@ -263,7 +263,7 @@ impl<F: Frames> Cache<F> {
     /// The pages that the policy prefers cannot be evicted. They are pinned, perhaps by the client
     /// that needs room, which would wait for itself; or they are dirty, and no client needs to wait
     /// for the store while there are clean pages. The next search begins where this one ends.
-    fn own_other(
+    fn own_any_page(
         &self,
         instance: &mut Instance<F>,
         owned: &mut Vec<F::Own>,
@@ -281,7 +281,7 @@ impl<F: Frames> Cache<F> {
         }
         for _ in 0..tries {
             let Some(slot) = Self::next_quiet(instance) else { continue };
-            let pinned = self.own_part(instance, slot, owned);
+            let pinned = self.own_unpinned(instance, slot, owned);
             if !owned.is_empty() {
                 return Some((slot, pinned));
             }
@@ -298,9 +298,9 @@ impl<F: Frames> Cache<F> {
         (is_quiet && instance.is_admitted(slot)).then_some(slot)
     }
 
-    /// Owns the frames of a page that are not pinned, and returns the others. A client that does not
+    /// Owns the unpinned frames of a page, and returns the pinned ones. A client that does not
     /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
-    fn own_part(
+    fn own_unpinned(
         &self,
         instance: &Instance<F>,
         slot: Slot,
@@ -324,7 +324,8 @@ impl<F: Frames> Cache<F> {
         untouched && now < instance.touched_at(slot) + AWAITED
     }
 
-    /// Removes a page whose findable frames are all owned; whether a ghost of it may stay.
+    /// Removes a page, all of whose frames in the table are owned. Keeps a ghost of it if `ghost`
+    /// is set.
     fn remove_owned(
         &self,
         instance: &mut Instance<F>,

@@ -155,7 +155,9 @@ impl<F: Frames> Cache<F> {
             let mut queue = lock(&volume.queue);
             let absent = self.count_absent(volume.id, &whole);
             let is_coming = instance.fills.contains_key(&page);
-            let can_come = room && absent <= spare.len() && !queue.is_exclusive(&whole);
+            // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
+            let can_come =
+                room && absent <= spare.len() && !queue.is_exclusive(&whole) && !volume.is_closed();
             if absent > 0 && !is_coming && can_come {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);

@@ -182,14 +182,15 @@ impl<F: Frames> Cache<F> {
         while next < blocks.end {
             // A search without the lock may miss a block that a client is writing. A region lies in
             // one shard.
-            let _shard = self.shard(self.table.shard(Key::new(volume.id, next)));
+            let mut shard = self.shard(self.table.shard(Key::new(volume.id, next)));
+            let has_unclean = shard.instance_of(volume).is_some_and(|it| it.has_unclean());
             let region_end = (next / region_blocks + 1) * region_blocks;
             while next < blocks.end.min(region_end) {
-                let is_unclean = self.is_unclean(volume, next);
+                let is_unclean = has_unclean && self.is_unclean(volume, next);
                 if *is_run_unclean.get_or_insert(is_unclean) != is_unclean {
                     return (next - blocks.start, !is_unclean);
                 }
-                next += 1;
+                next = if has_unclean { next + 1 } else { blocks.end.min(region_end) };
             }
         }
         (next - blocks.start, is_run_unclean.unwrap_or(false))

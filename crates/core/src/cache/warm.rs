@@ -80,7 +80,7 @@ impl<F: Frames> Cache<F> {
                 }
                 drop(shard);
                 first += SLOTS_AT_ONCE;
-                if found.len() > most + most / 4 {
+                if found.len() > most.saturating_add(most / 4) {
                     found.select_nth_unstable_by_key(most, hottest_first);
                     found.truncate(most);
                 }

@@ -52,24 +52,23 @@ impl<F: Frames> ExclusiveRanges<F> {
         last.is_some_and(|(_, (range, _))| blocks.start < range.blocks.end)
     }
 
-    /// Adds a range that overlaps no other, and in which so many fills and write-backs are under
-    /// way.
-    pub(super) fn insert(&mut self, range: ExclusiveRange<F>, under_way: usize) {
+    /// Adds a range that overlaps no other and has this many outstanding fills and write-backs.
+    pub(super) fn insert(&mut self, range: ExclusiveRange<F>, outstanding: usize) {
         debug_assert!(!self.overlaps(&range.blocks), "{:?} overlaps another", range.blocks);
         let start = range.blocks.start;
-        if under_way == 0 {
+        if outstanding == 0 {
             self.ready.push(start);
         }
-        self.by_start.insert(start, (range, under_way));
+        self.by_start.insert(start, (range, outstanding));
     }
 
     /// Subtracts a fill or a write-back of `blocks` from the ranges that it was counted in.
-    pub(super) fn operation_ended(&mut self, blocks: &Range<u64>) {
+    pub(super) fn end_operation(&mut self, blocks: &Range<u64>) {
         let before = self.by_start.range_mut(..blocks.end).rev();
         let overlapping = before.take_while(|(_, (range, _))| blocks.start < range.blocks.end);
-        for (&start, (_, under_way)) in overlapping {
-            *under_way = under_way.checked_sub(1).expect("an operation that has been counted");
-            if *under_way == 0 {
+        for (&start, (_, outstanding)) in overlapping {
+            *outstanding = outstanding.checked_sub(1).expect("an operation that has been counted");
+            if *outstanding == 0 {
                 self.ready.push(start);
             }
         }
@@ -95,12 +94,12 @@ impl<F: Frames> ExclusiveRanges<F> {
     pub(super) fn check(&self, count: impl Fn(&Range<u64>) -> usize, submitted: &[u64]) {
         let mut end = 0;
         let mut complete = Vec::new();
-        for (&start, (range, under_way)) in &self.by_start {
+        for (&start, (range, outstanding)) in &self.by_start {
             let blocks = &range.blocks;
             assert!(start == blocks.start && end <= start, "{blocks:?} overlaps another range");
             end = blocks.end;
-            assert_eq!(*under_way, count(blocks), "operations under way in {blocks:?}");
-            if *under_way == 0 {
+            assert_eq!(*outstanding, count(blocks), "operations under way in {blocks:?}");
+            if *outstanding == 0 {
                 complete.push(start);
             }
         }
@@ -144,12 +143,12 @@ mod tests {
         ranges.insert(range(3..5), 1);
         ranges.insert(range(6..9), 2);
         assert_eq!(ranges.take_ready(), [0]);
-        ranges.operation_ended(&(4..8));
+        ranges.end_operation(&(4..8));
         assert_eq!(ranges.take_ready(), [3]);
-        ranges.operation_ended(&(5..6));
-        ranges.operation_ended(&(9..12));
+        ranges.end_operation(&(5..6));
+        ranges.end_operation(&(9..12));
         assert_eq!(ranges.take_ready(), [], "nothing of these operations is in a range");
-        ranges.operation_ended(&(8..12));
+        ranges.end_operation(&(8..12));
         assert_eq!(ranges.take_ready(), [6]);
         assert_eq!(ranges.take_ready(), []);
     }
@@ -159,6 +158,6 @@ mod tests {
     fn an_operation_that_began_in_a_range_is_an_error() {
         let mut ranges = ExclusiveRanges::new();
         ranges.insert(range(0..2), 0);
-        ranges.operation_ended(&(1..2));
+        ranges.end_operation(&(1..2));
     }
 }

@@ -7,7 +7,7 @@
 //! at most half of the cache is pinned and every other client still has its own share.
 
 use super::WRITE_PIECE_BYTES;
-use crate::input::Limit;
+use crate::input::LoggedLimit;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::units::BLOCK_BYTES_U64;
@@ -159,10 +159,10 @@ pub enum SessionLimit {
 
 impl SessionLimit {
     /// Returns the limit in the form of the log of inputs.
-    pub(super) fn as_input(&self) -> Limit {
+    pub(super) fn as_input(&self) -> LoggedLimit {
         match self {
-            SessionLimit::Own(bytes) => Limit::Own(*bytes),
-            SessionLimit::Shared(budget) => Limit::Shared(budget.sessions_max),
+            SessionLimit::Own(bytes) => LoggedLimit::Own(*bytes),
+            SessionLimit::Shared(budget) => LoggedLimit::Shared(budget.sessions_max),
         }
     }
 }

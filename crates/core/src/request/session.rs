@@ -289,9 +289,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Prefetches the memory with which the cache finds the first blocks of a request that will be
-    /// submitted soon. A front end that has several requests at hand performs both steps for the later
-    /// ones while it submits the earlier ones. Only a hint: nothing is counted, and a range that is
-    /// not inside the volume is ignored. The bytes of the frames are not prefetched: the front end
+    /// submitted soon. A front end that has several requests at hand performs both steps for the
+    /// later ones while it submits the earlier ones. Nothing is counted, and a range that is not
+    /// inside the volume is ignored. The bytes of the frames are not prefetched: the front end
     /// sends them after the last request of the batch.
     #[inline]
     pub fn prefetch(&self, cache: &Cache<F>, offset: u64, len: u64, step: Prefetch) {

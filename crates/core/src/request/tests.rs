@@ -14,9 +14,10 @@ mod warm;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Counter, Gauge};
 use crate::lane::Completion;
-use crate::mode::FlushMode;
+use crate::mode::{FlushMode, WriteMode};
 use crate::request::{Assembly, Status, WriteTask};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
+use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use rig::{Rig, options, tuned};
@@ -513,4 +514,52 @@ fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one
         rig.run_until(rig.now + 10 * MILLISECOND);
     }
     assert_eq!(flushes(&rig), before + 1, "at once");
+}
+
+#[test]
+fn runs_of_unclean_blocks_end_where_the_state_changes() {
+    let mut rig = Rig::new(64, [options(1024)]);
+    let mut lane = rig.lane(0);
+    // A region ends at block 256.
+    for block in 250..260 {
+        rig.write(&mut lane, block, 1);
+    }
+    let volume = Arc::clone(&rig.disks[0].volume);
+    for (blocks, expected) in [
+        (0..1024, (250, false)),
+        (250..1024, (10, true)),
+        (255..256, (1, true)),
+        (258..259, (1, true)),
+        (260..1024, (764, false)),
+    ] {
+        assert_eq!(rig.cache.unclean_run(&volume, blocks.clone()), expected, "{blocks:?}");
+    }
+    rig.flush(&mut lane).unwrap().unwrap();
+    assert_eq!(rig.cache.unclean_run(&volume, 0..1024), (1024, false));
+}
+
+/// A page whose block is being discarded waits; then the first writer that may start its round does
+/// so for all.
+#[test]
+fn a_round_is_stable_for_the_writers_that_wait_for_it_whoever_starts_it() {
+    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
+    let [mut one, mut other] = [rig.lane(0), rig.lane(0)];
+    let volume = Arc::clone(&one.volume);
+    let token = rig.token();
+    let status = rig.cache.exclude(&mut other, rig.now, StoreOpKind::Discard, 0..1, token);
+    assert_eq!(status, Status::Pending);
+    let mut forced = WriteTask::new(rig.token(), BLOCK, 4096, true);
+    let data = vec![5; 4096];
+    let status = rig.cache.write(&volume, &mut one, rig.now, &mut forced, &data);
+    assert_eq!(status, Status::Pending, "the round waits for the discard");
+    // The discard ends, and another writer comes before its page is looked at again.
+    lock(&volume.queue).remove_exclusive(0);
+    volume.exclusives.fetch_sub(1, Ordering::AcqRel);
+    volume.set_write_mode(WriteMode::Through).unwrap();
+    let mut plain = WriteTask::new(rig.token(), 2 * BLOCK, 4096, false);
+    let status = rig.cache.write(&volume, &mut other, rig.now, &mut plain, &data);
+    assert_eq!(status, Status::Pending);
+    let queue = lock(&volume.queue);
+    let kinds: Vec<_> = queue.forced.iter().map(|op| op.kind).collect();
+    assert_eq!(kinds, [StoreOpKind::Write { fua: true }]);
 }

@@ -1,6 +1,6 @@
 //! The room of a volume in the pool: what it is promised, what it may have, what it has.
 
-use crate::sync::OwnLine;
+use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The room of a volume in the pool.
@@ -9,7 +9,7 @@ pub(crate) struct Quota {
     min: AtomicU32,
     max: AtomicU32,
     /// Frames that hold the volume's data, or that wait to be given back.
-    pub(crate) usage: OwnLine<AtomicU32>,
+    pub(crate) usage: CachePadded<AtomicU32>,
     /// Per shard, when the page evicted last had been touched last: where the cold end is. The
     /// maximum where nothing can be evicted.
     pub(crate) coldest: Box<[AtomicU64]>,
@@ -22,7 +22,7 @@ impl Quota {
         Quota {
             min: AtomicU32::new(min),
             max: AtomicU32::new(max),
-            usage: OwnLine::default(),
+            usage: CachePadded::default(),
             coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
             pages: (0..shards).map(|_| AtomicU32::new(0)).collect(),
         }

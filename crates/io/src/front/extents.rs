@@ -50,7 +50,7 @@ pub(super) fn extents(
 /// Returns the length of the first run of a hole in the store, and whether it is a hole: the run
 /// ends at the first block that is newer in the cache, or consists of such blocks.
 fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, bool) {
-    if volume.unclean_blocks() == 0 {
+    if volume.is_clean() {
         return (len, true);
     }
     let blocks = blocks_touched(&(at..at + len));

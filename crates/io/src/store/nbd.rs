@@ -96,7 +96,7 @@ pub struct NbdStore {
     /// A flush of the store's own is under way.
     flushing: bool,
     /// The first failure of a flush or of a repeated write, which every later flush reports.
-    lost: Option<StoreError>,
+    flush_error: Option<StoreError>,
     map: Arc<Shared>,
     spare: Vec<Vec<u8>>,
     done: Vec<StoreDone<ArenaFrames>>,
@@ -305,8 +305,10 @@ impl Store<ArenaFrames> for NbdStore {
 
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
         let index = add_job(self, op, now);
-        if let (StoreOpKind::Flush, Some(lost)) = (self.job(index).op.kind, self.lost.clone()) {
-            self.job(index).error = Some(lost);
+        if let (StoreOpKind::Flush, Some(error)) =
+            (self.job(index).op.kind, self.flush_error.clone())
+        {
+            self.job(index).error = Some(error);
         } else {
             self.cut(index);
         }

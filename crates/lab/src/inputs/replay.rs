@@ -4,12 +4,12 @@
 //! store is kept until the log says that it was completed. A log is foreign input: whatever would
 //! break a rule of the engine is refused with its line.
 
-use super::{Counters, Line, VERSION, counters};
+use super::{Counters, LogRecord, VERSION, counters};
 use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, NoFrames};
-use larder_core::input::{Input, Lease, Limit, Query, Setting};
+use larder_core::input::{Input, LeaseChange, LoggedLimit, Query, Setting};
 use larder_core::lane::Silent;
 use larder_core::request::{
     self, Assembly, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
@@ -78,11 +78,11 @@ fn without_place(error: &serde_json::Error) -> String {
 
 /// A replayed log.
 #[derive(Debug)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// Number of inputs.
     pub inputs: u64,
-    /// Counters at the end of the log, and those of the replay, of each volume that one of them has.
-    /// If only one of them has a volume, the counters of the other are empty.
+    /// Counters at the end of the log, and those of the replay, by volume. If only one of the two
+    /// has a volume, the counters of the other are empty.
     pub volumes: BTreeMap<String, (Counters, Counters)>,
 }
 
@@ -100,7 +100,7 @@ pub struct ComparedCounter<'a> {
     pub replayed: Option<u64>,
 }
 
-impl Replayed {
+impl ReplayResult {
     /// Returns the counters of all volumes.
     pub fn counters(&self) -> impl Iterator<Item = ComparedCounter<'_>> {
         self.volumes.iter().flat_map(|(volume, (recorded, replayed))| {
@@ -125,7 +125,7 @@ impl Replayed {
 ///
 /// # Errors
 /// If the log cannot be read, or has an input that cannot be replayed.
-pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
+pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
     let mut lines = Lines::new(from);
     let mut replayer: Option<Replayer> = None;
     let mut inputs = 0;
@@ -134,10 +134,11 @@ pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
         let no_cache = || refused("the first input must be the cache".to_owned());
         let read = serde_json::from_slice(bytes);
         match read.map_err(|error| ReplayError::Syntax { line, error })? {
-            Line::LarderInputs { version } if line == 1 && version == VERSION => {}
-            Line::LarderInputs { version } => {
+            LogRecord::LarderInputs { version } if line == 1 && version == VERSION => {}
+            LogRecord::LarderInputs { version } => {
                 return Err(refused(format!(
-                    "version {version} of the format is not supported; this larder reads version {VERSION}"
+                    "version {version} of the format is not supported; this larder reads version \
+                     {VERSION}"
                 )));
             }
             _ if line == 1 => {
@@ -145,15 +146,15 @@ pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
                     "this is no log of inputs (larder serve --record-inputs makes one)".to_owned(),
                 ));
             }
-            Line::Input(Input::Cache { frames, frames_max, shards }) if replayer.is_none() => {
+            LogRecord::Input(Input::Cache { frames, frames_max, shards }) if replayer.is_none() => {
                 inputs += 1;
                 replayer = Some(Replayer::new((frames, frames_max), shards).map_err(refused)?);
             }
-            Line::Input(input) => {
+            LogRecord::Input(input) => {
                 inputs += 1;
                 replayer.as_mut().ok_or_else(no_cache)?.apply(input).map_err(refused)?;
             }
-            Line::End(recorded) => {
+            LogRecord::End(recorded) => {
                 let mut volumes: BTreeMap<_, (Counters, Counters)> = BTreeMap::new();
                 for (name, counters) in recorded {
                     volumes.entry(name).or_default().0 = counters;
@@ -161,7 +162,7 @@ pub fn replay(from: impl BufRead) -> Result<Replayed, ReplayError> {
                 for (name, counters) in replayer.ok_or_else(no_cache)?.counters() {
                     volumes.entry(name).or_default().1 = counters;
                 }
-                return Ok(Replayed { inputs, volumes });
+                return Ok(ReplayResult { inputs, volumes });
             }
         }
     }
@@ -247,12 +248,16 @@ impl Replayer {
             Input::CloseVolume { volume } => {
                 let is_closed = self.cache.close_volume(&*self.volume(volume)?).is_ok();
                 if let Some(replayed) = self.volumes.get_mut(&volume) {
-                    replayed.is_closed = is_closed;
+                    replayed.is_closed |= is_closed;
                 }
             }
             Input::RemoveVolume { volume, now } => {
                 let replayed = find_volume(&self.volumes, volume)?;
-                check(replayed.is_closed, "a volume is removed that is not closed")?;
+                let has_operations = self.operations.keys().any(|&(number, _)| number == volume);
+                let may_go = replayed.is_closed
+                    && !has_operations
+                    && self.cache.is_at_rest(&replayed.volume);
+                check(may_go, "a volume is removed that is not closed and at rest")?;
                 self.cache.remove_volume(&replayed.volume, now);
                 self.volumes.remove(&volume);
             }
@@ -363,12 +368,12 @@ impl Replayer {
         }
     }
 
-    fn open(&mut self, session: u32, volume: u16, limit: Limit) -> Result<(), String> {
+    fn open(&mut self, session: u32, volume: u16, limit: LoggedLimit) -> Result<(), String> {
         check(self.sessions.len() < SESSIONS_MAX, "too many sessions")?;
         let volume = self.volume(volume)?;
         let limit = match limit {
-            Limit::Own(bytes) => SessionLimit::Own(bytes),
-            Limit::Shared(sessions_max) => {
+            LoggedLimit::Own(bytes) => SessionLimit::Own(bytes),
+            LoggedLimit::Shared(sessions_max) => {
                 let sessions = usize::try_from(sessions_max).unwrap_or(usize::MAX);
                 let budget = self.budgets.entry(sessions_max);
                 let budget = budget.or_insert_with(|| Arc::new(Budget::new(sessions)));
@@ -447,6 +452,7 @@ impl Session {
                 let len = usize::try_from(request.len).ok();
                 let is_write = request.op == RequestOp::Write;
                 check(!is_write || len == Some(payload), "the payload has another length")?;
+                check(payload <= PAYLOAD_BYTES_MAX, "the payload is too long")?;
                 let submitted = self.engine.submit(cache, now, request, Zeros(payload), || ());
                 if let Submitted::Done(done) = submitted {
                     self.keep_read(done.data);
@@ -506,11 +512,11 @@ impl Session {
         Ok(())
     }
 
-    fn lease(&mut self, cache: &Cache<NoFrames>, lease: Lease) {
+    fn lease(&mut self, cache: &Cache<NoFrames>, lease: LeaseChange) {
         match lease {
-            Lease::Read(bytes) => drop(self.engine.grant_piece(cache, bytes)),
-            Lease::Payload => drop(self.engine.may_park(cache)),
-            Lease::Return => self.engine.settle_share(cache),
+            LeaseChange::Read(bytes) => drop(self.engine.grant_piece(cache, bytes)),
+            LeaseChange::Payload => drop(self.engine.may_park(cache)),
+            LeaseChange::Return => self.engine.settle_share(cache),
         }
     }
 
@@ -532,8 +538,8 @@ impl Session {
     }
 
     fn check_range(&self, bytes: &Range<u64>) -> Result<(), String> {
-        let is_allowed = bytes.start <= bytes.end && bytes.end <= self.length;
-        check(is_allowed, "a range is not inside the volume")
+        let is_allowed = bytes.start < bytes.end && bytes.end <= self.length;
+        check(is_allowed, "a range is empty or not inside the volume")
     }
 
     fn check_bytes(&self, offset: u64, len: u64) -> Result<(), String> {
@@ -551,8 +557,10 @@ impl Session {
         if let Then::FlushRange(bytes) = &request.then {
             self.check_range(bytes)?;
         }
+        let needs_bytes = matches!(request.op, RequestOp::FlushRange { .. });
+        check(request.len > 0 || !needs_bytes, "the range is empty")?;
         if let Some(bound) = &request.bound {
-            check(bound.start <= bound.end, "a range ends before it starts")?;
+            check(bound.start < bound.end, "the bound of a read is empty")?;
         }
         self.check_bytes(request.offset, request.len)
     }

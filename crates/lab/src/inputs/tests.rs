@@ -1,6 +1,6 @@
 //! Tests of logs: random work is replayed with equal counters, and no log makes a replay panic.
 
-use super::replay::{ReplayError, Replayed, replay};
+use super::replay::{ReplayError, ReplayResult, replay};
 use super::*;
 use crate::model::VoidStore;
 use crate::random::Random;
@@ -8,6 +8,7 @@ use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Recorder;
 use larder_core::frames::NoFrames;
+use larder_core::input::{LoggedLimit, Query};
 use larder_core::lane::Silent;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{
@@ -178,7 +179,7 @@ impl World {
 /// Returns the log of random work, and the counters at its end.
 fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
     let file = File::default();
-    let writer = Writer::new(Box::new(file.clone()));
+    let writer = InputLogWriter::new(Box::new(file.clone()));
     let cache = Cache::with_memory(NoFrames::new(2 * FRAMES), FRAMES, 2).with_log(writer.log());
     let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
     let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
@@ -213,7 +214,7 @@ fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
     (bytes, totals)
 }
 
-fn replayed(log: &[u8]) -> Result<Replayed, ReplayError> {
+fn replayed(log: &[u8]) -> Result<ReplayResult, ReplayError> {
     replay(log)
 }
 
@@ -232,7 +233,7 @@ fn a_replay_has_the_counters_of_the_cache_that_was_logged() {
 #[test]
 fn a_volume_that_is_removed_is_not_compared() {
     let file = File::default();
-    let writer = Writer::new(Box::new(file.clone()));
+    let writer = InputLogWriter::new(Box::new(file.clone()));
     let cache = Cache::new(NoFrames::new(FRAMES), 1).with_log(writer.log());
     let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
     let add = |name: &str| cache.add_volume(VolumeOptions::new(name, geometry), Box::new(Silent));
@@ -261,6 +262,80 @@ fn a_log_that_is_cut_short_has_no_end() {
         error.to_string(),
         "line 1: this is no log of inputs (larder serve --record-inputs makes one)"
     );
+}
+
+/// Replays inputs for a volume of 8 GiB, number 0, and session 1 on it.
+fn replay_inputs(inputs: &[Input]) -> ReplayError {
+    let geometry = Geometry { length: 8 << 30, granule: 512, read_only: false };
+    let start = [
+        Input::Cache { frames: 64, frames_max: 64, shards: 1 },
+        Input::AddVolume { options: VolumeOptions::new("v", geometry) },
+        Input::Open { session: 1, volume: 0, limit: LoggedLimit::Own(1 << 20) },
+    ];
+    let inputs = start.iter().chain(inputs).cloned().map(LogRecord::Input);
+    let records = std::iter::once(LogRecord::LarderInputs { version: VERSION }).chain(inputs);
+    let lines: Vec<_> = records.map(|record| serde_json::to_string(&record).unwrap()).collect();
+    replayed(lines.join("\n").as_bytes()).unwrap_err()
+}
+
+#[test]
+fn inputs_that_the_engine_cannot_take_are_refused() {
+    let submit = |request: Request, payload: usize| {
+        vec![Input::Submit { session: 1, now: 1, request, payload }]
+    };
+    let begin = Input::Begin { session: 1, now: 1, request: Request::new(RequestOp::Write, 0..0) };
+    let flush = Request::new(RequestOp::Flush, 0..0);
+    let read = Request::new(RequestOp::Read, 0..4096);
+    for inputs in [
+        submit(Request::new(RequestOp::Write, 0..4 << 30), 4 << 30),
+        submit(Request::new(RequestOp::FlushRange { durable: true }, 0..0), 0),
+        submit(Request { then: Then::FlushRange(0..0), ..flush }, 0),
+        submit(Request { bound: Some(0..0), ..read.clone() }, 0),
+        vec![begin, Input::PushFlush { session: 1, now: 1, id: 0, bytes: 0..0 }],
+        vec![Input::Submit { session: 1, now: Nanos::MAX, request: read, payload: 0 }],
+        vec![Input::RemoveVolume { volume: 0, now: 1 }],
+    ] {
+        let error = replay_inputs(&inputs);
+        assert!(matches!(error, ReplayError::Refused { .. }), "{inputs:?}: {error}");
+    }
+}
+
+#[test]
+fn queries_and_removals_of_any_kind_are_replayed() {
+    let read = Input::Submit {
+        session: 1,
+        now: 1,
+        request: Request::new(RequestOp::Read, 0..4096),
+        payload: 0,
+    };
+    let poll = |now| Input::Poll { volume: 0, now, depth: 4 };
+    let done = |tag| Input::Complete {
+        volume: 0,
+        now: 2,
+        tag,
+        error: None,
+        started_at: 1,
+        finished_at: 2,
+    };
+    let query = |most| Input::Query { volume: 0, query: Query::Residents(most), now: 3 };
+    let close = Input::CloseVolume { volume: 0 };
+    let pin = Input::PinRange { volume: 0, bytes: 0..65536, pin: true, now: 4 };
+    for inputs in [
+        vec![read.clone(), poll(1), done(0), query(usize::MAX)],
+        // Of this limit and a quarter of it the sum is 0, with overflow.
+        vec![read, poll(1), done(0), query(14_757_395_258_967_641_293)],
+        vec![
+            pin,
+            Input::Close { session: 1 },
+            close.clone(),
+            close,
+            poll(5),
+            Input::RemoveVolume { volume: 0, now: 6 },
+        ],
+    ] {
+        let error = replay_inputs(&inputs);
+        assert!(matches!(error, ReplayError::NoEnd), "{inputs:?}: {error}");
+    }
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub struct Stats {
     pub failed_parts: Vec<String>,
     /// One for each volume.
     pub volumes: Vec<VolumeStats>,
-    /// Sessions of the NBD server, and the pools from which they lease memory for requests; null for
-    /// a mounted directory.
+    /// Sessions of the NBD server, and the pools from which they lease memory for requests; null
+    /// for a mounted directory.
     #[serde(default)]
     pub budget: Option<Budget>,
 }

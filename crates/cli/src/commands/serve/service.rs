@@ -10,7 +10,7 @@ use super::files::Files;
 use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
-use super::recording::{self, InputRecording};
+use super::recording::{self, InputRecording, RecordingFile};
 use super::stores::{self, Stores};
 use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
@@ -21,7 +21,7 @@ use crate::progress::WriteOut;
 use crate::runtime_directory::runtime_directory;
 use crate::signals::Asked;
 use anyhow::{Context, Result, anyhow};
-use larder_core::input::InputLog;
+use larder_core::input::InputSink;
 use larder_core::mode::FlushMode;
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
@@ -32,7 +32,7 @@ use larder_io::store::AllocationMap;
 use larder_report::control::Progress;
 use larder_report::{escape, format};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -75,7 +75,7 @@ pub(crate) struct Service {
     /// What it was started with.
     arguments: Arguments,
     /// What is recorded, and where.
-    recording: Mutex<Option<(Recording, PathBuf)>>,
+    recording: Mutex<Option<(Recording, RecordingFile)>>,
     /// The log of the cache's inputs, if there is one.
     inputs: Option<InputRecording>,
     begun: Instant,
@@ -111,7 +111,7 @@ impl Service {
         plan: &Plan,
         handed_over: Option<Listener>,
         asker: Sender<Asked>,
-        log: Option<Box<dyn InputLog>>,
+        log: Option<Box<dyn InputSink>>,
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
         let options = EngineOptions {
@@ -144,7 +144,7 @@ impl Service {
         let recording = match &arguments.record {
             Some(path) => {
                 let names = plan.volumes.iter().map(|volume| volume.name.clone()).collect();
-                Some((recording::start(path, &engine, names)?, path.clone()))
+                Some(recording::start(path, &engine, names)?)
             }
             None => None,
         };
@@ -158,8 +158,8 @@ impl Service {
         let (server, files) = match started {
             Ok(started) => started,
             Err(error) => {
-                if let Some((recording, path)) = recording {
-                    recording::discard(recording, &path);
+                if let Some((recording, file)) = recording {
+                    recording::discard(recording, &file);
                 }
                 return Err(error);
             }
@@ -458,10 +458,10 @@ impl Service {
         if let Some(server) = self.server.write().unwrap_or_else(PoisonError::into_inner).take() {
             server.close();
         }
-        if let Some((recording, path)) =
+        if let Some((recording, file)) =
             self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
         {
-            recording::finish(recording, &path);
+            recording::finish(recording, &file);
         }
     }
 }

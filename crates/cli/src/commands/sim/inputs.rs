@@ -2,7 +2,7 @@
 
 use super::{Arguments, print};
 use anyhow::{Context, Result, bail};
-use larder_lab::inputs::replay::{ComparedCounter, Replayed, replay};
+use larder_lab::inputs::replay::{ComparedCounter, ReplayResult, replay};
 use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
 use std::fs::File;
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Returns the counters of the server and of the replay, except for those that are 0 in both.
-fn table(replayed: &Replayed) -> Table {
+fn table(replayed: &ReplayResult) -> Table {
     let mut table = Table::new(
         "inputs",
         [

@@ -6,6 +6,7 @@ use crate::control::mount::mount;
 use crate::control::rig::Server;
 use larder_testing::can_mount;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -82,11 +83,20 @@ fn the_replay_of_nbd_connections_has_the_counters_of_their_server() {
 fn a_server_that_does_not_start_leaves_no_recording() {
     let folder = Folder::new();
     let (missing, recording) = (folder.path("missing.img"), folder.path("inputs"));
+    let (image, busy) = (folder.image("disk.img", MIB), folder.path("busy"));
+    fs::write(&busy, "not a socket").unwrap();
     let listen = format!("unix:{}", folder.path("socket").display());
-    let mut command = larder();
-    command.arg("serve").arg(&missing).args(["--memory", "16MiB", "--listen", &listen]);
-    let said = failure(&command.arg("--record-inputs").arg(&recording).output().unwrap());
+    let start = |image: &Path, options: &[&OsStr]| {
+        let mut command = larder();
+        command.arg("serve").arg(image).args(["--memory", "16MiB", "--listen", &listen]);
+        command.arg("--record-inputs").arg(&recording).args(options);
+        failure(&command.output().unwrap())
+    };
+    let said = start(&missing, &[]);
     assert!(said.contains("missing.img"), "{said}");
+    assert!(!recording.exists(), "the next start would be refused");
+    let said = start(&image, &["--control".as_ref(), busy.as_os_str()]);
+    assert!(said.contains("busy"), "{said}");
     assert!(!recording.exists(), "the next start would be refused");
 }
 

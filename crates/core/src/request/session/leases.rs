@@ -3,7 +3,7 @@
 use super::Session;
 use crate::cache::Cache;
 use crate::frames::Frames;
-use crate::input::{Input, Lease};
+use crate::input::{Input, LeaseChange};
 use crate::request::READ_PIECE_BYTES;
 use crate::request::budget::ENTRY_BYTES;
 use crate::request::payload::Payload;
@@ -13,14 +13,14 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
     /// nothing.
     pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
-        self.change_leases(cache, Lease::Read(len), |session| session.lease_piece(cache, len))
+        self.change_leases(cache, LeaseChange::Read(len), |session| session.lease_piece(cache, len))
     }
 
     /// Runs `change`, and logs it if it has changed the session's leases.
     fn change_leases<T>(
         &mut self,
         cache: &Cache<F>,
-        lease: Lease,
+        lease: LeaseChange,
         change: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let log = cache.pause_inputs();
@@ -51,14 +51,14 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns whether one more request may be in flight, and one more piece of a payload wait if
     /// the cache has no room for it.
     pub fn may_park(&mut self, cache: &Cache<F>) -> bool {
-        self.change_leases(cache, Lease::Payload, |session| {
+        self.change_leases(cache, LeaseChange::Payload, |session| {
             session.share.may_park(session.outside_bytes())
         })
     }
 
     /// Gives leased memory that the session does not need now back to the budget.
     pub fn settle_share(&mut self, cache: &Cache<F>) {
-        self.change_leases(cache, Lease::Return, Self::return_lease);
+        self.change_leases(cache, LeaseChange::Return, Self::return_lease);
     }
 
     pub(super) fn return_lease(&mut self) {

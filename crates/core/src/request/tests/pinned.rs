@@ -11,6 +11,7 @@ use crate::store::{Fault, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::ops::Range;
+use std::sync::Arc;
 
 fn pin(rig: &Rig, blocks: Range<u64>) -> Result<(), PinError> {
     let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
@@ -122,4 +123,15 @@ fn what_could_not_be_read_or_was_discarded_is_read_again() {
     assert_eq!(resident(&rig, 0..8).len(), 8, "read in again");
     assert_eq!(rig.read(&mut lane, 4), Ok(0));
     rig.cache.check(rig.now);
+}
+
+#[test]
+fn a_closed_volume_reads_no_pinned_pages() {
+    let mut rig = Rig::new(64, [options(64)]);
+    pin(&rig, 0..16).unwrap();
+    let volume = Arc::clone(&rig.disks[0].volume);
+    rig.cache.close_volume(&volume).unwrap();
+    rig.run();
+    assert_eq!(rig.ops, [], "a read would be under way when the volume is removed");
+    rig.cache.remove_volume(&volume, rig.now);
 }

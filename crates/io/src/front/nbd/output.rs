@@ -30,8 +30,8 @@ pub(super) struct Output {
     /// At most half of `bytes`, except in the middle of a send.
     sent_bytes: usize,
     pieces: VecDeque<Piece>,
-    /// Pins of frames that have been sent, the oldest first.
-    sent: Vec<Pin>,
+    /// Pins that the output no longer needs, the oldest first.
+    released: Vec<Pin>,
     backlog: usize,
 }
 
@@ -46,9 +46,9 @@ impl Output {
         self.bytes.len() + self.pieces.len() * size_of::<Piece>()
     }
 
-    /// Returns the pins of frames that have been sent, the oldest first.
-    pub(super) fn take_sent(&mut self) -> impl ExactSizeIterator<Item = Pin> + '_ {
-        self.sent.drain(..)
+    /// Removes and returns the pins that the output no longer needs, the oldest first.
+    pub(super) fn take_released(&mut self) -> impl ExactSizeIterator<Item = Pin> + '_ {
+        self.released.drain(..)
     }
 
     /// Adds bytes.
@@ -121,7 +121,7 @@ impl Output {
                 break;
             }
             if let Some(Piece::Frame(pin, _)) = self.pieces.pop_front() {
-                self.sent.push(pin);
+                self.released.push(pin);
             }
         }
         if self.sent_bytes > self.bytes.len() / 2 {
@@ -129,8 +129,9 @@ impl Output {
         }
     }
 
-    /// Drops what was not sent. Its pins can be taken, after those of what was sent.
-    pub(super) fn abandon(&mut self) {
+    /// Discards all unsent replies. Their pins follow those of sent frames in
+    /// [`Output::take_released`].
+    pub(super) fn discard_unsent(&mut self) {
         self.clear();
         self.backlog = 0;
     }
@@ -138,7 +139,7 @@ impl Output {
     fn clear(&mut self) {
         for piece in self.pieces.drain(..) {
             if let Piece::Frame(pin, _) = piece {
-                self.sent.push(pin);
+                self.released.push(pin);
             }
         }
         self.sent_bytes = 0;

@@ -306,7 +306,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             std::thread::sleep(Duration::from_millis(100));
         }
         // The next connection may need the descriptors of those that have ended.
-        shared.connections().retain(|connection| !connection.is_done());
+        let ended: Vec<_> = shared.connections().extract_if(.., |one| one.is_done()).collect();
+        ended.iter().for_each(|connection| connection.join());
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
                 let admitted = confine(|| {

@@ -26,7 +26,7 @@ use crate::front::spin::SpinHistory;
 use crate::wake::Waker;
 use drain::SendTimer;
 use greet::shake_hands;
-use hang_up::HangUp;
+use hang_up::HangupDetector;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
 use larder_core::request::{RequestOp, Session, SessionLimit};
@@ -180,7 +180,7 @@ fn converse(
         input: input.for_requests(),
         output: Output::default(),
         send_timer: SendTimer::new(shared.limits.send_time_max),
-        hang_up: HangUp::default(),
+        hang_up: HangupDetector::default(),
         requests,
         payload: None,
         alone: None,
@@ -217,7 +217,7 @@ struct Transmission<'a> {
     input: Input,
     output: Output,
     send_timer: SendTimer,
-    hang_up: HangUp,
+    hang_up: HangupDetector,
     /// A payload that has not come whole.
     payload: Option<Payload>,
     /// A request that is served alone: a large read in simple replies.
@@ -294,7 +294,7 @@ impl Transmission<'_> {
                 }
                 continue;
             }
-            if self.sleep(now).is_err() || self.is_abandoned() {
+            if self.sleep(now).is_err() || self.poll_hang_up() {
                 return;
             }
         }
@@ -336,14 +336,15 @@ impl Transmission<'_> {
     /// gone.
     fn send(&mut self, now: Nanos) -> bool {
         let is_there = self.output.send(self.cache.frames(), &mut self.transport);
-        self.requests.release_pins(&self.cache, now, self.output.take_sent());
+        self.requests.release_pins(&self.cache, now, self.output.take_released());
         is_there
     }
 
-    /// Returns whether the client has left a connection that the server does not receive from.
-    fn is_abandoned(&mut self) -> bool {
+    /// Polls for the end of a connection that the server does not receive from. Returns whether it
+    /// is to be closed.
+    fn poll_hang_up(&mut self) -> bool {
         let is_receiving = self.is_open() && self.input.has_room(self.payload.is_some());
-        self.hang_up.is_over(self.clock.now(), is_receiving, &self.transport)
+        self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.transport)
     }
 
     fn record_batch(&mut self, since: Nanos) {
@@ -407,8 +408,8 @@ impl Transmission<'_> {
     fn close(mut self) {
         self.publish_events();
         self.transport.close();
-        self.output.abandon();
-        self.requests.close_and_release(&self.cache, self.output.take_sent());
+        self.output.discard_unsent();
+        self.requests.close_and_release(&self.cache, self.output.take_released());
         // Frames that were pinned here may be what others wait for.
         self.waker.notify();
     }

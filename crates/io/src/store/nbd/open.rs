@@ -198,7 +198,7 @@ pub fn open_nbd(
         journal: super::Journal::default(),
         repeat: None,
         flushing: false,
-        lost: None,
+        flush_error: None,
         map: shared,
         spare: Vec::new(),
         done: Vec::new(),

@@ -226,11 +226,11 @@ impl NbdStore {
         self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);
     }
 
-    /// Records a failure after which any data that the server has not flushed may be lost. All later
-    /// flushes fail. Operations that wait for a flush now fail too: a later flush that succeeds does
-    /// not recover the lost data.
+    /// Records a failure after which any data that the server has not flushed may be lost. All
+    /// later flushes fail. Operations that wait for a flush now fail too: a later flush that
+    /// succeeds does not recover the lost data.
     fn record_loss(&mut self, error: &StoreError) {
-        if self.lost.is_none() {
+        if self.flush_error.is_none() {
             tracing::error!(
                 place = self.place,
                 %error,
@@ -238,7 +238,7 @@ impl NbdStore {
                  successful flush may be lost. Every flush of the volume fails until larder opens \
                  the volume again; check the server, then restart larder"
             );
-            self.lost = Some(error.clone());
+            self.flush_error = Some(error.clone());
         } else {
             tracing::debug!(place = self.place, %error, "another flush or repeated write failed");
         }

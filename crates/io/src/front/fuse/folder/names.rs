@@ -259,7 +259,7 @@ impl Folder {
         self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
         // A file that was just made has no capabilities.
         if writes(flags) {
-            node.file.note_user(header.uid);
+            node.file.record_writer(header.uid);
         }
         node.file.give(file);
         node.file.opened();

@@ -268,7 +268,7 @@ impl Folder {
         // What the folder refuses is refused here too, and not when it is too late.
         let file = node.file.buffered(writes)?;
         if writes {
-            node.file.note_writer(header.uid, &file);
+            node.file.record_writer_and_capabilities(header.uid, &file);
         }
         node.file.opened();
         if self.section(&node.file).options().pin {

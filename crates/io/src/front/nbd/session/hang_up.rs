@@ -1,9 +1,9 @@
 //! The end of connections whose client is gone while the server does not receive from it.
 //!
 //! A server that has no room for further requests does not read the socket, and would not see that
-//! the client has closed it: connections of clients that are gone would keep their places as long
-//! as their requests wait for the store. Such a connection is closed after [`GRACE`], in which a
-//! request that the client had still sent can be taken in.
+//! the client has closed it: connections of clients that have left would occupy connection slots as
+//! long as their requests wait for the store. Such a connection is closed after [`GRACE`], in which
+//! a request that the client had still sent can be taken in.
 
 use crate::front::nbd::transport::Transport;
 use larder_core::clock::{Nanos, SECOND};
@@ -15,26 +15,27 @@ const GRACE: Nanos = SECOND;
 /// Conditions of a socket that say that the client sends nothing more.
 const ENDED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 
-/// Watches for the client's end of a connection that the server does not receive from.
+/// Detects that the client has closed a connection that the server does not receive from.
 #[derive(Debug, Default)]
-pub(super) struct HangUp {
+pub(super) struct HangupDetector {
     seen_at: Option<Nanos>,
 }
 
-impl HangUp {
-    /// Returns what to wait for, in addition to the other conditions of the socket.
+impl HangupDetector {
+    /// Returns the condition to wait for, in addition to the other conditions of the socket.
     pub(super) fn wanted(&self) -> PollFlags {
         // Once seen, it would end every sleep at once.
         if self.seen_at.is_none() { PollFlags::RDHUP } else { PollFlags::empty() }
     }
 
-    /// Returns when the connection is to be closed, if the client is gone.
+    /// Returns the time at which the connection is closed, if the client has left.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.seen_at.map(|at| at + GRACE)
     }
 
-    /// Looks whether the client is gone. Returns whether it has been so for too long.
-    pub(super) fn is_over(
+    /// Polls the socket for the end of the client's side. Returns whether the grace period has
+    /// passed.
+    pub(super) fn poll_socket(
         &mut self,
         now: Nanos,
         is_receiving: bool,

@@ -18,11 +18,11 @@ const UNFRAGMENTED_BYTES_MIN: u64 = 64 << 10;
 /// latches that they refer to are prefetched one request ahead.
 const PREFETCH_AHEAD: usize = 4;
 
-/// Messages behind the one that is taken in for which the page table has been prefetched.
+/// Requests after the current one whose lines of the page table have been prefetched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookahead {
-    messages: usize,
-    /// Offset of the end of these messages in the receive buffer.
+    requests: usize,
+    /// Offset of the end of these requests in the receive buffer.
     end: usize,
 }
 
@@ -58,7 +58,7 @@ impl Transmission<'_> {
                     return None;
                 }
             };
-            let piece = self.piece_of(&request);
+            let piece = self.lease_read_piece(&request);
             if self.must_wait_for_others(&request, piece) {
                 return Some(any);
             }
@@ -79,17 +79,17 @@ impl Transmission<'_> {
             self.requests.prefetch(&self.cache, next.offset, u64::from(next.len), step);
             Some(message_bytes(&next))
         };
-        if ahead.messages > 0 {
+        if ahead.requests > 0 {
             prefetch(own, Prefetch::Frames);
         } else {
             ahead.end = own;
         }
-        while ahead.messages < PREFETCH_AHEAD {
+        while ahead.requests < PREFETCH_AHEAD {
             let Some(len) = prefetch(ahead.end, Prefetch::Table) else { break };
-            ahead.messages += 1;
+            ahead.requests += 1;
             ahead.end = ahead.end.saturating_add(len);
         }
-        Lookahead { messages: ahead.messages.saturating_sub(1), end: ahead.end - own }
+        Lookahead { requests: ahead.requests.saturating_sub(1), end: ahead.end - own }
     }
 
     /// Returns the request at an offset of the receive buffer, if it has come and is a read or a
@@ -110,8 +110,9 @@ impl Transmission<'_> {
         piece == 0 || (alone && self.requests.in_flight() > 0)
     }
 
-    /// Returns how many bytes of a read may be pinned now; 0 for other requests.
-    fn piece_of(&mut self, request: &wire::Request) -> u64 {
+    /// Leases memory for the next piece of a read, and returns its length. Returns 0 if the read
+    /// has to wait, and for other requests.
+    fn lease_read_piece(&mut self, request: &wire::Request) -> u64 {
         let len = u64::from(request.len);
         let is_read = request.command == wire::CMD_READ && len > 0;
         if is_read { self.requests.grant_piece(&self.cache, len) } else { 0 }

@@ -109,16 +109,16 @@ impl SourceFile {
         }
     }
 
-    /// Records that the user `uid` has opened the file for writing.
-    pub(crate) fn note_user(&self, uid: u32) {
+    /// Records that the user `uid` has opened the file for writing, unless that is root.
+    pub(crate) fn record_writer(&self, uid: u32) {
         if uid != 0 && !self.has_flag(OTHERS_WRITE) {
             self.flag(OTHERS_WRITE);
         }
     }
 
-    /// Records that the user `uid` has opened the file for writing; `file` is a descriptor of it.
-    pub(crate) fn note_writer(&self, uid: u32, file: impl AsFd) {
-        self.note_user(uid);
+    /// Does the same, and records through the descriptor `file` whether the file has capabilities.
+    pub(crate) fn record_writer_and_capabilities(&self, uid: u32, file: impl AsFd) {
+        self.record_writer(uid);
         if rustix::fs::fgetxattr(file, CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
             self.note_attribute(CAPABILITIES_NAME);
         }
@@ -245,7 +245,7 @@ mod tests {
         let (_kept, file) = file(0o755);
         file.attributes().unwrap();
         let data = file.open(OFlags::RDWR).unwrap();
-        file.note_writer(1000, &data);
+        file.record_writer_and_capabilities(1000, &data);
         rustix::fs::chmod(file.link(), Mode::from_raw_mode(0o4755)).unwrap();
         assert!(!file.gives_rights(), "the mode was not read again");
         file.take_rights(true, |_| false).unwrap();
@@ -263,7 +263,7 @@ mod tests {
             return;
         }
         let data = file.open(OFlags::RDWR).unwrap();
-        file.note_writer(0, &data);
+        file.record_writer_and_capabilities(0, &data);
         assert!(file.gives_rights() && !file.others_write());
         file.take_rights(false, |_| false).unwrap();
         assert!(!file.gives_rights());
