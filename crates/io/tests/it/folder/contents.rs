@@ -52,6 +52,31 @@ fn far_places_and_borders_of_segments_hold_what_was_written() {
 }
 
 #[test]
+fn a_read_beside_a_truncation_does_not_bring_the_old_data_back() {
+    const LEN: usize = 64 << 10;
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    for round in 0..larder_testing::budget(100, 5_000) {
+        // Nothing of it is cached.
+        let name = format!("f{round}");
+        fs::write(service.behind(&name), [7; LEN]).expect("a file");
+        let (file, other) = (open(&service, &name), open(&service, &name));
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| other.read_at(&mut [0; LEN], 0).expect("it is open"));
+            file.set_len(0).expect("shorter");
+            file.set_len(LEN as u64).expect("longer");
+            reading.join().expect("a read");
+        });
+        let mut bytes = [1; LEN];
+        file.read_exact_at(&mut bytes, 0).expect("a hole");
+        assert!(bytes == [0; LEN], "round {round}");
+    }
+    service.end();
+}
+
+#[test]
 fn holes_of_a_huge_file_are_zeros_until_they_are_written() {
     if !can_mount() {
         return;

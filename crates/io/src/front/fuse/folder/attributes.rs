@@ -90,14 +90,22 @@ impl Folder {
         if asked.valid & attribute::SIZE != 0 && node.file.has_segments() {
             return Ok(Answer::Clerk);
         }
-        self.change(header, &node, &asked, |size| {
+        let mut is_cached = false;
+        let changed = self.change(header, &node, &asked, |size| {
             let _alone = node.file.change();
-            rustix::fs::ftruncate(node.file.buffered(true)?, size)?;
+            // A read that fills the cache meanwhile would keep what is cut off.
+            let truncate = || rustix::fs::ftruncate(node.file.buffered(true)?, size);
+            let Some(truncated) = node.file.without_segments(truncate) else {
+                is_cached = true;
+                return Err(Errno::AGAIN);
+            };
+            truncated?;
             node.file.set_size(size);
             node.file.take_times();
             node.file.rest();
             Ok(())
-        })
+        });
+        if is_cached { Ok(Answer::Clerk) } else { changed }
     }
 
     /// Changes attributes; the size by `resize`.

@@ -77,6 +77,14 @@ impl SourceFile {
         Ok(segment)
     }
 
+    /// Calls `change` if the file has no segment, and returns its result. No segment is made
+    /// meanwhile.
+    pub(crate) fn without_segments<T>(&self, change: impl FnOnce() -> T) -> Option<T> {
+        let more = self.more.lock().expect("no holder panics");
+        let has_none = self.first.load(Ordering::Acquire) == 0 && more.is_empty();
+        has_none.then(change)
+    }
+
     /// Calls `each` for the parts of a range that lie in no segment; none is made meanwhile.
     pub(crate) fn beside_segments(
         &self,
