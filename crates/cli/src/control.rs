@@ -30,16 +30,14 @@ use crate::commands::serve::Arguments;
 use crate::commands::serve::service::Service;
 use anyhow::Result;
 use larder_io::front::listen::Listener;
-use server::Door;
 use std::sync::Arc;
 
-/// Listens on the control sockets of the arguments, or on the one that was handed over. Requests
-/// are answered from [`start`] on.
-pub(crate) fn listen(arguments: &Arguments, handed_over: Option<Listener>) -> Result<Vec<Door>> {
-    listen::doors(arguments, handed_over)
-}
-
-/// Starts to answer requests on these sockets.
-pub(crate) fn start(doors: Vec<Door>, service: &Arc<Service>) -> Result<Control> {
+/// Starts to answer where the arguments say, or on the socket that was handed over.
+pub(crate) fn start(
+    arguments: &Arguments,
+    handed_over: Option<Listener>,
+    service: &Arc<Service>,
+) -> Result<Control> {
+    let doors = listen::doors(arguments, handed_over)?;
     server::start(doors, service)
 }

@@ -258,11 +258,10 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     let signals = channel_of_signals()?;
     let manager = Manager::from_environment();
     let mut handed_over = crate::systemd::handed_over()?;
-    // Once the volumes are served, clients may write: a start that fails then would lose data.
-    let doors = control::listen(arguments, handed_over.control.take())?;
     let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.asker())?;
     let service = Arc::new(service);
-    let control = control::start(doors, &service)?;
+    let control = control::start(arguments, handed_over.control, &service)
+        .inspect_err(|_| service.abort_start())?;
     if let Err(error) = service.announce() {
         // Whoever started us may not care for the address; the volumes are served all the same.
         eprintln!("larder: note: the addresses could not be printed: {error}");

@@ -46,7 +46,7 @@ const CLOSED: &str = "a control connection was closed";
 
 /// A socket, and what must be shown there.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(super) struct Door {
     pub(super) listener: Listener,
     pub(super) token: Option<Token>,
 }

@@ -83,7 +83,7 @@ impl InputRecording {
     }
 
     /// Removes the file of a log whose server has not started.
-    pub(super) fn discard(self) {
+    pub(super) fn discard(&self) {
         self.file.remove();
     }
 

@@ -100,7 +100,7 @@ impl Service {
         match Self::start_with_log(arguments, plan, handed_over, asker, log) {
             Ok(service) => Ok(Service { inputs, ..service }),
             Err(error) => {
-                inputs.into_iter().for_each(InputRecording::discard);
+                inputs.iter().for_each(InputRecording::discard);
                 Err(error)
             }
         }
@@ -452,17 +452,39 @@ impl Service {
         lists.iter().for_each(Gathered::save);
     }
 
+    /// Ends a service whose start fails after its volumes are served: clients may have written
+    /// already. Removes the recordings.
+    pub(crate) fn abort_start(&self) {
+        self.close_clients();
+        if let Some((recording, file)) = self.take_recording() {
+            recording::discard(recording, &file);
+        }
+        if self.volumes().iter().any(|served| !served.volume.is_clean())
+            && let Err(failures) = self.engine.drain(|_| {})
+        {
+            failures.iter().for_each(|failure| eprintln!("larder: {failure}"));
+        }
+        self.engine.shut_down();
+        self.inputs.iter().for_each(InputRecording::discard);
+    }
+
     /// Ends the connections and what was recorded of them, and leaves the stores as they are.
     pub(crate) fn give_up(&self) {
+        self.close_clients();
+        if let Some((recording, file)) = self.take_recording() {
+            recording::finish(recording, &file);
+        }
+    }
+
+    fn close_clients(&self) {
         self.files.close();
         if let Some(server) = self.server.write().unwrap_or_else(PoisonError::into_inner).take() {
             server.close();
         }
-        if let Some((recording, file)) =
-            self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            recording::finish(recording, &file);
-        }
+    }
+
+    fn take_recording(&self) -> Option<(Recording, RecordingFile)> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
