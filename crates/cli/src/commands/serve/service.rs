@@ -462,7 +462,9 @@ impl Service {
         if self.volumes().iter().any(|served| !served.volume.is_clean())
             && let Err(failures) = self.engine.drain(|_| {})
         {
-            failures.iter().for_each(|failure| eprintln!("larder: {failure}"));
+            for failure in failures {
+                eprintln!("larder: {failure}");
+            }
         }
         self.engine.shut_down();
         self.inputs.iter().for_each(InputRecording::discard);

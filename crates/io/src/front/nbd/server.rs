@@ -307,7 +307,9 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
         }
         // The next connection may need the descriptors of those that have ended.
         let ended: Vec<_> = shared.connections().extract_if(.., |one| one.is_done()).collect();
-        ended.iter().for_each(|connection| connection.join());
+        for connection in ended {
+            connection.join();
+        }
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => {
                 let admitted = confine(|| {

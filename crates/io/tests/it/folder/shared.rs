@@ -272,13 +272,13 @@ fn an_unreported_change_that_a_read_finds_takes_the_pages_of_the_kernel_too() {
 
 #[test]
 fn what_others_append_is_read_after_reads_in_order_up_to_the_end() {
-    const LEN: u64 = 1 << 20;
+    const LEN: u64 = MIB;
     if !can_mount() {
         return;
     }
     // Each read is checked first.
     let service = Service::new(Setting { ttl: Duration::ZERO, ..believing() });
-    fs::write(service.behind("f"), [1; LEN as usize]).expect("a file");
+    fs::write(service.behind("f"), [1; 1 << 20]).expect("a file");
     let file = File::open(service.path("f")).expect("it");
     let mut bytes = [0; 4096];
     for at in (0..LEN).step_by(4096) {
