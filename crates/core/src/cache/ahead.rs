@@ -263,7 +263,7 @@ impl<F: Frames> Cache<F> {
         // Looked at under this lock: who closes a volume looks into the queue afterwards.
         let rests = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
         let paging = instance.paging;
-        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
+        let pages = paging.pages_of(&blocks);
         for page in if rests { 0..0 } else { pages } {
             let whole = paging.blocks_of(page);
             let absent = self.count_absent(volume.id, &whole);

@@ -118,8 +118,7 @@ impl<F: Frames> Cache<F> {
         let ExclusiveRange { kind, mailbox, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         // A front end may use the range for other data from now on.
-        let paging = volume.paging();
-        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
+        let pages = volume.paging().pages_of(&blocks);
         recorder.add(Counter::ReadAheadDropped, queue.wishes.forget(&pages));
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
@@ -137,7 +136,7 @@ impl<F: Frames> Cache<F> {
     /// Slots of the pages of an instance that have blocks in `blocks`.
     pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
         let (volume, paging) = (&instance.volume, instance.paging);
-        let pages = paging.page_of(blocks.start)..paging.page_of(blocks.end - 1) + 1;
+        let pages = paging.pages_of(blocks);
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
             // Pages of other shards are found here too; they are in another slab.
             let here = |&page: &u64| {

@@ -42,8 +42,8 @@ impl<F: Frames> Cache<F> {
         before: GroupId,
         after: GroupId,
     ) -> Result<(), OrderError> {
-        let call = || "an order of groups".to_owned();
-        let _logged = self.log_input(|| Input::Unsupported { call: call() });
+        let _logged =
+            self.log_input(|| Input::Unsupported { call: "an order of groups".to_owned() });
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }

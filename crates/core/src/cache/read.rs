@@ -172,9 +172,9 @@ impl<F: Frames> Cache<F> {
         hit
     }
 
-    /// Returns the number of blocks at the start of `blocks` that are all unclean, or all not, and
-    /// whether they are. An unclean block holds data that the store does not have yet. `blocks` is
-    /// not empty.
+    /// Returns the length of the run of unclean blocks, or of clean ones, at the start of `blocks`,
+    /// and true for unclean ones. The store does not have the data of an unclean block yet.
+    /// `blocks` must not be empty.
     #[must_use]
     pub fn unclean_run(&self, volume: &Volume<F>, blocks: Range<u64>) -> (u64, bool) {
         let region_blocks = u64::from(PAGE_BLOCKS_MAX);

@@ -133,7 +133,7 @@ impl<F: Frames> Cache<F> {
         page.dirty = 0;
         page.round = page.round.wrapping_add(1);
         instance.rounds += 1;
-        // Writers that wait for this round may need it stable, whoever starts it.
+        // Writers that wait for this round may need it stable.
         let waiters = instance.syncs.get(&slot);
         rounds.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
         volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);

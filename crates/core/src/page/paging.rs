@@ -27,6 +27,11 @@ impl Paging {
         block / u64::from(self.page_blocks)
     }
 
+    /// Returns the pages that `blocks`, at least one, lie in.
+    pub(crate) fn pages_of(self, blocks: &Range<u64>) -> Range<u64> {
+        self.page_of(blocks.start)..self.page_of(blocks.end - 1) + 1
+    }
+
     /// The blocks of the page of `block`.
     pub(crate) fn around(self, block: u64) -> Range<u64> {
         self.blocks_of(self.page_of(block))

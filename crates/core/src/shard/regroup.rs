@@ -61,7 +61,7 @@ impl<F: Frames> Instance<F> {
         for slot in dirty {
             let page = old.get(slot);
             let blocks = before.blocks_of(page.number);
-            let numbers = self.paging.page_of(blocks.start)..=self.paging.page_of(blocks.end - 1);
+            let numbers = self.paging.pages_of(&blocks);
             for slot in slots.range(numbers).map(|(_, &slot)| slot) {
                 let new = self.pages.get(slot);
                 // Epochs begin at 1: 0 is a page that is not in the list yet.

@@ -195,8 +195,7 @@ impl FileTable {
             let segments = file.segments();
             let is_first = segments.first()?.0 * SEGMENT_BYTES == start;
             let begins = segments.iter().map(|&(_, segment)| u64::from(segment) * SEGMENT_BYTES);
-            let begins = begins.collect();
-            is_first.then_some((file, begins))
+            is_first.then(|| (file, begins.collect()))
         };
         all.into_iter().filter_map(begins).collect()
     }
@@ -393,29 +392,6 @@ mod tests {
         assert_eq!(piece(299_008, 300_000, 512), (false, 992));
     }
 
-    #[test]
-    fn reads_make_segments_only_where_a_file_has_data() {
-        const GIBS: u64 = 100_000;
-        // Files in memory may be as long as that.
-        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
-            return larder_testing::skip("there is no /dev/shm");
-        };
-        let name = folder.path().join("f");
-        let data = std::fs::File::create(&name).unwrap();
-        data.set_len(GIBS * SEGMENT_BYTES).unwrap();
-        data.write_all_at(b"text", 7 * SEGMENT_BYTES + 12_345).unwrap();
-        let root = LockedDirectory::open(&folder.path().canonicalize().unwrap(), false).unwrap();
-        let table = FileTable::new(Arc::new(root), folder.path().into(), false);
-        let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        let file = Arc::new(SourceFile::new(path, 0, true));
-        let placed = |number| table.place_to_read(&file, number * SEGMENT_BYTES + 5);
-        let with_data: Vec<u64> = (0..GIBS).filter(|&number| placed(number).is_some()).collect();
-        assert_eq!((with_data, table.places.read().unwrap().len()), (vec![7], 1));
-        // A write may bring data anywhere, and a read finds it.
-        let written = table.place(&file, 9 * SEGMENT_BYTES).unwrap();
-        assert_eq!(placed(9), Some(written + 5));
-    }
-
     /// Returns a table and a file of it.
     fn table_of(folder: &tempfile::TempDir) -> (FileTable, Arc<SourceFile>) {
         let name = folder.path().join("f");
@@ -424,6 +400,25 @@ mod tests {
         let table = FileTable::new(Arc::new(root), folder.path().into(), false);
         let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         (table, Arc::new(SourceFile::new(path, 0, true)))
+    }
+
+    #[test]
+    fn reads_make_segments_only_where_a_file_has_data() {
+        const GIBS: u64 = 100_000;
+        // Files in memory may be as long as that.
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            return larder_testing::skip("there is no /dev/shm");
+        };
+        let (table, file) = table_of(&folder);
+        let data = std::fs::File::create(folder.path().join("f")).unwrap();
+        data.set_len(GIBS * SEGMENT_BYTES).unwrap();
+        data.write_all_at(b"text", 7 * SEGMENT_BYTES + 12_345).unwrap();
+        let placed = |number| table.place_to_read(&file, number * SEGMENT_BYTES + 5);
+        let with_data: Vec<u64> = (0..GIBS).filter(|&number| placed(number).is_some()).collect();
+        assert_eq!((with_data, table.places.read().unwrap().len()), (vec![7], 1));
+        // A write may bring data anywhere, and a read finds it.
+        let written = table.place(&file, 9 * SEGMENT_BYTES).unwrap();
+        assert_eq!(placed(9), Some(written + 5));
     }
 
     #[test]

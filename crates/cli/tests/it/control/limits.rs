@@ -277,7 +277,7 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
             }
         }
     }
-    let known = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    let known = server.open_files();
     assert!(known < 512, "{known} descriptors");
     server.stop();
 }

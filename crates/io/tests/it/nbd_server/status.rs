@@ -46,6 +46,16 @@ fn serve(path: &Path, length: u64) -> Service {
     Service::start(engine, volume, opened.map, ServerLimits::default(), false)
 }
 
+/// Serves a file of this length without data.
+fn serve_hole(length: u64) -> (TempDir, Service) {
+    let dir = TempDir::new().expect("a directory");
+    let path = dir.path().join("sparse");
+    let file = File::create_new(&path).expect("a file");
+    file.set_len(length).expect("room");
+    let service = serve(&path, length);
+    (dir, service)
+}
+
 #[test]
 fn what_only_the_cache_has_is_data() {
     let dir = TempDir::new().unwrap();
@@ -86,10 +96,8 @@ fn what_only_the_cache_has_is_data() {
 /// Each block of a hole takes time, and a client may ask for 4 GiB with a few bytes.
 #[test]
 fn one_answer_searches_a_bounded_part_of_a_hole() {
-    let dir = TempDir::new().unwrap();
-    let (path, length) = (dir.path().join("sparse"), 3072 * MIB);
-    File::create_new(&path).unwrap().set_len(length).unwrap();
-    let service = serve(&path, length);
+    let length = 3072 * MIB;
+    let (_dir, service) = serve_hole(length);
     keep_dirty(&service.volume);
     let mut client = service.connect(true);
     client.write_at(length - 4096, &[1; 4096], false).unwrap();
@@ -103,10 +111,7 @@ fn one_answer_searches_a_bounded_part_of_a_hole() {
 /// A block that goes to the store while its state is asked for is data at every moment.
 #[test]
 fn a_block_on_its_way_to_the_store_is_never_a_hole() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("sparse");
-    File::create_new(&path).unwrap().set_len(16 * MIB).unwrap();
-    let service = serve(&path, 16 * MIB);
+    let (_dir, service) = serve_hole(16 * MIB);
     let (mut writer, mut asker) = (service.connect(true), service.connect(true));
     for i in 0..300 {
         let offset = i * 12_288;
@@ -127,10 +132,7 @@ fn a_block_on_its_way_to_the_store_is_never_a_hole() {
 /// Acknowledged data of a block is data even while another client writes the block again.
 #[test]
 fn a_block_that_is_being_overwritten_is_never_a_hole() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("sparse");
-    File::create_new(&path).unwrap().set_len(16 * MIB).unwrap();
-    let service = serve(&path, 16 * MIB);
+    let (_dir, service) = serve_hole(16 * MIB);
     keep_dirty(&service.volume);
     let (mut writer, mut asker) = (service.connect(true), service.connect(true));
     writer.write_at(0, &[1; 4096], false).unwrap();

@@ -94,7 +94,8 @@ impl Folder {
         let changed = self.change(header, &node, &asked, |size| {
             let _alone = node.file.change();
             // A read that fills the cache meanwhile would keep what is cut off.
-            let truncate = || rustix::fs::ftruncate(node.file.buffered(true)?, size);
+            let file = node.file.buffered(true)?;
+            let truncate = || rustix::fs::ftruncate(&file, size);
             let Some(truncated) = node.file.without_segments(truncate) else {
                 is_cached = true;
                 return Err(Errno::AGAIN);

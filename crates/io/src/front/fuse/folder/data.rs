@@ -57,6 +57,14 @@ impl Recent {
     }
 }
 
+/// Returns the bytes of the store beyond which nothing is read ahead: those of a file of `size`
+/// bytes in the segment in which its byte `offset` lies at `start`.
+pub(super) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
+    let begin = offset % SEGMENT_BYTES;
+    let segment = start - begin;
+    segment..segment + (size - (offset - begin)).min(SEGMENT_BYTES)
+}
+
 /// A range of a file cut at segments, each part with where it begins in the range.
 pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
     let first = range.start;
@@ -142,12 +150,10 @@ impl Worker {
             .or_else(|| (asked.offset < SEGMENT_BYTES).then(first).flatten());
         let Some(start) = start else { return Ok(Answer::Clerk) };
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
-        // Nothing is read ahead of what does not belong to the file.
-        let segment = start - begin;
-        let end = segment + (size - (asked.offset - begin)).min(SEGMENT_BYTES);
+        let bound = read_bound(start, asked.offset, size);
         let index = self.section_session(node.file.section(), cached.volume)?;
         let len = u32::try_from(len).expect("at most 1 MiB");
-        let of = Some((&node.file, segment..end));
+        let of = Some((&node.file, bound));
         self.read_at(now, index, header.unique, (start, len), of);
         Ok(Answer::None)
     }

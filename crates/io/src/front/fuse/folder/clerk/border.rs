@@ -10,7 +10,6 @@ use super::drops::CoveredWrite;
 use super::{Clerk, PAGE_WRITER, uncached};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
 use larder_core::request::{Request, RequestOp};
-use larder_core::units::SEGMENT_BYTES;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +30,8 @@ impl Clerk {
         if folder.must_check(&node, self.clock.now()) {
             self.check(&node)?;
         }
-        let left = node.file.size().saturating_sub(asked.offset);
-        let len = left.min(u64::from(asked.size));
+        let size = node.file.size();
+        let len = size.saturating_sub(asked.offset).min(u64::from(asked.size));
         let mut bytes = vec![0; usize::try_from(len).expect("at most 1 MiB")];
         cached.note_reach(&node.file);
         for (part, at) in data::segments(asked.offset..asked.offset + len) {
@@ -43,11 +42,7 @@ impl Clerk {
                 uncached::fill(&node.file, part.start, bytes)?;
                 continue;
             };
-            // As for the worker threads, nothing is read ahead of what is not the file's.
-            let begin = part.start % SEGMENT_BYTES;
-            let segment = start - begin;
-            let size = node.file.size().saturating_sub(part.start - begin).min(SEGMENT_BYTES);
-            let bound = segment..segment + size.max(begin + 1);
+            let bound = data::read_bound(start, part.start, size);
             self.read_to(section, (start, bound), bytes)?;
         }
         Ok(bytes.into())
