@@ -56,16 +56,6 @@ impl<F: Frames> Cache<F> {
         Status::Pending
     }
 
-    /// Whether the store does not have something of `blocks` yet.
-    #[must_use]
-    pub fn is_range_unclean(&self, volume: &Volume<F>, blocks: &Range<u64>) -> bool {
-        if volume.unclean_blocks() == 0 {
-            return false;
-        }
-        !self.gather_range(volume, blocks, u64::MAX).is_empty()
-            || lock(&volume.queue).has_writes_in(blocks, u64::MAX)
-    }
-
     /// Moves flushes of ranges on.
     pub(super) fn advance_ranges(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
         let mut index = 0;

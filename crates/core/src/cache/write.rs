@@ -184,6 +184,9 @@ impl<F: Frames> Cache<F> {
         (mode, before): (WriteMode, u32),
     ) -> Status {
         let fua = task.is_stable();
+        // Looked at again after the last block was placed: what was placed before a stop began is
+        // written by the stop, what was placed after it goes through.
+        let mode = volume.effective(mode);
         if (mode != WriteMode::Back || fua) && !task.synced {
             task.synced = true;
             self.sync(lane, now, task, fua);

@@ -15,12 +15,12 @@ use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Counter, Gauge};
 use crate::lane::Completion;
 use crate::mode::{FlushMode, WriteMode};
-use crate::request::{Assembly, Status, WriteTask};
+use crate::request::{Assembly, Payload, Status, WriteTask};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::lock;
-use crate::units::BLOCK_BYTES_U64 as BLOCK;
-use crate::volume::VolumeOptions;
-use rig::{Rig, options, tuned};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64 as BLOCK};
+use crate::volume::{Volume, VolumeOptions};
+use rig::{Plain, Rig, options, tuned};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -287,6 +287,38 @@ fn a_stop_drains_while_new_writes_go_through() {
     assert_eq!(rig.flush(&mut lane), Some(Ok(())));
     assert!(rig.cache.is_at_rest(&rig.disks[0].volume));
     assert_eq!(rig.stored(0, 0), 1);
+}
+
+/// A payload of one block, during whose copy a stop begins.
+struct StopsMeanwhile(Arc<Volume<Plain>>);
+
+impl Payload for StopsMeanwhile {
+    fn len(&self) -> usize {
+        BLOCK_BYTES
+    }
+
+    fn copy_to(&self, _at: usize, to: &mut [u8]) {
+        to.fill(9);
+        self.0.begin_stop();
+    }
+}
+
+#[test]
+fn a_write_that_a_stop_overtakes_goes_through() {
+    for is_dirty_before in [false, true] {
+        let mut rig = Rig::new(32, [options(16)]);
+        let mut lane = rig.lane(0);
+        if is_dirty_before {
+            rig.write(&mut lane, 3, 1);
+        }
+        let volume = Arc::clone(&rig.disks[0].volume);
+        let mut task = WriteTask::new(rig.token(), 3 * BLOCK, 4096, false);
+        let payload = StopsMeanwhile(Arc::clone(&volume));
+        let status = rig.cache.write(&volume, &mut lane, rig.now, &mut task, &payload);
+        assert_eq!(status, Status::Pending, "it could be acknowledged after all has been written");
+        assert_eq!(rig.finish_write(&mut lane, &mut task, &[9; BLOCK_BYTES], status), Status::Done);
+        assert_eq!(rig.stored(0, 3), 9);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@
 mod source;
 
 pub(crate) use source::{
-    Act, Attributes, Covered, SourceFile, WriteUnderWay, is_capabilities, link_to,
+    Act, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities, link_to,
 };
 
 use super::backing::{Backing, Transfer};
@@ -30,6 +30,7 @@ pub(crate) use larder_core::units::SEGMENT_BYTES;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
@@ -144,21 +145,23 @@ impl FileTable {
         Ok(segment)
     }
 
-    /// Where the segments of a file are in the store of its section, and which section that is, as
-    /// ranges of bytes of `from` and what follows up to `end`.
-    pub(crate) fn ranges(
-        file: &SourceFile,
-        from: u64,
-        end: u64,
-    ) -> (usize, Vec<std::ops::Range<u64>>) {
+    /// Returns the section of a file, and the parts of the bytes `from..end` that lie in segments:
+    /// where each begins in the file, and its range in the store of the section.
+    pub(crate) fn parts(file: &SourceFile, from: u64, end: u64) -> (usize, Vec<(u64, Range<u64>)>) {
         let (section, segments) = file.placed();
-        let ranges = segments.into_iter().map(|(number, segment)| {
+        let parts = segments.into_iter().map(|(number, segment)| {
             let (start, base) = (number * SEGMENT_BYTES, u64::from(segment) * SEGMENT_BYTES);
             let first = from.clamp(start, start + SEGMENT_BYTES) - start;
             let last = end.clamp(start, start + SEGMENT_BYTES) - start;
-            base + first..base + last.max(first)
+            (start + first, base + first..base + last.max(first))
         });
-        (section, ranges.filter(|range| !range.is_empty()).collect())
+        (section, parts.filter(|(_, range)| !range.is_empty()).collect())
+    }
+
+    /// Returns the same without the places in the file.
+    pub(crate) fn ranges(file: &SourceFile, from: u64, end: u64) -> (usize, Vec<Range<u64>>) {
+        let (section, parts) = FileTable::parts(file, from, end);
+        (section, parts.into_iter().map(|(_, range)| range).collect())
     }
 
     /// Gives the segments of a file back, of which nothing is cached.
@@ -259,9 +262,13 @@ impl Backing for FileTable {
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
             StoreOpKind::Discard => Some(match file.take_act() {
                 // Nothing is dropped that came meanwhile.
-                Act::Renew(writes) if file.writes() != Some(writes) => Err(failed(Errno::BUSY)),
+                Act::Renew(writes) | Act::Truncate { writes, .. }
+                    if file.writes() != Some(writes) =>
+                {
+                    Err(failed(Errno::BUSY))
+                }
                 Act::Forget | Act::Renew(_) => Ok(()),
-                Act::Truncate(size) => truncate(&file, size).map_err(failed),
+                Act::Truncate { size, .. } => shorten(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {
                 let how = if keep_allocated {
@@ -312,7 +319,7 @@ impl Backing for FileTable {
             }
             StoreOpKind::Flush => {
                 let any = file.buffered(false).map_err(failed)?;
-                Ok(Some(Transfer::flushing(any, file.take_metadata())))
+                Ok(Some(Transfer::flushing(any, file.wants_metadata())))
             }
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => unreachable!("done at once"),
         }
@@ -357,8 +364,13 @@ fn lengthen(file: &SourceFile, folder_file: &OwnedFd, end: u64) -> Result<(), Er
     if has < size && size <= end { rustix::fs::ftruncate(folder_file, size) } else { Ok(()) }
 }
 
-fn truncate(file: &SourceFile, size: u64) -> Result<(), Errno> {
-    rustix::fs::ftruncate(file.buffered(true)?, size)
+/// Makes a file no longer than `size`, here and in the folder.
+fn shorten(file: &SourceFile, size: u64) -> Result<(), Errno> {
+    if size < file.size() {
+        rustix::fs::ftruncate(file.buffered(true)?, size)?;
+        file.set_size(size);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

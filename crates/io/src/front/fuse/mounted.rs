@@ -112,6 +112,9 @@ impl Shared {
         observer: Option<Arc<dyn Observer>>,
         wakers: Vec<Waker>,
     ) -> Self {
+        if let Tree::Folder { clerks, .. } = &tree {
+            clerks.set_wakers(&wakers);
+        }
         Shared {
             engine,
             tree,

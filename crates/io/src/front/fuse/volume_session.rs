@@ -3,7 +3,7 @@
 use super::files::VolumeFile;
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
 use crate::front::observe::Watch;
-use crate::store::files::{SourceFile, WriteUnderWay};
+use crate::store::files::{MetadataWanted, SourceFile, WriteUnderWay};
 use crate::wake::Waker;
 use larder_core::clock::Nanos;
 use larder_core::request::{RequestOp, Session, SessionLimit};
@@ -35,13 +35,31 @@ pub(super) struct InFlight {
     pub(super) file: Option<Arc<SourceFile>>,
     /// Held until the reply to a write to that file.
     pub(super) under_way: Option<WriteUnderWay>,
+    /// Held until the reply to an fsync(2) of a file.
+    pub(super) metadata: Option<MetadataWanted>,
 }
 
 impl InFlight {
     /// Returns the record of a request for `bytes` of the volume.
     pub(super) fn new(unique: u64, op: RequestOp, arrived_at: Nanos, bytes: Range<u64>) -> Self {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
-        InFlight { unique, op, arrived_at, offset, len, file: None, under_way: None }
+        InFlight {
+            unique,
+            op,
+            arrived_at,
+            offset,
+            len,
+            file: None,
+            under_way: None,
+            metadata: None,
+        }
+    }
+
+    /// Records in the file of a write that it is over.
+    pub(super) fn note_end(&self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.op == RequestOp::Write) {
+            file.write_over();
+        }
     }
 }
 
@@ -89,6 +107,6 @@ impl VolumeSession {
         if let Owner::Volume(file) = self.owner {
             file.sessions.fetch_sub(1, Ordering::AcqRel);
         }
-        requests.into_iter().map(|request| request.unique).collect()
+        requests.into_iter().inspect(InFlight::note_end).map(|request| request.unique).collect()
     }
 }

@@ -226,8 +226,10 @@ impl Worker {
 
     /// Whether more requests may be taken in.
     fn has_room(&self) -> bool {
+        let is_full = matches!(&self.shared.tree, Tree::Folder { clerks, .. } if clerks.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
-        requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
+        !is_full
+            && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
             && requests().map(Session::parked_bytes).sum::<usize>() <= self.parked_max
             && requests().map(Session::pinned_bytes).sum::<u64>() < self.reading_max
     }
@@ -362,10 +364,8 @@ impl Worker {
         let InFlight { unique, op, arrived_at, offset, len, .. } = *request;
         if let Some(file) = file {
             file.count(classes);
-            if op == RequestOp::Write {
-                file.write_over();
-            }
         }
+        request.note_end();
         match ended {
             Err(error) => self.link.refuse(unique, log_failure(&error)),
             Ok(Some(read)) => {

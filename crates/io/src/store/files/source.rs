@@ -12,6 +12,7 @@ mod segments;
 mod times;
 
 pub(crate) use pages::{Covered, WriteUnderWay};
+pub(crate) use times::MetadataWanted;
 
 use larder_core::counters::{Class, Classes};
 use pages::Pages;
@@ -86,9 +87,9 @@ pub(crate) fn link_to(file: impl AsFd) -> String {
 pub(crate) enum Act {
     /// It stays as it is, and what is cached is forgotten.
     Forget,
-    /// It gets another length.
-    Truncate(u64),
-    /// As for `Forget`, if it was not written to through the mount since it had been so often.
+    /// It becomes shorter, if it was not written to through the mount since it had been so often.
+    Truncate { size: u64, writes: u64 },
+    /// As for `Forget`, under the same condition.
     Renew(u64),
 }
 
@@ -160,7 +161,9 @@ pub(crate) struct SourceFile {
     renewed: AtomicU64,
     /// Time of the last check for changes by others, in nanoseconds of the engine's clock.
     checked_at: AtomicU64,
-    metadata: AtomicBool,
+    /// Number of fsync(2) that are not answered, which flushes have to make more than data stable
+    /// for.
+    metadata: AtomicUsize,
     /// How often it is open.
     opens: AtomicUsize,
     /// Up to here something of it may be in the cache.
@@ -222,7 +225,7 @@ impl SourceFile {
             anew: AtomicBool::new(false),
             renewed: AtomicU64::new(0),
             checked_at: AtomicU64::new(0),
-            metadata: AtomicBool::new(false),
+            metadata: AtomicUsize::new(0),
             opens: AtomicUsize::new(0),
             reach: AtomicU64::new(0),
             alignment: AtomicU32::new(0),

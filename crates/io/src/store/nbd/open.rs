@@ -123,6 +123,9 @@ impl Features {
         if self.flush() && !now.flush() {
             return Err("flush it: it does not offer that any more".to_owned());
         }
+        if self.fua() && !now.fua() && !now.flush() {
+            return Err("make writes stable: it does not offer that any more".to_owned());
+        }
         if granule_of(details.block_sizes) > Some(granule) {
             return Err("write small blocks: it does not take them any more".to_owned());
         }

@@ -8,6 +8,18 @@ use crate::nbd_client::ClientError;
 use larder_core::clock::Nanos;
 use larder_core::store::{StoreDone, StoreError, StoreErrorKind};
 
+/// Has a flush follow the writes that were to be stable by FUA, which the server does not know any
+/// more. It may be another server than the one that did the first pieces of a write.
+fn flush_after_writes<'a>(jobs: &mut [Option<Job>], pieces: impl Iterator<Item = &'a mut Piece>) {
+    for piece in pieces {
+        let What::Write { fua: true } = piece.what else { continue };
+        piece.what = What::Write { fua: false };
+        if let Some(job) = piece.job.and_then(|index| jobs[index].as_mut()) {
+            (job.needs_flush, job.then_flush) = (true, true);
+        }
+    }
+}
+
 impl NbdStore {
     /// The next entry of the journal to be repeated, unless it meets one that is under way.
     pub(super) fn next_repeat(&mut self) -> Option<Piece> {
@@ -62,8 +74,15 @@ impl NbdStore {
     pub(super) fn recover(&mut self, now: Nanos) {
         let Link::Down(down) = &mut self.link else { return };
         if let Some(client) = down.take(now) {
+            let had_fua = self.features.fua();
             match self.features.check_again(client.info(), self.geometry) {
                 Ok(()) => {
+                    if had_fua && !self.features.fua() {
+                        flush_after_writes(
+                            &mut self.jobs,
+                            self.ready.iter_mut().chain(&mut self.changes),
+                        );
+                    }
                     tracing::warn!(
                         place = self.place,
                         again = self.journal.end() - self.journal.start(),

@@ -1,16 +1,21 @@
 //! What is special about contents: mappings, places far away, borders of segments, appending.
 
 use super::{MIB, Service, Setting, can_mount};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a segment of the store.
 const SEGMENT: u64 = 1 << 30;
 /// Flags of fallocate(2) for a hole.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
+/// Memory for direct I/O.
+#[repr(align(4096))]
+struct Aligned([u8; 4096]);
 
 fn open(service: &Service, name: &str) -> File {
     let mut options = OpenOptions::new();
@@ -73,6 +78,74 @@ fn a_read_beside_a_truncation_does_not_bring_the_old_data_back() {
         file.read_exact_at(&mut bytes, 0).expect("a hole");
         assert!(bytes == [0; LEN], "round {round}");
     }
+    service.end();
+}
+
+#[test]
+fn a_truncation_that_fails_loses_nothing() {
+    const LEN: usize = 5000;
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let file = open(&service, "f");
+    let places = [0, SEGMENT, 3 * SEGMENT + 7];
+    for (byte, place) in (1..).zip(places) {
+        file.write_all_at(&[byte; LEN], place).expect("room");
+    }
+    let behind = File::open(service.behind("f")).expect("it is there");
+    if rustix::fs::ioctl_setflags(&behind, IFlags::IMMUTABLE).is_err() {
+        return larder_testing::skip("the file system has no immutable files");
+    }
+    for size in [3, SEGMENT, 2 * SEGMENT, 3 * SEGMENT + 8] {
+        file.set_len(size).expect_err("it is immutable");
+    }
+    rustix::fs::ioctl_setflags(&behind, IFlags::empty()).expect("as before");
+    let end = places[2] + LEN as u64;
+    let check = |file: &File| {
+        assert_eq!(file.metadata().expect("it is open").len(), end);
+        for (byte, place) in (1..).zip(places) {
+            let mut bytes = [0; LEN];
+            file.read_exact_at(&mut bytes, place).expect("bytes");
+            assert!(bytes == [byte; LEN], "what is at {place}");
+        }
+    };
+    check(&file);
+    drop(file);
+    let source = service.end();
+    check(&File::open(source.path().join("f")).expect("it is there"));
+}
+
+/// The block that the new end lies in is forgotten by a truncation.
+#[test]
+fn a_truncation_keeps_what_is_written_meanwhile_before_the_new_end() {
+    const SIZE: u64 = 64 << 10;
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let file = open(&service, "f");
+    let direct = OFlags::RDWR | OFlags::DIRECT;
+    let direct = rustix::fs::open(service.path("f"), direct, Mode::empty()).expect("it is there");
+    let mut ring = io_uring::IoUring::new(8).expect("the kernel has io_uring");
+    for round in 0..larder_testing::budget(300, 20_000) {
+        file.set_len(SIZE).expect("longer");
+        let byte = u8::try_from(round % 255).expect("a byte") + 1;
+        let bytes = Aligned([byte; 4096]);
+        let target = io_uring::types::Fd(direct.as_raw_fd());
+        let write = io_uring::opcode::Write::new(target, bytes.0.as_ptr(), 4096).build();
+        // SAFETY: the bytes and the file stay until the write has ended below.
+        unsafe { ring.submission().push(&write).expect("there is room") };
+        ring.submit().expect("it is taken");
+        file.set_len(4096 - 7).expect("shorter");
+        ring.submit_and_wait(1).expect("it ends");
+        let ended = ring.completion().next().expect("one write").result();
+        assert_eq!(ended, 4096, "round {round}");
+        let mut read = [0; 4096 - 7];
+        file.read_exact_at(&mut read, 0).expect("bytes");
+        assert!(read == [byte; 4096 - 7], "round {round}: {} and not {byte}", read[0]);
+    }
+    drop((file, direct));
     service.end();
 }
 

@@ -204,6 +204,36 @@ fn capabilities_that_are_set_after_a_write_stay() {
     }
 }
 
+#[test]
+fn only_root_sees_attributes_of_the_trusted_class() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let path = service.path("f");
+    fs::write(&path, "text").expect("room");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+    for name in ["trusted.larder", "user.larder"] {
+        let set = rustix::fs::setxattr(&path, name, b"value", XattrFlags::empty());
+        if let Err(error) = set {
+            return larder_testing::skip(format!("no attributes in the folder: {error}"));
+        }
+    }
+    let list = || {
+        let mut names = [0; 1000];
+        let len = rustix::fs::listxattr(&path, &mut names[..]).expect("all may");
+        let all_len = rustix::fs::listxattr_query(&path).expect("all may");
+        assert_eq!(len, all_len, "what is asked for first");
+        let names = String::from_utf8(names[..len].to_vec()).expect("text");
+        names.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut all = list();
+    all.sort_unstable();
+    assert_eq!(all, ["trusted.larder", "user.larder"]);
+    assert_eq!(as_other(list), ["user.larder"]);
+    service.end();
+}
+
 /// An access ACL with an entry for another user, as the extended attribute has it.
 fn access_list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] =

@@ -1,5 +1,5 @@
 //! An upstream server that fails flushes: later writes reach it, and every later flush reports the
-//! loss.
+//! loss. And one that supports no FUA any more.
 
 use super::{Downstream, MIB};
 use crate::common::rig;
@@ -41,6 +41,11 @@ struct Disk {
     /// The cookie of the flush whose reply waits for another flush.
     delayed: Option<u64>,
     connections: Vec<UnixStream>,
+    /// Whether it supports FUA, for connections from now on.
+    fua: bool,
+    /// Whether it ends the connection that brings the next write with FUA, and supports none after
+    /// that.
+    ends_fua: bool,
 }
 
 impl Disk {
@@ -91,6 +96,8 @@ impl Upstream {
             flushes: Flushes::Succeed,
             delayed: None,
             connections: Vec::new(),
+            fua,
+            ends_fua: false,
         };
         let disk = Arc::new(Mutex::new(disk));
         let served = Arc::clone(&disk);
@@ -100,7 +107,7 @@ impl Upstream {
                 std::thread::spawn(move || {
                     let mut stream = stream?;
                     // A client that leaves in the middle of a message is no failure of the test.
-                    let served = serve(&mut stream, &disk, fua);
+                    let served = serve(&mut stream, &disk);
                     // The disk has a second descriptor of the connection, which stays open.
                     stream.shutdown(Shutdown::Both).and(served)
                 });
@@ -167,9 +174,10 @@ fn negotiate(stream: &mut UnixStream, fua: bool) -> io::Result<Negotiated> {
     }
 }
 
-fn serve(stream: &mut UnixStream, disk: &Mutex<Disk>, fua: bool) -> io::Result<()> {
+fn serve(stream: &mut UnixStream, disk: &Mutex<Disk>) -> io::Result<()> {
     let lock = || disk.lock().expect("no holder panics");
     lock().connections.push(stream.try_clone()?);
+    let fua = lock().fua;
     let negotiated = negotiate(stream, fua)?;
     assert!(negotiated.structured, "the client asks for structured replies");
     loop {
@@ -189,6 +197,11 @@ fn serve(stream: &mut UnixStream, disk: &Mutex<Disk>, fua: bool) -> io::Result<(
                 stream.read_exact(&mut bytes)?;
                 let mut disk = lock();
                 if flags & wire::CMD_FLAG_FUA != 0 {
+                    assert!(fua, "the server of this connection does not support it");
+                    if disk.ends_fua {
+                        disk.fua = false;
+                        return Ok(());
+                    }
                     disk.stable[range.clone()].copy_from_slice(&bytes);
                 }
                 disk.current[range].copy_from_slice(&bytes);
@@ -326,4 +339,19 @@ fn a_flush_that_succeeds_after_one_that_failed_meanwhile_reports_the_loss() {
 #[test]
 fn a_write_with_fua_fails_if_a_flush_fails_before_the_one_that_makes_it_stable() {
     fails_with_the_flush_before(|client| client.write_at(10 * MIB, &[2; PAGE], true));
+}
+
+#[test]
+fn a_write_with_fua_is_stable_on_a_server_that_supports_no_fua_any_more() {
+    let upstream = Upstream::start(true);
+    let downstream = upstream.downstream();
+    let mut client = downstream.connect();
+    upstream.disk().ends_fua = true;
+    client.write_at(MIB, &[2; PAGE], true).unwrap();
+    assert!(!upstream.disk().fua, "the first connection has ended");
+    assert_eq!(upstream.disk().stable[1 << 20..][..PAGE], [2; PAGE]);
+    drop(client);
+    downstream.server.close();
+    downstream.engine.drain(|_| {}).unwrap();
+    rig::end(&downstream.engine);
 }

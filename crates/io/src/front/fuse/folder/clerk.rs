@@ -4,6 +4,7 @@
 //! cut off, or of a file that is gone, is not written after that; what remains of the file is
 //! untouched by it.
 
+mod backlog;
 mod border;
 mod drops;
 mod keep;
@@ -26,6 +27,8 @@ use crate::fault::{self, Thread, confine};
 use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
 use crate::store::files::{Act, FileTable, SourceFile};
+use crate::wake::Waker;
+use backlog::{Backlog, Waiting};
 use drops::PageDrops;
 use larder_core::clock::Clock;
 use larder_core::request::{Request, RequestOp};
@@ -56,7 +59,7 @@ const PAGE_WRITER: &str = "page-writer";
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
     /// To answer a request.
-    Request { way: Way, header: InHeader, body: Vec<u8> },
+    Request { way: Way, header: InHeader, body: Vec<u8>, waiting: Waiting },
     /// To have the cache forget a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
@@ -89,6 +92,8 @@ pub(in crate::front::fuse) struct Clerks {
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
     beside_pages: Sender<Job>,
+    /// Of `jobs` and `beside_pages`.
+    backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
     /// Threads that serve `news` and `beside_pages`, and those that make the kernel drop pages.
     telling: Arc<Mutex<Vec<Thread>>>,
@@ -102,7 +107,8 @@ impl Clerks {
         let (beside_pages, to_write) = channel();
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
-        let clerks = Clerks { jobs, news, beside_pages, threads, telling, failure };
+        let backlog = Arc::default();
+        let clerks = Clerks { jobs, news, beside_pages, backlog, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>, drops| {
             let clerk = Clerk {
                 folder: Arc::clone(folder),
@@ -134,6 +140,22 @@ impl Clerks {
     /// Returns whether an internal error has ended the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
+    }
+
+    /// Names the threads that take requests from the kernel.
+    pub(in crate::front::fuse) fn set_wakers(&self, wakers: &[Waker]) {
+        self.backlog.set_wakers(wakers);
+    }
+
+    /// Returns whether so many requests wait that no further ones may be taken from the kernel.
+    pub(in crate::front::fuse) fn is_full(&self) -> bool {
+        self.backlog.is_full()
+    }
+
+    /// Returns the job to answer a request.
+    pub(super) fn request(&self, way: Way, header: &InHeader, body: Vec<u8>) -> Job {
+        let waiting = self.backlog.add(body.len());
+        Job::Request { way, header: *header, body, waiting }
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -252,19 +274,21 @@ impl Clerk {
     fn work(&mut self, job: Job) {
         fault::point(self.kind, self.clerks.failure.name());
         match job {
-            Job::Request { way, header, body } => match self.answer_with_room(&header, &body) {
-                Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
-                Ok(Answer::None) => {}
-                Ok(Answer::PageWriter) => {
-                    self.clerks.write_beside_pages(Job::Request { way, header, body });
+            Job::Request { way, header, body, waiting } => {
+                match self.answer_with_room(&header, &body) {
+                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+                    Ok(Answer::None) => {}
+                    Ok(Answer::PageWriter) => {
+                        self.clerks.write_beside_pages(Job::Request { way, header, body, waiting });
+                    }
+                    Ok(Answer::WhenDropped(write)) => {
+                        let drops = self.drops.as_ref().expect("this is the page writer");
+                        drops.drop_and_answer(way, header.unique, write);
+                    }
+                    Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
+                    Err(errno) => way.answer(header.unique, Err(errno)),
                 }
-                Ok(Answer::WhenDropped(write)) => {
-                    let drops = self.drops.as_ref().expect("this is the page writer");
-                    drops.drop_and_answer(way, header.unique, write);
-                }
-                Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
-                Err(errno) => way.answer(header.unique, Err(errno)),
-            },
+            }
             Job::Retire(node) => self.retire(&node),
             Job::Close(node) => self.close(&node),
             Job::Pin(node) => self.pin(&node.file),
@@ -329,7 +353,11 @@ impl Clerk {
                 let asked: SetattrIn = abi::head_of(body);
                 let node = self.folder.node(header.nodeid)?;
                 let folder = Arc::clone(&self.folder);
-                folder.change(header, &node, &asked, |size| self.resize(&node.file, size))
+                let changed =
+                    folder.change(header, &node, &asked, |size| self.resize(&node.file, size));
+                // What a failed truncation has unpinned.
+                self.clerks.send(Job::Pin(node));
+                changed
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
             opcode::SETXATTR => {
@@ -391,16 +419,17 @@ impl Clerk {
         Ok(())
     }
 
-    /// Has the cache forget a part of a file, which begins at a block; the folder's file becomes
-    /// what `act` says when nothing of it is under way. False if nothing of it can be cached.
-    fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: Act) -> Result<bool, Errno> {
-        let (section, mut ranges) = FileTable::ranges(file, part.start, part.end);
-        let Some(first) = (!ranges.is_empty()).then(|| ranges.remove(0)) else { return Ok(false) };
-        // A condition holds for all of it.
-        let other = if let Act::Renew(_) = act { act } else { Act::Forget };
-        let others = ranges.into_iter().rev().map(|range| (range, other));
-        for (range, act) in others.chain([(first, act)]) {
-            file.plan(act);
+    /// Has the cache forget a part of a file, which begins at a block: segment by segment, the last
+    /// one first. The folder's file becomes what `act` says when nothing of a segment is under way;
+    /// each one that is cut off goes in the cache and in the folder in the same moment, so that an
+    /// error in between loses nothing of the others.
+    fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: Act) -> Result<(), Errno> {
+        let (section, parts) = FileTable::parts(file, part.start, part.end);
+        for (at, range) in parts.into_iter().rev() {
+            file.plan(match act {
+                Act::Truncate { size, writes } => Act::Truncate { size: size.max(at), writes },
+                Act::Forget | Act::Renew(_) => act,
+            });
             let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));
             let ended = self.session(section)?.submit(discard, &[], |_, _| {});
             ended.map_err(|error| {
@@ -408,7 +437,7 @@ impl Clerk {
                 errno_of(&error)
             })?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Opens a file that others have changed, or may have: then what is cached of it is forgotten.

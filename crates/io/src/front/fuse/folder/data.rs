@@ -27,7 +27,7 @@ pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 /// A file that becomes longer than this by a write does so in the folder at once, which says so if
 /// it cannot be.
-const FAR: u64 = 1 << 40;
+pub(super) const FAR: u64 = 1 << 40;
 /// Nodes that a thread finds without a lock.
 const RECENT: usize = 64;
 
@@ -181,7 +181,8 @@ impl Worker {
         }
         let section = folder.section(&node.file);
         let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let Some(cached) = section.cached().filter(|_| is_whole) else {
+        let is_far = end > FAR && end > node.file.size();
+        let Some(cached) = section.cached().filter(|_| is_whole && !is_far) else {
             return Ok(Answer::Clerk);
         };
         // The last check that may hand the request to another thread: a write that waits in a queue
@@ -191,9 +192,6 @@ impl Worker {
             Ok(under_way) => under_way,
             Err(thread) => return Ok(thread),
         };
-        if end > FAR && end > node.file.size() {
-            rustix::fs::ftruncate(node.file.buffered(true)?, end)?;
-        }
         let start = cached.table.place(&node.file, asked.offset)?;
         let index = self.section_session(node.file.section(), cached.volume)?;
         // Before its bytes are there: the store is given nothing that lies behind the end.
@@ -239,12 +237,11 @@ impl Worker {
         let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
             return Ok(Answer::Clerk);
         };
-        if asked.flags & abi::FSYNC_DATA == 0 {
-            node.file.want_metadata();
-        }
         let index = self.section_session(section, cached.volume)?;
         let flush = RequestOp::FlushRange { durable: true };
-        let in_flight = self.in_flight(header.unique, flush, 0..0);
+        let mut in_flight = self.in_flight(header.unique, flush, 0..0);
+        in_flight.metadata =
+            (asked.flags & abi::FSYNC_DATA == 0).then(|| node.file.want_metadata());
         if let [range] = &ranges[..] {
             self.submit(now, index, Request::new(flush, range.clone()), &[], in_flight);
             return Ok(Answer::None);

@@ -290,10 +290,12 @@ impl Nodes {
     }
 
     /// Forgets a node for good, of which nothing is cached any more, unless the kernel knows it
-    /// again; `and` is done before anybody can look it up anew.
-    pub(super) fn leave(&self, node: &Node, and: impl FnOnce()) {
+    /// again or it was opened since it had been so `openings` times: then something of it may be in
+    /// the cache. `and` is done before anybody can look it up anew.
+    pub(super) fn leave(&self, node: &Node, openings: u64, and: impl FnOnce()) {
         let mut known = self.known();
-        if matches!(known.by_id.get(&node.id), Some((_, 0))) {
+        let is_unused = !node.file.is_open() && node.file.openings() == openings;
+        if is_unused && matches!(known.by_id.get(&node.id), Some((_, 0))) {
             known.remove(node.id);
             self.len.store(known.by_id.len(), Ordering::Relaxed);
             and();
@@ -333,5 +335,41 @@ impl Known {
             self.by_key.remove(&node.key);
         }
         Some(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::directory::LockedDirectory;
+    use crate::store::files::FileTable;
+
+    #[test]
+    fn a_node_that_was_used_meanwhile_does_not_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("f"), "text").unwrap();
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let root = rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap();
+        let rules = Rules::new(&[], folder.path().display().to_string());
+        let nodes = Nodes::new(root, rules, true).unwrap();
+        let root = nodes.at(abi::ROOT).unwrap();
+        let look_up = || nodes.lookup(&root, c"f").unwrap().0;
+        let node = look_up();
+        let path = folder.path().canonicalize().unwrap();
+        let locked = LockedDirectory::open(&path, false).unwrap();
+        FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
+        let before = node.file.openings();
+        // All of this comes after the data of the file has been written and forgotten.
+        look_up();
+        node.file.opened();
+        nodes.leave(&node, before, || panic!("the kernel knows it"));
+        node.file.closed();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
+        nodes.leave(&node, before, || panic!("something may be cached"));
+        let mut has_left = false;
+        nodes.leave(&node, node.file.openings(), || has_left = true);
+        assert!(has_left);
+        assert!(nodes.at(node.id).is_err());
     }
 }

@@ -130,8 +130,7 @@ fn is_end(code: u32) -> bool {
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
 pub(super) fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered) {
     let unique = asked.header.unique;
-    let job =
-        |link: &Link| Job::Request { way: link.way(), header: *asked.header, body: asked.whole() };
+    let job = |link: &Link| clerks.request(link.way(), asked.header, asked.whole());
     match answered {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}

@@ -5,8 +5,18 @@ use super::{Attributes, Meta, SourceFile, ctime_of, mtime_of, note, now, size_of
 use larder_core::clock::Nanos;
 use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+/// An fsync(2) of a file that is not answered.
+#[derive(Debug)]
+pub(crate) struct MetadataWanted(Arc<SourceFile>);
+
+impl Drop for MetadataWanted {
+    fn drop(&mut self) {
+        self.0.metadata.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl SourceFile {
     fn meta(&self) -> MutexGuard<'_, Meta> {
@@ -156,6 +166,16 @@ impl SourceFile {
         self.begun.fetch_add(1, Ordering::AcqRel);
         let now = now();
         (meta.mtime, meta.ctime) = (Some(now), Some(now));
+        self.raise(&mut meta, end)
+    }
+
+    /// The size is at least this from now on, though the folder does not know it yet.
+    pub(crate) fn raise_size(&self, size: u64) {
+        self.raise(&mut self.meta(), size);
+    }
+
+    /// Returns the size as it was before.
+    fn raise(&self, meta: &mut Meta, end: u64) -> u64 {
         let size = self.size();
         if end > size {
             meta.grown = true;
@@ -217,13 +237,14 @@ impl SourceFile {
         self.written.load(Ordering::Acquire)
     }
 
-    /// The next flush makes more than data stable.
-    pub(crate) fn want_metadata(&self) {
-        self.metadata.store(true, Ordering::Release);
+    /// Flushes make more than data stable until what this returns is dropped.
+    pub(crate) fn want_metadata(self: &Arc<Self>) -> MetadataWanted {
+        self.metadata.fetch_add(1, Ordering::AcqRel);
+        MetadataWanted(Arc::clone(self))
     }
 
-    pub(in crate::store::files) fn take_metadata(&self) -> bool {
-        self.metadata.swap(false, Ordering::AcqRel)
+    pub(in crate::store::files) fn wants_metadata(&self) -> bool {
+        self.metadata.load(Ordering::Acquire) > 0
     }
 
     /// The folder is about to be given data.

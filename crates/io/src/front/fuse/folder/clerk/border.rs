@@ -9,11 +9,25 @@ use super::super::sections::Cached;
 use super::drops::CoveredWrite;
 use super::{Clerk, PAGE_WRITER, uncached};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
+use crate::store::files::SourceFile;
 use larder_core::request::{Request, RequestOp};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
+
+/// Makes a file longer in the folder if a write up to `end` makes it longer than [`data::FAR`].
+fn lengthen_far(file: &SourceFile, end: u64) -> Result<(), Errno> {
+    if end <= data::FAR || end <= file.size() {
+        return Ok(());
+    }
+    let _alone = file.change();
+    if end > file.size() {
+        rustix::fs::ftruncate(file.buffered(true)?, end)?;
+        file.raise_size(end);
+    }
+    Ok(())
+}
 
 impl Clerk {
     /// Handles a read that touches two segments or a part without one, fills the kernel's first
@@ -101,6 +115,7 @@ impl Clerk {
         bytes: &[u8],
     ) -> Result<(), Errno> {
         let Some(cached) = cached else { return uncached::write(&node.file, range.start, bytes) };
+        lengthen_far(&node.file, range.end)?;
         let old = node.file.grow(range.end);
         let written = self.write_parts(node, cached, range, bytes, old);
         node.file.write_over();

@@ -96,7 +96,7 @@ impl Clerk {
                 continue;
             }
             match self.forget(file, 0..file.reach(), Act::Renew(writes)) {
-                Ok(_) => return Ok(true),
+                Ok(()) => return Ok(true),
                 // What came meanwhile has to be written first.
                 Err(_) if file.writes() != Some(writes) => {}
                 Err(error) => return Err(error),
@@ -140,7 +140,8 @@ impl Clerk {
     /// Has the cache forget a node, unless somebody uses it again.
     pub(super) fn retire(&mut self, node: &Node) {
         let file = &node.file;
-        if node.file.is_open() {
+        let openings = file.openings();
+        if file.is_open() {
             return;
         }
         let _alone = file.change();
@@ -158,7 +159,7 @@ impl Clerk {
         }
         let folder = Arc::clone(&self.folder);
         let Some(table) = folder.section(file).table() else { return };
-        self.folder.nodes.leave(node, || table.free(file));
+        self.folder.nodes.leave(node, openings, || table.free(file));
     }
 
     /// Writes what is left of a file that nobody has open, and closes it.

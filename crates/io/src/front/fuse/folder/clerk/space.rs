@@ -11,37 +11,67 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::IntoBytes;
+
+/// Interval of checks for the end of the writes to a file.
+const UNWRITTEN_PAUSE: Duration = Duration::from_micros(100);
 
 impl Clerk {
     /// Gives a file another length.
-    pub(super) fn resize(&mut self, file: &SourceFile, size: u64) -> Result<(), Errno> {
+    pub(super) fn resize(&mut self, file: &Arc<SourceFile>, size: u64) -> Result<(), Errno> {
         let _alone = file.change();
-        let old = file.size();
-        let truncate = |file: &SourceFile| rustix::fs::ftruncate(file.buffered(true)?, size);
-        if size >= old {
-            truncate(file)?;
-            file.set_size(size);
-            file.take_times();
-            return Ok(());
-        }
+        let folder = Arc::clone(&self.folder);
+        let cached = folder.section(file).cached();
+        let resized = if let Some(cached) = cached.filter(|_| size < file.size()) {
+            self.shorten(file, cached, size)
+        } else {
+            let truncated = rustix::fs::ftruncate(file.buffered(true)?, size);
+            truncated.map(|()| match cached {
+                Some(_) => file.raise_size(size),
+                None => file.set_size(size),
+            })
+        };
+        file.take_times();
+        resized
+    }
+
+    /// Gives a file a smaller size than it has.
+    fn shorten(
+        &mut self,
+        file: &Arc<SourceFile>,
+        cached: Cached<'_>,
+        size: u64,
+    ) -> Result<(), Errno> {
         let first = size / BLOCK * BLOCK;
-        if first < size {
+        // The folder's file gets the size when the cache forgets what lies here.
+        cached.table.place(file, first)?;
+        self.unpin(file, size);
+        loop {
+            let writes = self.when_unwritten(file)?;
             // The block that the end lies in is forgotten as a whole.
             self.write_out(file, first..size, false)?;
+            let all = first..file.reach().max(first + BLOCK);
+            match self.forget(file, all, Act::Truncate { size, writes }) {
+                // What has come meanwhile of that block has to be written first.
+                Err(_) if file.writes() != Some(writes) => {}
+                ended => return ended,
+            }
         }
-        self.unpin(file, size);
-        file.set_size(size);
-        let forgotten =
-            match self.forget(file, first..file.reach().max(first + BLOCK), Act::Truncate(size)) {
-                Ok(false) => truncate(file),
-                other => other.map(drop),
-            };
-        if forgotten.is_err() {
-            file.set_size(old);
+    }
+
+    /// Waits until no write to a file is under way; returns how many there were before. The kernel
+    /// starts none while it waits for the new size, except those that another clerk has.
+    fn when_unwritten(&self, file: &SourceFile) -> Result<u64, Errno> {
+        loop {
+            if let Some(writes) = file.writes() {
+                return Ok(writes);
+            }
+            if self.clerks.failure.has_failed() {
+                return Err(Errno::IO);
+            }
+            std::thread::sleep(UNWRITTEN_PAUSE);
         }
-        file.take_times();
-        forgotten
     }
 
     pub(super) fn fallocate(&mut self, header: &InHeader, asked: &FallocateIn) -> Answered {
@@ -69,8 +99,8 @@ impl Clerk {
             let folder_file = file.buffered(true)?;
             rustix::fs::fallocate(folder_file, mode, rest.start, rest.end - rest.start)?;
         }
-        if !keeps_size && end > size {
-            file.set_size(end);
+        if !keeps_size {
+            file.raise_size(end);
         }
         file.take_times();
         Ok(done())

@@ -1,0 +1,86 @@
+//! Requests that wait for a clerk or for the page writer, or that one of them works on, and the
+//! memory that they take.
+//!
+//! Invariant: while they take more than [`BACKLOG_BYTES_MAX`], the threads of the mount take no
+//! further requests from the kernel. That blocks nobody for ever: clerks and the page writer wait
+//! for no request that the kernel has not handed over.
+
+use crate::wake::Waker;
+use larder_core::lane::Notify as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of memory that these requests may take before no further ones are taken.
+const BACKLOG_BYTES_MAX: usize = 8 << 20;
+/// Bytes that a request takes besides its body.
+const REQUEST_BYTES: usize = 256;
+
+/// The requests of a mount that wait for its clerks.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    bytes: AtomicUsize,
+    /// Of the threads that take requests from the kernel.
+    wakers: OnceLock<Vec<Waker>>,
+}
+
+/// A request of the backlog, until it is dropped.
+#[derive(Debug)]
+pub(in crate::front::fuse) struct Waiting {
+    backlog: Arc<Backlog>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// Names the threads that are to be woken when there is room again.
+    pub(super) fn set_wakers(&self, wakers: &[Waker]) {
+        let is_first = self.wakers.set(wakers.to_vec()).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
+    }
+
+    /// Returns whether no further requests may be taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) > BACKLOG_BYTES_MAX
+    }
+
+    /// Adds a request with a body of `len` bytes.
+    pub(super) fn add(self: &Arc<Self>, len: usize) -> Waiting {
+        let bytes = REQUEST_BYTES + len;
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        Waiting { backlog: Arc::clone(self), bytes }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let before = self.backlog.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        if before > BACKLOG_BYTES_MAX && before - self.bytes <= BACKLOG_BYTES_MAX {
+            for waker in self.backlog.wakers.get().into_iter().flatten() {
+                waker.notify();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_full_backlog_wakes_the_threads_when_there_is_room_again() {
+        let backlog = Arc::new(Backlog::default());
+        let waker = Waker::new().unwrap();
+        backlog.set_wakers(std::slice::from_ref(&waker));
+        let half = || backlog.add(BACKLOG_BYTES_MAX / 2);
+        let (first, second) = (half(), half());
+        assert!(backlog.is_full(), "each takes more than its body");
+        std::thread::scope(|scope| {
+            let sleeping = scope.spawn(|| waker.sleep(None, Some(Duration::from_mins(1))));
+            drop(first);
+            sleeping.join().unwrap().unwrap();
+        });
+        assert!(!backlog.is_full());
+        drop(second);
+        assert_eq!(backlog.bytes.load(Ordering::Acquire), 0);
+    }
+}
