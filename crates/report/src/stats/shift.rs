@@ -212,7 +212,7 @@ mod tests {
         use rand_xoshiro::rand_core::{Rng, SeedableRng};
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
         let mut below = |end: u64| u32::try_from(random.next_u64() % end).unwrap();
-        for round in 0..400 {
+        for round in 0..larder_testing::budget(50, 400) {
             // Few different values in every second round: many ratios are equal.
             let kinds = if round % 2 == 0 { 4 } else { 1 << 20 };
             let mut sample = || -> Vec<f64> {

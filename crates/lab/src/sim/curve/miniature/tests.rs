@@ -21,7 +21,7 @@ fn miniatures_hit_about_as_often_as_caches_of_full_size() {
         }
     }
     let (mut held, mut tried, mut error) = (0, 0, 0.0);
-    for seed in 0..larder_testing::budget(4, 20) {
+    for seed in 0..larder_testing::budget(2, 20) {
         let mut miniature = Miniature::new(&PolicyKind::ALL, &pages, 50_000, seed);
         references.chunks(5_000).for_each(|batch| miniature.run(batch));
         let mut truths = exact.iter();
