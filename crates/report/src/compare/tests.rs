@@ -200,7 +200,7 @@ fn the_same_is_not_told_apart_and_ten_percent_is_found() {
     for (number, (parts, count)) in machines.into_iter().enumerate() {
         let random = Xoshiro256PlusPlus::seed_from_u64(number as u64);
         let mut noise = Noise { random, parts };
-        let rounds = larder_testing::budget(200, 500);
+        let rounds = 500;
         let (mut silent, mut found, mut wrong) = (0, 0, 0);
         for _ in 0..rounds {
             let base = noise.run(count, 1.0);
