@@ -36,7 +36,7 @@ const WRITES: usize = 200;
 const WRITE_BLOCKS_MAX: usize = 16;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let seconds = env.either(60, 6);
+    let seconds = env.either(60, 4);
     let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
     let before = unchanged(env, &image, seconds)?;
     let mut changed = None;

@@ -53,7 +53,7 @@ fn programs(env: &Env) -> [Vec<String>; 2] {
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     need(absent(&["postmark"]))?;
-    let (count, seed) = (env.either(200, 40), env.options.seed);
+    let (count, seed) = (env.either(200, 25), env.options.seed);
     let mut random = Rng::with_seed(seed);
     for (what, make) in [
         ("configurations: counts and words", script::random as fn(&mut Rng) -> String),
