@@ -12,9 +12,6 @@ const SCRIPTS: [&str; 5] = [
     "set size 4096\nset buffering false\nset read 4096\nset write 4096\nset location missing\n",
 ];
 
-/// What every script has.
-const COMMON: &str = "set number 20\nset transactions 100\n";
-
 /// For sed: removes process IDs and descriptors, and gives equivalent calls of the two programs the
 /// same name. Descriptors of work files begin at 3: lower ones are for progress and errors.
 const NORMAL: &str = r#"
@@ -36,8 +33,10 @@ s/^([a-z0-9_]+)\(.*/\1/"#;
 pub(super) fn same(env: &Env) -> Result<String> {
     need(absent(&["strace"]))?;
     let mut calls = 0;
+    let transactions = env.either(100, 25);
     for script in SCRIPTS {
-        let script = format!("{COMMON}{script}run\nquit\n");
+        let common = format!("set number 20\nset transactions {transactions}\n");
+        let script = format!("{common}{script}run\nquit\n");
         let [ours, theirs] = programs(env).map(|words| traced(env, &words, &script));
         let (ours, theirs) = (ours?, theirs?);
         let differs = theirs.iter().zip(&ours).position(|(theirs, ours)| theirs != ours);
