@@ -126,7 +126,7 @@ impl<F: Frames> Pool<F> {
     /// Takes up to `wanted` free frames that are to leave service.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames);
+        self.reclaim(&mut free, frames, LIMBO_LOOKS);
         let left = free.frames.len().saturating_sub(wanted);
         free.frames.split_off(left)
     }
@@ -162,9 +162,31 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
+        self.take_looking(frames, volume, wanted, spare, LIMBO_LOOKS)
+    }
+
+    /// Does the same after all frames in limbo have been looked at: for who finds nothing else.
+    pub(crate) fn take_last(
+        &self,
+        frames: &F,
+        volume: &Volume<F>,
+        wanted: usize,
+        spare: &mut Vec<FrameId>,
+    ) -> bool {
+        self.take_looking(frames, volume, wanted, spare, usize::MAX)
+    }
+
+    fn take_looking(
+        &self,
+        frames: &F,
+        volume: &Volume<F>,
+        wanted: usize,
+        spare: &mut Vec<FrameId>,
+        looks: usize,
+    ) -> bool {
         let promised = self.promised_to_others(volume);
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames);
+        self.reclaim(&mut free, frames, looks);
         let usage = &volume.quota.usage;
         while spare.len() < wanted {
             if usage.load(Ordering::Relaxed) >= volume.quota.max() || free.frames.len() <= promised
@@ -178,8 +200,9 @@ impl<F: Frames> Pool<F> {
         true
     }
 
-    fn reclaim(&self, free: &mut Free, frames: &F) {
-        for _ in 0..LIMBO_LOOKS.min(free.limbo.len()) {
+    /// Frees those of the next `looks` frames in limbo that nobody holds any more.
+    fn reclaim(&self, free: &mut Free, frames: &F, looks: usize) {
+        for _ in 0..looks.min(free.limbo.len()) {
             let Some((frame, volume)) = free.limbo.pop_front() else { return };
             match frames.try_own(frame) {
                 Some(own) => {
@@ -217,9 +240,7 @@ impl<F: Frames> Pool<F> {
     /// are still held.
     pub(crate) fn settle(&self, frames: &F) -> (usize, Vec<u16>) {
         let mut free = lock(&self.free);
-        for _ in 0..free.limbo.len().div_ceil(LIMBO_LOOKS) {
-            self.reclaim(&mut free, frames);
-        }
+        self.reclaim(&mut free, frames, usize::MAX);
         (free.frames.len(), free.limbo.iter().map(|&(_, volume)| volume).collect())
     }
 

@@ -66,10 +66,10 @@ impl<F: Frames> Cache<F> {
                 return true;
             }
             if !self.evict_for(volume, recorder, now, steal) {
-                return self.pool.take(&self.frames, volume, wanted, spare);
+                return self.pool.take_last(&self.frames, volume, wanted, spare);
             }
         }
-        false
+        self.pool.take_last(&self.frames, volume, wanted, spare)
     }
 
     /// Tells the policy of a page, that of `block`, that is not resident and is about to come:

@@ -54,6 +54,24 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     }
 }
 
+/// Frames that readers have held and nobody can find are free. Two reads that look for room and find
+/// only some of these would give room to each other for ever.
+#[test]
+fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
+    let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };
+    let mut rig = Rig::new(512, [volume]);
+    let mut lane = rig.lane(0);
+    for part in 0..8 {
+        let status = read_stubbornly(&mut rig, &mut lane, [part * 64, 64]);
+        assert_eq!(status, Status::Done);
+    }
+    rig.disks[0].volume.set_hint(Hint::Random);
+    let mut read = Assembly::new(rig.token(), 1024 * BLOCK, 256 * 4096);
+    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    rig.run();
+    read.abandon(rig.cache.frames());
+}
+
 /// One pinned block of each page, as replies have that a client does not receive, must not keep the
 /// other blocks of the pages from others.
 #[test]
