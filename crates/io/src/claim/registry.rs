@@ -701,7 +701,7 @@ mod tests {
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..20_000 {
+                for _ in 0..larder_testing::budget(5_000, 20_000) {
                     one.rewrite(&mut one.held()[0]);
                 }
                 has_ended.store(true, Ordering::Release);

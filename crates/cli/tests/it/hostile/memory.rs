@@ -1,7 +1,7 @@
 //! Readers of foreign files use memory in proportion to the input, up to their stated maximum.
 
 use crate::shared::program::program;
-use larder_testing::{has_tool, skip};
+use larder_testing::{budget, has_tool, skip};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -153,7 +153,8 @@ fn readers_of_foreign_files_take_memory_in_proportion_to_the_input() {
             assert!(code.is_some_and(|code| code <= 2), "{name}: {code:?}");
             (fs::metadata(path).unwrap().len(), peak)
         };
-        let (small, large) = (at(MIB), at(4 * MIB));
+        let unit = budget(MIB / 2, MIB);
+        let (small, large) = (at(unit), at(4 * unit));
         let (more, grown) = (large.0 - small.0, large.1.saturating_sub(small.1));
         println!("{name}: {} bytes for each", grown / more);
         // Rounding by the allocator does not grow with the input.
