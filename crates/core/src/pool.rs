@@ -162,31 +162,9 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
-        self.take_looking(frames, volume, wanted, spare, LIMBO_LOOKS)
-    }
-
-    /// Does the same after all frames in limbo have been looked at: for who finds nothing else.
-    pub(crate) fn take_last(
-        &self,
-        frames: &F,
-        volume: &Volume<F>,
-        wanted: usize,
-        spare: &mut Vec<FrameId>,
-    ) -> bool {
-        self.take_looking(frames, volume, wanted, spare, usize::MAX)
-    }
-
-    fn take_looking(
-        &self,
-        frames: &F,
-        volume: &Volume<F>,
-        wanted: usize,
-        spare: &mut Vec<FrameId>,
-        looks: usize,
-    ) -> bool {
         let promised = self.promised_to_others(volume);
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames, looks);
+        self.reclaim(&mut free, frames, LIMBO_LOOKS);
         let usage = &volume.quota.usage;
         while spare.len() < wanted {
             if usage.load(Ordering::Relaxed) >= volume.quota.max() || free.frames.len() <= promised
@@ -200,7 +178,12 @@ impl<F: Frames> Pool<F> {
         true
     }
 
-    /// Frees those of the next `looks` frames in limbo that nobody holds any more.
+    /// Frees all frames in limbo that no reader pins any more.
+    pub(crate) fn reclaim_all(&self, frames: &F) {
+        self.reclaim(&mut lock(&self.free), frames, usize::MAX);
+    }
+
+    /// Frees those of the next `looks` frames in limbo that no reader pins any more.
     fn reclaim(&self, free: &mut Free, frames: &F, looks: usize) {
         for _ in 0..looks.min(free.limbo.len()) {
             let Some((frame, volume)) = free.limbo.pop_front() else { return };

@@ -66,10 +66,13 @@ impl<F: Frames> Cache<F> {
                 return true;
             }
             if !self.evict_for(volume, recorder, now, steal) {
-                return self.pool.take_last(&self.frames, volume, wanted, spare);
+                break;
             }
         }
-        self.pool.take_last(&self.frames, volume, wanted, spare)
+        // Otherwise reads that fail and release their pins could put more into limbo than the next
+        // attempts take out of it, for ever.
+        self.pool.reclaim_all(&self.frames);
+        self.pool.take(&self.frames, volume, wanted, spare)
     }
 
     /// Tells the policy of a page, that of `block`, that is not resident and is about to come:

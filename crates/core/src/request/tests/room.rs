@@ -54,8 +54,8 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     }
 }
 
-/// Frames that readers have held and nobody can find are free. Two reads that look for room and
-/// find only some of these would give room to each other for ever.
+/// Evicted frames are free when no reader pins them any more. Two reads that need room and find
+/// only some of these frames would keep each other waiting for ever.
 #[test]
 fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };

@@ -355,8 +355,10 @@ impl Clerk {
                 let folder = Arc::clone(&self.folder);
                 let changed =
                     folder.change(header, &node, &asked, |size| self.resize(&node.file, size));
-                // What a failed truncation has unpinned.
-                self.clerks.send(Job::Pin(node));
+                if changed.is_err() {
+                    // A truncation unpins the end of the file before it fails.
+                    self.clerks.send(Job::Pin(node));
+                }
                 changed
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),

@@ -1,9 +1,8 @@
-//! Requests that wait for a clerk or for the page writer, or that one of them works on, and the
-//! memory that they take.
+//! Memory of the requests that the blocking workers of a mount have accepted and not completed.
 //!
-//! Invariant: while they take more than [`BACKLOG_BYTES_MAX`], the threads of the mount take no
-//! further requests from the kernel. That blocks nobody for ever: clerks and the page writer wait
-//! for no request that the kernel has not handed over.
+//! Invariant: while these requests take more than [`BACKLOG_BYTES_MAX`], the threads of the mount
+//! receive no further requests from the kernel. This cannot deadlock: a blocking worker never waits
+//! for a request that the kernel has not delivered yet.
 
 use crate::wake::Waker;
 use larder_core::lane::Notify as _;
@@ -15,7 +14,7 @@ const BACKLOG_BYTES_MAX: usize = 8 << 20;
 /// Bytes that a request takes besides its body.
 const REQUEST_BYTES: usize = 256;
 
-/// The requests of a mount that wait for its clerks.
+/// The requests that the blocking workers of a mount have accepted and not completed.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     bytes: AtomicUsize,

@@ -61,7 +61,7 @@ impl Clerk {
     }
 
     /// Waits until no write to a file is under way; returns how many there were before. The kernel
-    /// starts none while it waits for the new size, except those that another clerk has.
+    /// starts none while it waits for the new size, but another thread may have one in its queue.
     fn when_unwritten(&self, file: &SourceFile) -> Result<u64, Errno> {
         loop {
             if let Some(writes) = file.writes() {
