@@ -88,8 +88,6 @@ pub enum Input {
     Recycle { session: u32, read: u64 },
     /// The oldest of the pins that were moved out are released.
     ReleasePins { session: u32, now: Nanos, pins: usize },
-    /// Bytes of one block are copied if they are resident.
-    ReadHit { session: u32, offset: u64, len: usize },
     /// The leases of a session change without a request.
     Lease { session: u32, lease: LeaseChange },
     /// A call that cannot be replayed: the log is of no use from here on.

@@ -87,12 +87,16 @@ impl<T> Drop for MutexGuard<'_, T> {
 
 /// Locks, where a poisoned lock means that a thread panicked in the middle of a change: the state
 /// is not to be trusted, and going on could write wrong data to a store.
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    let Ok(guard) = mutex.lock() else {
-        DAMAGE.set(true);
-        panic!("a thread panicked while it changed this part of the cache");
-    };
+    let Ok(guard) = mutex.lock() else { half_changed() };
     MutexGuard { guard, in_panic: std::thread::panicking() }
+}
+
+#[cold]
+fn half_changed() -> ! {
+    DAMAGE.set(true);
+    panic!("a thread panicked while it changed this part of the cache");
 }
 
 /// Locks to read the state after a panic, even if it is half changed; none if another thread has it

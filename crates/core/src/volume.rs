@@ -17,7 +17,7 @@ use crate::hint::Hint;
 use crate::input::{Input, InputLog, LogGuard, Setting};
 use crate::lane::{Mailbox, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
-use crate::page::Paging;
+use crate::page::{Key, Paging};
 use crate::pinned::Pinned;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
@@ -105,6 +105,9 @@ const WINDOWS: u64 = 32;
 /// Blocks that are mapped for change, and the mailbox of the lane that has them.
 pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
 
+/// A number that no volume has. The next one would be the key of an empty frame.
+pub(crate) const NO_VOLUME: u16 = u16::MAX - 1;
+
 /// One volume.
 pub struct Volume<F: Frames> {
     pub(crate) id: u16,
@@ -124,6 +127,10 @@ pub struct Volume<F: Frames> {
     removed: AtomicBool,
     /// The internal error that has ended the volume, if any.
     broken: OnceLock<StoreError>,
+    /// Key of the first block in lookups of [`crate::request::Session::read_hit`]: that of `id`, or
+    /// that of [`NO_VOLUME`], so that nothing is found, if the volume is broken or inputs are
+    /// logged. So a hit needs no check of its own for that.
+    pub(crate) lookup_key: AtomicU64,
     frozen: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
@@ -215,6 +222,7 @@ impl<F: Frames> Volume<F> {
             lanes: AtomicU32::new(0),
             removed: AtomicBool::new(false),
             broken: OnceLock::new(),
+            lookup_key: AtomicU64::new(Key::first_of(if log.is_some() { NO_VOLUME } else { id })),
             frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
@@ -420,10 +428,27 @@ impl<F: Frames> Volume<F> {
         self.unclean_blocks() * BLOCK_BYTES_U64
     }
 
-    /// More unclean blocks than this are never made.
+    /// Returns the limit of [`Volume::limited_blocks`].
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
         self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))
+    }
+
+    /// Returns the number of blocks that count against the dirty limit. Blocks that cannot be
+    /// written do not, up to a half of the limit and of the memory beyond it: they may belong to one
+    /// file of many, and must not keep others from being written.
+    #[must_use]
+    pub(crate) fn limited_blocks(&self) -> u64 {
+        let limit = self.dirty_limit_blocks();
+        let beyond = limit.min(self.capacity().saturating_sub(limit)) / 2;
+        self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire).min(beyond))
+    }
+
+    /// Returns the error of the last write if hardly any other blocks are unwritten than those that
+    /// could not be written. Then no room can be expected at the dirty limit.
+    pub(crate) fn failure_at_limit(&self) -> Option<StoreError> {
+        let others = self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire));
+        if others > self.dirty_limit_blocks() / 8 { None } else { self.failure() }
     }
 
     /// The last error of a write or flush, while writes are failing.

@@ -25,6 +25,7 @@ pub mod pressure;
 pub mod reclaim;
 pub mod runtime_directory;
 pub mod store;
+mod time_slice;
 pub mod tls;
 pub mod wake;
 pub mod warm_list;

@@ -25,6 +25,7 @@ const LEAST: f64 = 0.97;
 const WIDTH_MAX: f64 = 0.1;
 const IMAGE_MIB: u64 = 256;
 const DISK_MIB: u64 = 1024;
+const SIMULATED_REQUESTS: u32 = 500_000;
 const SERVE: &str = "--memory 512MiB --write-mode back";
 const MOUNT: Program =
     Program { name: "larder", line: "LARDER mount --control none --memory 512MiB" };
@@ -40,14 +41,23 @@ enum Load {
     Reads(&'static str),
     /// Debian's PostMark in a mounted directory.
     PostMark,
+    /// A simulation of the whole cache, without a server.
+    Simulation,
 }
 
-const LOADS: [(&str, &str, Load); 5] = [
+const LOADS: [(&str, &str, Load); 8] = [
+    ("NBD, 4 KiB random reads, depth 1", "reads/s", Load::Flood(Request::Read, 1)),
     ("NBD, 4 KiB random reads, depth 32", "reads/s", Load::Flood(Request::Read, 32)),
     ("NBD, 4 KiB random writes, depth 32", "writes/s", Load::Flood(Request::Write, 32)),
     ("NBD, 1 MiB reads, depth 4", "reads/s", Load::Fio("--rw=read --bs=1m --iodepth=4")),
     ("FUSE, 4 KiB random reads", "reads/s", Load::Reads("--direct=1 --rw=randread --bs=4k")),
+    (
+        "FUSE, 4 KiB random reads, 2 jobs",
+        "reads/s",
+        Load::Reads("--direct=1 --rw=randread --bs=4k --numjobs=2 --group_reporting"),
+    ),
     ("FUSE, PostMark", "transactions/s", Load::PostMark),
+    ("simulation of the whole cache", "requests/s", Load::Simulation),
 ];
 
 /// One of the two binaries, running.
@@ -133,6 +143,7 @@ impl<'a> Side<'a> {
             }
             Load::Reads(options) => reads(self.env, &self.mount.point, options),
             Load::PostMark => postmark(self.env, &self.mount.point),
+            Load::Simulation => simulate(self.env),
         }
     }
 
@@ -141,6 +152,20 @@ impl<'a> Side<'a> {
         self.mount.stop_clean()?;
         self.source.close().context("remove the mounted directory")
     }
+}
+
+/// Returns the rate at which the binary simulates its whole cache on a synthetic trace.
+fn simulate(env: &Env) -> Result<f64> {
+    let (larder, trace) = (&env.larder, env.file("pairs.ltr"));
+    if !trace.exists() {
+        let requests = SIMULATED_REQUESTS.to_string();
+        let how = "--pages 100000 --exponent 0.9 --writes 30%".split(' ');
+        text(cmd!("{larder} trace synth zipf {trace} --requests {requests} {how...}"))?;
+    }
+    let begun = Instant::now();
+    let how = "--level whole --policy s3fifo --size 10%".split(' ');
+    text(cmd!("{larder} sim {trace} {how...}"))?;
+    Ok(f64::from(SIMULATED_REQUESTS) / begun.elapsed().as_secs_f64())
 }
 
 fn judge(

@@ -16,7 +16,7 @@ use crate::settings::{SettingError, check_shares};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
-use crate::volume::{LENGTH_MAX, Volume, VolumeOptions};
+use crate::volume::{LENGTH_MAX, NO_VOLUME, Volume, VolumeOptions};
 
 impl<F: Frames> Cache<F> {
     /// Adds a volume, as [`Cache::try_add_volume`] does.
@@ -56,7 +56,8 @@ impl<F: Frames> Cache<F> {
                 place.as_ref().is_none_or(|volume| volume.is_forgotten())
             };
             let index = volumes.iter().position(is_unused).unwrap_or(volumes.len());
-            let Ok(id) = u16::try_from(index) else {
+            let id = u16::try_from(index).ok().filter(|&id| id < NO_VOLUME);
+            let Some(id) = id else {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
             let parts = self.shards.len();

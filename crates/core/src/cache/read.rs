@@ -37,7 +37,8 @@ pub struct HitRead<'a> {
 fn single_block<F: Frames>(lane: &Lane<F>, offset: u64, len: usize) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
-    fits.then(|| (Key::new(lane.volume.id, offset / BLOCK_BYTES_U64), within))
+    let first = lane.volume.lookup_key.load(Ordering::Relaxed);
+    fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
 }
 
 /// The sectors of `block` that the bytes `offset..offset + len` of the volume touch.
@@ -112,8 +113,8 @@ impl<F: Frames> Cache<F> {
         self.copy_hit(lane, &place, within, to)
     }
 
-    /// Does [`Cache::read_hit`] for each of `reads`, in order, and notes whether it was one; how
-    /// many were.
+    /// Performs [`Cache::read_hit`] for each of `reads`, in order, and sets whether it was a hit.
+    /// Returns the number of hits.
     ///
     /// Faster than one by one: a hit makes two trips to memory, to the table and to the bytes, and
     /// with several at hand those of the later ones are made while the earlier ones are copied.
@@ -158,9 +159,7 @@ impl<F: Frames> Cache<F> {
     #[inline]
     fn copy_hit(&self, lane: &Lane<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
         let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
-        let hit = !state.ahead
-            && lane.volume.broken().is_none()
-            && state.covers(sectors_touched(within, to.len()));
+        let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);
             self.frames.unpin(pin);

@@ -153,7 +153,7 @@ impl<F: Frames> Cache<F> {
         }
         let before = task.done;
         while task.done < task.len {
-            if volume.unclean_blocks() >= volume.dirty_limit_blocks() {
+            if volume.limited_blocks() >= volume.dirty_limit_blocks() {
                 return self.at_limit(lane);
             }
             let part = Self::next_page_part(volume, task, payload);
@@ -203,7 +203,7 @@ impl<F: Frames> Cache<F> {
     /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
     /// would be for ever, and the client is told instead.
     pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
-        if let Some(error) = lane.volume.failure() {
+        if let Some(error) = lane.volume.failure_at_limit() {
             return Status::Failed(error);
         }
         self.stall(lane);
@@ -212,7 +212,7 @@ impl<F: Frames> Cache<F> {
 
     /// When to acknowledge a write of so many bytes.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
-        let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
+        let (unclean, limit) = (volume.limited_blocks(), volume.dirty_limit_blocks());
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         let setpoint = threshold.midpoint(limit).min(limit - 1);
         if unclean <= setpoint {

@@ -35,7 +35,18 @@ impl Key {
 
     pub(crate) fn new(volume: u16, block: u64) -> Self {
         debug_assert!(block < 1 << Self::BLOCK_BITS, "volumes end at 2^60 bytes");
-        Key(((u64::from(volume) + 1) << Self::BLOCK_BITS) | block)
+        Key(Self::first_of(volume) | block)
+    }
+
+    /// Returns the key of the first block of a volume, as a number.
+    pub(crate) fn first_of(volume: u16) -> u64 {
+        (u64::from(volume) + 1) << Self::BLOCK_BITS
+    }
+
+    /// Returns the key of a block in the volume that has `first` as the key of its first block.
+    #[inline]
+    pub(crate) fn after(first: u64, block: u64) -> Self {
+        Key(first | block)
     }
 }
 

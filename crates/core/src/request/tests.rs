@@ -208,11 +208,50 @@ fn at_the_dirty_limit_of_a_failing_store_writes_fail_instead_of_hanging() {
             status
         })
         .collect();
-    assert!(statuses[..10].iter().all(|s| matches!(s, Status::Done)), "{statuses:?}");
-    assert!(statuses[10..].iter().all(|s| matches!(s, Status::Failed(_))), "{statuses:?}");
+    // The limit is 10 blocks, and 5 that cannot be written do not count.
+    assert!(statuses[..15].iter().all(|s| matches!(s, Status::Done)), "{statuses:?}");
+    assert!(statuses[15..].iter().all(|s| matches!(s, Status::Failed(_))), "{statuses:?}");
     rig.disks[0].plan.set(Vec::new());
     rig.run_until(rig.now + 30 * SECOND);
     rig.write(&mut lane, 11, 5);
+}
+
+#[test]
+fn blocks_that_cannot_be_written_do_not_keep_others_from_being_written() {
+    let mut rig = Rig::new(50, [tuned(256, &[("dirty-limit", 200)])]);
+    let mut lane = rig.lane(0);
+    rig.disks[0].plan.set(vec![Fault::Writes(0..10 * BLOCK)]);
+    for block in 0..10 {
+        rig.write(&mut lane, block, 1);
+    }
+    rig.run_until(rig.now + 10 * SECOND);
+    assert_eq!(rig.gauge(Gauge::Failing), 10, "blocks, the whole limit");
+    let (mut done, mut failed) = (0, 0);
+    for block in 20..120 {
+        match rig.try_write(&mut lane, [block, 1], 1, false) {
+            Status::Done | Status::DoneAt(_) => done += 1,
+            Status::Failed(_) => failed += 1,
+            Status::Pending | Status::Stalled => {}
+        }
+        rig.run_until(rig.now + 10 * SECOND);
+    }
+    assert_eq!((done, failed), (100, 0));
+    assert_eq!(rig.gauge(Gauge::Failing), 10, "nothing is lost");
+    rig.disks[0].plan.set(Vec::new());
+    rig.run_until(rig.now + 30 * SECOND);
+    assert_eq!(rig.gauge(Gauge::Failing), 0);
+}
+
+#[test]
+fn reads_that_copy_hits_find_nothing_once_an_internal_error_has_ended_the_volume() {
+    let mut rig = Rig::new(16, [options(16)]);
+    let mut lane = rig.lane(0);
+    rig.write(&mut lane, 0, 1);
+    let mut bytes = [0; 8];
+    assert!(rig.cache.read_hit(&lane, 0, &mut bytes));
+    let error = StoreError::new(StoreErrorKind::Io, "an internal error".to_owned());
+    rig.cache.break_volume(&rig.disks[0].volume, error);
+    assert!(!rig.cache.read_hit(&lane, 0, &mut bytes));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! What changes of a volume while it serves: its settings, its page size, and whether it is there.
 
-use super::{CLOSED, Volume, index_in};
+use super::{CLOSED, NO_VOLUME, Volume, index_in};
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::Setting;
 use crate::mode::{FlushMode, WriteMode};
-use crate::page::Paging;
+use crate::page::{Key, Paging};
 use crate::policy::PolicyKind;
 use crate::settings::{SettingError, Share};
 use crate::store::StoreError;
@@ -194,5 +194,6 @@ impl<F: Frames> Volume<F> {
     pub(crate) fn note_broken(&self, error: StoreError) {
         // The first error causes the later ones.
         let _is_first = self.broken.set(error).is_ok();
+        self.lookup_key.store(Key::first_of(NO_VOLUME), Ordering::Release);
     }
 }

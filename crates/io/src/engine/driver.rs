@@ -48,6 +48,7 @@ impl Driver {
         let name = format!("store {}", volume.name());
         let work = || {
             crate::reclaim::reserve_stack();
+            crate::time_slice::shorten();
             run.run();
         };
         // Panics of the store are handled inside. After a panic of the cache, its half-changed

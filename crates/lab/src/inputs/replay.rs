@@ -17,7 +17,6 @@ use larder_core::request::{
 };
 use larder_core::store::{StoreDone, StoreOp};
 use larder_core::tunables::Tunables;
-use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_report::lines::{LineError, Lines};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -438,7 +437,6 @@ fn session_of(input: &Input) -> Option<u32> {
         | Input::Release { session, .. }
         | Input::Recycle { session, .. }
         | Input::ReleasePins { session, .. }
-        | Input::ReadHit { session, .. }
         | Input::Lease { session, .. } => Some(*session),
         _ => None,
     }
@@ -500,11 +498,6 @@ impl Session {
             Input::ReleasePins { now, pins, .. } => {
                 check(pins <= self.pins.len(), "more pins are released than there are")?;
                 self.engine.release_pins(cache, now, self.pins.drain(..pins));
-            }
-            Input::ReadHit { offset, len, .. } => {
-                check(len <= BLOCK_BYTES, "a read hit is longer than a block")?;
-                self.check_bytes(offset, len as u64)?;
-                self.engine.read_hit(cache, offset, &mut [0; BLOCK_BYTES][..len]);
             }
             Input::Lease { lease, .. } => self.lease(cache, lease),
             other => return Err(format!("{other:?} is no input of a session")),

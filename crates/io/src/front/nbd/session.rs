@@ -120,6 +120,7 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
         let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
+            crate::time_slice::shorten();
             let acceptor = shared.acceptor.clone();
             let _done = EndWhenDropped { done, socket: Arc::clone(&socket), acceptor };
             converse(&shared, &socket, &waker, &export, &cut);

@@ -7,6 +7,7 @@
 
 mod access;
 mod pages;
+mod refusal;
 mod rights;
 mod segments;
 mod times;
@@ -16,6 +17,7 @@ pub(crate) use times::MetadataWanted;
 
 use larder_core::counters::{Class, Classes};
 use pages::Pages;
+use refusal::Refusal;
 use rights::Rights;
 pub(crate) use rights::is_capabilities;
 use rustix::fs::Stat;
@@ -146,6 +148,7 @@ pub(crate) struct SourceFile {
     late: Mutex<Option<Errno>>,
     /// Why the last write that failed has, until a flush has succeeded.
     failure: Mutex<Option<Errno>>,
+    refusal: Refusal,
     /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
     act: Mutex<Act>,
@@ -216,6 +219,7 @@ impl SourceFile {
             dead: AtomicBool::new(false),
             late: Mutex::new(None),
             failure: Mutex::new(None),
+            refusal: Refusal::default(),
             flush_failed: Mutex::new(None),
             act: Mutex::new(Act::Forget),
             changing: Mutex::new(()),

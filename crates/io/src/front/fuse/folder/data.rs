@@ -25,9 +25,6 @@ pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
 pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
-/// A file that becomes longer than this by a write does so in the folder at once, which says so if
-/// it cannot be.
-pub(super) const FAR: u64 = 1 << 40;
 /// Nodes that a thread finds without a lock.
 const RECENT: usize = 64;
 
@@ -179,9 +176,12 @@ impl Worker {
         if node.file.may_give_rights() {
             take_rights(folder, &node, header, asked)?;
         }
+        if let Some(error) = node.file.write_refusal(end) {
+            return Err(error);
+        }
         let section = folder.section(&node.file);
         let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let is_far = end > FAR && end > node.file.size();
+        let is_far = end > folder.nodes.late_size_max(&node) && end > node.file.size();
         let Some(cached) = section.cached().filter(|_| is_whole && !is_far) else {
             return Ok(Answer::Clerk);
         };

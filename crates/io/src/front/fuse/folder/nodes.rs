@@ -117,6 +117,8 @@ pub(super) struct Nodes {
     rules: Rules,
     /// The device of the folder itself.
     device: u64,
+    /// See [`Nodes::late_size_max`].
+    late_size_max: u64,
     /// Set when the directory is mounted.
     follower: OnceLock<Arc<RestrictionFollower>>,
 }
@@ -137,9 +139,11 @@ impl Nodes {
     pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
+        let late_size_max = late_size_max(&root)?;
         known.add(root, &stat, &rules);
         let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
-        Ok(Nodes { known, len, rules, device: stat.st_dev, follower: OnceLock::new() })
+        let (device, follower) = (stat.st_dev, OnceLock::new());
+        Ok(Nodes { known, len, rules, device, late_size_max, follower })
     }
 
     /// By which files are of sections.
@@ -302,6 +306,13 @@ impl Nodes {
         }
     }
 
+    /// Returns the size up to which a file grows in the cache first: every file of the file system
+    /// can have it. A write that makes the file longer does so in the folder at once, which fails if
+    /// the file cannot be as long.
+    pub(super) fn late_size_max(&self, node: &Node) -> u64 {
+        if node.key.0 == self.device { self.late_size_max } else { LATE_SIZE_MAX_OTHERWISE }
+    }
+
     /// The number of an inode as programs see it: that of the folder, told apart where other file
     /// systems are mounted inside of it.
     pub(super) fn ino(&self, device: u64, ino: u64) -> u64 {
@@ -311,6 +322,33 @@ impl Nodes {
         // Any fixed mixture that keeps small numbers apart.
         ino ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff_0000_0000_0000
     }
+}
+
+/// As [`Nodes::late_size_max`], for file systems inside of the folder: the maximum size of a file on
+/// the file systems in use that limit it most.
+const LATE_SIZE_MAX_OTHERWISE: u64 = (2 << 30) - 1;
+
+/// Returns [`Nodes::late_size_max`] of the file system of a directory.
+fn late_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
+    // Magic numbers of include/uapi/linux/magic.h: XFS, btrfs, tmpfs, F2FS, overlayfs, NFS, SMB 1
+    // and later; and ext2 to ext4, where ext2 with small blocks holds less (fs/ext2/super.c).
+    const LARGE: [u32; 8] = [
+        0x5846_5342,
+        0x9123_683e,
+        0x0102_1994,
+        0xf2f5_2010,
+        0x794c_7630,
+        0x0000_6969,
+        0xff53_4d42,
+        0xfe53_4d42,
+    ];
+    const EXT: u32 = 0x0000_ef53;
+    let system = rustix::fs::fstatfs(directory)?;
+    // A signed number in the kernel's structure.
+    #[expect(clippy::cast_possible_truncation, reason = "magic numbers have 32 bits")]
+    let kind = system.f_type.cast_unsigned() as u32;
+    let is_large = LARGE.contains(&kind) || kind == EXT && system.f_bsize >= 4096;
+    Ok(if is_large { 1 << 40 } else { LATE_SIZE_MAX_OTHERWISE })
 }
 
 impl Known {

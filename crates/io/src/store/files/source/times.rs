@@ -189,6 +189,10 @@ impl SourceFile {
         let mut meta = self.meta();
         meta.grown = true;
         self.size.store(size, Ordering::Release);
+        drop(meta);
+        if size == 0 {
+            self.end_refusal();
+        }
     }
 
     /// What the folder says now is of our doing, size included.
@@ -255,9 +259,10 @@ impl SourceFile {
     /// The folder has been given data, or not. When nothing is under way any more, its times are
     /// made right.
     pub(in crate::store::files) fn write_ended(&self, error: Option<Errno>) {
-        if error.is_some() {
+        if let Some(errno) = error {
             *self.late.lock().expect("no holder panics") = error;
             *self.failure.lock().expect("no holder panics") = error;
+            self.note_late_failure(errno);
         }
         let mut meta = self.meta();
         meta.writing -= 1;
@@ -304,6 +309,7 @@ impl SourceFile {
         if has_succeeded {
             *self.late.lock().expect("no holder panics") = None;
             *self.failure.lock().expect("no holder panics") = None;
+            self.end_refusal();
         }
         self.rest();
     }

@@ -16,9 +16,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Makes a file longer in the folder if a write up to `end` makes it longer than [`data::FAR`].
-fn lengthen_far(file: &SourceFile, end: u64) -> Result<(), Errno> {
-    if end <= data::FAR || end <= file.size() {
+/// Makes a file longer in the folder if a write up to `end` makes it longer than `late_size_max`,
+/// beyond which the file system may not be able to hold it.
+fn lengthen_far(file: &SourceFile, end: u64, late_size_max: u64) -> Result<(), Errno> {
+    if end <= late_size_max || end <= file.size() {
         return Ok(());
     }
     let _alone = file.change();
@@ -115,7 +116,10 @@ impl Clerk {
         bytes: &[u8],
     ) -> Result<(), Errno> {
         let Some(cached) = cached else { return uncached::write(&node.file, range.start, bytes) };
-        lengthen_far(&node.file, range.end)?;
+        if let Some(error) = node.file.write_refusal(range.end) {
+            return Err(error);
+        }
+        lengthen_far(&node.file, range.end, self.folder.nodes.late_size_max(node))?;
         let old = node.file.grow(range.end);
         let written = self.write_parts(node, cached, range, bytes, old);
         node.file.write_over();

@@ -1,0 +1,161 @@
+//! Writes that are refused because a late write has failed.
+//!
+//! Data that the source file system does not take stays in the cache, and counts against the limit
+//! of unwritten data, which all users of a mount share. So a user must not be able to add more of
+//! it: after a late write of a file has failed, new writes to the file are refused for a while, and
+//! if there was no space, so are those that need space on the same file system. The lazy writer
+//! tries again meanwhile; each failure extends the time, and a successful fsync ends it.
+
+use super::SourceFile;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Duration of a refusal after the last failure, in milliseconds: longer than the default pause of
+/// the lazy writer, so that it ends only if nothing fails any more.
+const REFUSAL_MS: u64 = 11_000;
+/// Maximum number of file systems that are remembered as full.
+const FULL_MAX: usize = 64;
+
+/// Full file systems of this machine.
+static FULL: FullDevices =
+    FullDevices { until_ms: AtomicU64::new(0), list: Mutex::new(Vec::new()) };
+
+struct FullDevices {
+    /// Maximum of the times in the list, so that the common case needs no lock.
+    until_ms: AtomicU64,
+    /// Device numbers, and the times until which they are taken to be full.
+    list: Mutex<Vec<(u64, u64)>>,
+}
+
+/// The refusal of writes to one file: the time at which it ends, and the error.
+#[derive(Debug, Default)]
+pub(super) struct Refusal {
+    until_ms: AtomicU64,
+    error: AtomicU64,
+}
+
+/// Returns the milliseconds since a fixed time in the past.
+fn now_ms() -> u64 {
+    static ORIGIN: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut origin = ORIGIN.lock().unwrap_or_else(PoisonError::into_inner);
+    let elapsed = origin.get_or_insert_with(Instant::now).elapsed().as_millis();
+    // The clock begins at 1, since 0 stands for no time.
+    u64::try_from(elapsed).map_or(u64::MAX, |elapsed| elapsed + 1)
+}
+
+impl FullDevices {
+    fn add(&self, device: u64, until_ms: u64) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|(other, _)| *other != device);
+        if list.len() == FULL_MAX {
+            list.remove(0);
+        }
+        list.push((device, until_ms));
+        self.until_ms.fetch_max(until_ms, Ordering::Release);
+    }
+
+    fn remove(&self, device: u64) {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).retain(|(it, _)| *it != device);
+    }
+
+    fn contains(&self, device: u64, now_ms: u64) -> bool {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter().any(|&(other, until_ms)| other == device && now_ms < until_ms)
+    }
+}
+
+impl SourceFile {
+    /// Records the failure of a late write.
+    pub(super) fn note_late_failure(&self, error: Errno) {
+        let until_ms = now_ms() + REFUSAL_MS;
+        self.refusal.error.store(error.raw_os_error().unsigned_abs().into(), Ordering::Relaxed);
+        self.refusal.until_ms.store(until_ms, Ordering::Release);
+        if error == Errno::NOSPC
+            && let Ok(stat) = rustix::fs::fstat(&self.path)
+        {
+            FULL.add(stat.st_dev, until_ms);
+        }
+    }
+
+    /// Ends the refusal: all data of the file is written, or gone.
+    pub(super) fn end_refusal(&self) {
+        if self.refusal.until_ms.swap(0, Ordering::AcqRel) != 0
+            && let Ok(stat) = rustix::fs::fstat(&self.path)
+        {
+            FULL.remove(stat.st_dev);
+        }
+    }
+
+    /// Returns the error with which a write that ends at `end` has to be refused, if any.
+    #[inline]
+    pub(crate) fn write_refusal(&self, end: u64) -> Option<Errno> {
+        let until_ms = self.refusal.until_ms.load(Ordering::Acquire);
+        let full_until_ms = FULL.until_ms.load(Ordering::Acquire);
+        if until_ms == 0 && full_until_ms == 0 {
+            return None;
+        }
+        self.current_refusal(end, now_ms())
+    }
+
+    #[cold]
+    fn current_refusal(&self, end: u64, now_ms: u64) -> Option<Errno> {
+        if now_ms < self.refusal.until_ms.load(Ordering::Acquire) {
+            let error = i32::try_from(self.refusal.error.load(Ordering::Relaxed));
+            return error.ok().map(Errno::from_raw_os_error);
+        }
+        if now_ms >= FULL.until_ms.load(Ordering::Acquire) {
+            return None;
+        }
+        let stat = rustix::fs::fstat(&self.path).ok()?;
+        let [size, blocks] =
+            [stat.st_size, stat.st_blocks].map(|it| u64::try_from(it).unwrap_or(0));
+        let has_space = end <= size && blocks * 512 >= size;
+        (!has_space && FULL.contains(stat.st_dev, now_ms)).then_some(Errno::NOSPC)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags};
+
+    fn file_of(bytes: usize) -> (tempfile::NamedTempFile, SourceFile) {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(named.path(), vec![1; bytes]).unwrap();
+        named.as_file().sync_all().unwrap();
+        let path = rustix::fs::open(named.path(), OFlags::PATH, Mode::empty()).unwrap();
+        (named, SourceFile::new(path, 0, true))
+    }
+
+    #[test]
+    fn a_failure_refuses_writes_to_its_file_until_a_flush_succeeds() {
+        let (_named, file) = file_of(8192);
+        assert_eq!(file.write_refusal(10), None);
+        file.note_late_failure(Errno::IO);
+        assert_eq!(file.write_refusal(10), Some(Errno::IO));
+        let other = file_of(8192).1;
+        assert_eq!(other.write_refusal(1 << 20), None, "space was not the reason");
+        file.end_refusal();
+        assert_eq!(file.write_refusal(10), None);
+        file.note_late_failure(Errno::IO);
+        assert_eq!(file.current_refusal(10, now_ms() + REFUSAL_MS + 1), None);
+    }
+
+    #[test]
+    fn only_devices_that_are_remembered_are_full_and_not_for_ever() {
+        let full = FullDevices { until_ms: AtomicU64::new(0), list: Mutex::new(Vec::new()) };
+        full.add(1, 100);
+        full.add(2, 200);
+        assert!(full.contains(1, 99) && !full.contains(1, 100) && full.contains(2, 100));
+        assert_eq!(full.until_ms.load(Ordering::Relaxed), 200);
+        full.remove(2);
+        assert!(!full.contains(2, 100));
+        for device in 10..200 {
+            full.add(device, 300);
+        }
+        assert_eq!(full.list.lock().unwrap().len(), FULL_MAX);
+        assert!(full.contains(199, 250) && !full.contains(10, 250));
+    }
+}
