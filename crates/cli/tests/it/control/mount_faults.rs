@@ -75,6 +75,39 @@ fn files_that_a_full_folder_cannot_take_are_listed_by_name_until_it_can() {
 }
 
 #[test]
+fn a_full_file_system_inside_of_the_folder_does_not_stop_writes_beside_it() {
+    if !can_mount() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let inner = Small::new(source(folder.path()).join("inner"));
+    let mountpoint = Mountpoint::new();
+    let server = mount(folder, &mountpoint, &[]);
+    // More than the dirty limit, in many files.
+    let piece = vec![1; 1 << 20];
+    let refused = |number: i32| {
+        let name = mountpoint.file(&format!("inner/{number}"));
+        let error = fs::write(name, &piece).err()?;
+        Some(error.raw_os_error())
+    };
+    let refused: Vec<_> = (0..64).filter_map(refused).collect();
+    assert!(refused.iter().all(|&error| error == Some(libc::ENOSPC)), "{refused:?}");
+    assert!(!refused.is_empty(), "the file system is full");
+    for number in 0..16 {
+        let file = File::create(mountpoint.file(&format!("beside-{number}"))).unwrap();
+        file.write_all_at(&piece, 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    for entry in fs::read_dir(mountpoint.file("inner")).unwrap().flatten() {
+        fs::remove_file(entry.path()).unwrap();
+    }
+    eventually("nothing is left to fail", || server.ctl(&["at-risk"]).status.success());
+    let folder = server.stop_and_keep().0;
+    assert_eq!(fs::read(source(folder.path()).join("beside-15")).unwrap(), piece);
+    drop(inner);
+}
+
+#[test]
 fn what_others_change_is_seen_while_it_is_believed() {
     if !can_mount() {
         return;
