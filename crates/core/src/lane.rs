@@ -160,6 +160,8 @@ pub(crate) struct Ring {
 }
 
 const RING: usize = 64;
+/// Number of completions for which an inbox keeps memory.
+const INBOX_KEPT: usize = 64;
 
 impl Ring {
     pub(crate) fn new() -> Self {
@@ -242,6 +244,11 @@ impl<F: Frames> Lane<F> {
     #[must_use]
     pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.has_mail()
+    }
+
+    /// Releases the memory of many completions.
+    pub(crate) fn shrink(&self) {
+        lock(&self.mailbox.inbox).shrink_to(INBOX_KEPT);
     }
 }
 

@@ -29,9 +29,9 @@ use std::ops::Range;
 
 /// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
 pub const READ_PIECE_BYTES: u32 = 1 << 20;
-/// Bytes of a piece of a write: what front ends take in at a time, 128 KiB. All pieces but the last
+/// Bytes of a piece of a write: what front ends take in at a time, 64 KiB. All pieces but the last
 /// end at a border of blocks, so that only a write's own ends are ragged.
-pub const WRITE_PIECE_BYTES: u32 = 128 << 10;
+pub const WRITE_PIECE_BYTES: u32 = 64 << 10;
 
 /// The permission to open a lane. Only this module can create it, so only the request engine can
 /// call the operations of the cache.

@@ -36,6 +36,8 @@ use std::ops::Range;
 const EXCLUSIVE_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES_U64;
 /// Maximum number of read buffers that a session keeps for reuse.
 const SPARE_MAX: usize = 8;
+/// Number of requests in flight for which a session without any keeps memory.
+const ENTRIES_KEPT: usize = 32;
 /// Interval at which operations that found no room are retried. The cache reports room that the
 /// store or a setting makes, but not frames that another session releases.
 const RETRY: Nanos = 5 * MILLISECOND;
@@ -520,6 +522,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 if let Some(read) = &mut data {
                     self.number_read(read);
                 }
+                self.shrink();
                 Event::End(Reply { context, data, mapping, error, classes, started_at })
             }
         })
@@ -619,6 +622,20 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         if self.volume.log.is_some() {
             self.reads += 1;
             read.token = self.reads;
+        }
+    }
+
+    /// Releases the memory of many requests once none is in flight: the budget does not count it
+    /// any more.
+    fn shrink(&mut self) {
+        if self.requests.is_empty() && self.requests.capacity() > ENTRIES_KEPT {
+            self.requests = Slab::with_capacity(ENTRIES_KEPT);
+            self.ready.shrink_to(ENTRIES_KEPT);
+            self.completions.shrink_to(ENTRIES_KEPT);
+            self.lane.shrink();
+            if self.operations.is_empty() {
+                self.operations = Slab::with_capacity(ENTRIES_KEPT);
+            }
         }
     }
 

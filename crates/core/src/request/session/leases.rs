@@ -42,9 +42,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
     }
 
-    /// Returns the bytes of payloads that wait and of requests in flight.
+    /// Returns the bytes of payloads that wait and of requests in flight. The memory of requests
+    /// that have ended counts until it is released.
     fn outside_bytes(&self) -> u64 {
-        let entries = self.requests.len().max(self.operations.len()) as u64;
+        let entries = self.requests.capacity().max(self.operations.capacity()) as u64;
         self.parked_bytes as u64 + entries * ENTRY_BYTES
     }
 
