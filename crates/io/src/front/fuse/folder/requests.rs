@@ -265,7 +265,7 @@ impl Folder {
         }
         self.check_unclaimed(node, has_one_name)?;
         // What the folder refuses is refused here too, and not when it is too late.
-        let file = node.file.buffered(writes)?;
+        let file = node.file.buffered_anew(writes)?;
         if writes {
             node.file.record_writer_and_capabilities(header.uid, &file);
         }
