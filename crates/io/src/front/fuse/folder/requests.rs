@@ -312,9 +312,16 @@ impl Folder {
         OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
     }
 
-    /// Has the kernel use a file by itself, if it can; the number of the file with it.
+    /// Has the kernel use a file by itself, if it can; the number of the file with it. Writes to a
+    /// file that gives rights go through this process: the kernel by itself would not clear setgid
+    /// of a file that its group may not execute.
     fn back(&self, node: &Node) -> Option<u32> {
-        let register = || self.passthrough.register(node.file.buffered(false)?);
+        let register = || {
+            if node.file.find_rights()? {
+                return Err(Errno::PERM);
+            }
+            self.passthrough.register(node.file.buffered(false)?)
+        };
         node.backed.open(&self.passthrough, register)
     }
 
