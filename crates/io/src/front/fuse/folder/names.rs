@@ -1,8 +1,8 @@
 //! Requests on names: looking up, making, renaming, removing. Each is one system call on the folder
 //! with a descriptor of a directory and a name.
 //!
-//! Invariant: what is made belongs to the user who requested it from the beginning, as SOURCE's file
-//! system decides for that user; no other file changes its owner.
+//! Invariant: a new file belongs to the user who requested it from the beginning, with the group
+//! that SOURCE's file system gives it; no other file changes its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
@@ -81,7 +81,7 @@ impl Folder {
     pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
         let parent = self.node(header.nodeid)?;
         self.descriptors.check_room(self.nodes.len())?;
-        match self.nodes.lookup(&parent, name(body)?) {
+        match self.look_up(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
             // That there is nothing may be believed as long as anything else.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
@@ -94,6 +94,27 @@ impl Folder {
         }
     }
 
+    /// Looks a name up; the node counts until it is forgotten as often. A directory that another
+    /// cache has claimed is refused each time: it may have come here by rename(2) at any time.
+    pub(super) fn look_up(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let (path, stat) = self.nodes.find(parent, name)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            && let Some(holder) = self.claim().other_holder(stat.st_dev, stat.st_ino)
+        {
+            let directory = rustix::fs::readlink(link_to(&path), Vec::new()).unwrap_or_default();
+            tracing::warn!(
+                %holder, ?directory,
+                "refused to look up a directory: another cache has its data"
+            );
+            return Err(Errno::BUSY);
+        }
+        self.nodes.take_in(path, stat)
+    }
+
     fn found(&self, node: &Node, attributes: &Attributes) -> Answer {
         self.entry(node, attributes).as_bytes().to_vec().into()
     }
@@ -101,8 +122,8 @@ impl Folder {
     /// Makes something as the user who asks.
     ///
     /// It is not given to that user afterwards: another process that may change the directory in
-    /// SOURCE could put something else in its place before that, and only SOURCE's file system knows
-    /// whether the group is that of the user or that of the directory.
+    /// SOURCE could put something else in its place before that, and only SOURCE's file system
+    /// knows whether its group is that of the user or that of the directory.
     fn as_user<T>(
         &self,
         header: &InHeader,
@@ -125,7 +146,7 @@ impl Folder {
         make: impl FnOnce() -> Result<(), Errno>,
     ) -> Answered {
         self.as_user(header, make)?;
-        let (node, attributes) = self.nodes.lookup(parent, name)?;
+        let (node, attributes) = self.look_up(parent, name)?;
         Ok(self.found(&node, &attributes))
     }
 
@@ -163,7 +184,7 @@ impl Folder {
         let node = self.node(asked.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
-        let (node, attributes) = self.nodes.lookup(&parent, name)?;
+        let (node, attributes) = self.look_up(&parent, name)?;
         Ok(self.found(&node, &attributes))
     }
 

@@ -239,18 +239,15 @@ impl Nodes {
         }
     }
 
-    /// Looks a name up; it counts until it is forgotten as often.
-    pub(super) fn lookup(
-        &self,
-        parent: &Node,
-        name: &CStr,
-    ) -> Result<(Arc<Node>, Attributes), Errno> {
+    /// Opens the inode that a name leads to, to be taken in.
+    pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
         let path = self.path_beyond_mounts(parent, name)?;
         let stat = rustix::fs::fstat(&path)?;
-        self.take_in(path, stat)
+        Ok((path, stat))
     }
 
-    /// The node of an inode that `path` names, counted as looked up; `stat` is of it.
+    /// The node of an inode that `path` names; `stat` is of it. It counts as looked up until it is
+    /// forgotten as often.
     pub(super) fn take_in(
         &self,
         path: OwnedFd,
@@ -361,6 +358,7 @@ mod tests {
     use super::*;
     use crate::store::directory::LockedDirectory;
     use crate::store::files::FileTable;
+    use std::sync::Barrier;
 
     /// Returns the nodes of a directory with one file.
     fn nodes() -> (tempfile::TempDir, Nodes) {
@@ -374,27 +372,35 @@ mod tests {
 
     fn look_up(nodes: &Nodes) -> Arc<Node> {
         let root = nodes.at(abi::ROOT).unwrap();
-        nodes.lookup(&root, c"f").unwrap().0
+        let (path, stat) = nodes.find(&root, c"f").unwrap();
+        nodes.take_in(path, stat).unwrap().0
     }
 
     #[test]
     fn requests_that_open_a_file_with_several_names_together_share_its_lock() {
         let (_folder, nodes) = nodes();
-        for _ in 0..larder_testing::budget(200, 2_000) {
-            let node = look_up(&nodes);
-            std::thread::scope(|scope| {
-                let lock = || node.lock_links(false, false).map_err(drop);
-                let requests = [(); 4].map(|()| scope.spawn(lock));
-                for request in requests {
-                    assert_eq!(request.join().unwrap(), Ok(()));
-                }
+        for _ in 0..larder_testing::budget(2_000, 20_000) {
+            let (node, together) = (look_up(&nodes), Barrier::new(2));
+            let lock = || {
+                together.wait();
+                node.lock_links(false, false).map_err(drop)
+            };
+            let locked = std::thread::scope(|scope| {
+                let other = scope.spawn(lock);
+                (lock(), other.join().unwrap())
             });
-            // The node is used further, for instance by a thread that closes its file.
-            assert!(matches!(nodes.forget(node.id, 1), Forgotten::Nothing));
-            let again = look_up(&nodes);
-            assert!(again.lock_links(false, false).is_ok(), "the former node has unlocked it");
-            nodes.forget(again.id, 1);
+            assert_eq!(locked, (Ok(()), Ok(())));
+            nodes.forget(node.id, 1);
         }
+    }
+
+    #[test]
+    fn a_node_that_is_forgotten_unlocks_the_file_while_it_is_still_used() {
+        let (_folder, nodes) = nodes();
+        let node = look_up(&nodes);
+        node.lock_links(false, false).unwrap();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Nothing));
+        look_up(&nodes).lock_links(false, false).unwrap();
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Folder {
     /// `has_one_name` has just been read.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
         let (device, inode) = node.inode();
-        let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
+        let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
         let by_lock = || {
             let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
             Some(claim::lock_holder(&refused))
