@@ -1,5 +1,5 @@
-//! Actions that a mount must refuse because SOURCE's own mount does: setuid programs, devices, all
-//! programs, writes.
+//! Actions that a mount must refuse because SOURCE's own mount does (setuid programs, devices, all
+//! programs, writes), or because SOURCE's file has attributes that do.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
