@@ -106,6 +106,8 @@ pub enum StoreErrorKind {
     NoSpace,
     /// The store cannot be written.
     ReadOnly,
+    /// The store refuses the operation to this process, or to all (an immutable file).
+    NotPermitted,
     /// The store is shorter than it was when it was opened.
     Short,
     /// The store is gone.

@@ -256,10 +256,11 @@ impl Claim {
         Registry::of_process().check_mountpoint(at)
     }
 
-    /// Returns the other process that now claims this file itself. Called when a file of a claimed
-    /// directory is opened.
-    pub(crate) fn holder_of_file(&self, device: u64, inode: u64) -> Option<Holder> {
-        self.registry.holder_of_file(self.number, (device, inode))
+    /// Returns the holder of another claim whose data is now this file, or all files below this
+    /// directory. Called when a file of a claimed directory is opened, and when a directory in it
+    /// is looked up.
+    pub(crate) fn other_holder(&self, device: u64, inode: u64) -> Option<Holder> {
+        self.registry.other_holder(self.number, (device, inode))
     }
 
     /// Returns a sentence if other processes cannot see the claims of this process.

@@ -56,10 +56,10 @@ struct Foreign {
     user: Option<u32>,
 }
 
-/// The files that other processes claim themselves, as of a modification time of the directory of
-/// claims.
+/// The files and directories that are claimed themselves, as of a modification time of the
+/// directory of claims.
 #[derive(Debug, Default)]
-struct ForeignFiles {
+struct ClaimedInodes {
     as_of: Option<(i64, u64, i64)>,
     /// Each with whether it is only read.
     inodes: HashMap<Inode, bool>,
@@ -70,7 +70,7 @@ struct ForeignFiles {
 pub(super) struct Registry {
     directory: Result<PrivateDirectory, String>,
     held: Mutex<Vec<Held>>,
-    files: Mutex<ForeignFiles>,
+    claimed: Mutex<ClaimedInodes>,
     /// True if claims of other users are read.
     reads_users: bool,
 }
@@ -92,7 +92,7 @@ impl Registry {
     }
 
     fn new(directory: Result<PrivateDirectory, String>, reads_users: bool) -> Self {
-        Registry { directory, held: Mutex::default(), files: Mutex::default(), reads_users }
+        Registry { directory, held: Mutex::default(), claimed: Mutex::default(), reads_users }
     }
 
     /// Returns a registry whose runtime directory lies in `parent`, for tests.
@@ -285,33 +285,37 @@ impl Registry {
         }
     }
 
-    /// Returns the other process that claims a file itself, if a claim of this process excludes
-    /// that.
-    pub(super) fn holder_of_file(&self, number: u64, inode: Inode) -> Option<Holder> {
+    /// Returns the holder of another claim that claims a file or directory itself, if the claim
+    /// with this number excludes that. While no claim changes this costs one fstat(2).
+    pub(super) fn other_holder(&self, number: u64, inode: Inode) -> Option<Holder> {
         let directory = self.directory.as_ref().ok()?;
         let stat = rustix::fs::fstat(directory).ok()?;
         let as_of = (stat.st_mtime, stat.st_mtime_nsec, stat.st_size);
         let only_read = {
-            let mut files = self.files.lock().expect("no holder panics");
-            if files.as_of != Some(as_of) {
-                let others = self.others(directory, &self.held(), None);
-                let claimed = others.iter().flat_map(|other| {
-                    claimed_files(&other.record).map(|inode| (inode, other.record.read_only))
-                });
-                files.inodes = claimed.collect();
-                files.as_of = is_settled(as_of.0, as_of.1).then_some(as_of);
+            let mut claimed = self.claimed.lock().expect("no holder panics");
+            if claimed.as_of != Some(as_of) {
+                let held = self.held();
+                let others = self.others(directory, &held, None);
+                let of_others = others.iter().flat_map(Foreign::claimed_inodes);
+                let own = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
+                claimed.inodes = of_others.chain(own).collect();
+                claimed.as_of = is_settled(as_of.0, as_of.1).then_some(as_of);
             }
-            *files.inodes.get(&inode)?
+            *claimed.inodes.get(&inode)?
         };
         let held = self.held();
         let own = held.iter().find(|claim| claim.number == number)?;
         if only_read && own.record.read_only {
             return None;
         }
+        let is_it = |(claimed, _)| claimed == inode;
+        let same =
+            |claim: &&Held| claim.number != number && claimed_inodes(&claim.record).any(is_it);
+        if let Some(claim) = held.iter().find(same) {
+            return Some(holder_of(&claim.record));
+        }
         let others = self.others(directory, &held, None);
-        let holds = |other: &&Foreign| {
-            claimed_files(&other.record).any(|it| it == inode) && other.is_credible()
-        };
+        let holds = |other: &&Foreign| other.claimed_inodes().any(is_it) && other.is_credible();
         others.iter().find(holds).map(|other| holder_of(&other.record))
     }
 
@@ -371,6 +375,15 @@ impl Registry {
 }
 
 impl Foreign {
+    /// Returns what [`claimed_inodes`] does. A directory of another user's claim is left out: that
+    /// user may open every directory that they may read, and would close it to all others.
+    fn claimed_inodes(&self) -> impl Iterator<Item = (Inode, bool)> + '_ {
+        let parts = self.record.parts.iter();
+        let is_trusted =
+            |part: &&Part| self.user.is_none() || !matches!(part.node, Node::Directory { .. });
+        inodes_of(parts.filter(is_trusted), self.record.read_only)
+    }
+
     /// Returns whether the claim is credible: a process of another user must have the data open.
     fn is_credible(&self) -> bool {
         let Some(user) = self.user else { return true };
@@ -493,10 +506,18 @@ fn is_reused(number: u64, machine: &ThisMachine) -> bool {
     mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
 }
 
-/// Returns the files that are claimed themselves, and not as files of a directory.
-fn claimed_files(record: &Record) -> impl Iterator<Item = Inode> + '_ {
-    record.parts.iter().filter_map(|part| match part.node {
-        Node::File(inode) if part.owned => Some(inode),
+/// Returns the files and directories that are claimed themselves, and not by a directory above
+/// them, each with whether it is only read.
+fn claimed_inodes(record: &Record) -> impl Iterator<Item = (Inode, bool)> + '_ {
+    inodes_of(record.parts.iter(), record.read_only)
+}
+
+fn inodes_of<'a>(
+    parts: impl Iterator<Item = &'a Part>,
+    read_only: bool,
+) -> impl Iterator<Item = (Inode, bool)> {
+    parts.filter(|part| part.owned).filter_map(move |part| match part.node {
+        Node::File(inode) | Node::Directory { inode: Some(inode), .. } => Some((inode, read_only)),
         _ => None,
     })
 }

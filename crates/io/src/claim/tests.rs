@@ -199,12 +199,34 @@ fn a_file_that_comes_into_a_claimed_directory_is_known_by_its_inode() {
         (found.st_dev, found.st_ino)
     };
     let (device, number) = inode("data/c.img");
-    let holder = tree.holder_of_file(device, number).expect("another registry has it");
+    let holder = tree.other_holder(device, number).expect("another registry has it");
     assert!(holder.what.contains("elsewhere/c.img"), "{holder}");
     let (device, other) = inode("data/a.img");
-    assert_eq!(tree.holder_of_file(device, other), None);
+    assert_eq!(tree.other_holder(device, other), None);
     drop(image);
-    assert_eq!(tree.holder_of_file(device, number), None);
+    assert_eq!(tree.other_holder(device, number), None);
+}
+
+#[test]
+fn a_claimed_directory_that_comes_into_another_one_is_known_by_its_inode() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    for registry in [&setup.one, &setup.other] {
+        let inner = setup.claim(registry, "elsewhere").unwrap();
+        fs::rename(setup.path("elsewhere"), setup.path("data/moved")).unwrap();
+        let holder_of = |claim: &Claim, name: &str| {
+            let found = rustix::fs::stat(setup.path(name)).unwrap();
+            claim.other_holder(found.st_dev, found.st_ino).map(|holder| holder.what)
+        };
+        let holder = holder_of(&tree, "data/moved").expect("it is claimed itself");
+        assert!(holder.contains("elsewhere"), "{holder}");
+        for (claim, name) in [(&tree, "data"), (&tree, "data/sub"), (&inner, "data/moved")] {
+            assert_eq!(holder_of(claim, name), None, "{name}");
+        }
+        drop(inner);
+        assert_eq!(holder_of(&tree, "data/moved"), None);
+        fs::rename(setup.path("data/moved"), setup.path("elsewhere")).unwrap();
+    }
 }
 
 #[test]

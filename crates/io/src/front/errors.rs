@@ -9,6 +9,7 @@ pub(in crate::front) fn errno_of(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,
         StoreErrorKind::ReadOnly => Errno::ROFS,
+        StoreErrorKind::NotPermitted => Errno::PERM,
         StoreErrorKind::Unsupported => Errno::OPNOTSUPP,
         StoreErrorKind::Io
         | StoreErrorKind::Short
@@ -28,7 +29,7 @@ pub(in crate::front) fn log_failure(error: &StoreError) -> Errno {
 pub(in crate::front) fn nbd_error_of(error: &StoreError) -> wire::Errno {
     match error.kind {
         StoreErrorKind::NoSpace => wire::Errno::NoSpace,
-        StoreErrorKind::ReadOnly => wire::Errno::Perm,
+        StoreErrorKind::ReadOnly | StoreErrorKind::NotPermitted => wire::Errno::Perm,
         StoreErrorKind::Unsupported => wire::Errno::NotSup,
         StoreErrorKind::Io
         | StoreErrorKind::Short

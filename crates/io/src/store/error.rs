@@ -10,7 +10,8 @@ use std::path::Path;
 fn kind(error: &io::Error) -> StoreErrorKind {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => StoreErrorKind::NoSpace,
-        Some(libc::EROFS | libc::EPERM | libc::EACCES | libc::EBADF) => StoreErrorKind::ReadOnly,
+        Some(libc::EROFS | libc::EBADF) => StoreErrorKind::ReadOnly,
+        Some(libc::EPERM | libc::EACCES) => StoreErrorKind::NotPermitted,
         Some(libc::ENODEV | libc::ENXIO | libc::ESTALE | libc::ENOTCONN) => StoreErrorKind::Gone,
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => StoreErrorKind::Unsupported,
         _ => StoreErrorKind::Io,
@@ -72,8 +73,9 @@ mod tests {
         for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
             assert_eq!(kind_of(errno), StoreErrorKind::NoSpace);
         }
-        for errno in [libc::EROFS, libc::EPERM, libc::EACCES] {
-            assert_eq!(kind_of(errno), StoreErrorKind::ReadOnly);
+        assert_eq!(kind_of(libc::EROFS), StoreErrorKind::ReadOnly);
+        for errno in [libc::EPERM, libc::EACCES] {
+            assert_eq!(kind_of(errno), StoreErrorKind::NotPermitted);
         }
         assert_eq!(kind_of(libc::EMFILE), StoreErrorKind::Io, "it passes by itself");
     }

@@ -227,6 +227,7 @@ fn errno(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,
         StoreErrorKind::ReadOnly => Errno::ROFS,
+        StoreErrorKind::NotPermitted => Errno::PERM,
         _ => Errno::IO,
     }
 }

@@ -5,6 +5,7 @@ use super::{can_stage, try_all};
 use crate::control::rig::eventually;
 use rustix::io::Errno;
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 #[test]
 fn a_file_that_is_served_is_not_opened_by_another_name_in_a_mount() {
@@ -35,6 +36,48 @@ fn a_file_that_is_served_is_not_opened_by_another_name_in_a_mount() {
     assert!(fs::read(at.join("linked")).unwrap().len() > 1000, "once it is not served any more");
     let said = mount.stop();
     assert!(said.contains("another cache has its data"), "{said}");
+}
+
+#[test]
+fn a_cached_directory_that_is_renamed_into_another_one_is_reached_through_one_mount() {
+    if !can_stage() {
+        return;
+    }
+    let scene = Scene::new();
+    for name in ["outer/known", "inner"] {
+        scene.directory(name);
+    }
+    let outer = scene.mount("outer", "outer").start();
+    let inner = scene.mount("inner", "inner").start();
+    let (above, below) = (outer.mountpoint(), inner.mountpoint());
+    let file = fs::File::create(below.join("f")).unwrap();
+    file.write_all_at(b"first", 0).unwrap();
+    let is_busy = |name: &str| {
+        let refused = fs::metadata(above.join(name)).unwrap_err();
+        let listed = fs::read_dir(&above).unwrap().any(|it| it.unwrap().file_name() == name);
+        assert_eq!((Errno::from_io_error(&refused), listed), (Some(Errno::BUSY), true), "{name}");
+    };
+    fs::rename(scene.path("inner"), scene.path("outer/inner")).unwrap();
+    is_busy("inner");
+    let opened = fs::OpenOptions::new().write(true).open(above.join("inner/f"));
+    assert_eq!(Errno::from_io_error(&opened.unwrap_err()), Some(Errno::BUSY));
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(scene.path("outer/inner/f")).unwrap(), b"first");
+    // A directory that the kernel knew here before another mount has it.
+    fs::metadata(above.join("known")).unwrap();
+    fs::rename(scene.path("outer/known"), scene.path("known")).unwrap();
+    let known = scene.mount("known", "known").start();
+    fs::rename(scene.path("known"), scene.path("outer/known")).unwrap();
+    eventually("the name is looked up again", || fs::metadata(above.join("known")).is_err());
+    is_busy("known");
+    known.stop();
+    fs::read_dir(above.join("known")).unwrap();
+    drop(file);
+    inner.stop();
+    assert_eq!(fs::read(above.join("inner/f")).unwrap(), b"first");
+    let said = outer.stop();
+    assert!(said.contains("refused to look up a directory"), "{said}");
+    assert!(said.contains("inner"), "{said}");
 }
 
 #[test]

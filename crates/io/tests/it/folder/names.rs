@@ -1,12 +1,15 @@
 //! What is special about names and attributes: owners, masks, special files, large directories,
 //! files without a name, several names.
 
+use super::privileges::as_other;
 use super::{Service, Setting, can_mount};
-use larder_testing::skip;
+use larder_testing::{has_tool, skip};
 use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -76,6 +79,77 @@ fn what_others_make_is_theirs_under_their_mask() {
         );
     }
     service.end();
+}
+
+/// A new ext4 whose directories give their group to what is made in them, until this is dropped.
+struct GroupsOfDirectories {
+    image: tempfile::NamedTempFile,
+    at: PathBuf,
+}
+
+impl GroupsOfDirectories {
+    fn mount(at: &Path) -> Self {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        image.as_file().set_len(32 << 20).expect("room");
+        let mounted = GroupsOfDirectories { image, at: at.to_owned() };
+        let image = mounted.image.path();
+        let make: [&OsStr; 2] = ["-q".as_ref(), image.as_os_str()];
+        let mount: [&OsStr; 4] =
+            ["-o".as_ref(), "loop,grpid".as_ref(), image.as_os_str(), at.as_os_str()];
+        for (program, words) in [("mkfs.ext4", &make[..]), ("mount", &mount[..])] {
+            let _starting = crate::common::spawn::starting();
+            let ran = Command::new(program).args(words).output().expect("the program starts");
+            assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
+        }
+        mounted
+    }
+}
+
+impl Drop for GroupsOfDirectories {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH).ok();
+    }
+}
+
+/// Returns the groups of what another user makes in directories of `root`, in several ways.
+fn groups_made(root: &Path) -> Vec<(u32, u32)> {
+    let make = |name: &str, mode: u32| {
+        let directory = root.join(name);
+        fs::create_dir(&directory).expect("room");
+        std::os::unix::fs::chown(&directory, None, Some(5)).expect("root may");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).expect("root may");
+        as_other(|| {
+            let at = |name: &str| directory.join(name);
+            let (here, mode) = (rustix::fs::CWD, Mode::from_raw_mode(0o6770));
+            let open = |path: PathBuf, flags| rustix::fs::open(path, flags, mode).expect("all may");
+            let created = open(at("created"), OFlags::CREATE | OFlags::WRONLY);
+            let nameless = open(at("."), OFlags::TMPFILE | OFlags::WRONLY);
+            rustix::fs::mkdir(at("directory"), mode).expect("all may");
+            rustix::fs::symlink("x", at("link")).expect("all may");
+            rustix::fs::mknodat(here, at("made"), FileType::RegularFile, mode, 0).expect("all may");
+            let named = ["directory", "link", "made"]
+                .map(|name| rustix::fs::lstat(at(name)).expect("it was made"));
+            let opened = [created, nameless].map(|it| rustix::fs::fstat(it).expect("it is open"));
+            let all = named.into_iter().chain(opened);
+            all.map(|stat| (stat.st_gid, stat.st_mode)).collect::<Vec<_>>()
+        })
+    };
+    [("plain", 0o777), ("setgid", 0o2777)].map(|(name, mode)| make(name, mode)).concat()
+}
+
+#[test]
+fn what_others_make_has_the_group_that_the_file_system_gives_it() {
+    if !can_mount() || !has_tool("mkfs.ext4") {
+        return;
+    }
+    let (plain, source) = [(); 2].map(|()| tempfile::tempdir().expect("a folder")).into();
+    let mounted = [&plain, &source].map(|at| GroupsOfDirectories::mount(at.path()));
+    let service = Service::over(source, Setting::default());
+    let wanted = groups_made(plain.path());
+    assert!(wanted.iter().all(|(group, _)| *group == 5), "{wanted:?}");
+    assert_eq!(groups_made(service.at.path()), wanted);
+    let source = service.end();
+    drop((mounted, source));
 }
 
 #[test]

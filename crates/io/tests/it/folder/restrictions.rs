@@ -1,10 +1,11 @@
-//! Actions that a mount must refuse because SOURCE's own mount does: setuid programs, devices, all
-//! programs, writes.
+//! Actions that a mount must refuse because SOURCE's own mount does (setuid programs, devices, all
+//! programs, writes), or because SOURCE's file has attributes that do.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
 use crate::common::rig;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, XattrFlags};
+use larder_testing::skip;
+use rustix::fs::{AtFlags, FileType, IFlags, Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use std::fs;
@@ -321,4 +322,63 @@ fn what_is_read_only_says_so() {
         };
         compare_read_only(inside, private);
     }
+}
+
+/// A file in SOURCE with attributes of chattr(1), until this is dropped.
+struct Flagged(fs::File);
+
+impl Flagged {
+    /// Returns none if the file system has no such attributes.
+    fn new(path: &Path, flags: IFlags) -> Option<Self> {
+        let file = fs::File::open(path).expect("it is there");
+        rustix::fs::ioctl_setflags(&file, flags).ok().map(|()| Flagged(file))
+    }
+}
+
+impl Drop for Flagged {
+    fn drop(&mut self) {
+        rustix::fs::ioctl_setflags(&self.0, IFlags::empty()).ok();
+    }
+}
+
+/// Returns the results of opening a file for writing in several ways.
+fn openings(path: &Path) -> [Option<Errno>; 4] {
+    let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map(drop);
+    let ways = [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC];
+    ways.map(open).map(Result::err)
+}
+
+#[test]
+fn a_file_that_is_open_for_writing_is_opened_again_only_as_its_attributes_permit() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting { lazy: true, ..Setting::default() });
+    let (path, behind) = (service.path("f"), service.behind("f"));
+    let open = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let open = open.expect("room");
+    for flags in [IFlags::APPEND, IFlags::IMMUTABLE] {
+        rustix::io::pwrite(&open, b"text", 0).expect("room");
+        open.sync_all().expect("nothing is wrong");
+        let Some(flagged) = Flagged::new(&behind, flags) else {
+            skip("the file system of the tests has no attributes of chattr(1)");
+            break;
+        };
+        let refused = Some(Errno::PERM);
+        assert_eq!(openings(&behind), [None, refused, refused, refused], "{flags:?}");
+        assert_eq!(openings(&path), openings(&behind), "{flags:?}");
+        // SOURCE would permit this, but the kernel would not keep the mount from other writes then.
+        let append = OFlags::WRONLY | OFlags::APPEND;
+        assert_eq!(rustix::fs::open(&path, append, Mode::empty()).err(), refused, "{flags:?}");
+        if flags == IFlags::IMMUTABLE {
+            rustix::io::pwrite(&open, b"late", 0).expect("the cache takes it");
+            assert_eq!(rustix::fs::fsync(&open), Err(Errno::PERM));
+        }
+        assert_eq!(rustix::fs::ftruncate(&open, 1).err(), refused, "{flags:?}");
+        drop(flagged);
+        assert_eq!(openings(&path), [None; 4], "{flags:?}");
+    }
+    open.sync_all().expect("it can be written again");
+    drop(open);
+    service.end();
 }

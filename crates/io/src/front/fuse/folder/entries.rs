@@ -86,8 +86,7 @@ impl Folder {
         let is_itself = matches!(name.to_bytes(), b"." | b"..");
         // A listing must not use up the file descriptors that open files need.
         let is_left_out = is_itself || self.descriptors.is_crowded(self.nodes.len());
-        let looked_up =
-            if is_left_out { Err(Errno::NOENT) } else { self.nodes.lookup(parent, name) };
+        let looked_up = if is_left_out { Err(Errno::NOENT) } else { self.look_up(parent, name) };
         match looked_up {
             Ok((node, attributes)) => self.entry(&node, &attributes),
             Err(_) => EntryOut::new_zeroed(),

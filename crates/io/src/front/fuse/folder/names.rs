@@ -1,8 +1,8 @@
 //! Requests on names: looking up, making, renaming, removing. Each is one system call on the folder
 //! with a descriptor of a directory and a name.
 //!
-//! Invariant: a new file belongs to the user who requested it, or is removed again; no other file
-//! changes its owner.
+//! Invariant: a new file belongs to the user who requested it from the beginning, with the group
+//! that SOURCE's file system gives it; no other file changes its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
@@ -11,12 +11,12 @@ use super::nodes::{key_of, path_of};
 use super::requests::{Answer, Answered, behind, done, name, names, writes};
 use super::{Clerks, Folder, Job, Node};
 use crate::store::files::{Attributes, link_to};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -81,7 +81,7 @@ impl Folder {
     pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
         let parent = self.node(header.nodeid)?;
         self.descriptors.check_room(self.nodes.len())?;
-        match self.nodes.lookup(&parent, name(body)?) {
+        match self.look_up(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
             // That there is nothing may be believed as long as anything else.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
@@ -94,28 +94,50 @@ impl Folder {
         }
     }
 
+    /// Looks a name up; the node counts until it is forgotten as often. A directory that another
+    /// cache has claimed is refused each time: it may have come here by rename(2) at any time.
+    pub(super) fn look_up(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let (path, stat) = self.nodes.find(parent, name)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            && let Some(holder) = self.claim().other_holder(stat.st_dev, stat.st_ino)
+        {
+            let directory = rustix::fs::readlink(link_to(&path), Vec::new()).unwrap_or_default();
+            tracing::warn!(
+                %holder, ?directory,
+                "refused to look up a directory: another cache has its data"
+            );
+            return Err(Errno::BUSY);
+        }
+        self.nodes.take_in(path, stat)
+    }
+
     fn found(&self, node: &Node, attributes: &Attributes) -> Answer {
         self.entry(node, attributes).as_bytes().to_vec().into()
     }
 
-    /// Gives what was made to whoever asked for it.
-    fn give(&self, header: &InHeader, parent: &Node, made: impl AsFd) -> Result<(), Errno> {
-        let (uid, gid) = (header.uid, header.gid);
-        // Others than root can only make what is theirs.
-        if !self.is_root() || (uid, gid) == (self.uid, self.gid) {
-            return Ok(());
-        }
-        // Some directories give their group to what is made in them.
-        let inherits = rustix::fs::fstat(parent.file.path())?.st_mode & 0o2000 != 0;
-        let gid = (!inherits).then(|| Gid::from_raw(gid));
-        let uid = Some(Uid::from_raw(uid));
-        rustix::fs::chownat(made, "", uid, gid, AtFlags::EMPTY_PATH)
-    }
-
-    /// Makes something under a name, as the user who asks.
+    /// Makes something as the user who asks.
     ///
     /// It is not given to that user afterwards: another process that may change the directory in
-    /// SOURCE could put something else in its place before that.
+    /// SOURCE could put something else in its place before that, and only SOURCE's file system
+    /// knows whether its group is that of the user or that of the directory.
+    fn as_user<T>(
+        &self,
+        header: &InHeader,
+        make: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        // Others than root can only make what is theirs.
+        if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
+            return make();
+        }
+        let _user = ActingUser::new(header.uid, header.gid)?;
+        make()
+    }
+
+    /// Makes something under a name, as the user who asks, and looks it up.
     fn make_as_user(
         &self,
         header: &InHeader,
@@ -123,14 +145,8 @@ impl Folder {
         name: &CStr,
         make: impl FnOnce() -> Result<(), Errno>,
     ) -> Answered {
-        // Others than root can only make what is theirs.
-        if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
-            make()?;
-        } else {
-            let _user = ActingUser::new(header.uid, header.gid)?;
-            make()?;
-        }
-        let (node, attributes) = self.nodes.lookup(parent, name)?;
+        self.as_user(header, make)?;
+        let (node, attributes) = self.look_up(parent, name)?;
         Ok(self.found(&node, &attributes))
     }
 
@@ -168,7 +184,7 @@ impl Folder {
         let node = self.node(asked.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
-        let (node, attributes) = self.nodes.lookup(&parent, name)?;
+        let (node, attributes) = self.look_up(&parent, name)?;
         Ok(self.found(&node, &attributes))
     }
 
@@ -206,15 +222,12 @@ impl Folder {
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
         // A file that exists belongs to its owner. The kernel then looks the name up again and
         // opens the file, if the user may.
-        let file = make(&parent, name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, &asked);
+        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let file = self.as_user(header, || make(&parent, name, how, &asked));
         let file = file.map_err(|errno| match errno {
             Errno::EXIST if flags & libc::O_EXCL == 0 => Errno::STALE,
             errno => errno,
         })?;
-        if let Err(errno) = self.give_created(header, &parent, &file, asked.mode) {
-            rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty()).ok();
-            return Err(errno);
-        }
         let named = named(&parent, name, &file)?;
         self.created(clerks, header, named, file, asked.flags)
     }
@@ -225,25 +238,8 @@ impl Folder {
         let mut how = OFlags::TMPFILE | OFlags::RDWR;
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
-        let file = make(&parent, c".", how, &asked)?;
-        self.give_created(header, &parent, &file, asked.mode)?;
+        let file = self.as_user(header, || make(&parent, c".", how, &asked))?;
         self.created(clerks, header, again(&file)?, file, asked.flags)
-    }
-
-    fn give_created(
-        &self,
-        header: &InHeader,
-        parent: &Node,
-        file: &OwnedFd,
-        mode: u32,
-    ) -> Result<(), Errno> {
-        if mode & 0o6000 == 0 || !self.is_root() || header.uid == self.uid {
-            return self.give(header, parent, file);
-        }
-        // As the mask, or the ACL of the directory, has left it.
-        let stat = rustix::fs::fstat(file)?;
-        self.give(header, parent, file)?;
-        rustix::fs::fchmod(file, mode_of(stat.st_mode))
     }
 
     /// The answer about a file that was made and opened in one.

@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Device and inode.
 pub(super) type Key = (u64, u64);
@@ -30,7 +30,7 @@ pub(in crate::front::fuse) struct Node {
     key: Key,
     kind: FileType,
     /// Lock on the inode as long as the node is known, if the inode has several names.
-    lock: OnceLock<OwnedFd>,
+    lock: Mutex<Option<OwnedFd>>,
 }
 
 impl Node {
@@ -46,7 +46,13 @@ impl Node {
     /// # Errors
     /// If another process has locked it; returns the descriptor, whose lock is the other one.
     pub(super) fn lock_links(&self, read_only: bool, has_one_name: bool) -> Result<(), OwnedFd> {
-        if has_one_name || !self.is_regular() || self.lock.get().is_some() {
+        if has_one_name || !self.is_regular() {
+            return Ok(());
+        }
+        // Held until the lock is stored: to another request of this process it would look like the
+        // lock of another process.
+        let mut known = self.known_lock();
+        if known.is_some() {
             return Ok(());
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -59,12 +65,22 @@ impl Node {
             FlockOperation::NonBlockingLockExclusive
         };
         if rustix::fs::flock(&descriptor, lock) == Err(Errno::AGAIN) {
-            // Another request may have just locked it.
-            return if self.lock.get().is_some() { Ok(()) } else { Err(descriptor) };
+            return Err(descriptor);
         }
-        // If two requests locked it together, one lock is kept.
-        let _is_kept = self.lock.set(descriptor);
+        *known = Some(descriptor);
         Ok(())
+    }
+
+    /// Unlocks the inode, although a thread may still use the node.
+    fn unlock_links(&self) {
+        if let Some(descriptor) = self.known_lock().as_ref() {
+            let unlocked = rustix::fs::flock(descriptor, FlockOperation::Unlock);
+            debug_assert!(unlocked.is_ok(), "{unlocked:?}");
+        }
+    }
+
+    fn known_lock(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.lock.lock().expect("no holder panics")
     }
 
     pub(super) fn is_regular(&self) -> bool {
@@ -151,7 +167,7 @@ impl Nodes {
         &self.rules
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().expect("no holder panics")
     }
 
@@ -227,18 +243,15 @@ impl Nodes {
         }
     }
 
-    /// Looks a name up; it counts until it is forgotten as often.
-    pub(super) fn lookup(
-        &self,
-        parent: &Node,
-        name: &CStr,
-    ) -> Result<(Arc<Node>, Attributes), Errno> {
+    /// Opens the inode that a name leads to, to be taken in.
+    pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
         let path = self.path_beyond_mounts(parent, name)?;
         let stat = rustix::fs::fstat(&path)?;
-        self.take_in(path, stat)
+        Ok((path, stat))
     }
 
-    /// The node of an inode that `path` names, counted as looked up; `stat` is of it.
+    /// The node of an inode that `path` names; `stat` is of it. It counts as looked up until it is
+    /// forgotten as often.
     pub(super) fn take_in(
         &self,
         path: OwnedFd,
@@ -359,16 +372,18 @@ impl Known {
         let is_regular = kind == FileType::RegularFile;
         let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
-        let (backed, lock) = (Backed::default(), OnceLock::new());
+        let (backed, lock) = (Backed::default(), Mutex::new(None));
         let node = Arc::new(Node { id, file, backed, key, kind, lock });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node
     }
 
-    /// Takes a node out; whoever lets go of it last closes it.
+    /// Takes a node out; whoever lets go of it last closes it. The next node of the inode can lock
+    /// it at once.
     fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
         let (node, _) = self.by_id.remove(&id)?;
+        node.unlock_links();
         if self.by_key.get(&node.key) == Some(&id) {
             self.by_key.remove(&node.key);
         }
@@ -381,17 +396,55 @@ mod tests {
     use super::*;
     use crate::store::directory::LockedDirectory;
     use crate::store::files::FileTable;
+    use std::sync::Barrier;
 
-    #[test]
-    fn a_node_that_was_used_meanwhile_does_not_leave() {
+    /// Returns the nodes of a directory with one file.
+    fn nodes() -> (tempfile::TempDir, Nodes) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("f"), "text").unwrap();
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap();
         let rules = Rules::new(&[], folder.path().display().to_string());
-        let nodes = Nodes::new(root, rules, true).unwrap();
+        (folder, Nodes::new(root, rules, true).unwrap())
+    }
+
+    fn look_up(nodes: &Nodes) -> Arc<Node> {
         let root = nodes.at(abi::ROOT).unwrap();
-        let look_up = || nodes.lookup(&root, c"f").unwrap().0;
+        let (path, stat) = nodes.find(&root, c"f").unwrap();
+        nodes.take_in(path, stat).unwrap().0
+    }
+
+    #[test]
+    fn requests_that_open_a_file_with_several_names_together_share_its_lock() {
+        let (_folder, nodes) = nodes();
+        for _ in 0..larder_testing::budget(2_000, 20_000) {
+            let (node, together) = (look_up(&nodes), Barrier::new(2));
+            let lock = || {
+                together.wait();
+                node.lock_links(false, false).map_err(drop)
+            };
+            let locked = std::thread::scope(|scope| {
+                let other = scope.spawn(lock);
+                (lock(), other.join().unwrap())
+            });
+            assert_eq!(locked, (Ok(()), Ok(())));
+            nodes.forget(node.id, 1);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_forgotten_unlocks_the_file_while_it_is_still_used() {
+        let (_folder, nodes) = nodes();
+        let node = look_up(&nodes);
+        node.lock_links(false, false).unwrap();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Nothing));
+        look_up(&nodes).lock_links(false, false).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_was_used_meanwhile_does_not_leave() {
+        let (folder, nodes) = nodes();
+        let look_up = || look_up(&nodes);
         let node = look_up();
         let path = folder.path().canonicalize().unwrap();
         let locked = LockedDirectory::open(&path, false).unwrap();

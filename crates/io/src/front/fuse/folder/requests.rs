@@ -265,7 +265,7 @@ impl Folder {
         }
         self.check_unclaimed(node, has_one_name)?;
         // What the folder refuses is refused here too, and not when it is too late.
-        let file = node.file.buffered(writes)?;
+        let file = node.file.buffered_anew(writes)?;
         if writes {
             node.file.record_writer_and_capabilities(header.uid, &file);
         }
@@ -280,7 +280,7 @@ impl Folder {
     /// `has_one_name` has just been read.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
         let (device, inode) = node.inode();
-        let by_claim = self.claim().holder_of_file(device, inode).map(|holder| holder.to_string());
+        let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
         let by_lock = || {
             let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
             Some(claim::lock_holder(&refused))
@@ -312,9 +312,16 @@ impl Folder {
         OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
     }
 
-    /// Has the kernel use a file by itself, if it can; the number of the file with it.
+    /// Has the kernel use a file by itself, if it can; the number of the file with it. Writes to a
+    /// file that gives rights go through this process: the kernel by itself would not clear setgid
+    /// of a file that its group may not execute.
     fn back(&self, node: &Node) -> Option<u32> {
-        let register = || self.passthrough.register(node.file.buffered(false)?);
+        let register = || {
+            if node.file.find_rights()? {
+                return Err(Errno::PERM);
+            }
+            self.passthrough.register(node.file.buffered(false)?)
+        };
         node.backed.open(&self.passthrough, register)
     }
 

@@ -48,6 +48,22 @@ impl SourceFile {
         Ok(opened)
     }
 
+    /// Returns a descriptor that goes through the kernel's page cache, for an open(2) of the mount.
+    /// For writing it opens the file in SOURCE each time: SOURCE may refuse that (`chattr +i`,
+    /// `chattr +a`, a file system that has become read-only) while a known descriptor can still be
+    /// written.
+    pub(crate) fn buffered_anew(&self, write: bool) -> Result<Arc<OwnedFd>, Errno> {
+        let is_known = || {
+            let access = self.access.lock().expect("no holder panics");
+            access.buffered_for(write).is_some()
+        };
+        if write && is_known() {
+            // The known one stays, since it reports the errors of earlier writes to fsync(2).
+            drop(self.open_data(OFlags::empty(), true)?);
+        }
+        self.buffered(write)
+    }
+
     /// A descriptor for direct I/O, and what that must be aligned to; none where there is no such
     /// thing, or where the file's mode does not let us have one any more: a file may be made whose
     /// mode lets nobody write to it but who has just made it.

@@ -147,6 +147,11 @@ impl SourceFile {
         if self.gives_rights() || !self.others_write() {
             return Ok(self.gives_rights());
         }
+        self.find_rights()
+    }
+
+    /// Reads the mode and the capabilities; returns whether the file gives rights.
+    pub(crate) fn find_rights(&self) -> Result<bool, Errno> {
         self.note_mode(&rustix::fs::fstat(&self.path)?);
         if rustix::fs::getxattr(self.link(), CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
             self.note_attribute(CAPABILITIES_NAME);
