@@ -34,12 +34,34 @@ pub(crate) enum Asked {
     Reload,
 }
 
+/// Asks as a signal does.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    sender: Sender<Asked>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// Sends a request; returns whether the program can still receive it.
+    pub(crate) fn ask(&self, asked: Asked) -> bool {
+        if asked == Asked::Stop {
+            self.stop.store(true, Ordering::Release);
+        }
+        self.sender.send(asked).is_ok()
+    }
+
+    /// Returns whether a stop was requested, also before the program receives the request.
+    pub(crate) fn is_stop_asked(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
 /// Signals received by a thread, until dropped.
 pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<Thread>,
     asked: Mutex<Receiver<Asked>>,
-    sender: Sender<Asked>,
+    asker: Asker,
     error: Arc<OnceLock<String>>,
 }
 
@@ -50,8 +72,8 @@ impl SignalChannel {
     }
 
     /// For those who ask as a signal does.
-    pub(crate) fn asker(&self) -> Sender<Asked> {
-        self.sender.clone()
+    pub(crate) fn asker(&self) -> Asker {
+        self.asker.clone()
     }
 
     /// What was asked for next, if anything comes within `timeout`.
@@ -65,9 +87,10 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, libc::SIGPWR, SIGUSR1])
         .context("receive signals")?;
     let handle = signals.handle();
-    let (sender, asked) = channel();
-    let signalled = sender.clone();
-    let to_stop = sender.clone();
+    let (sender, receiver) = channel();
+    let asker = Asker { sender, stop: Arc::default() };
+    let signalled = asker.clone();
+    let to_stop = asker.clone();
     let error = Arc::new(OnceLock::new());
     let to = Arc::clone(&error);
     let forward = move || {
@@ -78,7 +101,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
                 SIGHUP => Asked::Reload,
                 _ => Asked::Stop,
             };
-            if signalled.send(meant).is_err() {
+            if !signalled.ask(meant) {
                 return;
             }
         }
@@ -89,10 +112,10 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         // The thread fails once.
         let _is_first = to.set(error.to_string()).is_ok();
         // The program does not receive it only if it has ended.
-        let _is_received = to_stop.send(Asked::Stop).is_ok();
+        let _is_received = to_stop.ask(Asked::Stop);
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
-    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(asked), sender, error })
+    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(receiver), asker, error })
 }
 
 impl Drop for SignalChannel {

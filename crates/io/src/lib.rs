@@ -18,6 +18,7 @@ pub mod file_map;
 pub mod frames;
 pub mod front;
 pub mod handed_over;
+mod log_limit;
 mod mount_table;
 pub mod nbd_client;
 pub mod owned_file;

@@ -6,6 +6,7 @@
 //! retried: an error of the connection ends it, since after kill -9 the caller must know what was
 //! answered and what was not. Offsets and lengths are in bytes.
 
+mod deadline;
 mod error;
 mod handshake;
 mod pipeline;
@@ -23,11 +24,14 @@ pub use uri::{NbdAddress, NbdUri, UriError, UriTls};
 
 use crate::front::nbd::wire;
 use crate::tls::{Channel, TlsClient};
+use deadline::Deadline;
 use handshake::Haggle;
 use pipeline::Slot;
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stream::Stream;
 
@@ -42,7 +46,9 @@ pub struct ConnectOptions {
     pub structured: bool,
     /// The context `base:allocation`, if the server has it; needs structured replies.
     pub base_allocation: bool,
-    /// How long the server may say nothing while something is due; `None` waits for ever.
+    /// Time limit of the connection with its handshake; then of each wait for the next answer, of
+    /// the rest of an answer that has begun, and of sending a request while nothing is answered.
+    /// Long data has more time. `None` waits for ever.
     pub timeout: Option<Duration>,
 }
 
@@ -120,7 +126,7 @@ pub struct Client {
 /// When there is no connection, or the server refuses or breaks the protocol.
 pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
     let channel = tls_channel(uri)?;
-    let stream = Stream::connect(&uri.address, None)?;
+    let stream = Stream::connect(&uri.address, Deadline::after(None, 0))?;
     let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
     begin(&mut stream, channel)?.list()
 }
@@ -165,7 +171,7 @@ impl Client {
     /// As [`Client::connect`].
     pub fn connect_with(uri: &NbdUri, options: ConnectOptions) -> Result<Self, ClientError> {
         let channel = tls_channel(uri)?;
-        let stream = Stream::connect(&uri.address, options.timeout)?;
+        let stream = Stream::connect(&uri.address, Deadline::after(options.timeout, 0))?;
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let details = begin(&mut stream, channel)?.go(&uri.export, options)?;
         Ok(Self {
@@ -178,6 +184,12 @@ impl Client {
             scratch: Vec::new(),
             failed: false,
         })
+    }
+
+    /// Lets another thread end all waits for the server, with this flag; the connection is then of
+    /// no more use.
+    pub(crate) fn end_with(&mut self, ended: Arc<AtomicBool>) {
+        self.stream.get_mut().end_with(ended);
     }
 
     /// What is known of the export.
@@ -321,6 +333,7 @@ impl Client {
         }
         // There is no answer to it, so its slot stays as it is.
         self.submit(Request::disconnect())?;
+        self.set_deadline(0);
         match self.stream.read(&mut [0]) {
             Ok(0) => Ok(()),
             Ok(_) => Err(ClientError::Protocol("it answered a disconnect".to_owned())),
@@ -339,6 +352,11 @@ impl Client {
         self.scratch = completion.data;
         completion.result.map_err(ClientError::Request)?;
         Ok(completion.extents)
+    }
+
+    /// Sets the deadline of an exchange that begins now, with this many bytes of data.
+    fn set_deadline(&mut self, bytes: usize) {
+        self.stream.get_mut().deadline = Deadline::after(self.timeout, bytes);
     }
 
     /// The longest read or write of a call, in whole smallest blocks.

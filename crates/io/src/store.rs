@@ -32,6 +32,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A store that an engine thread can sleep on.
@@ -41,6 +42,43 @@ pub trait EngineStore: Store<ArenaFrames> {
     /// # Errors
     /// If the kernel refuses to wait.
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Returns the control of a store on a server, whose thread may wait for that server.
+    fn peer_control(&self) -> Option<Arc<PeerControl>> {
+        None
+    }
+}
+
+/// Control of a store on a server by other threads than its own.
+#[derive(Debug, Default)]
+pub struct PeerControl {
+    ended: Arc<AtomicBool>,
+    unflushed: AtomicBool,
+}
+
+impl PeerControl {
+    /// Ends all waits for the server: operations in flight and all later ones fail.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Returns the flag that [`PeerControl::end`] sets.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.ended)
+    }
+
+    /// Returns whether the store has passed a change to the server that is not known to be stable.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.unflushed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_unflushed(&self, unflushed: bool) {
+        self.unflushed.store(unflushed, Ordering::Release);
+    }
 }
 
 /// A store without a file descriptor of its own (a model, a double, plain calls), for an engine

@@ -78,7 +78,6 @@ pub enum TlsError {
 /// The non-blocking socket under a channel; a call that would wait returns `Errno::AGAIN`.
 pub(crate) trait RawSocket {
     /// Receives the available bytes; returns 0 at the end of the stream.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS receives through it"))]
     fn receive(&self, to: &mut [u8]) -> Result<usize, Errno>;
     /// Sends as much as the socket accepts.
     fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;

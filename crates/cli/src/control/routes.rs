@@ -154,7 +154,13 @@ impl Api {
     }
 
     async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, Refused> {
-        let added = self.run_blocking("add", move |service| service.add(&volume, &set)).await?;
+        // A server whose export is added may take its time; it must not take all threads.
+        let one_at_a_time = self.service.adding().lock_owned().await;
+        let add = move |service: &Service| {
+            let _one_at_a_time = one_at_a_time;
+            service.add(&volume, &set)
+        };
+        let added = self.run_blocking("add", add).await?;
         let served = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
         Ok(json(&answers::of_volumes(&self.service, vec![served])))
     }

@@ -38,8 +38,9 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// Requests under way that take their time: flushing, warming.
 pub(super) const JOBS_MAX: usize = 3;
-/// Threads for what would block the one that answers: a job each, and one for short things.
-const BLOCKING_THREADS_MAX: usize = JOBS_MAX + 1;
+/// Threads for what would block the one that answers: a job each, one for volumes that are added,
+/// one at a time, and one for short things.
+const BLOCKING_THREADS_MAX: usize = JOBS_MAX + 2;
 
 /// Effect of a panic on a connection, for the log.
 const CLOSED: &str = "a control connection was closed";

@@ -18,5 +18,6 @@ mod openmetrics;
 pub(crate) mod rig;
 mod security;
 mod tuning;
+mod upstreams;
 mod volumes;
 mod warm;

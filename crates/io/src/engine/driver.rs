@@ -9,7 +9,7 @@ mod silence;
 use super::{ArenaCache, ArenaVolume};
 use crate::fault::{self, Panicked, Thread, confine};
 use crate::frames::ArenaFrames;
-use crate::store::EngineStore;
+use crate::store::{EngineStore, PeerControl};
 use crate::wake::Waker;
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Recorder;
@@ -32,6 +32,7 @@ pub(super) struct Driver {
     quit: Arc<AtomicBool>,
     given_up: Arc<AtomicBool>,
     waker: Waker,
+    control: Option<Arc<PeerControl>>,
     thread: Option<Thread>,
 }
 
@@ -43,6 +44,7 @@ impl Driver {
         waker: Waker,
         store: Box<dyn EngineStore>,
     ) -> io::Result<Self> {
+        let control = store.peer_control();
         let run = Run::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
         let (quit, given_up) = (Arc::clone(&run.quit), Arc::clone(&run.given_up));
         let name = format!("store {}", volume.name());
@@ -55,23 +57,40 @@ impl Driver {
         // state must not reach a store, and clients would wait for ever for this thread.
         let thread =
             fault::spawn::<()>(name, None, work, move |panic| fault::end_process(&cache, panic))?;
-        Ok(Driver { volume, quit, given_up, waker, thread: Some(thread) })
+        Ok(Driver { volume, quit, given_up, waker, control, thread: Some(thread) })
     }
 
     /// Makes the thread discard what the cache writes from now on, instead of passing it to the
-    /// store.
+    /// store, and ends its waits for a server.
     pub(super) fn give_up(&self) {
+        // First, so that a thread that discards writes also ends what is in flight.
+        if let Some(control) = &self.control {
+            control.end();
+        }
         self.given_up.store(true, Ordering::Release);
         self.waker.notify();
+    }
+
+    /// Returns whether all of the volume is stable on a server, as far as its answers say: a stop
+    /// need not ask it again.
+    pub(super) fn is_stable_on_server(&self) -> bool {
+        self.control
+            .as_ref()
+            .is_some_and(|control| self.volume.unclean_bytes() == 0 && !control.has_unflushed())
     }
 
     pub(super) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Ends the thread; what is not written is lost.
+    /// Ends the thread; what is not written is lost. It waits for a server only for changes.
     pub(super) fn quit(&mut self) {
         self.quit.store(true, Ordering::Release);
+        if let Some(control) = &self.control
+            && !control.has_unflushed()
+        {
+            control.end();
+        }
         self.waker.notify();
         if let Some(thread) = self.thread.take() {
             thread.join();

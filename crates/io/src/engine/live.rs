@@ -135,14 +135,13 @@ impl Engine {
         drivers.iter().any(|one| Arc::ptr_eq(&one.volume, volume) && one.is_given_up())
     }
 
-    /// Removes a volume: writes and flushes all that is dirty, telling `progress` several times a
-    /// second, then ends its thread and lets go of its store. Meanwhile writes go through, so that
-    /// it comes to an end. Front ends let go of it before: with lanes open it is refused.
+    /// Writes and flushes all dirty data of a volume that is to be removed, and reports to
+    /// `progress` several times a second. From then on writes go through.
     ///
     /// # Errors
-    /// If `progress` breaks it off, the store cannot be written to or flushed, or the volume is in
-    /// use. Then it serves on as before.
-    pub fn remove_volume(
+    /// If `progress` breaks it off, or the store cannot be written to or flushed. The volume then
+    /// serves as before.
+    pub fn write_out_volume(
         &self,
         volume: &Arc<ArenaVolume>,
         mut progress: impl FnMut(&StopProgress) -> ControlFlow<()>,
@@ -157,12 +156,27 @@ impl Engine {
             // A failed flush of its store no longer matters.
             written = Ok(());
         }
-        let closed = written
-            .map_err(|why| RemoveError::NotWritten { volume: volume.name().to_owned(), why })
-            .and_then(|()| Ok(self.cache.close_volume(volume)?));
-        if let Err(error) = closed {
+        written.map_err(|why| {
             volume.cancel_stop();
-            return Err(error);
+            RemoveError::NotWritten { volume: volume.name().to_owned(), why }
+        })
+    }
+
+    /// Removes a volume: writes it out as [`Engine::write_out_volume`], ends its thread and closes
+    /// its store. Front ends close their sessions before: with sessions open it is refused.
+    ///
+    /// # Errors
+    /// As for [`Engine::write_out_volume`], or if the volume is in use. The volume then serves as
+    /// before.
+    pub fn remove_volume(
+        &self,
+        volume: &Arc<ArenaVolume>,
+        progress: impl FnMut(&StopProgress) -> ControlFlow<()>,
+    ) -> Result<(), RemoveError> {
+        self.write_out_volume(volume, progress)?;
+        if let Err(error) = self.cache.close_volume(volume) {
+            volume.cancel_stop();
+            return Err(error.into());
         }
         let mut drivers = self.drivers();
         let place = drivers.iter().position(|driver| Arc::ptr_eq(&driver.volume, volume));

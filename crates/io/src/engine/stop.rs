@@ -51,14 +51,37 @@ impl Engine {
             volumes.map(|volume| (volume.unclean_bytes(), Arc::clone(volume))).collect()
         };
         self.begin_stop();
+        // A store that does not answer does not delay the data of the other volumes.
+        let _flushes = self.start_flushes();
         let mut go_on = |at: &StopProgress| {
             progress(at);
             ControlFlow::Continue(())
         };
-        let drained =
-            volumes.iter().map(|(total, volume)| self.drain_volume(volume, *total, &mut go_on));
+        let waits = |(_, volume): &&(u64, Arc<ArenaVolume>)| !self.is_stable_on_server(volume);
+        let drained = volumes
+            .iter()
+            .filter(waits)
+            .map(|(total, volume)| self.drain_volume(volume, *total, &mut go_on));
         let failures: Vec<_> = drained.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
+    }
+
+    /// Starts to write and flush all volumes at the same time, and returns the sessions that wait.
+    pub fn start_flushes(&self) -> Vec<BlockingSession> {
+        let volumes: Vec<_> = self.drivers().iter().map(|one| Arc::clone(&one.volume)).collect();
+        let start = |volume| {
+            // A volume that is closed has been written out.
+            let mut session = BlockingSession::open(self, volume).ok()?;
+            session.start_flush(Request::uncounted(RequestOp::FlushAlways, 0..0));
+            Some(session)
+        };
+        volumes.iter().filter_map(start).collect()
+    }
+
+    /// Returns whether nothing of a volume waits for its server.
+    fn is_stable_on_server(&self, volume: &Arc<ArenaVolume>) -> bool {
+        let drivers = self.drivers();
+        drivers.iter().any(|one| Arc::ptr_eq(&one.volume, volume) && one.is_stable_on_server())
     }
 
     /// Returns the reason why a volume can never be written out, if there is one.

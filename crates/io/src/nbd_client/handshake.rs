@@ -17,6 +17,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// The longest answer to an option that is believed, in bytes.
 const REPLY_BYTES_MAX: u32 = 64 << 10;
+/// The most replies to an option other than `LIST`.
+const REPLIES_MAX: usize = 64;
 /// The longest list of exports that is believed.
 const LIST_MAX: usize = 100_000;
 
@@ -27,6 +29,8 @@ fn protocol(text: &str) -> ClientError {
 pub(super) struct Haggle<'a> {
     stream: &'a mut BufReader<Stream>,
     no_zeroes: bool,
+    /// Replies to the last option.
+    replies: usize,
 }
 
 impl<'a> Haggle<'a> {
@@ -44,7 +48,7 @@ impl<'a> Haggle<'a> {
             answer |= wire::CLIENT_NO_ZEROES;
         }
         stream.get_mut().write_all(&answer.to_be_bytes())?;
-        Ok(Self { stream, no_zeroes })
+        Ok(Self { stream, no_zeroes, replies: 0 })
     }
 
     /// Goes on with TLS, which the server must have.
@@ -114,6 +118,7 @@ impl<'a> Haggle<'a> {
     }
 
     fn send(&mut self, option: u32, data: &[u8]) -> Result<(), ClientError> {
+        self.replies = 0;
         let len = u32::try_from(data.len()).expect("options are short");
         let message = [OptionHeader::new(option, len).as_bytes(), data].concat();
         Ok(self.stream.get_mut().write_all(&message)?)
@@ -126,6 +131,10 @@ impl<'a> Haggle<'a> {
         let (answered, reply, len) = OptionReplyHeader::parse(header)?;
         if answered != option {
             return Err(protocol("it answered an option that was not sent"));
+        }
+        self.replies += 1;
+        if self.replies > REPLIES_MAX && option != wire::OPT_LIST {
+            return Err(protocol("its replies to an option do not end"));
         }
         if len > REPLY_BYTES_MAX {
             return Err(protocol("it sent an answer to an option that is too long"));

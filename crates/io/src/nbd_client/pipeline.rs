@@ -6,6 +6,7 @@
 //! steady state nothing is allocated.
 
 use super::Client;
+use super::deadline::Deadline;
 use super::error::{ClientError, RequestError};
 use crate::front::nbd::wire;
 use std::io::IoSlice;
@@ -55,6 +56,8 @@ pub(super) struct Slot {
     pub offset: u64,
     pub len: u32,
     pub data: Vec<u8>,
+    /// The end of the answer, once it has begun.
+    pub deadline: Option<Deadline>,
     /// Parts of a structured read that have come, as offsets in `data`: sorted, without overlap.
     pub covered: Vec<(u32, u32)>,
     pub extents: Vec<Extent>,
@@ -146,6 +149,7 @@ impl Client {
         slot.flags = request.flags;
         slot.offset = request.offset;
         slot.len = request.len;
+        slot.deadline = None;
         slot.covered.clear();
         slot.error = None;
         let low = u64::try_from(index).expect("a slot's index fits");
@@ -262,6 +266,7 @@ impl Client {
     /// Sends header and payload, receiving answers while the server takes nothing.
     fn send(&mut self, header: &[u8], payload: &[u8]) -> Result<(), ClientError> {
         let mut sent = 0;
+        let mut deadline = Deadline::after(self.timeout, payload.len());
         while sent < header.len() + payload.len() {
             let parts = [
                 IoSlice::new(&header[sent.min(header.len())..]),
@@ -270,11 +275,11 @@ impl Client {
             if let Some(bytes) = self.stream.get_mut().send_now(&parts)? {
                 sent += bytes;
             } else {
-                self.make_room()?;
+                self.make_room(&mut deadline)?;
             }
         }
         while !self.stream.get_mut().flush_now()? {
-            self.make_room()?;
+            self.make_room(&mut deadline)?;
         }
         Ok(())
     }
@@ -284,17 +289,20 @@ impl Client {
         !self.stream.buffer().is_empty() || self.stream.get_mut().has_input()
     }
 
-    /// Waits until the socket takes more; receives one answer if there is one.
-    fn make_room(&mut self) -> Result<(), ClientError> {
+    /// Waits until the socket takes more; receives one answer if there is one, which extends the
+    /// deadline.
+    fn make_room(&mut self, deadline: &mut Deadline) -> Result<(), ClientError> {
         if !self.has_input() {
-            let ready = self.stream.get_ref().wait_ready(true, self.timeout)?;
-            let ready = ready.ok_or(ClientError::TimedOut)?;
+            self.stream.get_mut().deadline = *deadline;
+            let ready = self.stream.get_ref().wait_blocking(true)?;
             if !ready.input {
                 debug_assert!(ready.output, "poll returns with something");
                 return Ok(());
             }
         }
-        self.receive()
+        self.receive()?;
+        *deadline = deadline.extended(self.timeout);
+        Ok(())
     }
 
     fn receive_noted(&mut self) -> Result<(), ClientError> {

@@ -5,10 +5,11 @@
 //! connection, with the place named: this client also is the judge of Larder's server.
 
 use super::Client;
+use super::deadline::Deadline;
 use super::error::{ClientError, RequestError};
 use super::pipeline::{Extent, Slot};
 use crate::front::nbd::wire::{self, CHUNK_BYTES, Chunk, SIMPLE_REPLY_BYTES};
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 /// The longest payload of an error chunk: a string, its header, an offset, and room to spare.
 const ERROR_BYTES_MAX: u32 = wire::STRING_BYTES_MAX + 64;
@@ -22,6 +23,12 @@ fn protocol<T>(text: &str) -> Result<T, ClientError> {
 impl Client {
     /// Receives one simple reply or one chunk, and ends its request if it is the last.
     pub(super) fn receive(&mut self) -> Result<(), ClientError> {
+        self.set_deadline(0);
+        if self.stream.buffer().is_empty() {
+            self.stream.fill_buf()?;
+            // The server has begun to answer.
+            self.set_deadline(0);
+        }
         let mut head = [0; CHUNK_BYTES];
         let (first, rest) = head.split_at_mut(SIMPLE_REPLY_BYTES);
         self.stream.read_exact(first)?;
@@ -36,6 +43,7 @@ impl Client {
             return protocol("it sent a chunk, but structured replies were not negotiated");
         }
         let index = self.slot_of(chunk.cookie)?;
+        self.continue_answer(index)?;
         match chunk.kind {
             wire::CHUNK_NONE => {
                 if chunk.len != 0 || chunk.flags & wire::CHUNK_FLAG_DONE == 0 {
@@ -55,9 +63,19 @@ impl Client {
         Ok(())
     }
 
+    /// Sets the deadline of the whole answer to a request, which begins with its first chunk.
+    fn continue_answer(&mut self, index: usize) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        let begin = || Deadline::after(self.timeout, slot.data.len());
+        let deadline = *slot.deadline.get_or_insert_with(begin);
+        self.stream.get_mut().deadline = deadline;
+        if deadline.is_over() { Err(ClientError::TimedOut) } else { Ok(()) }
+    }
+
     fn receive_simple(&mut self, bytes: [u8; SIMPLE_REPLY_BYTES]) -> Result<(), ClientError> {
         let (cookie, code) = wire::parse_simple_reply(&bytes)?;
         let index = self.slot_of(cookie)?;
+        self.continue_answer(index)?;
         let slot = &mut self.slots[index];
         let with_payload = matches!(slot.command, wire::CMD_READ | wire::CMD_BLOCK_STATUS);
         if self.details.structured && with_payload && (slot.command == wire::CMD_READ || code == 0)

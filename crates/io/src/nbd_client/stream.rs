@@ -3,24 +3,32 @@
 //! Reading blocks; sending a request does not, so that a client whose server is busy sending can
 //! read in between instead of both waiting for the other.
 
+use super::deadline::Deadline;
 use super::error::ClientError;
 use super::uri::NbdAddress;
 use crate::tls::{Channel, Failure, RawSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recv, sendmsg, socket_with, sockopt,
+};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A silent host is asked after this time, so often, this long apart: 25 s in all.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_COUNT: u32 = 3;
+/// Interval at which a wait checks whether another thread has ended it.
+const END_CHECK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 enum Socket {
@@ -31,7 +39,10 @@ enum Socket {
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: Socket,
-    timeout: Option<Duration>,
+    /// The end of the current exchange.
+    pub deadline: Deadline,
+    /// Set by another thread to end all waits for the server.
+    ended: Option<Arc<AtomicBool>>,
     channel: Option<Box<Channel>>,
 }
 
@@ -63,12 +74,16 @@ impl RawSocket for Socket {
     }
 }
 
-/// Connects to the first address of a host that answers, each for as long as is allowed.
-fn connect_tcp(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
-    let Some(timeout) = timeout else { return TcpStream::connect((host, port)) };
-    let mut last = io::Error::other("the host has no address");
+/// Connects to the first address of a host that accepts, until the deadline.
+fn connect_tcp(host: &str, port: u16, deadline: Deadline) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+        let connected = match deadline.left() {
+            None => TcpStream::connect(address),
+            Some(Duration::ZERO) => return Err(io::ErrorKind::TimedOut.into()),
+            Some(left) => TcpStream::connect_timeout(&address, left),
+        };
+        match connected {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -76,19 +91,24 @@ fn connect_tcp(host: &str, port: u16, timeout: Option<Duration>) -> io::Result<T
     Err(last)
 }
 
+/// Connects to a unix socket. A server that accepts no connection blocks until the deadline.
+fn connect_unix(path: &Path, deadline: Deadline) -> io::Result<UnixStream> {
+    let address = match path.as_os_str().as_bytes() {
+        [0, name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(path)?,
+    };
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, deadline.left())?;
+    retry_on_intr(|| connect(&socket, &address))?;
+    Ok(socket.into())
+}
+
 impl Stream {
-    pub(super) fn connect(
-        address: &NbdAddress,
-        timeout: Option<Duration>,
-    ) -> Result<Self, ClientError> {
+    pub(super) fn connect(address: &NbdAddress, deadline: Deadline) -> Result<Self, ClientError> {
         let socket = match address {
-            NbdAddress::Unix(path) => match path.as_os_str().as_bytes() {
-                [0, name @ ..] => SocketAddr::from_abstract_name(name)
-                    .and_then(|address| UnixStream::connect_addr(&address)),
-                _ => UnixStream::connect(path),
-            }
-            .map(Socket::Unix),
-            NbdAddress::Tcp { host, port } => connect_tcp(host, *port, timeout).map(Socket::Tcp),
+            NbdAddress::Unix(path) => connect_unix(path, deadline).map(Socket::Unix),
+            NbdAddress::Tcp { host, port } => connect_tcp(host, *port, deadline).map(Socket::Tcp),
         };
         let socket = socket.map_err(|error| {
             let address = match address {
@@ -97,24 +117,21 @@ impl Stream {
             };
             ClientError::Connect { address, error }
         })?;
-        match &socket {
-            Socket::Unix(socket) => {
-                socket.set_read_timeout(timeout)?;
-                socket.set_write_timeout(timeout)?;
-            }
-            Socket::Tcp(socket) => {
-                // Requests are sent whole; waiting for more would only delay them.
-                socket.set_nodelay(true)?;
-                // A host that is gone is noticed also while its answers are waited for.
-                sockopt::set_socket_keepalive(socket, true)?;
-                sockopt::set_tcp_keepidle(socket, KEEP_ALIVE_IDLE)?;
-                sockopt::set_tcp_keepintvl(socket, KEEP_ALIVE_INTERVAL)?;
-                sockopt::set_tcp_keepcnt(socket, KEEP_ALIVE_COUNT)?;
-                socket.set_read_timeout(timeout)?;
-                socket.set_write_timeout(timeout)?;
-            }
+        if let Socket::Tcp(socket) = &socket {
+            // Requests are sent whole; waiting for more would only delay them.
+            socket.set_nodelay(true)?;
+            // A host that is gone is noticed also while its answers are waited for.
+            sockopt::set_socket_keepalive(socket, true)?;
+            sockopt::set_tcp_keepidle(socket, KEEP_ALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(socket, KEEP_ALIVE_INTERVAL)?;
+            sockopt::set_tcp_keepcnt(socket, KEEP_ALIVE_COUNT)?;
         }
-        Ok(Stream { socket, timeout, channel: None })
+        Ok(Stream { socket, deadline, ended: None, channel: None })
+    }
+
+    /// Lets another thread end all waits for the server, with this flag.
+    pub(super) fn end_with(&mut self, ended: Arc<AtomicBool>) {
+        self.ended = Some(ended);
     }
 
     /// The other end.
@@ -139,8 +156,7 @@ impl Stream {
                 Ok(true) => {}
                 Ok(false) => return Err(ClientError::Closed),
                 Err(failure) if failure.is_wait() => {
-                    let ready = self.wait_ready(channel.has_unsent(), self.timeout)?;
-                    ready.ok_or(ClientError::TimedOut)?;
+                    self.wait_blocking(channel.has_unsent())?;
                 }
                 Err(failure) => return Err(to_io(failure).into()),
             }
@@ -216,12 +232,23 @@ impl Stream {
         Ok(Some(Ready { input, output: ready.contains(PollFlags::OUT) }))
     }
 
-    /// Waits for the socket, as blocking calls do.
-    fn wait_blocking(&self, output: bool) -> io::Result<()> {
-        match self.wait_ready(output, self.timeout) {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(io::ErrorKind::TimedOut.into()),
-            Err(error) => Err(io::Error::other(error)),
+    /// Waits for the socket until the deadline, or until another thread ends the wait.
+    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Ready> {
+        loop {
+            if self.ended.as_ref().is_some_and(|ended| ended.load(Ordering::Acquire)) {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let left = self.deadline.left();
+            let check = self.ended.as_ref().map(|_| END_CHECK);
+            let timeout = left.map_or(check, |left| Some(check.map_or(left, |at| at.min(left))));
+            match self.wait_ready(output, timeout) {
+                Ok(Some(ready)) => return Ok(ready),
+                Ok(None) if left == Some(Duration::ZERO) => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Ok(None) => {}
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
     }
 }
@@ -252,16 +279,14 @@ impl AsFd for Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let Some(channel) = &mut self.channel else {
-                return match &mut self.socket {
-                    Socket::Unix(socket) => socket.read(buffer),
-                    Socket::Tcp(socket) => socket.read(buffer),
-                };
+            let received = match &mut self.channel {
+                None => self.socket.receive(buffer).map_err(Failure::Socket),
+                Some(channel) => channel.receive(&self.socket, buffer),
             };
-            match channel.receive(&self.socket, buffer) {
+            match received {
                 Ok(count) => return Ok(count),
                 Err(failure) if failure.is_wait() => {
-                    let output = channel.has_unsent();
+                    let output = self.channel.as_ref().is_some_and(|one| one.has_unsent());
                     self.wait_blocking(output)?;
                 }
                 Err(failure) => return Err(to_io(failure)),
@@ -273,18 +298,17 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         loop {
-            let Some(channel) = &mut self.channel else {
-                return match &mut self.socket {
-                    Socket::Unix(socket) => socket.write(buffer),
-                    Socket::Tcp(socket) => socket.write(buffer),
-                };
+            let parts = [IoSlice::new(buffer)];
+            let sent = match &mut self.channel {
+                None => self.socket.send(&parts).map_err(Failure::Socket),
+                Some(channel) => channel.send(&self.socket, &parts),
             };
-            match channel.send(&self.socket, &[IoSlice::new(buffer)]) {
+            match sent {
                 Ok(count) => {
                     self.flush()?;
                     return Ok(count);
                 }
-                Err(failure) if failure.is_wait() => self.wait_blocking(true)?,
+                Err(failure) if failure.is_wait() => drop(self.wait_blocking(true)?),
                 Err(failure) => return Err(to_io(failure)),
             }
         }
@@ -294,7 +318,7 @@ impl Write for Stream {
         while let Some(channel) = &mut self.channel {
             match channel.flush(&self.socket) {
                 Ok(()) => break,
-                Err(failure) if failure.is_wait() => self.wait_blocking(true)?,
+                Err(failure) if failure.is_wait() => drop(self.wait_blocking(true)?),
                 Err(failure) => return Err(to_io(failure)),
             }
         }

@@ -27,10 +27,11 @@ mod recover;
 
 pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
 
-use super::EngineStore;
+use super::{EngineStore, PeerControl};
 use crate::claim::Claim;
 use crate::frames::ArenaFrames;
 use crate::front::nbd::wire;
+use crate::log_limit::LogLimit;
 use crate::nbd_client::{ClientError, Completion, ConnectOptions, NbdUri};
 use crate::wake::Waker;
 use journal::Journal;
@@ -38,7 +39,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{
     Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
 };
-use link::{Down, Link};
+use link::Link;
 use map::Shared;
 use open::{EXCLUDE_BYTES_MAX, Features};
 use pieces::{Piece, What};
@@ -58,6 +59,8 @@ struct Job {
     left: usize,
     error: Option<StoreError>,
     started_at: Nanos,
+    /// When it began to wait for a connection: it was submitted without one, or lost with one.
+    lost_at: Option<Nanos>,
     /// True for a flush, and for FUA without support by the server: a flush of the server makes the
     /// data stable. The operation fails if any flush of the server fails while it is in flight.
     needs_flush: bool,
@@ -80,6 +83,12 @@ pub struct NbdStore {
     away_after: Nanos,
     clock: Arc<dyn Clock>,
     link: Link,
+    control: Arc<PeerControl>,
+    losses: LogLimit,
+    reconnections: LogLimit,
+    /// Discards that were answered, and those before the last flush. No copies are kept of them.
+    discards: u64,
+    discards_flushed: u64,
     jobs: Vec<Option<Job>>,
     free_jobs: Vec<usize>,
     /// Pieces to be sent that need no room in the journal.
@@ -114,8 +123,15 @@ impl fmt::Debug for NbdStore {
 }
 
 fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
-    let job =
-        Job { op, left: 0, error: None, started_at: now, needs_flush: false, then_flush: false };
+    let job = Job {
+        op,
+        left: 0,
+        error: None,
+        started_at: now,
+        lost_at: matches!(store.link, Link::Down(_)).then_some(now),
+        needs_flush: false,
+        then_flush: false,
+    };
     if let Some(index) = store.free_jobs.pop() {
         store.jobs[index] = Some(job);
         return index;
@@ -138,6 +154,8 @@ impl NbdStore {
                 let job = self.job(index);
                 (job.needs_flush, job.then_flush) = (then_flush, then_flush);
             }
+            // A server that is away, or does not answer, does not delay a flush of nothing.
+            StoreOpKind::Flush if !self.control.has_unflushed() => {}
             StoreOpKind::Flush if self.features.flush() => {
                 self.job(index).needs_flush = true;
                 self.add_piece(Piece { job: Some(index), what: What::Flush, range });
@@ -246,16 +264,20 @@ impl NbdStore {
     fn send_piece(&mut self, frames: &ArenaFrames, mut piece: Piece) -> Result<(), ClientError> {
         if piece.what == What::Flush {
             // It covers what has been answered by now.
-            piece.what = What::Flushing { end: self.journal.end() };
+            let (end, discards) = (self.journal.end(), self.discards);
+            piece.what = What::Flushing { end, discards };
         }
         let request = self.request(frames, &piece);
         if piece.what.is_change() {
             self.map.changed();
             self.sent_change_bytes += piece.change_bytes();
         }
+        if piece.what.is_change() || piece.what == What::Trim {
+            self.control.set_unflushed(true);
+        }
         self.sent_bytes += piece.buffer_bytes();
-        let Link::Up(client) = &mut self.link else { unreachable!("looked at before") };
-        match client.submit(request) {
+        let Link::Up(up) = &mut self.link else { unreachable!("looked at before") };
+        match up.client.submit(request) {
             Ok(cookie) => {
                 self.sent.insert(cookie, piece);
                 Ok(())
@@ -271,7 +293,8 @@ impl NbdStore {
     /// Takes in all answers that have come.
     fn receive(&mut self, frames: &ArenaFrames, now: Nanos) {
         loop {
-            let Link::Up(client) = &mut self.link else { return };
+            let Link::Up(up) = &mut self.link else { return };
+            let client = &mut up.client;
             if !client.has_answer() && client.in_flight() == 0 {
                 return;
             }
@@ -281,6 +304,7 @@ impl NbdStore {
                         self.lose(now, &ClientError::Closed);
                         return;
                     }
+                    up.outage = None;
                     self.answered(frames, now, completion);
                 }
                 Ok(None) => return,
@@ -333,6 +357,10 @@ impl Store<ArenaFrames> for NbdStore {
 }
 
 impl EngineStore for NbdStore {
+    fn peer_control(&self) -> Option<Arc<PeerControl>> {
+        Some(Arc::clone(&self.control))
+    }
+
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         // While the journal is repeated a question waits for its end.
         let asked = self.map.set_waker(waker) && self.repeat.is_none();
@@ -343,7 +371,8 @@ impl EngineStore for NbdStore {
         let until = |at: Nanos| Duration::from_nanos(at.saturating_sub(now));
         let sooner = |at: Nanos| Some(timeout.map_or(until(at), |timeout| timeout.min(until(at))));
         match &mut self.link {
-            Link::Up(client) => {
+            Link::Up(up) => {
+                let client = &mut up.client;
                 if client.has_answer() {
                     return Ok(());
                 }
@@ -352,13 +381,15 @@ impl EngineStore for NbdStore {
                 waker.sleep(socket, timeout)
             }
             Link::Down(down) => {
+                if self.control.is_ended() && self.jobs.len() > self.free_jobs.len() {
+                    return Ok(());
+                }
                 let next = down.tend(now, (&self.uri, self.connect), waker);
-                let away_at = down.since.saturating_add(self.away_after);
-                let waits = self.jobs.len() > self.free_jobs.len() && away_at > now;
-                let at = match (next, waits.then_some(away_at)) {
-                    (Some(next), Some(away)) => Some(next.min(away)),
-                    (one, other) => one.or(other),
-                };
+                let since = down.outage.since;
+                // An outage that is long enough fails new operations immediately.
+                let lost = self.jobs.iter().flatten().filter_map(|job| job.lost_at);
+                let away = lost.min().map(|at| at.min(since).saturating_add(self.away_after));
+                let at = next.into_iter().chain(away).min();
                 let timeout = at.map_or(timeout, sooner);
                 waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
             }
@@ -371,15 +402,17 @@ impl Drop for NbdStore {
     fn drop(&mut self) {
         self.map.set_up(false);
         let now = self.clock.now();
-        let down = Link::Down(Down::new(now, "it was closed".to_owned()));
-        if let Link::Up(client) = std::mem::replace(&mut self.link, down)
-            && client.in_flight() == 0
+        let Link::Up(up) = &self.link else { return };
+        let down = Link::Down(up.lost(now, "it was closed".to_owned()));
+        if let Link::Up(up) = std::mem::replace(&mut self.link, down)
+            && up.client.in_flight() == 0
         {
-            let ended = client.disconnect();
+            let ended = up.client.disconnect();
             tracing::debug!(place = self.place, ?ended, "left the server");
         }
     }
 }
 
-/// Longest time without an answer in the middle of one, before the connection counts as broken.
+/// Time limit of a handshake, of the rest of an answer that has begun, and of sending a request:
+/// after it the connection counts as broken. Data has more time, a second for each 64 KiB.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 //! was not flushed when it is killed; and nbdkit and qemu-nbd, where they are installed.
 
 mod failed_flush;
+mod hostile;
 mod lost;
 mod others;
 mod serving;

@@ -19,7 +19,7 @@ use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
 use crate::runtime_directory::runtime_directory;
-use crate::signals::Asked;
+use crate::signals::{Asked, Asker};
 use anyhow::{Context, Result, anyhow};
 use larder_core::input::InputSink;
 use larder_core::mode::FlushMode;
@@ -34,7 +34,6 @@ use larder_report::{escape, format};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -72,6 +71,8 @@ pub(crate) struct Service {
     memory_bytes: AtomicU64,
     /// Held by whoever changes what is served.
     changing: Mutex<()>,
+    /// Held by a control request that adds a volume.
+    adding: Arc<tokio::sync::Mutex<()>>,
     /// What it was started with.
     arguments: Arguments,
     /// What is recorded, and where.
@@ -79,7 +80,7 @@ pub(crate) struct Service {
     /// The log of the cache's inputs, if there is one.
     inputs: Option<InputRecording>,
     begun: Instant,
-    asker: Sender<Asked>,
+    asker: Asker,
     stopping: AtomicBool,
     /// How far a stop is.
     progress: watch::Sender<Option<Progress>>,
@@ -93,7 +94,7 @@ impl Service {
         arguments: &Arguments,
         plan: &Plan,
         handed_over: Option<Listener>,
-        asker: Sender<Asked>,
+        asker: Asker,
     ) -> Result<Self> {
         let inputs = arguments.record_inputs.as_deref().map(InputRecording::start).transpose()?;
         let log = inputs.as_ref().map(InputRecording::log);
@@ -110,7 +111,7 @@ impl Service {
         arguments: &Arguments,
         plan: &Plan,
         handed_over: Option<Listener>,
-        asker: Sender<Asked>,
+        asker: Asker,
         log: Option<Box<dyn InputSink>>,
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
@@ -129,12 +130,16 @@ impl Service {
         let mut stores = Stores::default();
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
+        let is_stopping = || asker.is_stop_asked();
         if let Some(folder) = &arguments.folder {
             let (served, files) = opening.mount(folder, &plan.volumes)?;
             return Ok(Service::of(arguments, plan, engine, (served, files), asker));
         }
         let default = plan.volumes.len() == 1;
-        let volumes = plan.volumes.iter().map(|plan| opening.open(&mut stores, plan, default));
+        let volumes = plan.volumes.iter().map(|plan| {
+            let store = opening.open_store(plan, &is_stopping)?;
+            opening.add_volume(&mut stores, plan, store, default)
+        });
         let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
         let exports = volumes.iter().map(|served| served.export(&limits)).collect();
         let listener = match handed_over {
@@ -179,7 +184,7 @@ impl Service {
         plan: &Plan,
         engine: Arc<Engine>,
         (volumes, files): (Vec<Served>, Files),
-        asker: Sender<Asked>,
+        asker: Asker,
     ) -> Self {
         Service {
             giving: arguments.give_back.map(|floor| Giving::start(&engine, floor)),
@@ -193,6 +198,7 @@ impl Service {
             lists: None,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
             changing: Mutex::new(()),
+            adding: Arc::default(),
             arguments: arguments.clone(),
             recording: Mutex::new(None),
             inputs: None,
@@ -266,6 +272,11 @@ impl Service {
     /// Keeps others from changing what is served, until it is dropped.
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the lock that a control request holds while it adds a volume.
+    pub(crate) fn adding(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.adding)
     }
 
     /// What of the memory is not the cache's.
@@ -380,14 +391,14 @@ impl Service {
 
     /// Asks for a stop, as SIGTERM does.
     pub(crate) fn ask_to_stop(&self) {
-        if self.asker.send(Asked::Stop).is_err() {
+        if !self.asker.ask(Asked::Stop) {
             tracing::warn!("asked to stop, but nobody listens");
         }
     }
 
-    /// Whether a stop has begun.
+    /// Whether a stop has begun or was requested.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::Acquire) || self.asker.is_stop_asked()
     }
 
     /// How far a stop is, from now on; nothing before it has begun.
@@ -398,8 +409,11 @@ impl Service {
     /// Writes everything out, for as long as it takes.
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
+        // Writing begins at once; the lock is held for short and local steps only.
+        let flushes = self.engine.start_flushes();
         // A volume that is just coming or going is one or the other first.
         drop(self.changing());
+        drop(flushes);
         if let Some(lists) = &self.lists {
             lists.before_stop();
         }

@@ -3,16 +3,23 @@
 use super::Arguments;
 use super::plan::{Plan, VolumePlan};
 use super::warm;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
 use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
+use larder_io::fault;
 use larder_io::front::nbd::TlsOptions;
 use larder_io::store::{self, NbdOptions, Opened};
 use larder_io::tls::TlsServer;
 use larder_io::warm_list::StoreIdentity;
+use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Interval at which a connection attempt checks whether the server stops.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Device and inode: what a path must still lead to at the end.
 type Identity = (u64, u64);
@@ -32,22 +39,29 @@ fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
     identity(path).ok() != Some(*was)
 }
 
-impl Stores {
-    /// Opens what a volume of a plan lies on; with plain system calls if asked for.
+/// The store of a volume that is to be added.
+pub(super) struct OpenedStore {
+    pub(super) opened: Opened,
+    /// The file or device; none for an upstream volume.
+    file: Option<(PathBuf, Identity)>,
+}
+
+impl OpenedStore {
+    /// Opens the store of a volume, with plain system calls if `plain`. Ends early when the server
+    /// stops: an upstream server may take its time.
     pub(super) fn open(
-        &mut self,
         volume: &VolumePlan,
         memory_bytes: u64,
         plain: bool,
         clock: Arc<dyn Clock>,
-    ) -> Result<Opened> {
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<Self> {
         let read_only = volume.write_mode == WriteMode::ReadOnly;
-        let Some(uri) = &volume.upstream else {
+        let Some(uri) = volume.upstream.clone() else {
             let options = store::OpenOptions { read_only, plain };
             let opened = store::open(&volume.path, options, clock)?;
             let found = identity(&volume.path).context("look at the volume once more")?;
-            self.files.push((volume.path.clone(), found));
-            return Ok(opened);
+            return Ok(OpenedStore { opened, file: Some((volume.path.clone(), found)) });
         };
         let options = NbdOptions {
             read_only,
@@ -55,7 +69,34 @@ impl Stores {
             memory_bytes: NbdOptions::memory_beside(memory_bytes),
             ..NbdOptions::default()
         };
-        Ok(store::open_nbd(uri, options, clock)?.opened)
+        let (sender, receiver) = channel();
+        let sender_at_panic = sender.clone();
+        let connect = move || {
+            // If the server stops meanwhile, nothing receives the store, and it is closed.
+            drop(sender.send(store::open_nbd(&uri, options, clock).map_err(anyhow::Error::from)));
+        };
+        let failed = move |panic: &dyn fmt::Display| {
+            drop(sender_at_panic.send(Err(anyhow!("connect: {panic}"))));
+        };
+        fault::spawn("connect", None, connect, failed).context("start a thread")?;
+        loop {
+            match receiver.recv_timeout(STOP_CHECK) {
+                Ok(upstream) => return Ok(OpenedStore { opened: upstream?.opened, file: None }),
+                Err(RecvTimeoutError::Timeout) => {
+                    let name = &volume.name;
+                    ensure!(!is_stopping(), "add {name}: the server is stopping");
+                }
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the thread sends a result"),
+            }
+        }
+    }
+}
+
+impl Stores {
+    /// Notes a store that was opened, and returns it.
+    pub(super) fn note(&mut self, store: OpenedStore) -> Opened {
+        self.files.extend(store.file);
+        store.opened
     }
 
     /// Paths that do not lead to what was written any more.

@@ -7,7 +7,7 @@
 use super::files::Files;
 use super::plan::{VolumeFlags, VolumePlan};
 use super::service::{Served, Service, warn_of_ignored_flushes};
-use super::stores::{self, Stores};
+use super::stores::{self, OpenedStore, Stores};
 use super::warm::WarmLists;
 use super::{Arguments, FolderArguments};
 use crate::args::{self, PolicyChoice};
@@ -36,16 +36,26 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the store of a volume and puts the cache before it; the one export of a server is also
-    /// its default.
-    pub(super) fn open(
+    /// Opens the store of a volume. An upstream server may take its time, so no lock is held.
+    pub(super) fn open_store(
+        &self,
+        plan: &VolumePlan,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> Result<OpenedStore> {
+        let Opening { engine, arguments, memory_bytes, .. } = *self;
+        OpenedStore::open(plan, memory_bytes, arguments.plain_io, engine.clock(), is_stopping)
+    }
+
+    /// Puts the cache before the store of a volume; the one export of a server is also its default.
+    pub(super) fn add_volume(
         &self,
         stores: &mut Stores,
         plan: &VolumePlan,
+        store: OpenedStore,
         default: bool,
     ) -> Result<Served> {
-        let Opening { engine, lists, arguments, memory_bytes } = *self;
-        let opened = stores.open(plan, memory_bytes, arguments.plain_io, engine.clock())?;
+        let lists = self.lists;
+        let opened = stores.note(store);
         let added = self.add(plan, opened, default);
         let listed = added.and_then(|served| {
             if let Some(lists) = lists {
@@ -184,18 +194,20 @@ impl Service {
     /// # Errors
     /// A sentence that can follow "failed to". Nothing has changed.
     pub(super) fn add_planned(&self, plan: &VolumePlan) -> Result<Served> {
-        let _one_at_a_time = self.changing();
         let name = &plan.name;
-        anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
-        self.check_volumes("add", name)?;
-        anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
-        let mut whole = self.plan();
-        let memory_bytes = whole.memory_bytes;
-        whole.volumes.push(plan.clone());
-        whole.check()?;
+        let memory_bytes = self.check_added(plan)?;
+        let (engine, arguments) = (self.engine(), self.arguments());
+        let opening = Opening { engine, lists: self.lists(), arguments, memory_bytes };
+        let store = opening.open_store(plan, &|| self.is_stopping())?;
+        let _one_at_a_time = self.changing();
+        // Other volumes and settings may have changed meanwhile.
+        anyhow::ensure!(
+            self.check_added(plan)? == memory_bytes,
+            "add {name}: the memory of the cache was changed meanwhile; try again"
+        );
         let buffer_bytes = stores::buffer_bytes_of(plan, memory_bytes);
         self.take_aside(buffer_bytes)?;
-        let added = self.open_and_offer(plan, memory_bytes);
+        let added = self.add_and_offer(&opening, plan, store);
         if added.is_err() {
             self.give_back(buffer_bytes);
         }
@@ -206,10 +218,27 @@ impl Service {
         Ok(served)
     }
 
-    fn open_and_offer(&self, plan: &VolumePlan, memory_bytes: u64) -> Result<Served> {
-        let (engine, arguments) = (self.engine(), self.arguments());
-        let opening = Opening { engine, lists: self.lists(), arguments, memory_bytes };
-        let served = opening.open(&mut self.stores(), plan, false)?;
+    /// Checks whether a volume can be added now; returns the memory in force.
+    fn check_added(&self, plan: &VolumePlan) -> Result<u64> {
+        let name = &plan.name;
+        anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
+        self.check_volumes("add", name)?;
+        anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
+        let mut whole = self.plan();
+        let memory_bytes = whole.memory_bytes;
+        whole.volumes.push(plan.clone());
+        whole.check()?;
+        Ok(memory_bytes)
+    }
+
+    fn add_and_offer(
+        &self,
+        opening: &Opening<'_>,
+        plan: &VolumePlan,
+        store: OpenedStore,
+    ) -> Result<Served> {
+        let engine = self.engine();
+        let served = opening.add_volume(&mut self.stores(), plan, store, false)?;
         let volume = &served.volume;
         let offered = match plan.policy {
             // The tables of its policy are taken out of the memory.
@@ -279,7 +308,7 @@ impl Service {
         (disconnect, give_up): (bool, bool),
         mut progress: impl FnMut(&StopProgress),
     ) -> Result<()> {
-        let _one_at_a_time = self.changing();
+        let changing = self.changing();
         anyhow::ensure!(!self.is_stopping(), "remove {name}: the server is stopping");
         let Some(served) = self.volume(name) else {
             anyhow::bail!("find the volume \"{name}\": none is called so");
@@ -291,12 +320,18 @@ impl Service {
             self.engine().give_up_volume(&served.volume);
         }
         let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
-        let removed = self.engine().remove_volume(&served.volume, |at| {
+        // The store may take its time: other volumes can be changed meanwhile.
+        drop(changing);
+        let mut report = |at: &StopProgress| {
             progress(at);
             // One that cannot be written to stays, and a stop writes it out by itself.
             let is_over = at.error.is_some() && !give_up || self.is_stopping();
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+        };
+        let written = self.engine().write_out_volume(&served.volume, &mut report);
+        let _changing = self.changing();
+        let removed =
+            written.and_then(|()| self.engine().remove_volume(&served.volume, &mut report));
         if let Err(error) = removed {
             if let Some(lists) = self.lists() {
                 lists.go_on(&served.volume);

@@ -10,6 +10,7 @@ use crate::fault::{self, Thread, confine, report_failed_part};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
+use crate::log_limit::LogLimit;
 use crate::tls::TlsMode;
 use crate::wake::Waker;
 use larder_core::lane::Notify;
@@ -25,8 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum interval between log lines about refused or waiting clients.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of attempts to accept a connection while descriptors or memory are short.
 const SHORTAGE_RETRY: Duration = Duration::from_millis(10);
 
@@ -333,26 +332,6 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
                 });
                 std::thread::sleep(SHORTAGE_RETRY);
             }
-        }
-    }
-}
-
-/// Limits the log to one line per [`LOG_INTERVAL`], so that a client that keeps reconnecting does
-/// not fill it.
-#[derive(Debug, Default)]
-struct LogLimit {
-    count: u64,
-    logged_at: Option<Instant>,
-}
-
-impl LogLimit {
-    /// Counts an event, and logs it with the number of events since the last line unless that line
-    /// is too recent.
-    fn log(&mut self, log: impl FnOnce(u64)) {
-        self.count += 1;
-        if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
-            self.logged_at = Some(Instant::now());
-            log(std::mem::take(&mut self.count));
         }
     }
 }

@@ -25,7 +25,7 @@ fn exports() -> Vec<ExportInfo> {
 }
 
 /// Brings a client to transmission; `None` if it left before.
-fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
+pub(super) fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
     let mut handshake = Handshake::new(&exports(), HandshakeLimits::default());
     let mut input = Vec::new();
     loop {

@@ -1,8 +1,8 @@
 //! The connection to the server, and the way back to one.
 //!
 //! While there is none, a thread of its own tries to connect, at once and then after 0.1 s, twice
-//! as long each time, up to 5 s: neither a name that is not found nor a host that does not answer
-//! keeps the thread of the store.
+//! as long each time, up to 5 s, until a connection has brought an answer: neither a name that is
+//! not found nor a host that does not answer keeps the thread of the store.
 
 use crate::fault::{self, point};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
@@ -24,20 +24,36 @@ fn set(to: &Mutex<Option<Outcome>>, waker: &Waker, outcome: Outcome) {
     waker.notify();
 }
 
-/// A connection, or what is done to have one.
+/// A connection, or the attempts to make one.
 pub(super) enum Link {
-    Up(Box<Client>),
+    Up(Up),
     Down(Down),
+}
+
+/// A time without a useful connection. It ends when the server answers a request: a connection that
+/// is lost before that does not count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outage {
+    /// When the connection was lost.
+    pub(super) since: Nanos,
+    /// Delay before the latest attempt.
+    delay: Nanos,
+}
+
+/// With a connection.
+pub(super) struct Up {
+    pub(super) client: Box<Client>,
+    connected_at: Nanos,
+    /// The outage that this connection ends with its first answer.
+    pub(super) outage: Option<Outage>,
 }
 
 /// Without a connection.
 pub(super) struct Down {
-    /// When it was lost.
-    pub(super) since: Nanos,
+    pub(super) outage: Outage,
     /// Why, or why there still is none: can follow "failed to".
     pub(super) reason: String,
     retry_at: Nanos,
-    delay: Nanos,
     attempt: Option<Arc<Mutex<Option<Outcome>>>>,
 }
 
@@ -50,11 +66,26 @@ impl fmt::Debug for Link {
     }
 }
 
-impl Down {
-    pub(super) fn new(now: Nanos, reason: String) -> Self {
-        Down { since: now, reason, retry_at: now, delay: 0, attempt: None }
+impl Up {
+    pub(super) fn new(client: Box<Client>, now: Nanos, outage: Option<Outage>) -> Self {
+        Up { client, connected_at: now, outage }
     }
 
+    /// Returns the state after the loss of this connection.
+    pub(super) fn lost(&self, now: Nanos, reason: String) -> Down {
+        let Some(outage) = self.outage else {
+            let outage = Outage { since: now, delay: 0 };
+            // A server that answers, and closes each connection soon, gets few of them.
+            let retry_at = now.max(self.connected_at.saturating_add(DELAY_MIN));
+            return Down { outage, reason, retry_at, attempt: None };
+        };
+        let mut down = Down { outage, reason: String::new(), retry_at: now, attempt: None };
+        down.failed(now, reason);
+        down
+    }
+}
+
+impl Down {
     /// Starts a try if it is time for one; says when to look again, if `waker` does not.
     pub(super) fn tend(
         &mut self,
@@ -108,8 +139,8 @@ impl Down {
 
     /// A try failed: the next one comes later.
     pub(super) fn failed(&mut self, now: Nanos, reason: String) {
-        self.delay = (self.delay * 2).clamp(DELAY_MIN, DELAY_MAX);
-        self.retry_at = now + self.delay;
+        self.outage.delay = (self.outage.delay * 2).clamp(DELAY_MIN, DELAY_MAX);
+        self.retry_at = now + self.outage.delay;
         self.reason = reason;
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Clients ask in their own threads; the one connection belongs to the thread of the store. So a
 //! question is left here, the thread is woken, and the answer is waited for, one question at a
-//! time. The last answer is kept as long as nothing was changed since it was asked for. Invariant:
-//! what is called a hole was one at some time after the call began; everything that is not known is
-//! called data.
+//! time. A server that does not answer one in time gets no further questions for a while. The last
+//! answer is kept as long as nothing was changed since it was asked for. Invariant: what is called a
+//! hole was one at some time after the call began; everything that is not known is called data.
 
 use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use crate::nbd_client::Extent;
@@ -13,10 +13,12 @@ use crate::wake::Waker;
 use larder_core::lane::Notify;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a client waits before it is told that all is data.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time without questions after one that the server did not answer in time: all is data.
+const SILENCE: Duration = Duration::from_secs(30);
 /// A question is at least so long, since the next one will be for what follows.
 const ASK_BYTES_MIN: u64 = 64 << 20;
 
@@ -52,6 +54,15 @@ struct Board {
     question: Option<(u64, u64)>,
     reply: Reply,
     kept: Option<Answer>,
+    /// A client waits for the answer to its question.
+    is_asking: bool,
+    silent_until: Option<Instant>,
+}
+
+impl Board {
+    fn is_silent(&self) -> bool {
+        self.silent_until.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// Where questions and answers are left.
@@ -66,7 +77,6 @@ pub(super) struct Shared {
     up: AtomicBool,
     changes: AtomicU64,
     waker: OnceLock<Waker>,
-    asking: Mutex<()>,
 }
 
 impl Shared {
@@ -80,7 +90,6 @@ impl Shared {
             up: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             waker: OnceLock::new(),
-            asking: Mutex::new(()),
         }
     }
 
@@ -143,30 +152,47 @@ impl Shared {
         self.replied.notify_all();
     }
 
+    /// Returns the extent at `offset`, or none if the server does not tell it in time. The time
+    /// includes the wait for the questions of other clients.
     fn ask(&self, offset: u64, len: u64) -> Option<MapExtent> {
-        let _one_at_a_time = self.asking.lock().expect("no holder panics");
+        let deadline = Instant::now() + PATIENCE;
+        let left = || deadline.saturating_duration_since(Instant::now());
         let before = self.changes();
-        let mut board = self.board.lock().expect("no holder panics");
+        let board = self.board.lock().expect("no holder panics");
+        let mut board = self
+            .replied
+            .wait_timeout_while(board, left(), |board| board.is_asking && !board.is_silent())
+            .expect("no holder panics")
+            .0;
         if let Some(kept) = &board.kept
             && kept.changes == before
             && let Some(extent) = kept.at(offset, len)
         {
             return Some(extent);
         }
-        if !self.up.load(Ordering::Acquire) {
+        if board.is_asking || board.is_silent() || !self.up.load(Ordering::Acquire) {
             return None;
         }
-        (board.question, board.reply) = (Some((offset, len)), Reply::Due);
+        (board.question, board.reply, board.is_asking) = (Some((offset, len)), Reply::Due, true);
         self.has_question.store(true, Ordering::Release);
         if let Some(waker) = self.waker.get() {
             waker.notify();
         }
         let (mut board, _) = self
             .replied
-            .wait_timeout_while(board, PATIENCE, |board| matches!(board.reply, Reply::Due))
+            .wait_timeout_while(board, left(), |board| matches!(board.reply, Reply::Due))
             .expect("no holder panics");
+        board.is_asking = false;
+        self.replied.notify_all();
         // The answer to one who did not wait for it may come now; it may be too old.
-        let Reply::Known(answer) = std::mem::take(&mut board.reply) else { return None };
+        let answer = match std::mem::take(&mut board.reply) {
+            Reply::Known(answer) => answer,
+            Reply::Never => return None,
+            Reply::Due => {
+                board.silent_until = Some(Instant::now() + SILENCE);
+                return None;
+            }
+        };
         if answer.changes < before {
             return None;
         }
@@ -183,5 +209,27 @@ pub(super) struct NbdMap(pub(super) std::sync::Arc<Shared>);
 impl AllocationMap for NbdMap {
     fn extent(&self, offset: u64, len: u64) -> MapExtent {
         self.0.ask(offset, len).unwrap_or(MapExtent { len, hole: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_wait_one_after_another_for_a_server_that_does_not_answer() {
+        let shared = Shared::new(1 << 30, 512);
+        shared.set_up(true);
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for client in 0..20 {
+                let shared = &shared;
+                scope.spawn(move || assert_eq!(shared.ask(client << 20, 4096), None));
+            }
+        });
+        assert!(begin.elapsed() < 5 * PATIENCE, "20 clients took {:?}", begin.elapsed());
+        let begin = Instant::now();
+        assert_eq!(shared.ask(0, 4096), None);
+        assert!(begin.elapsed() < PATIENCE, "the next one took {:?}", begin.elapsed());
     }
 }

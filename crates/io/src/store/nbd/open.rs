@@ -1,12 +1,13 @@
 //! Connecting to an export for the first time: whether a cache can keep its promises on it.
 
-use super::link::Link;
+use super::link::{Link, Up};
 use super::map::{NbdMap, Shared};
 use super::{ANSWER_TIME_MAX, NbdStore};
 use crate::claim::{Claim, ClaimError};
 use crate::front::nbd::wire;
+use crate::log_limit::LogLimit;
 use crate::nbd_client::{BlockSizes, Client, ClientError, ConnectOptions, ExportDetails, NbdUri};
-use crate::store::{AllocationMap, Opened, Solid};
+use crate::store::{AllocationMap, Opened, PeerControl, Solid};
 use larder_core::clock::Clock;
 use larder_core::store::Geometry;
 use std::collections::{HashMap, VecDeque};
@@ -161,7 +162,7 @@ pub fn open_nbd(
 ) -> Result<Upstream, UpstreamError> {
     let place = uri.to_string();
     let connect = ConnectOptions { timeout: Some(ANSWER_TIME_MAX), ..ConnectOptions::default() };
-    let client = Client::connect_with(uri, connect)
+    let mut client = Client::connect_with(uri, connect)
         .map_err(|error| UpstreamError::Connect { place: place.clone(), error: Box::new(error) })?;
     let details = client.info().clone();
     let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
@@ -180,6 +181,9 @@ pub fn open_nbd(
         None => Arc::new(Solid),
     };
     let BlockSizes { max, .. } = details.block_sizes;
+    let control = Arc::new(PeerControl::default());
+    client.end_with(control.flag());
+    let up = Up::new(Box::new(client), clock.now(), None);
     let store = NbdStore {
         uri: uri.clone(),
         place,
@@ -190,7 +194,12 @@ pub fn open_nbd(
         buffer_bytes: usize::try_from(options.memory_bytes / 3).unwrap_or(usize::MAX),
         away_after: u64::try_from(options.away_after.as_nanos()).unwrap_or(u64::MAX),
         clock,
-        link: Link::Up(Box::new(client)),
+        link: Link::Up(up),
+        control,
+        losses: LogLimit::default(),
+        reconnections: LogLimit::default(),
+        discards: 0,
+        discards_flushed: 0,
         jobs: Vec::new(),
         free_jobs: Vec::new(),
         ready: VecDeque::new(),

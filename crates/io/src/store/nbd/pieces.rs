@@ -28,9 +28,10 @@ pub(super) enum What {
     Trim,
     /// A flush that has not been sent.
     Flush,
-    /// A flush that was sent when the journal ended there.
+    /// A flush that was sent when the journal ended there, after this many discards.
     Flushing {
         end: u64,
+        discards: u64,
     },
     /// An entry of the journal once more.
     Repeat {
@@ -194,11 +195,20 @@ impl NbdStore {
                 self.zeros_instead(&piece);
                 return;
             }
-            (What::Flushing { end }, None) => {
+            (What::Flushing { end, discards }, None) => {
                 if let Some(spare) = self.journal.flushed(end) {
                     self.recycle(spare);
                 }
+                self.discards_flushed = discards;
+                let changing =
+                    |piece: &Piece| piece.what.is_change() || matches!(piece.what, What::Trim);
+                let flushed = self.flush_error.is_none()
+                    && self.journal.is_empty()
+                    && discards == self.discards
+                    && !self.sent.values().any(changing);
+                self.control.set_unflushed(!flushed);
             }
+            (What::Trim, None) => self.discards += 1,
             (What::Flushing { .. } | What::Repeat { .. }, Some(error)) => self.record_loss(error),
             (What::Status { changes }, _) => {
                 let extents = error.is_none().then_some(&extents[..]);
@@ -239,6 +249,8 @@ impl NbdStore {
                  the volume again; check the server, then restart larder"
             );
             self.flush_error = Some(error.clone());
+            // A stop reports it.
+            self.control.set_unflushed(true);
         } else {
             tracing::debug!(place = self.place, %error, "another flush or repeated write failed");
         }

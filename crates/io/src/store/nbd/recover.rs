@@ -1,7 +1,7 @@
 //! A connection is lost and found: what was sent goes back, what was not flushed is given again,
 //! and who waits for too long is told.
 
-use super::link::{Down, Link};
+use super::link::{Link, Up};
 use super::pieces::{Piece, What};
 use super::{Job, NbdStore};
 use crate::nbd_client::ClientError;
@@ -50,9 +50,18 @@ impl NbdStore {
 
     /// The connection is of no more use: what was sent is to be sent again.
     pub(super) fn lose(&mut self, now: Nanos, error: &ClientError) {
-        tracing::warn!(place = self.place, %error, "the connection is lost; trying again");
-        self.link = Link::Down(Down::new(now, error.to_string()));
+        let Link::Up(up) = &self.link else { return };
+        if !self.control.is_ended() {
+            self.losses.log(|count| {
+                let place = &self.place;
+                tracing::warn!(place, %error, count, "the connection is lost; trying again");
+            });
+        }
+        self.link = Link::Down(up.lost(now, error.to_string()));
         self.map.set_up(false);
+        for job in self.jobs.iter_mut().flatten() {
+            job.lost_at.get_or_insert(now);
+        }
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
         self.flushing = false;
         for (_, mut piece) in self.sent.drain() {
@@ -72,8 +81,12 @@ impl NbdStore {
 
     /// Goes on with a connection that a try has brought, or gives up for now what waited too long.
     pub(super) fn recover(&mut self, now: Nanos) {
+        let is_ended = self.control.is_ended();
+        if is_ended && self.jobs.len() > self.free_jobs.len() {
+            self.lose(now, &ClientError::Failed);
+        }
         let Link::Down(down) = &mut self.link else { return };
-        if let Some(client) = down.take(now) {
+        if let Some(mut client) = down.take(now) {
             let had_fua = self.features.fua();
             match self.features.check_again(client.info(), self.geometry) {
                 Ok(()) => {
@@ -83,30 +96,33 @@ impl NbdStore {
                             self.ready.iter_mut().chain(&mut self.changes),
                         );
                     }
-                    tracing::warn!(
-                        place = self.place,
-                        again = self.journal.end() - self.journal.start(),
-                        "connected again"
-                    );
+                    let again = self.journal.end() - self.journal.start();
+                    self.reconnections.log(|count| {
+                        tracing::warn!(place = self.place, again, count, "connected again");
+                    });
                     self.map.set_up(client.info().base_allocation.is_some());
-                    self.link = Link::Up(Box::new(client));
+                    client.end_with(self.control.flag());
+                    self.link = Link::Up(Up::new(Box::new(client), now, Some(down.outage)));
                     self.repeat = Some(self.journal.start());
                     return;
                 }
                 Err(reason) => down.failed(now, reason),
             }
         }
-        if now < down.since.saturating_add(self.away_after) {
-            return;
-        }
+        let latest = now.checked_sub(self.away_after);
+        let is_over = |since: Nanos| is_ended || latest.is_some_and(|latest| since <= latest);
+        let all_over = is_over(down.outage.since);
         let message = format!("reach {}: {}", self.place, down.reason);
-        self.ready.clear();
-        self.changes.clear();
         for index in 0..self.jobs.len() {
-            let Some(Job { op, started_at, .. }) = self.jobs[index].take() else { continue };
+            let over = |job: &mut Job| all_over || job.lost_at.is_some_and(is_over);
+            let Some(job) = self.jobs[index].take_if(over) else { continue };
+            let Job { op, started_at, .. } = job;
             self.free_jobs.push(index);
             let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));
             self.done.push(StoreDone { op, result, started_at, finished_at: now });
         }
+        let is_wanted = |piece: &Piece| piece.job.is_some_and(|index| self.jobs[index].is_some());
+        self.ready.retain(is_wanted);
+        self.changes.retain(is_wanted);
     }
 }

@@ -142,7 +142,7 @@ impl Upstream {
     }
 }
 
-fn negotiate(stream: &mut UnixStream, fua: bool) -> io::Result<Negotiated> {
+pub(super) fn negotiate(stream: &mut UnixStream, fua: bool) -> io::Result<Negotiated> {
     let fua = if fua { wire::FLAG_SEND_FUA } else { 0 };
     let export = ExportInfo {
         name: "disk".into(),

@@ -1,0 +1,112 @@
+//! The client against servers that send a byte from time to time, and replies without end.
+
+use super::scripted::shake_hands;
+use crate::front::nbd::wire::{self, OptionReplyHeader};
+use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdAddress, NbdUri};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tempfile::TempDir;
+use zerocopy::IntoBytes;
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+/// Well below the time limit; the bytes together are well above it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves one client, which connects with a time limit.
+fn connect(
+    serve: impl FnOnce(UnixStream) + Send + 'static,
+) -> (Result<Client, ClientError>, JoinHandle<()>) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let thread = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    let uri = NbdUri { address: NbdAddress::Unix(path), export: "disk".into(), tls: None };
+    let options = ConnectOptions { timeout: Some(TIMEOUT), ..ConnectOptions::default() };
+    (Client::connect_with(&uri, options), thread)
+}
+
+/// Sends bytes one by one, until the client leaves.
+fn drip(stream: &mut UnixStream, bytes: &[u8]) {
+    for byte in bytes {
+        if stream.write_all(&[*byte]).is_err() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn a_handshake_that_drips_ends_with_its_time() {
+    let (client, thread) = connect(|mut stream| drip(&mut stream, b"NBDMAGICIHAVEOPT\0\x03"));
+    assert!(matches!(client, Err(ClientError::TimedOut)), "{client:?}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn an_answer_that_drips_ends_the_connection() {
+    let (client, thread) = connect(|mut stream| {
+        shake_hands(&mut stream).unwrap();
+        let mut header = [0; wire::REQUEST_BYTES];
+        stream.read_exact(&mut header).unwrap();
+        let request = wire::Request::parse(&header).unwrap();
+        let chunk = wire::chunk_data(request.cookie, true, request.offset, request.len);
+        drip(&mut stream, &[&chunk[..], &[0; 16]].concat());
+    });
+    let mut client = client.unwrap();
+    let read = client.read_at(0, &mut [0; 512]);
+    assert!(matches!(read, Err(ClientError::TimedOut)), "{read:?}");
+    drop(client);
+    thread.join().unwrap();
+}
+
+/// Each chunk arrives in time; the whole answer does not.
+#[test]
+fn an_answer_whose_chunks_drip_ends_the_connection() {
+    let (client, thread) = connect(|mut stream| {
+        shake_hands(&mut stream).unwrap();
+        let mut header = [0; wire::REQUEST_BYTES];
+        stream.read_exact(&mut header).unwrap();
+        let request = wire::Request::parse(&header).unwrap();
+        for offset in 0..16 {
+            let chunk = wire::chunk_data(request.cookie, offset == 15, offset, 1);
+            if stream.write_all(&[&chunk[..], &[7]].concat()).is_err() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    });
+    let mut client = client.unwrap();
+    let read = client.read_at(0, &mut [0; 16]);
+    assert!(matches!(read, Err(ClientError::TimedOut)), "{read:?}");
+    drop(client);
+    thread.join().unwrap();
+}
+
+#[test]
+fn replies_to_an_option_have_a_maximum() {
+    let (client, thread) = connect(|mut stream| {
+        stream.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap();
+        let mut header = [0; wire::OPTION_HEADER_BYTES];
+        loop {
+            stream.read_exact(&mut header).unwrap();
+            let (option, len) = wire::OptionHeader::parse(header).unwrap();
+            stream.read_exact(&mut vec![0; len as usize]).unwrap();
+            let reply = |kind, len| OptionReplyHeader::new(option, kind, len);
+            if option != wire::OPT_GO {
+                stream.write_all(reply(wire::REP_ERR_UNSUP, 0).as_bytes()).unwrap();
+                continue;
+            }
+            let unknown = [reply(wire::REP_INFO, 2).as_bytes(), &[0, 99]].concat();
+            let mut replies = unknown.repeat(100);
+            replies.extend_from_slice(reply(wire::REP_ACK, 0).as_bytes());
+            stream.write_all(&replies).unwrap();
+            return;
+        }
+    });
+    let error = client.unwrap_err();
+    assert!(error.to_string().contains("replies to an option do not end"), "{error}");
+    thread.join().unwrap();
+}
