@@ -185,6 +185,9 @@ pub(crate) struct VolumeArgument {
     pub(crate) upstream: Option<NbdUri>,
 }
 
+/// Maximum length of the name of a volume, as of the name of a file. Metrics repeat it.
+const NAME_BYTES_MAX: usize = 255;
+
 /// Whether it is meant to be the address of an NBD export.
 fn is_nbd_address(text: &str) -> bool {
     text.split_once("://")
@@ -211,6 +214,13 @@ impl VolumeArgument {
             None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
         };
         let name = name.or(own_name).unwrap_or("volume").to_owned();
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!(
+                "the name of a volume has at most {NAME_BYTES_MAX} bytes, and this one has {}; \
+                 write a shorter NAME=PATH",
+                name.len()
+            ));
+        }
         if name.contains(escape::is_unsafe) {
             return Err(format!(
                 "{} cannot be the name of a volume: it has control characters; write NAME=PATH",
@@ -392,6 +402,19 @@ mod tests {
         assert_eq!(named("nbd+unix:///vol?socket=/run/s"), "vol");
         assert!(volume("nbd://").unwrap_err().contains("names no host"));
         assert!(volume("http://host/x").unwrap().upstream.is_none());
+    }
+
+    #[test]
+    fn the_name_of_a_volume_has_at_most_255_bytes() {
+        let (longest, longer) = ("n".repeat(255), "n".repeat(256));
+        for (before, after) in [("", "=disk.img"), ("nbd://host/", "")] {
+            let text = |name: &str| format!("{before}{name}{after}");
+            assert_eq!(volume(&text(&longest)).unwrap().name, longest);
+            let refused = volume(&text(&longer)).unwrap_err();
+            assert!(refused.contains("has at most 255 bytes, and this one has 256"), "{refused}");
+        }
+        // Bytes count, not characters.
+        assert!(volume(&format!("{}=disk.img", "ü".repeat(128))).is_err());
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //!
 //! One thread of its own with a runtime that knows no other; the threads of the data path know
 //! nothing of it. Invariants: what a client can make the server hold is bounded (connections, the
-//! size and the time of a request); a slow client stops nobody else; nothing answers on TCP without
+//! size and the time of a request, bodies of responses); a slow client stops nobody else; nothing answers on TCP without
 //! the token.
 
 mod answers;
+mod bodies;
 mod connections;
 mod curves;
 pub(crate) mod fuzzing;

@@ -137,6 +137,8 @@ pub struct Volume<F: Frames> {
     pub(crate) quota: Quota,
     /// Frames that ratios of memory refer to: what it may have of what there is.
     capacity: AtomicU64,
+    /// Bytes of frames that sessions have leased for reads, in addition to their own shares.
+    pub(crate) leased_for_reads: Arc<AtomicU64>,
     /// Blocks newer than the store and not being written.
     pub(crate) dirty: CachePadded<AtomicU64>,
     /// Blocks being written.
@@ -226,6 +228,7 @@ impl<F: Frames> Volume<F> {
             frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
             capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
+            leased_for_reads: Arc::default(),
             tunables: LiveTunables::new(&tunables),
             quota,
             dirty: CachePadded::default(),

@@ -93,11 +93,19 @@ impl Refused {
     }
 }
 
+/// The media type of JSON.
+pub(super) const JSON: &str = "application/json";
+
 /// An answer in JSON.
 pub(super) fn json<T: Serialize>(value: &T) -> Response {
+    response(JSON, Either::Left(json_text(value).into()))
+}
+
+/// Returns the text of a value in JSON.
+pub(super) fn json_text<T: Serialize>(value: &T) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("maps with keys of text");
     text.push(b'\n');
-    response("application/json", Either::Left(text.into()))
+    text
 }
 
 /// Returns a response of this media type.

@@ -3,9 +3,10 @@
 //! A request is first parsed as a whole, into a [`Command`], without the service; then the service
 //! executes the command.
 
+use super::bodies::Bodies;
 use super::connections::Connection;
 use super::jobs::FAILED;
-use super::request::{Refused, Request, Response, get, json, post, response};
+use super::request::{JSON, Refused, Request, Response, get, json, json_text, post, response};
 use super::token::Token;
 use super::{answers, curves, jobs, keep, metrics};
 use crate::commands::serve::changes::Setting;
@@ -19,6 +20,10 @@ use larder_report::control::{
 use larder_report::openmetrics::MEDIA_TYPE;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Time limit for a response that waits until clients have received the bodies of others.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// State that all requests on one socket share.
 pub(super) struct Api {
@@ -26,11 +31,12 @@ pub(super) struct Api {
     jobs: jobs::Jobs,
     /// The token that each request must carry, if any.
     token: Option<Token>,
+    bodies: Bodies,
 }
 
 impl Api {
-    pub(super) fn new(service: Arc<Service>, token: Option<Token>) -> Self {
-        Api { service, jobs: jobs::Jobs::new(), token }
+    pub(super) fn new(service: Arc<Service>, token: Option<Token>, bodies: Bodies) -> Self {
+        Api { service, jobs: jobs::Jobs::new(), token, bodies }
     }
 
     /// Responds to one request.
@@ -44,7 +50,7 @@ impl Api {
         if !from.begin_answer() {
             return Refused::busy("answer: too many requests are under way").into_response();
         }
-        let routed = confine_future(self.route(request)).await;
+        let routed = confine_future(self.route(request, from)).await;
         let routed = routed.unwrap_or_else(|panic| {
             self.report(&panic, FAILED);
             Err(Refused::failed(format!("answer: {panic}")))
@@ -62,18 +68,22 @@ impl Api {
     }
 
     /// Parses a request and executes its command.
-    async fn route(&self, request: Request) -> Result<Response, Refused> {
+    async fn route(&self, request: Request, from: &Connection) -> Result<Response, Refused> {
         point("control", "request");
         let service = &*self.service;
         match Command::parse(request).await? {
             Command::Metrics => {
-                Ok(response(MEDIA_TYPE, Either::Left(metrics::text(service).into())))
+                self.whole(from, MEDIA_TYPE, || metrics::text(service).into_bytes()).await
             }
-            Command::Stats => Ok(json(&answers::stats(service))),
-            Command::Volumes => Ok(json(&answers::volumes(service))),
-            Command::AtRisk => Ok(json(&answers::at_risk(service))),
-            Command::Curve => Ok(json(&curves::curves(service))),
-            Command::Files => self.files().await,
+            Command::Stats => self.whole(from, JSON, || json_text(&answers::stats(service))).await,
+            Command::Volumes => {
+                self.whole(from, JSON, || json_text(&answers::volumes(service))).await
+            }
+            Command::AtRisk => {
+                self.whole(from, JSON, || json_text(&answers::at_risk(service))).await
+            }
+            Command::Curve => self.whole(from, JSON, || json_text(&curves::curves(service))).await,
+            Command::Files => self.files(from).await,
             Command::Drop(request) => self.drop_clean(request).await,
             Command::Freeze(request) => self.freeze(&request, true),
             Command::Unfreeze(request) => self.freeze(&request, false),
@@ -107,9 +117,25 @@ impl Api {
         done.map_err(|panic| failed(&panic))
     }
 
-    async fn files(&self) -> Result<Response, Refused> {
+    /// Responds with a body that may be large. The connection counts as idle while it waits, so
+    /// that other clients can replace it.
+    async fn whole(
+        &self,
+        from: &Connection,
+        media_type: &'static str,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Response, Refused> {
+        from.end_answer();
+        let turn = tokio::time::timeout(TURN_TIME_MAX, self.bodies.wait()).await;
+        let busy = |_| Refused::busy("answer: other clients have not received their responses");
+        let body = turn.map_err(busy)?.finish(make());
+        Ok(response(media_type, Either::Left(body.into())))
+    }
+
+    async fn files(&self, from: &Connection) -> Result<Response, Refused> {
         let files = self.run_blocking("list files", answers::files).await?;
-        files.map(|files| json(&files)).ok_or_else(Refused::no_folder)
+        let files = files.ok_or_else(Refused::no_folder)?;
+        self.whole(from, JSON, || json_text(&files)).await
     }
 
     async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {

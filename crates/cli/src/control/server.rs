@@ -1,5 +1,6 @@
 //! The thread that answers, and the limits on who asks.
 
+use super::bodies::Bodies;
 use super::connections::{Connection, Connections};
 use super::live_stream::LiveStream;
 use super::routes::Api;
@@ -107,11 +108,11 @@ fn report_end(error: &dyn fmt::Display) {
 }
 
 async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver<bool>) {
-    let mut tasks = Vec::new();
+    let (bodies, mut tasks) = (Bodies::default(), Vec::new());
     for door in doors {
         let address = door.listener.address().clone();
         let accepting = Accepting {
-            api: Arc::new(Api::new(Arc::clone(service), door.token)),
+            api: Arc::new(Api::new(Arc::clone(service), door.token, bodies.clone())),
             connections: Connections::default(),
             closed: closed.clone(),
         };

@@ -4,7 +4,8 @@
 //!
 //! A session always has its own share. Beyond that it leases memory from a pool that all sessions
 //! share. So a few clients are served at full speed; and even if many do not receive their replies,
-//! at most half of the cache is pinned and every other client still has its own share.
+//! at most half of the cache, and of what a volume may have of it, is pinned, and every other client
+//! still has its own share.
 
 use super::WRITE_PIECE_BYTES;
 use crate::input::LoggedLimit;
@@ -12,13 +13,15 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::units::BLOCK_BYTES_U64;
 
-/// Maximum size of a session's share of pinned frames in a large cache; enough for any client that
+/// Maximum size of a session's share of pinned frames of a large volume; enough for any client that
 /// receives its replies.
 const PINNED_BYTES_MAX: u64 = 4 << 20;
-/// Divisor of the cache size that gives the maximum share of one session in a small cache.
+/// Divisor of the maximum size of a volume in the cache that gives the maximum share of one session
+/// of a small volume.
 const PINNED_SHARE: u64 = 16;
-/// Divisor of the cache size that gives the total of all sessions' shares of pinned frames, and
-/// also the size of the pool of pinned frames.
+/// Divisor of the maximum size of a volume in the cache that gives the total of the shares of its
+/// sessions, and also the maximum that they lease from the pool of pinned frames. For the cache
+/// size it gives the size of the pool.
 const POOL_SHARE: u64 = 4;
 /// A session's own share of waiting payloads: one piece.
 const PARKED_BYTES: u64 = WRITE_PIECE_BYTES as u64;
@@ -98,6 +101,13 @@ fn pinned_pool_bytes(cache_bytes: u64) -> u64 {
     cache_bytes / POOL_SHARE
 }
 
+/// Adds `bytes` to `sum` if the result is at most `max`, and returns the result.
+fn add_up_to(sum: &AtomicU64, max: u64, bytes: u64) -> Option<u64> {
+    let more = |before: u64| before.checked_add(bytes).filter(|&after| after <= max);
+    let before = sum.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    before.ok().map(|before| before + bytes)
+}
+
 /// Memory that sessions lease.
 #[derive(Debug, Default)]
 struct Pool {
@@ -118,16 +128,21 @@ impl Pool {
     /// Extends `lease` by `bytes` from a pool of `pool_bytes`. Returns false if the pool has too
     /// little left.
     fn extend(&self, lease: &mut Lease, pool_bytes: u64, bytes: u64) -> bool {
-        let more = |leased: u64| leased.checked_add(bytes).filter(|&sum| sum <= pool_bytes);
-        let before = self.leased_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        let was_refused = std::mem::replace(&mut lease.is_refused, before.is_err());
-        if let Ok(before) = before {
-            self.peak_bytes.fetch_max(before + bytes, Ordering::Relaxed);
-            lease.bytes += bytes;
-        } else if !was_refused {
+        let Some(leased_bytes) = add_up_to(&self.leased_bytes, pool_bytes, bytes) else {
+            self.refuse(lease);
+            return false;
+        };
+        self.peak_bytes.fetch_max(leased_bytes, Ordering::Relaxed);
+        lease.bytes += bytes;
+        lease.is_refused = false;
+        true
+    }
+
+    /// Counts a refusal, unless the last attempt was refused as well.
+    fn refuse(&self, lease: &mut Lease) {
+        if !std::mem::replace(&mut lease.is_refused, true) {
             self.refusals.fetch_add(1, Ordering::Relaxed);
         }
-        before.is_ok()
     }
 
     /// Gives the leased memory back.
@@ -173,18 +188,23 @@ pub(super) struct Share {
     limit: SessionLimit,
     pinned_lease: Lease,
     parked_lease: Lease,
-    /// Size of the cache, and the session's share of it.
-    cache_bytes: u64,
+    /// Bytes of frames that all sessions of the volume have leased.
+    leased_for_volume: Arc<AtomicU64>,
+    /// Maximum size of the volume in the cache, and the session's share of it.
+    volume_bytes: u64,
     own_bytes: u64,
 }
 
 impl Share {
-    pub(super) fn new(limit: SessionLimit) -> Self {
+    /// Returns the share of a session on a volume whose sessions have leased the bytes of frames in
+    /// `leased_for_volume`.
+    pub(super) fn new(limit: SessionLimit, leased_for_volume: Arc<AtomicU64>) -> Self {
         if let SessionLimit::Shared(budget) = &limit {
             budget.sessions.fetch_add(1, Ordering::Relaxed);
         }
         let (pinned_lease, parked_lease) = (Lease::default(), Lease::default());
-        Share { limit, pinned_lease, parked_lease, cache_bytes: 0, own_bytes: 0 }
+        let (volume_bytes, own_bytes) = (0, 0);
+        Share { limit, pinned_lease, parked_lease, leased_for_volume, volume_bytes, own_bytes }
     }
 
     /// Returns the bytes of frames and of payloads that are leased.
@@ -193,9 +213,14 @@ impl Share {
     }
 
     /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache
-    /// of `cache_bytes`: all of them, a smaller part to continue with, or none until some of the
-    /// pins are released.
-    pub(super) fn may_pin(&mut self, cache_bytes: u64, pinned_bytes: u64, wanted: u64) -> u64 {
+    /// of `cache_bytes` of which the volume may have `volume_bytes`: all of them, a smaller part to
+    /// continue with, or none until some of the pins are released.
+    pub(super) fn may_pin(
+        &mut self,
+        [cache_bytes, volume_bytes]: [u64; 2],
+        pinned_bytes: u64,
+        wanted: u64,
+    ) -> u64 {
         let budget = match &self.limit {
             SessionLimit::Own(max) => {
                 let may_pin = pinned_bytes == 0 || pinned_bytes < *max;
@@ -203,22 +228,31 @@ impl Share {
             }
             SessionLimit::Shared(budget) => budget,
         };
-        if self.cache_bytes != cache_bytes {
-            let part = pinned_pool_bytes(cache_bytes) / budget.sessions_max;
+        let for_volume_bytes = pinned_pool_bytes(volume_bytes);
+        if self.volume_bytes != volume_bytes {
+            let part = for_volume_bytes / budget.sessions_max;
             let whole_frames = part / BLOCK_BYTES_U64 * BLOCK_BYTES_U64;
             self.own_bytes = whole_frames.clamp(BLOCK_BYTES_U64, PINNED_BYTES_MAX);
-            self.cache_bytes = cache_bytes;
+            self.volume_bytes = volume_bytes;
         }
+        // More than that is never leased.
+        let wanted = wanted.min(for_volume_bytes.max(self.own_bytes));
         let need = pinned_bytes + wanted;
         let allowed = self.own_bytes + self.pinned_lease.bytes;
         if need <= allowed {
             return wanted;
         }
-        // The first piece of a session may exceed its share of a small cache.
-        let share = (cache_bytes / PINNED_SHARE).min(PINNED_BYTES_MAX);
-        let (pool, pool_bytes) = (&budget.pinned, pinned_pool_bytes(cache_bytes));
-        if pinned_bytes < share && pool.extend(&mut self.pinned_lease, pool_bytes, need - allowed) {
-            return wanted;
+        // The first piece of a session may exceed its share of a small volume.
+        let share = (volume_bytes / PINNED_SHARE).min(PINNED_BYTES_MAX);
+        if pinned_bytes < share {
+            let (pool, leased, more) = (&budget.pinned, &self.leased_for_volume, need - allowed);
+            if add_up_to(leased, for_volume_bytes, more).is_none() {
+                pool.refuse(&mut self.pinned_lease);
+            } else if pool.extend(&mut self.pinned_lease, pinned_pool_bytes(cache_bytes), more) {
+                return wanted;
+            } else {
+                leased.fetch_sub(more, Ordering::AcqRel);
+            }
         }
         if pinned_bytes == 0 { self.own_bytes } else { 0 }
     }
@@ -242,7 +276,8 @@ impl Share {
     /// Gives leased memory that the session no longer needs back to the pools.
     pub(super) fn settle(&mut self, pinned_bytes: u64, parked_bytes: u64) {
         let SessionLimit::Shared(budget) = &self.limit else { return };
-        if pinned_bytes <= self.own_bytes {
+        if pinned_bytes <= self.own_bytes && self.pinned_lease.bytes > 0 {
+            self.leased_for_volume.fetch_sub(self.pinned_lease.bytes, Ordering::AcqRel);
             budget.pinned.give_back(&mut self.pinned_lease);
         }
         if parked_bytes <= ENTRIES_BYTES {
@@ -268,6 +303,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// Returns a function that opens shares of `budget`, all for sessions on one volume.
+    fn shares(budget: &Arc<Budget>) -> impl Fn() -> Share {
+        let (budget, volume) = (Arc::clone(budget), Arc::default());
+        move || Share::new(SessionLimit::Shared(Arc::clone(&budget)), Arc::clone(&volume))
+    }
+
     /// Adds to the bytes that each session holds what it is granted, in turns, until no session is
     /// granted more.
     fn exhaust(sessions: &mut [(Share, u64)], grant: impl Fn(&mut Share, u64) -> u64) {
@@ -288,9 +329,9 @@ mod tests {
     fn sessions_pin_at_most_half_of_the_cache_and_each_has_its_share() {
         let cache = 16 * MIB;
         let budget = Arc::new(Budget::new(64));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let share = shares(&budget);
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
-        exhaust(&mut sessions, |share, pinned| share.may_pin(cache, pinned, MIB));
+        exhaust(&mut sessions, |share, pinned| share.may_pin([cache; 2], pinned, MIB));
         let pinned = || sessions.iter().map(|(_, pinned)| *pinned);
         assert!(pinned().all(|bytes| bytes >= cache / POOL_SHARE / 64), "{sessions:?}");
         assert!(pinned().sum::<u64>() <= cache / 2, "{sessions:?}");
@@ -302,26 +343,65 @@ mod tests {
         drop(sessions);
         assert_eq!(budget.usage(cache).pinned.leased_bytes, 0);
         assert_eq!(budget.usage(cache).sessions, 0);
-        assert_eq!(share().may_pin(cache, 0, MIB), MIB, "a single session can pin a whole piece");
+        assert_eq!(
+            share().may_pin([cache; 2], 0, MIB),
+            MIB,
+            "a single session can pin a whole piece"
+        );
     }
 
     #[test]
     fn a_session_without_room_continues_when_all_its_pins_are_released() {
         let budget = Arc::new(Budget::new(64));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let share = shares(&budget);
         let (mut greedy, mut late) = (share(), share());
         // The cache has shrunk below the leased size.
-        assert_eq!(greedy.may_pin(16 * MIB, 0, MIB), MIB);
+        assert_eq!(greedy.may_pin([16 * MIB; 2], 0, MIB), MIB);
         let cache = 64 * BLOCK_BYTES_U64;
-        assert_eq!(late.may_pin(cache, 0, MIB), BLOCK_BYTES_U64);
-        assert_eq!(late.may_pin(cache, BLOCK_BYTES_U64, MIB), 0);
-        assert_eq!(late.may_pin(cache, 0, BLOCK_BYTES_U64), BLOCK_BYTES_U64);
+        assert_eq!(late.may_pin([cache; 2], 0, MIB), BLOCK_BYTES_U64);
+        assert_eq!(late.may_pin([cache; 2], BLOCK_BYTES_U64, MIB), 0);
+        assert_eq!(late.may_pin([cache; 2], 0, BLOCK_BYTES_U64), BLOCK_BYTES_U64);
+    }
+
+    #[test]
+    fn sessions_pin_at_most_half_of_the_ceiling_of_their_volume() {
+        let (cache, ceiling) = (256 * MIB, 2 * MIB);
+        let budget = Arc::new(Budget::new(64));
+        let (of_small, of_large) = (shares(&budget), shares(&budget));
+        // The sessions of another volume have leased more than the small one may have.
+        let mut large = (of_large(), 0);
+        exhaust(std::slice::from_mut(&mut large), |share, pinned| {
+            share.may_pin([cache; 2], pinned, MIB)
+        });
+        let leased_bytes = || budget.usage(cache).pinned.leased_bytes;
+        let before = leased_bytes();
+        assert!(before > ceiling, "{before}");
+        let mut sessions: Vec<_> = (0..63).map(|_| (of_small(), 0)).collect();
+        exhaust(&mut sessions, |share, pinned| share.may_pin([cache, ceiling], pinned, MIB));
+        let pinned = || sessions.iter().map(|(_, pinned)| *pinned);
+        assert!(pinned().all(|bytes| bytes >= ceiling / POOL_SHARE / 64), "{sessions:?}");
+        assert!(pinned().sum::<u64>() <= ceiling / 2, "{sessions:?}");
+        assert_eq!(pinned().max(), Some(ceiling / POOL_SHARE), "one piece of all that is leased");
+        assert!(budget.usage(cache).pinned.refusals > 0);
+        drop(sessions);
+        assert_eq!(leased_bytes(), before);
+        assert_eq!(of_small().may_pin([cache, ceiling], 0, MIB), ceiling / POOL_SHARE, "again");
+    }
+
+    #[test]
+    fn a_session_of_the_smallest_ceiling_pins_one_block_at_a_time() {
+        let budget = Arc::new(Budget::new(64));
+        let mut share = shares(&budget)();
+        assert_eq!(share.may_pin([MIB, BLOCK_BYTES_U64], 0, MIB), BLOCK_BYTES_U64);
+        assert_eq!(share.may_pin([MIB, BLOCK_BYTES_U64], BLOCK_BYTES_U64, 1), 0);
+        share.settle(0, 0);
+        assert_eq!(share.may_pin([MIB, BLOCK_BYTES_U64], 0, MIB), BLOCK_BYTES_U64);
     }
 
     #[test]
     fn sessions_park_one_piece_each_and_more_while_the_pool_has_memory() {
         let budget = Arc::new(Budget::new(64));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let share = shares(&budget);
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
         exhaust(
             &mut sessions,
@@ -344,7 +424,7 @@ mod tests {
     #[test]
     fn requests_in_flight_are_leased_beyond_a_few_of_each_session() {
         let budget = Arc::new(Budget::new(64));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let share = shares(&budget);
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
         exhaust(&mut sessions, |share, held| {
             let is_one_more = held < 512 * ENTRY_BYTES && share.may_park(held);
@@ -360,7 +440,7 @@ mod tests {
     #[test]
     fn figures_count_a_session_that_tries_again_as_one_refusal() {
         let budget = Arc::new(Budget::new(2));
-        let share = || Share::new(SessionLimit::Shared(Arc::clone(&budget)));
+        let share = shares(&budget);
         let (mut greedy, mut late) = (share(), share());
         let mut held = PARKED_BYTES;
         while greedy.may_park(held) {

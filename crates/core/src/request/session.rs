@@ -132,7 +132,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             held: VecDeque::new(),
             ready: VecDeque::new(),
             pinned_bytes: 0,
-            share: Share::new(limit),
+            share: Share::new(limit, Arc::clone(&volume.leased_for_reads)),
             parked_bytes: 0,
             spare: Vec::new(),
             completions: Vec::new(),

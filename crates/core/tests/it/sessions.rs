@@ -132,6 +132,8 @@ struct World {
     recorder: Arc<Recorder>,
     store: DelayStore<Plain, MemoryStore<Plain>>,
     sessions: Vec<TestSession>,
+    /// Sessions that submit requests.
+    active: Range<usize>,
     /// Requests by token, for each session.
     pending: Vec<HashMap<u64, Pending>>,
     ids: Vec<HashMap<usize, u64>>,
@@ -167,6 +169,7 @@ impl World {
         let sessions = (0..SESSIONS).map(open).collect();
         World {
             sessions,
+            active: 0..SESSIONS,
             cache,
             volume,
             recorder,
@@ -191,7 +194,7 @@ impl World {
     }
 
     fn submit(&mut self, rng: &mut Rng) {
-        let at = usize::try_from(rng.below(SESSIONS as u64)).unwrap();
+        let at = self.active.start + usize::try_from(rng.below(self.active.len() as u64)).unwrap();
         if self.pending[at].len() >= IN_FLIGHT_MAX || self.sessions[at].is_stalled() {
             return;
         }
@@ -313,6 +316,10 @@ impl World {
     fn run(seed: u64) -> usize {
         let mut rng = Rng(seed);
         let mut world = World::new(&mut rng);
+        let ceiling = [16, 128, 256, FRAMES][usize::try_from(rng.below(4)).unwrap()];
+        world.cache.set_bounds(&world.volume, 0, ceiling).unwrap();
+        // The reads of a session with its own limit may exceed a ceiling below 2 MiB.
+        world.active = if ceiling < FRAMES { 1..SESSIONS } else { 0..SESSIONS };
         for _ in 0..STEPS {
             match rng.below(4) {
                 0 | 1 => world.submit(&mut rng),
@@ -412,6 +419,28 @@ fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
     one.settle_share(&cache);
     assert_eq!(other.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
     for session in [one, other] {
+        session.close(&cache);
+    }
+}
+
+#[test]
+fn reads_lease_at_most_a_quarter_of_the_ceiling_of_their_volume() {
+    let cache = Cache::new(PlainFrames::new(16 * FRAMES), 1);
+    let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
+    let options = VolumeOptions { max_frames: FRAMES, ..VolumeOptions::new("v", geometry) };
+    let volume = cache.add_volume(options, Box::new(Silent));
+    let budget = Arc::new(Budget::new(64));
+    let open = |_| -> TestSession {
+        let limit = SessionLimit::Shared(Arc::clone(&budget));
+        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap()
+    };
+    let mut sessions: Vec<_> = (0..8).map(open).collect();
+    let granted = sessions.iter_mut().map(|session| session.grant_piece(&cache, 1 << 20));
+    assert!(granted.min().unwrap() >= BLOCK, "each can continue");
+    let leased = budget.usage(u64::from(cache.frame_count()) * BLOCK).pinned.leased_bytes;
+    let ceiling = u64::from(FRAMES) * BLOCK;
+    assert!(leased > 0 && leased <= ceiling / 4, "{leased} of {ceiling} bytes");
+    for session in sessions {
         session.close(&cache);
     }
 }

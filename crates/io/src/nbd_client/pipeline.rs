@@ -12,6 +12,9 @@ use crate::front::nbd::wire;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
+/// Parts of a read for which a slot keeps memory between two requests.
+pub(super) const COVERED_KEPT: usize = 4;
+
 /// A request to submit. Ranges and flags go to the server as they are, right or wrong.
 #[derive(Debug)]
 pub struct Request {
@@ -58,7 +61,8 @@ pub(super) struct Slot {
     pub data: Vec<u8>,
     /// The end of the answer, once it has begun.
     pub deadline: Option<Deadline>,
-    /// Parts of a structured read that have come, as offsets in `data`: sorted, without overlap.
+    /// Parts of a structured read that have come, as offsets in `data`: sorted, with gaps between
+    /// them.
     pub covered: Vec<(u32, u32)>,
     pub extents: Vec<Extent>,
     pub error: Option<RequestError>,
@@ -150,7 +154,6 @@ impl Client {
         slot.offset = request.offset;
         slot.len = request.len;
         slot.deadline = None;
-        slot.covered.clear();
         slot.error = None;
         let low = u64::try_from(index).expect("a slot's index fits");
         let cookie = u64::from(slot.uses) << 32 | low;
@@ -243,6 +246,8 @@ impl Client {
     pub(super) fn finish(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.active = false;
+        slot.covered.clear();
+        slot.covered.shrink_to(COVERED_KEPT);
         let low = u64::try_from(index).expect("a slot's index fits");
         self.ready.push_back(Completion {
             cookie: u64::from(slot.uses) << 32 | low,

@@ -13,8 +13,13 @@ use std::io::{BufRead, Read};
 
 /// The longest payload of an error chunk: a string, its header, an offset, and room to spare.
 const ERROR_BYTES_MAX: u32 = wire::STRING_BYTES_MAX + 64;
-/// The most extents of one answer that are believed.
+/// Maximum number of extents in one answer.
 const EXTENTS_MAX: u32 = 1 << 20;
+/// Maximum number of extents of one answer that are kept. Later ones are read and dropped: their
+/// state stays unknown.
+pub(super) const EXTENTS_KEPT_MAX: usize = 4096;
+/// Maximum number of separate parts of a read that have been received at any time.
+pub(super) const PARTS_MAX: usize = 4096;
 
 fn protocol<T>(text: &str) -> Result<T, ClientError> {
     Err(ClientError::Protocol(text.to_owned()))
@@ -126,14 +131,23 @@ impl Client {
         if Some(self.read_u32()?) != self.details.base_allocation {
             return protocol("it sent a block status of a context that was not selected");
         }
-        for _ in 0..len / 8 {
+        let slot = &self.slots[index];
+        let (asked, one) = (u64::from(slot.len), slot.flags & wire::CMD_FLAG_REQ_ONE != 0);
+        let (mut sum, mut is_full) = (0, false);
+        for number in 0..len / 8 {
             let extent = Extent { len: self.read_u32()?, state: self.read_u32()? };
             if extent.len == 0 {
                 return protocol("it sent an extent without a length");
             }
-            self.slots[index].extents.push(extent);
+            // All extents but the last lie in the request; a single one must not exceed it.
+            let is_beyond = sum >= asked || (one && number > 0);
+            sum += u64::from(extent.len);
+            if is_beyond || (one && sum > asked) {
+                return protocol("it sent more extents than were asked for");
+            }
+            is_full = is_full || !self.slots[index].keep_extent(extent);
         }
-        self.slots[index].check_extents()
+        Ok(())
     }
 
     fn receive_error(&mut self, index: usize, chunk: Chunk) -> Result<(), ClientError> {
@@ -201,19 +215,33 @@ impl Slot {
         if self.flags & wire::CMD_FLAG_DF != 0 && !self.covered.is_empty() {
             return protocol("it fragmented an answer that it was asked not to");
         }
-        self.covered.insert(at, (start, end));
+        let continues = at > 0 && self.covered[at - 1].1 == start;
+        let precedes = self.covered.get(at).is_some_and(|&(next, _)| next == end);
+        match (continues, precedes) {
+            (true, true) => self.covered[at - 1].1 = self.covered.remove(at).1,
+            (true, false) => self.covered[at - 1].1 = end,
+            (false, true) => self.covered[at].0 = start,
+            (false, false) if self.covered.len() == PARTS_MAX => {
+                return protocol("it sent a read in too many separate parts");
+            }
+            (false, false) => self.covered.insert(at, (start, end)),
+        }
         Ok(start as usize..end as usize)
     }
 
-    /// Whether all extents but the last lie in the request, and one is enough if one was asked for.
-    fn check_extents(&self) -> Result<(), ClientError> {
-        let sum = |extents: &[Extent]| extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
-        let (len, one) = (u64::from(self.len), self.flags & wire::CMD_FLAG_REQ_ONE != 0);
-        let (_, first) = self.extents.split_last().expect("a status has extents");
-        if sum(first) >= len || (one && (!first.is_empty() || sum(&self.extents) > len)) {
-            return protocol("it sent more extents than were asked for");
+    /// Keeps an extent that follows the others, as a part of the last one if the state is the same.
+    /// Returns false if too many are kept already.
+    fn keep_extent(&mut self, extent: Extent) -> bool {
+        if let Some(last) = self.extents.last_mut().filter(|last| last.state == extent.state)
+            && let Some(len) = last.len.checked_add(extent.len)
+        {
+            last.len = len;
+        } else if self.extents.len() < EXTENTS_KEPT_MAX {
+            self.extents.push(extent);
+        } else {
+            return false;
         }
-        Ok(())
+        true
     }
 
     /// Whether a request that ended without an error has all that was asked for.

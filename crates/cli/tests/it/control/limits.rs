@@ -8,8 +8,10 @@ use crate::cold::rig::Loop;
 use larder_io::nbd_client::{Client, ClientError, ZeroFlags};
 use larder_testing::{can_mount, has_tool};
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Returns a command under limits of prlimit(1).
@@ -279,5 +281,48 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
     }
     let known = server.open_files();
     assert!(known < 512, "{known} descriptors");
+    server.stop();
+}
+
+#[test]
+fn clients_that_do_not_read_their_responses_hold_a_few_bodies_in_memory() {
+    let folder = TempDir::new().unwrap();
+    let mut command = larder();
+    command.arg("serve");
+    for path in images(folder.path(), &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]) {
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        command.arg(format!("{}={}", stem.repeat(255), path.display()));
+    }
+    command.args(["--memory", "32MiB", "--listen"]);
+    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
+    let server = Server::spawn(folder, command, 10);
+    let peak_bytes = || -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    };
+    let one = server.get("/metrics").body.len();
+    // The first two are less than the maximum, so a third one is made.
+    assert!(one > 700_000, "{one} bytes");
+    let before = peak_bytes();
+    let clients: Vec<_> = (0..14)
+        .map(|_| {
+            let mut client = UnixStream::connect(server.socket()).unwrap();
+            client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(3));
+    let more = peak_bytes() - before;
+    assert!(more < 6 * one, "{} bodies", more / one);
+    // Requests with small responses do not wait.
+    assert_eq!(server.post("/v1/unfreeze", "").status, 200);
+    let waiting = std::thread::spawn({
+        let mut client = clients[13].try_clone().unwrap();
+        move || client.read_exact(&mut [0; 1024])
+    });
+    drop(clients);
+    waiting.join().unwrap().expect("it is served when the others have left");
+    assert_eq!(server.get("/metrics").status, 200);
     server.stop();
 }

@@ -230,3 +230,32 @@ fn nobody_need_hear_what_it_says() {
     let written = std::fs::read(folder.path().join("one.img")).unwrap();
     assert!(written[..100_000] == vec![7; 100_000], "all of it is written");
 }
+
+#[test]
+fn a_name_of_more_than_255_bytes_is_refused_wherever_it_enters() {
+    let server = Server::start(&["one"], &[]);
+    images(server.folder.path(), &["two"]);
+    let (longest, longer) = ("n".repeat(255), "n".repeat(256));
+    let path = server.path("two.img").display().to_string();
+    let reason = "the name of a volume has at most 255 bytes, and this one has 256";
+    let body = |name: &str| serde_json::json!({"volume": format!("{name}={path}")}).to_string();
+    let answer = server.post("/v1/add", &body(&longer));
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert!(answer.error().contains(reason), "{answer:?}");
+    let said = refused(&server, &["add", &format!("{longer}={path}")]);
+    assert!(said.contains(reason), "{said}");
+    assert_eq!(names(&server), ["one"]);
+    assert_eq!(server.post("/v1/add", &body(&longest)).status, 200);
+    assert_eq!(names(&server), ["one", &longest]);
+    assert_eq!(server.get("/metrics").status, 200);
+    let config = server.path("larder.toml");
+    std::fs::write(&config, format!("[[volume]]\nname = \"{longer}\"\npath = \"{path}\"\n"))
+        .unwrap();
+    let config = config.display().to_string();
+    for words in [[format!("{longer}={path}").as_str(), "--memory=16MiB"], ["--config", &config]] {
+        let output = larder().arg("serve").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
+    }
+    server.stop();
+}

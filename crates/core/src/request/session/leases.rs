@@ -38,8 +38,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let len = len.min(u64::from(READ_PIECE_BYTES));
         // Frames at unaligned ends are pinned as a whole.
         let wanted = len + 2 * BLOCK_BYTES_U64;
-        let cache_bytes = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
-        len.min(self.share.may_pin(cache_bytes, self.pinned_bytes, wanted))
+        let sizes = [u64::from(cache.frame_count()), self.volume.capacity()];
+        let sizes = sizes.map(|frames| frames * BLOCK_BYTES_U64);
+        len.min(self.share.may_pin(sizes, self.pinned_bytes, wanted))
     }
 
     /// Returns the bytes of payloads that wait and of requests in flight. The memory of requests

@@ -4,6 +4,8 @@ use crate::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress,
 };
 use crate::front::nbd::wire::{self, Errno};
+use crate::nbd_client::pipeline::COVERED_KEPT;
+use crate::nbd_client::receive::{EXTENTS_KEPT_MAX, PARTS_MAX};
 use crate::nbd_client::{
     Client, ClientError, Extent, ListedExport, NbdAddress, NbdUri, Request, list_exports,
 };
@@ -238,6 +240,89 @@ fn block_status_gives_the_extents() {
     assert_eq!(extents, [Extent { len: 512, state: 0 }, hole]);
     let error = client.block_status(0, 512).unwrap_err();
     assert!(error.to_string().contains("more extents than were asked for"), "{error}");
+    drop(client);
+    thread.join().unwrap();
+}
+
+/// A block status of as many extents of 512 bytes as fit, and their state by number.
+fn many_extents(request: wire::Request, state: fn(u32) -> u32) -> Vec<u8> {
+    let count = request.len / 512;
+    let id = wire::BASE_ALLOCATION_ID;
+    let short = u16::try_from(count).unwrap();
+    let mut bytes = wire::chunk_block_status(request.cookie, true, id, short).to_vec();
+    (0..count).for_each(|number| bytes.extend(wire::extent(512, state(number))));
+    bytes
+}
+
+#[test]
+fn extents_of_one_state_are_merged_and_the_first_ones_are_kept() {
+    let (uri, thread, _dir) = serve(1, |request| {
+        // At the start every second one is a hole; elsewhere all are.
+        let is_mixed = request.offset == 0;
+        many_extents(request, if is_mixed { |number| number % 2 } else { |_| wire::STATE_HOLE })
+    });
+    let mut client = Client::connect(&uri).unwrap();
+    let len = 8192 * 512;
+    let extents = client.block_status(0, len).unwrap();
+    assert_eq!(extents.len(), EXTENTS_KEPT_MAX);
+    assert!(extents.iter().all(|extent| extent.len == 512), "no gap is closed");
+    assert_eq!(client.block_status(512, len).unwrap(), [Extent { len, state: wire::STATE_HOLE }]);
+    drop(client);
+    thread.join().unwrap();
+}
+
+/// Data chunks of one byte for the bytes of a read at these places.
+fn bytes_at(request: wire::Request, places: impl Iterator<Item = u32>) -> Vec<u8> {
+    let chunk = |at: u32| data_chunk(request.cookie, false, request.offset + u64::from(at), &[7]);
+    places.flat_map(chunk).collect()
+}
+
+#[test]
+fn chunks_of_one_byte_take_no_memory_that_lasts() {
+    let (uri, thread, _dir) = serve(1, |request| {
+        // Forward, and backward.
+        let (half, mut bytes) = (request.len / 2, Vec::new());
+        bytes.extend(bytes_at(request, 0..half));
+        bytes.extend(bytes_at(request, (half + 1..request.len).rev()));
+        if request.offset == 0 {
+            // The rest comes later: the read has two parts now.
+            return bytes;
+        }
+        bytes.extend(bytes_at(request, half..=half));
+        bytes.extend(wire::chunk_none(request.cookie));
+        bytes
+    });
+    let mut client = Client::connect(&uri).unwrap();
+    let mut data = vec![0; 16 << 10];
+    client.read_at(512, &mut data).unwrap();
+    assert!(data.iter().all(|&byte| byte == 7));
+    let kept = client.slots[0].covered.capacity();
+    assert!(kept <= COVERED_KEPT, "{kept} parts");
+    client.submit(Request::read(0, data)).unwrap();
+    while client.slots[0].covered.len() != 2
+        || client.slots[0].covered.iter().map(|(start, end)| end - start).sum::<u32>() < 16383
+    {
+        client.receive().unwrap();
+        assert!(client.slots[0].covered.len() <= 2, "neighbours are merged");
+    }
+    drop(client);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_read_in_too_many_parts_ends_the_connection() {
+    let (uri, thread, _dir) = serve(1, |request| {
+        let half = request.len / 2;
+        let mut bytes = bytes_at(request, (0..half).map(|part| 2 * part));
+        bytes.extend(bytes_at(request, (0..half).map(|part| 2 * part + 1)));
+        bytes.extend(wire::chunk_none(request.cookie));
+        bytes
+    });
+    let mut client = Client::connect(&uri).unwrap();
+    let len = 2 * PARTS_MAX;
+    client.read_at(0, &mut vec![0; len]).unwrap();
+    let error = client.read_at(0, &mut vec![0; len + 2]).unwrap_err();
+    assert!(error.to_string().contains("too many separate parts"), "{error}");
     drop(client);
     thread.join().unwrap();
 }

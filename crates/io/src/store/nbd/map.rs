@@ -26,7 +26,8 @@ const ASK_BYTES_MIN: u64 = 64 << 20;
 struct Answer {
     /// Changes when it was asked for.
     changes: u64,
-    /// Ends of runs, and whether each is a hole; the first starts at `start`.
+    /// Ends of runs, and whether each is a hole; the first starts at `start`. Nothing is known of
+    /// what follows the last one. The client limits their number.
     start: u64,
     runs: Vec<(u64, bool)>,
 }
@@ -141,12 +142,16 @@ impl Shared {
     pub(super) fn reply(&self, start: u64, changes: u64, extents: Option<&[Extent]>) {
         let answer = extents.map_or(Reply::Never, |extents| {
             let mut end = start;
-            let run = |extent: &Extent| {
+            let mut runs: Vec<(u64, bool)> = Vec::new();
+            for extent in extents {
                 end = (end + u64::from(extent.len)).min(self.length);
                 let hole = extent.state & (STATE_HOLE | STATE_ZERO) == STATE_HOLE | STATE_ZERO;
-                (end, hole)
-            };
-            Reply::Known(Answer { changes, start, runs: extents.iter().map(run).collect() })
+                match runs.last_mut() {
+                    Some(last) if last.1 == hole => last.0 = end,
+                    _ => runs.push((end, hole)),
+                }
+            }
+            Reply::Known(Answer { changes, start, runs })
         });
         self.board.lock().expect("no holder panics").reply = answer;
         self.replied.notify_all();
@@ -231,5 +236,24 @@ mod tests {
         let begin = Instant::now();
         assert_eq!(shared.ask(0, 4096), None);
         assert!(begin.elapsed() < PATIENCE, "the next one took {:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn neighbours_of_one_kind_are_one_run() {
+        let shared = Shared::new(1 << 20, 512);
+        let extent = |number: usize| {
+            // Of the four states only one is a hole that reads as zeros.
+            let state = [0, STATE_HOLE, STATE_ZERO, STATE_HOLE | STATE_ZERO];
+            Extent { len: 4096, state: state[number % 4] }
+        };
+        let extents: Vec<_> = (0..64).map(extent).collect();
+        shared.reply(0, 0, Some(&extents));
+        let Reply::Known(answer) = std::mem::take(&mut shared.board.lock().unwrap().reply) else {
+            panic!("an answer");
+        };
+        assert_eq!(answer.runs.len(), 32, "{answer:?}");
+        assert_eq!(answer.at(0, 1 << 20), Some(MapExtent { len: 3 * 4096, hole: false }));
+        assert_eq!(answer.at(3 * 4096, 1 << 20), Some(MapExtent { len: 4096, hole: true }));
+        assert_eq!(answer.at(64 * 4096, 1), None, "it is unknown");
     }
 }
