@@ -3,8 +3,8 @@
 //! Clients ask in their own threads; the one connection belongs to the thread of the store. So a
 //! question is left here, the thread is woken, and the answer is waited for, one question at a
 //! time. A server that does not answer one in time gets no further questions for a while. The last
-//! answer is kept as long as nothing was changed since it was asked for. Invariant: what is called a
-//! hole was one at some time after the call began; everything that is not known is called data.
+//! answer is kept as long as nothing was changed since it was asked for. Invariant: what is called
+//! a hole was one at some time after the call began; everything that is not known is called data.
 
 use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use crate::nbd_client::Extent;
