@@ -438,8 +438,8 @@ impl<F: Frames> Volume<F> {
     }
 
     /// Returns the number of blocks that count against the dirty limit. Blocks that cannot be
-    /// written do not, up to a half of the limit and of the memory beyond it: they may belong to one
-    /// file of many, and must not keep others from being written.
+    /// written do not, up to half of the limit and half of the memory beyond it: they may belong to
+    /// one file of many, and must not keep others from being written.
     #[must_use]
     pub(crate) fn limited_blocks(&self) -> u64 {
         let limit = self.dirty_limit_blocks();

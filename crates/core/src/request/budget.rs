@@ -4,7 +4,7 @@
 //!
 //! A session always has its own share. Beyond that it leases memory from a pool that all sessions
 //! share. So a few clients are served at full speed; and even if many do not receive their replies,
-//! at most half of the cache, and of what a volume may have of it, is pinned, and every other client
+//! at most half of the cache, and of what a volume may have of it, is pinned. Every other client
 //! still has its own share.
 
 use super::WRITE_PIECE_BYTES;

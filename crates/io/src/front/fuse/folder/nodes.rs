@@ -320,8 +320,8 @@ impl Nodes {
     }
 
     /// Returns the size up to which a file grows in the cache first: every file of the file system
-    /// can have it. A write that makes the file longer does so in the folder at once, which fails if
-    /// the file cannot be as long.
+    /// can have it. A write that makes the file longer does so in the folder at once, which fails
+    /// if the file cannot be as long.
     pub(super) fn late_size_max(&self, node: &Node) -> u64 {
         if node.key.0 == self.device { self.late_size_max } else { LATE_SIZE_MAX_OTHERWISE }
     }
@@ -337,8 +337,8 @@ impl Nodes {
     }
 }
 
-/// As [`Nodes::late_size_max`], for file systems inside of the folder: the maximum size of a file on
-/// the file systems in use that limit it most.
+/// As [`Nodes::late_size_max`], for file systems inside of the folder: the maximum size of a file
+/// on the file systems in use that limit it most.
 const LATE_SIZE_MAX_OTHERWISE: u64 = (2 << 30) - 1;
 
 /// Returns [`Nodes::late_size_max`] of the file system of a directory.
