@@ -6,10 +6,10 @@ mod watch;
 pub use restrictions::MountRestrictions;
 pub(crate) use watch::MountWatch;
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -73,15 +73,40 @@ pub(crate) fn read() -> Result<Vec<MountLine>, Errno> {
 /// descriptor where the kernel has statx(2) with it (Linux 5.8).
 pub(crate) fn mount_id(descriptor: impl AsFd) -> Option<u64> {
     let descriptor = descriptor.as_fd();
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    if let Ok(found) = rustix::fs::statx(descriptor, c"", flags, StatxFlags::MNT_ID)
-        && found.stx_mask & StatxFlags::MNT_ID.bits() != 0
-    {
-        return Some(found.stx_mnt_id);
+    if let Some((id, _)) = mount_and_device(descriptor) {
+        return Some(id);
     }
     let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
     let facts = std::fs::read_to_string(facts).ok()?;
     facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+/// Returns the ID of the mount that `name` in `directory` leads to; a symbolic link is not
+/// followed. No request reaches a FUSE server, and a descriptor is taken only where one is mounted
+/// that another user serves.
+pub(crate) fn mount_id_at(directory: impl AsFd, name: &OsStr) -> Option<u64> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = mount_by_statx(directory.as_fd(), name, flags).map(|(id, _)| id);
+    found.or_else(|| {
+        // The FUSE mount of another user refuses statx(2).
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
+        mount_id(opened)
+    })
+}
+
+/// Returns the ID of the mount of a descriptor and the device number of its file system, as in the
+/// table.
+pub(crate) fn mount_and_device(descriptor: impl AsFd) -> Option<(u64, u64)> {
+    mount_by_statx(descriptor.as_fd(), OsStr::new(""), AtFlags::EMPTY_PATH)
+}
+
+fn mount_by_statx(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Option<(u64, u64)> {
+    let flags = flags | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(directory, name, flags, StatxFlags::MNT_ID).ok()?;
+    let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+    let has_id = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    has_id.then_some((found.stx_mnt_id, device))
 }
 
 /// Parses the text of a mount table.

@@ -3,7 +3,7 @@
 use super::{MountLine, mount_id};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use rustix::mount::MountAttrFlags;
 use std::fmt;
 use std::ops::BitOr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,17 +13,17 @@ use std::path::{Path, PathBuf};
 const STATFS_NOSYMFOLLOW: StatVfsMountFlags = StatVfsMountFlags::from_bits_retain(1 << 13);
 
 /// The restrictions: names in mount(8) and mountinfo, and flags of statvfs(3).
-const NAMES: [(MountFlags, &str, StatVfsMountFlags); 5] = [
-    (MountFlags::NOSUID, "nosuid", StatVfsMountFlags::NOSUID),
-    (MountFlags::NODEV, "nodev", StatVfsMountFlags::NODEV),
-    (MountFlags::NOEXEC, "noexec", StatVfsMountFlags::NOEXEC),
-    (MountFlags::NOSYMFOLLOW, "nosymfollow", STATFS_NOSYMFOLLOW),
-    (MountFlags::RDONLY, "ro", StatVfsMountFlags::RDONLY),
+const NAMES: [(MountAttrFlags, &str, StatVfsMountFlags); 5] = [
+    (MountAttrFlags::MOUNT_ATTR_NOSUID, "nosuid", StatVfsMountFlags::NOSUID),
+    (MountAttrFlags::MOUNT_ATTR_NODEV, "nodev", StatVfsMountFlags::NODEV),
+    (MountAttrFlags::MOUNT_ATTR_NOEXEC, "noexec", StatVfsMountFlags::NOEXEC),
+    (MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW, "nosymfollow", STATFS_NOSYMFOLLOW),
+    (MountAttrFlags::MOUNT_ATTR_RDONLY, "ro", StatVfsMountFlags::RDONLY),
 ];
 
 /// Restrictions of a mount, of `nosuid`, `nodev`, `noexec`, `nosymfollow` and `ro` (mount(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MountRestrictions(MountFlags);
+pub struct MountRestrictions(MountAttrFlags);
 
 impl Default for MountRestrictions {
     fn default() -> Self {
@@ -48,12 +48,13 @@ impl fmt::Display for MountRestrictions {
 
 impl MountRestrictions {
     /// No restriction.
-    pub const NONE: Self = MountRestrictions(MountFlags::empty());
+    pub const NONE: Self = MountRestrictions(MountAttrFlags::empty());
     /// The restrictions of a mount by an unprivileged user.
-    pub(crate) const UNTRUSTED: Self =
-        MountRestrictions(MountFlags::NOSUID.union(MountFlags::NODEV));
+    pub(crate) const UNTRUSTED: Self = MountRestrictions(
+        MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV),
+    );
     /// `ro`.
-    pub const READ_ONLY: Self = MountRestrictions(MountFlags::RDONLY);
+    pub const READ_ONLY: Self = MountRestrictions(MountAttrFlags::MOUNT_ATTR_RDONLY);
 
     /// Returns the restriction with this name, if there is one.
     #[must_use]
@@ -105,12 +106,12 @@ impl MountRestrictions {
         known.fold(Self::NONE, BitOr::bitor)
     }
 
-    pub(crate) fn flags(self) -> MountFlags {
+    pub(crate) fn attributes(self) -> MountAttrFlags {
         self.0
     }
 
     pub(crate) fn without_read_only(self) -> Self {
-        MountRestrictions(self.0.difference(MountFlags::RDONLY))
+        MountRestrictions(self.0.difference(MountAttrFlags::MOUNT_ATTR_RDONLY))
     }
 
     /// Returns whether these include all of `other`.

@@ -18,6 +18,7 @@ mod holes;
 mod locks;
 mod mapped;
 mod mirror;
+mod mountpoint;
 mod names;
 mod private;
 mod privileges;
@@ -110,6 +111,11 @@ impl Service {
     }
 
     fn over(source: TempDir, setting: Setting) -> Self {
+        Service::at(tempfile::tempdir().expect("a folder"), source, setting)
+    }
+
+    /// Mounts `source` at the empty directory `at`.
+    fn at(at: TempDir, source: TempDir, setting: Setting) -> Self {
         let engine = rig::engine(setting.memory);
         let read_only = setting.mode == WriteMode::ReadOnly;
         let rules = setting.rules.iter().map(|rule| FileRule {
@@ -139,7 +145,6 @@ impl Service {
             volume
         });
         let volumes = volumes.collect();
-        let at = tempfile::tempdir().expect("a folder");
         let others = !setting.private;
         let mount =
             FolderMount::start(Arc::clone(&engine), opened.folder, volumes, at.path(), others);

@@ -1,26 +1,37 @@
 //! Mounting and unmounting: by ourselves where we may, else by the helper of the package fuse3.
 //!
 //! Invariants: nothing is mounted over what would be hidden; of mounts that were left behind, only
-//! our own are taken away, and only dead ones.
+//! our own are taken away, and only dead ones. A mount is known by its ID and not by its path:
+//! users may rename directories above the mountpoint, and mount other file systems at the old path.
 
 use super::device;
 use crate::claim::ClaimError;
 use crate::mount_table::{self, MountLine, MountRestrictions};
+use crate::store::files::link_to;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_set_flag,
+    fsconfig_set_string,
+};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// The type of the mount, in lists of mounts.
 const TYPE: &str = mount_table::LARDER;
+/// Maximum length of a string that fsconfig(2) takes.
+const CONFIG_BYTES_MAX: usize = 255;
+/// Why a mount that is covered cannot be changed.
+const COVERED: &str = "another mount covers it and was not changed; unmount both with umount";
 /// What mounts for those who may not.
 const HELPER: &str = "fusermount3";
 
@@ -98,11 +109,24 @@ pub enum UnmountError {
     },
 }
 
-/// Something mounted.
+/// A mount that a Larder process has made.
 #[derive(Clone, Debug)]
 pub(super) struct Mount {
-    path: PathBuf,
+    at: Mountpoint,
+    /// ID of the mount and device number of its file system, as in the mount table.
+    id: u64,
+    filesystem: u64,
     by_helper: bool,
+}
+
+/// A directory entry to mount at: directories above may be renamed.
+#[derive(Clone, Debug)]
+struct Mountpoint {
+    /// Path when it was opened, for messages.
+    path: PathBuf,
+    /// Unlike a descriptor in the mount, it does not keep the mount in use.
+    parent: Arc<OwnedFd>,
+    name: OsString,
 }
 
 /// How something is mounted.
@@ -121,51 +145,77 @@ pub(super) struct How {
 }
 
 impl How {
-    /// The options that say who may do what.
-    fn rights(&self) -> String {
-        let options = [(self.checks, ",default_permissions"), (self.allow_other, ",allow_other")];
-        options.into_iter().filter_map(|(is_said, option)| is_said.then_some(option)).collect()
+    /// Returns the options that define the rights of users.
+    fn rights(&self) -> impl Iterator<Item = &'static str> {
+        let options = [(self.checks, "default_permissions"), (self.allow_other, "allow_other")];
+        options.into_iter().filter_map(|(is_set, option)| is_set.then_some(option))
     }
 }
 
 /// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
 /// make room.
 pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), MountError> {
-    let path = absolute(path);
-    let refused = |source: Errno| MountError::Refused { path: path.clone(), source: source.into() };
-    let took_over = take_over(&path)?;
-    check(&path)?;
+    let at = Mountpoint::open(path).map_err(|error| unusable(path, &error))?;
+    let refused =
+        |source: Errno| MountError::Refused { path: at.path.clone(), source: source.into() };
+    let took_over = take_over(&at)?;
+    let directory = at.open_empty()?;
     let descriptor = match device::open() {
         Ok(descriptor) => descriptor,
         Err(error) => return Err(MountError::NoDevice { source: error.into() }),
     };
     if rustix::process::geteuid().is_root() {
-        let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
-        let options = format!(
-            "fd={},rootmode=40000,user_id={},group_id={}{}",
-            descriptor.as_raw_fd(),
-            uid.as_raw(),
-            gid.as_raw(),
-            how.rights()
-        );
-        let options = CString::new(options).expect("no zero in it");
-        let flags = MountFlags::NOATIME | how.restrictions.flags();
-        match rustix::mount::mount(&how.source, &path, TYPE, flags, options.as_c_str()) {
-            Ok(()) => return Ok((descriptor, Mount { path, by_helper: false }, took_over)),
-            // Root of a container may be as little allowed as anybody.
-            Err(Errno::PERM) => {}
+        match attach(&directory, &descriptor, how) {
+            Ok((id, filesystem)) => {
+                let mount = Mount { at, id, filesystem, by_helper: false };
+                return Ok((descriptor, mount, took_over));
+            }
+            // Root of a container may have as few rights as other users.
+            Err(Errno::PERM | Errno::NOSYS) => {}
             Err(error) => return Err(refused(error)),
         }
     }
-    drop(descriptor);
-    let descriptor = mount_by_helper(&path, how)?;
+    drop((descriptor, directory));
+    let descriptor = mount_by_helper(&at, how)?;
     let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(refused)?;
     rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK).map_err(refused)?;
-    Ok((descriptor, Mount { path, by_helper: true }, took_over))
+    let Some(mount) = Mount::existing(&at, true) else {
+        let reason = "has mounted elsewhere: a directory above was renamed".to_owned();
+        return Err(MountError::Helper { path: at.path, reason });
+    };
+    Ok((descriptor, mount, took_over))
 }
 
-/// The path without links above its last part, which itself may not answer.
+/// Mounts the file system of `device` at `directory`; returns the ID of the mount and the device
+/// number.
+fn attach(directory: &OwnedFd, device: &OwnedFd, how: &How) -> Result<(u64, u64), Errno> {
+    let context = rustix::mount::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
+    set("source", &how.source[..how.source.floor_char_boundary(CONFIG_BYTES_MAX)])?;
+    set("subtype", "larder")?;
+    set("fd", &device.as_raw_fd().to_string())?;
+    set("rootmode", "40000")?;
+    set("user_id", &rustix::process::getuid().as_raw().to_string())?;
+    set("group_id", &rustix::process::getgid().as_raw().to_string())?;
+    let read_only = how.restrictions.contains(MountRestrictions::READ_ONLY).then_some("ro");
+    for flag in how.rights().chain(read_only) {
+        fsconfig_set_flag(&context, flag)?;
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = how.restrictions.attributes() | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let identity = mount_table::mount_and_device(&mount).ok_or(Errno::NOSYS)?;
+    let by_descriptors =
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(&mount, "", directory, "", by_descriptors)?;
+    Ok(identity)
+}
+
+/// The path without links above its last part, which may be a dead mount.
 fn absolute(path: &Path) -> PathBuf {
+    if path.file_name().is_none() || path.read_link().is_ok() {
+        return path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    }
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -177,22 +227,24 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Unmounts what a killed process of ours left at `path`; whether there was something.
-fn take_over(path: &Path) -> Result<bool, MountError> {
+/// Unmounts what a killed process of ours left at a mountpoint; whether there was something.
+fn take_over(at: &Mountpoint) -> Result<bool, MountError> {
     // Not stat(2): what that says the kernel may remember.
-    let dead = matches!(rustix::fs::statfs(path), Err(Errno::NOTCONN | Errno::CONNABORTED));
-    let reason = |reason: String| MountError::Mountpoint { path: path.to_owned(), reason };
-    match (is_ours(path), dead) {
-        (false, false) => return Ok(false),
-        (true, false) => return Err(reason("a larder that runs has it mounted".into())),
-        (false, true) => {
+    let dead = matches!(rustix::fs::statfs(at.link()), Err(Errno::NOTCONN | Errno::CONNABORTED));
+    let reason = |reason: String| MountError::Mountpoint { path: at.path.clone(), reason };
+    match (Mount::existing(at, !rustix::process::geteuid().is_root()), dead) {
+        (None, false) => Ok(false),
+        (Some(_), false) => Err(reason("a larder that runs has it mounted".into())),
+        (None, true) => {
             let what = "a FUSE file system that is dead is mounted there, and it is not of larder";
-            return Err(reason(format!("{what}; umount it first")));
+            Err(reason(format!("{what}; umount it first")))
         }
-        (true, true) => {}
+        (Some(mount), true) => {
+            let unmounted = mount.unmount(true);
+            unmounted.map_err(|error| reason(format!("what is mounted is dead; {error}")))?;
+            Ok(true)
+        }
     }
-    detach(path).map_err(|error| reason(format!("what is mounted is dead; {error}")))?;
-    Ok(true)
 }
 
 /// Takes out of sight what a process of ours has mounted at `path`, whoever uses it; whether there
@@ -201,46 +253,66 @@ fn take_over(path: &Path) -> Result<bool, MountError> {
 /// # Errors
 /// If the kernel refuses.
 pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
-    let path = absolute(path);
-    let is_ours = is_ours(&path);
-    if is_ours {
-        detach(&path)?;
-    }
-    Ok(is_ours)
-}
-
-fn detach(path: &Path) -> Result<(), UnmountError> {
     let by_helper = !rustix::process::geteuid().is_root();
-    Mount { path: path.to_owned(), by_helper }.unmount(true)
+    let mount = Mountpoint::open(path).ok().and_then(|at| Mount::existing(&at, by_helper));
+    mount.map_or(Ok(false), |mount| mount.unmount(true).map(|()| true))
 }
 
-/// Returns the last mount at `path`, if it is a Larder mount.
-fn own_line(path: &Path) -> Option<MountLine> {
-    let at_path = mount_table::read().ok()?.into_iter().rfind(|mount| mount.at == path);
-    at_path.filter(|mount| mount.is_of(TYPE))
+/// Returns why nothing can be mounted at `path`.
+fn unusable(path: &Path, error: &io::Error) -> MountError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such directory; make it first".to_owned(),
+        io::ErrorKind::NotADirectory => "it is not a directory".to_owned(),
+        _ => error.to_string(),
+    };
+    MountError::Mountpoint { path: path.to_owned(), reason }
 }
 
-/// Returns whether the last mount at `path` is a Larder mount.
-fn is_ours(path: &Path) -> bool {
-    own_line(path).is_some()
-}
-
-fn check(path: &Path) -> Result<(), MountError> {
-    let reason = |reason: String| MountError::Mountpoint { path: path.to_owned(), reason };
-    let mut entries = std::fs::read_dir(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => reason("there is no such directory; make it first".into()),
-        io::ErrorKind::NotADirectory => reason("it is not a directory".into()),
-        _ => reason(error.to_string()),
-    })?;
-    if entries.next().is_some() {
-        return Err(reason("it is not empty, and what is in it would be hidden".into()));
+impl Mountpoint {
+    fn open(path: &Path) -> io::Result<Self> {
+        let path = absolute(path);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::Error::other("it is the root directory"));
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = Arc::new(rustix::fs::open(parent, flags, Mode::empty())?);
+        let name = name.to_owned();
+        Ok(Mountpoint { path, parent, name })
     }
-    Ok(())
+
+    /// Opens the directory, which must be empty.
+    fn open_empty(&self) -> Result<OwnedFd, MountError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&self.parent, &self.name, flags, Mode::empty());
+        let directory = opened.map_err(|error| unusable(&self.path, &error.into()))?;
+        let entries = std::fs::read_dir(link_to(&directory));
+        if entries.map_err(|error| unusable(&self.path, &error))?.next().is_some() {
+            let reason = "it is not empty, and what is in it would be hidden".into();
+            return Err(MountError::Mountpoint { path: self.path.clone(), reason });
+        }
+        Ok(directory)
+    }
+
+    /// Returns the ID of the mount that is visible here.
+    fn mount_id(&self) -> Option<u64> {
+        mount_table::mount_id_at(&self.parent, &self.name)
+    }
+
+    /// Returns a path that no rename above changes, for calls that take no descriptor.
+    fn link(&self) -> PathBuf {
+        Path::new(&link_to(&self.parent)).join(&self.name)
+    }
+
+    /// Returns the current path, for another process.
+    fn path_now(&self) -> PathBuf {
+        let parent = std::fs::read_link(link_to(&self.parent));
+        parent.map_or_else(|_| self.path.clone(), |parent| parent.join(&self.name))
+    }
 }
 
 /// Has the helper mount, and takes the descriptor that it sends.
-fn mount_by_helper(path: &Path, how: &How) -> Result<OwnedFd, MountError> {
-    let failed = |reason: String| MountError::Helper { path: path.to_owned(), reason };
+fn mount_by_helper(at: &Mountpoint, how: &How) -> Result<OwnedFd, MountError> {
+    let failed = |reason: String| MountError::Helper { path: at.path.clone(), reason };
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -254,11 +326,14 @@ fn mount_by_helper(path: &Path, how: &How) -> Result<OwnedFd, MountError> {
     // A comma in a name would end the option.
     let source = how.source.replace('\\', "\\\\").replace(',', "\\,");
     let restrictions = how.restrictions | MountRestrictions::UNTRUSTED;
-    let options = format!("fsname={source},subtype=larder,noatime,{restrictions}{}", how.rights());
+    let mut options = format!("fsname={source},subtype=larder,noatime,{restrictions}");
+    for option in how.rights() {
+        options = options + "," + option;
+    }
     let ran = Command::new(HELPER)
         .args(["-o", &options])
         .arg("--")
-        .arg(path)
+        .arg(at.path_now())
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .output();
@@ -291,9 +366,16 @@ fn said(bytes: &[u8]) -> String {
 }
 
 impl Mount {
-    /// Where it is.
+    /// Returns the Larder mount that is visible at a mountpoint.
+    fn existing(at: &Mountpoint, by_helper: bool) -> Option<Self> {
+        let (id, table) = (at.mount_id()?, mount_table::read().ok()?);
+        let line = table.into_iter().find(|line| line.id == id && line.is_of(TYPE))?;
+        Some(Mount { at: at.clone(), id, filesystem: line.filesystem, by_helper })
+    }
+
+    /// Returns the mountpoint.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.at.path
     }
 
     /// Returns the restrictions that the mount has in any case.
@@ -301,38 +383,70 @@ impl Mount {
         if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
     }
 
+    /// Returns the device number of its file system.
+    pub(super) fn filesystem(&self) -> u64 {
+        self.filesystem
+    }
+
+    /// Returns its line of the mount table; none once it is unmounted.
+    fn line(&self) -> Result<Option<MountLine>, Errno> {
+        let is_own = |line: &MountLine| (line.id, line.filesystem) == (self.id, self.filesystem);
+        Ok(mount_table::read()?.into_iter().find(is_own))
+    }
+
+    /// Returns where the mount is, which may have been moved; none once it is unmounted. Another
+    /// mount can take its place afterwards only by a rename of the mountpoint itself in another
+    /// mount namespace.
+    ///
+    /// # Errors
+    /// If another mount covers it, or the mount table cannot be read.
+    fn place(&self) -> io::Result<Option<Mountpoint>> {
+        let Some(line) = self.line()? else { return Ok(None) };
+        let is_here = |at: &Mountpoint| at.mount_id() == Some(self.id);
+        if is_here(&self.at) {
+            return Ok(Some(self.at.clone()));
+        }
+        let moved = Mountpoint::open(&line.at).ok().filter(is_here);
+        let covered = || io::Error::other(COVERED);
+        moved.map(Some).ok_or_else(covered)
+    }
+
     /// Adds `restrictions` to those of the mount.
     ///
     /// # Errors
-    /// If another file system is mounted there now, if the helper has mounted it (the helper cannot
-    /// change a mount), or if the kernel refuses.
-    pub(super) fn restrict(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
+    /// If the mount does not have them then: it is unmounted or covered, the helper has mounted it
+    /// (the helper cannot change a mount), or the kernel refuses.
+    pub(super) fn restrict(&self, restrictions: MountRestrictions) -> io::Result<()> {
         if self.by_helper {
-            return Err(Errno::PERM);
+            return Err(Errno::PERM.into());
         }
-        // A remount replaces all restrictions, also those that the administrator has added.
-        let own = own_line(&self.path).ok_or(Errno::NOENT)?;
-        let restrictions = restrictions | own.restrictions;
-        let flags = MountFlags::BIND | MountFlags::NOATIME | restrictions.flags();
-        rustix::mount::mount_remount(&self.path, flags, c"")
-    }
-
-    /// Returns the device number of its file system, as long as it is mounted.
-    pub(super) fn filesystem(&self) -> Option<u64> {
-        own_line(&self.path).map(|mount| mount.filesystem)
+        let at = self.place()?.ok_or(Errno::NOENT)?;
+        add_attributes(&at, restrictions.attributes())?;
+        match self.line()? {
+            Some(line) if line.restrictions.contains(restrictions) => Ok(()),
+            _ => Err(io::Error::other("the mount was moved meanwhile")),
+        }
     }
 
     /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.
     ///
     /// # Errors
-    /// If somebody uses it, or the kernel refuses.
+    /// If a program uses it, another mount covers it, or the kernel refuses.
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        let path = self.path.clone();
+        let path = self.at.path.clone();
+        let at = match self.place() {
+            Ok(Some(at)) => at,
+            // Another program has unmounted it.
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                return Err(UnmountError::Refused { path, reason: error.to_string() });
+            }
+        };
         if !self.by_helper {
             let mut flags = UnmountFlags::NOFOLLOW;
             flags.set(UnmountFlags::DETACH, lazily);
-            return match rustix::mount::unmount(&self.path, flags) {
-                // Somebody else has unmounted it.
+            return match rustix::mount::unmount(at.link(), flags) {
+                // Another program has unmounted it.
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
                 Err(Errno::BUSY) => Err(UnmountError::Busy(path)),
                 Err(error) => Err(UnmountError::Refused { path, reason: error.to_string() }),
@@ -340,9 +454,9 @@ impl Mount {
         }
         let how: &[&OsStr] =
             if lazily { &["-u".as_ref(), "-z".as_ref()] } else { &["-u".as_ref()] };
-        let ran = Command::new(HELPER).args(how).arg("--").arg(&self.path).output();
+        let ran = Command::new(HELPER).args(how).arg("--").arg(at.path_now()).output();
         match ran {
-            Ok(ran) if ran.status.success() || !is_ours(&self.path) => Ok(()),
+            Ok(ran) if ran.status.success() || matches!(self.line(), Ok(None)) => Ok(()),
             Ok(ran) if said(&ran.stderr).contains("busy") => Err(UnmountError::Busy(path)),
             Ok(ran) => Err(UnmountError::Refused { path, reason: said(&ran.stderr) }),
             Err(error) => {
@@ -351,6 +465,30 @@ impl Mount {
             }
         }
     }
+}
+
+/// Adds attributes to the mount that is visible at a mountpoint; it keeps those that it has.
+fn add_attributes(at: &Mountpoint, attributes: MountAttrFlags) -> io::Result<()> {
+    let name = CString::new(at.name.as_bytes())?;
+    let change = libc::mount_attr {
+        attr_set: attributes.bits().into(),
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the descriptor, the name and the structure live during the call, which only reads
+    // them; the length is that of the structure.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            at.parent.as_raw_fd(),
+            name.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -370,6 +508,7 @@ mod tests {
         let real = folder.path().canonicalize().unwrap();
         std::os::unix::fs::symlink(&real, real.join("link")).unwrap();
         assert_eq!(absolute(&real.join("link/missing")), real.join("missing"));
+        assert_eq!(absolute(&real.join("link")), real);
         assert_eq!(absolute(Path::new("/")), Path::new("/"));
         let nowhere = Path::new("/no/such/folder");
         assert_eq!(absolute(nowhere), nowhere);
@@ -380,7 +519,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        let why = |path: &Path| check(path).unwrap_err().to_string();
+        let why =
+            |path: &Path| Mountpoint::open(path).unwrap().open_empty().unwrap_err().to_string();
         assert!(why(folder.path()).ends_with("it is not empty, and what is in it would be hidden"));
         assert!(why(&file).ends_with("it is not a directory"));
         assert!(

@@ -429,7 +429,7 @@ impl VolumeMount {
 /// Claims a mount: files of volumes get a claim of their own, a directory uses the claim of its
 /// source.
 fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
-    let Some(filesystem) = mount.filesystem() else { return Ok(None) };
+    let filesystem = mount.filesystem();
     match tree {
         Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
         Tree::Folder { folder, .. } => {

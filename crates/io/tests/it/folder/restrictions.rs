@@ -23,13 +23,13 @@ impl Mounted {
     }
 
     /// A directory that is mounted once more.
-    fn bound(from: &Path, path: &Path) -> Self {
+    pub(super) fn bound(from: &Path, path: &Path) -> Self {
         rustix::mount::mount_bind(from, path).expect("root may");
         rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
         Mounted(path.to_owned())
     }
 
-    fn remount(&self, flags: MountFlags) {
+    pub(super) fn remount(&self, flags: MountFlags) {
         rustix::mount::mount_remount(&self.0, MountFlags::BIND | flags, c"").expect("root may");
     }
 }
@@ -47,7 +47,7 @@ fn all() -> MountFlags {
     MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSYMFOLLOW
 }
 
-fn restrictions(path: &Path) -> StatVfsMountFlags {
+pub(super) fn restrictions(path: &Path) -> StatVfsMountFlags {
     let known = StatVfsMountFlags::NOSUID
         | StatVfsMountFlags::NODEV
         | StatVfsMountFlags::NOEXEC

@@ -80,6 +80,7 @@ impl RestrictionFollower {
                 state.applied = wanted;
                 Ok(())
             }
+            // The next change of the mount table or name beyond a mountpoint tries again.
             Err(error) => {
                 if !state.reported.contains(wanted) {
                     tracing::error!(
@@ -88,7 +89,7 @@ impl RestrictionFollower {
                     );
                     state.reported = wanted;
                 }
-                Err(error)
+                Err(Errno::ACCESS)
             }
         }
     }
