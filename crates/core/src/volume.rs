@@ -431,7 +431,7 @@ impl<F: Frames> Volume<F> {
         self.unclean_blocks() * BLOCK_BYTES_U64
     }
 
-    /// Returns the limit of [`Volume::limited_blocks`].
+    /// Returns the maximum number of unclean blocks, not counting some that cannot be written.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
         self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))

@@ -78,6 +78,7 @@ fn refuses_to_count(out: &Output, why: &str) {
 pub(crate) fn in_a_container() {
     let script = "mount --make-rprivate / && \
                   { ! mountpoint -q /sys/kernel/tracing || umount /sys/kernel/tracing; } && \
+                  { ! mountpoint -q /sys/kernel/debug || umount -l /sys/kernel/debug; } && \
                   exec setpriv \"--bounding-set=$0\" \"$@\"";
     let drops = "-sys_admin,-bpf,-perfmon,-dac_override,-dac_read_search";
     let out = watch(&["unshare", "--mount", "sh", "-c", script, drops], &[]);
