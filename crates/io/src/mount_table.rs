@@ -136,6 +136,19 @@ impl MountLine {
         self.kind == kind.as_bytes()
     }
 
+    /// Returns the user who serves a FUSE file system, if that is neither root nor the user of this
+    /// process.
+    pub(crate) fn other_fuse_user(&self) -> Option<u32> {
+        let kind = self.kind.split(|&byte| byte == b'.').next();
+        if !matches!(kind, Some(b"fuse" | b"fuseblk")) {
+            return None;
+        }
+        let mut options = self.options.split(|&byte| byte == b',');
+        let user = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+        let user = std::str::from_utf8(user).ok()?.parse().ok()?;
+        (user != 0 && user != rustix::process::getuid().as_raw()).then_some(user)
+    }
+
     /// Returns whether nothing can be written through the mount.
     pub(crate) fn is_read_only(&self) -> bool {
         self.restrictions.contains(MountRestrictions::READ_ONLY)
@@ -190,6 +203,21 @@ mod tests {
         assert!(parse(b"1 2 0:1 / /x ro,noatime - ext4 /dev/a rw").unwrap().is_read_only());
         assert!(parse(b"36 35 98 /mnt1").is_none() && parse(b"").is_none());
         assert!(read().unwrap().iter().any(|mount| mount.at == Path::new("/")));
+    }
+
+    #[test]
+    fn the_user_of_a_fuse_mount_is_read() {
+        let user_of = |kind: &str, options: &str| {
+            let line = format!("1 2 0:1 / /x rw,nosuid - {kind} /a,user_id=1 {options}");
+            parse(line.as_bytes()).unwrap().other_fuse_user()
+        };
+        let own = format!("rw,user_id={}", rustix::process::getuid().as_raw());
+        for kind in ["fuse", "fuse.sshfs", "fuseblk"] {
+            assert_eq!(user_of(kind, "rw,user_id=4294967294,group_id=0"), Some(4_294_967_294));
+            assert_eq!(user_of(kind, "rw,user_id=0,group_id=1000,allow_other"), None);
+            assert_eq!(user_of(kind, &own), None);
+        }
+        assert_eq!(user_of("fusectl", "rw,user_id=4294967294"), None);
     }
 
     #[test]

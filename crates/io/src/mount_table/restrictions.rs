@@ -83,11 +83,14 @@ impl MountRestrictions {
     }
 
     /// Returns the restrictions of all mounts inside `directory` and the mountpoint of the first
-    /// restricted one. `ro` is left out, since such a mount enforces it itself.
+    /// restricted one. `ro` is left out, since such a mount enforces it itself. FUSE mounts of
+    /// other users are left out, since no name in them is answered.
     pub(crate) fn inside(table: &[MountLine], directory: &Path) -> (Self, Option<PathBuf>) {
         // The type says nothing: any user can give a FUSE file system the type of a Larder mount.
-        let is_inside =
-            |mount: &&MountLine| mount.at != directory && mount.at.starts_with(directory);
+        let is_inside = |mount: &&MountLine| {
+            let is_below = mount.at != directory && mount.at.starts_with(directory);
+            is_below && mount.other_fuse_user().is_none()
+        };
         let (mut all, mut first) = (Self::NONE, None);
         for mount in table.iter().filter(is_inside) {
             let restrictions = mount.restrictions.without_read_only();
@@ -152,7 +155,8 @@ mod tests {
               2 1 8:2 / /srv rw,nodev - ext4 /dev/b rw\n\
               3 2 8:3 / /srv/x ro,noexec - ext4 /dev/c rw\n\
               4 2 0:9 / /srv/y rw,nosuid - fuse.larder /z rw\n\
-              5 1 8:4 / /srv2 rw,nodev - ext4 /dev/d rw\n",
+              5 1 8:4 / /srv2 rw,nodev - ext4 /dev/d rw\n\
+              6 2 0:10 / /srv/u rw,nosymfollow - fuse.larder /u rw,user_id=4294967294\n",
         );
         let (inside, first) = MountRestrictions::inside(&table, Path::new("/srv"));
         assert_eq!((inside.to_string().as_str(), first), ("nosuid,noexec", Some("/srv/x".into())));

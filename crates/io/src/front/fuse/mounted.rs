@@ -229,6 +229,10 @@ impl Mounted {
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
+            if let Tree::Folder { folder, .. } = &shared.tree {
+                let applied = how.restrictions | mount.own_restrictions();
+                folder.follow_restrictions(&mount, applied);
+            }
             let agreed = shake_hands(&descriptor, wanted | by_rings).map_err(refused)?;
             if let Tree::Folder { folder, .. } = &shared.tree {
                 folder.agreed(agreed, &descriptor);
@@ -269,10 +273,6 @@ impl Mounted {
 
     pub(super) fn path(&self) -> &Path {
         self.mount.path()
-    }
-
-    pub(super) fn mount(&self) -> &Mount {
-        &self.mount
     }
 
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {

@@ -8,7 +8,9 @@ use larder_testing::skip;
 use rustix::fs::{AtFlags, FileType, IFlags, Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use std::ffi::CString;
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -26,6 +28,18 @@ impl Mounted {
     pub(super) fn bound(from: &Path, path: &Path) -> Self {
         rustix::mount::mount_bind(from, path).expect("root may");
         rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
+        Mounted(path.to_owned())
+    }
+
+    /// A FUSE mount of this user, with the flags and options, whose server has ended.
+    fn fuse(path: &Path, user: u32, flags: MountFlags, options: &str) -> Self {
+        let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        let device = device.expect("root may");
+        let number = device.as_raw_fd();
+        let options = format!("fd={number},rootmode=40000,user_id={user},group_id={user}{options}");
+        let options = CString::new(options).expect("no zero in it");
+        rustix::mount::mount("sshfs", path, "fuse.larder", flags, options.as_c_str())
+            .expect("root may");
         Mounted(path.to_owned())
     }
 
@@ -227,6 +241,42 @@ fn a_restricted_mount_inside_of_the_folder_restricts_all_of_it() {
     assert_eq!(tried(&service.path("inside")), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
     let notes = service.mount.as_ref().expect("until the end").notes();
     assert!(notes.iter().any(|note| note.contains("nosuid,nodev,noexec")), "{notes:?}");
+    let source = service.end();
+    drop((mounted, source));
+}
+
+#[test]
+fn fuse_mounts_of_other_users_in_the_folder_restrict_nothing_and_are_not_entered() {
+    const OTHER: u32 = 65_534;
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    fill(source.path());
+    for name in ["before", "later", "own"] {
+        fs::create_dir(source.path().join(name)).expect("room");
+    }
+    let refused = |service: &Service, name: &str| {
+        let opened = fs::File::open(service.path(name)).map_err(|error| error.kind());
+        assert_eq!(opened.map(drop), Err(std::io::ErrorKind::PermissionDenied), "{name}");
+    };
+    // The request to a mount that all users may use would fail with another error.
+    let before = Mounted::fuse(&source.path().join("before"), OTHER, all(), "");
+    let service = Service::over(source, Setting::default());
+    let later = Mounted::fuse(&service.behind("later"), OTHER, all(), ",allow_other");
+    refused(&service, "before");
+    refused(&service, "later");
+    let at = service.at.path();
+    mounted.remount(MountFlags::NODEV);
+    rig::eventually("it follows", || restrictions(at).contains(StatVfsMountFlags::NODEV));
+    assert_eq!(restrictions(at), StatVfsMountFlags::NODEV);
+    assert_eq!(tried(at), (None, Some(Errno::ACCESS)));
+    // The type of the mount is that of Larder: its user counts.
+    let own = Mounted::fuse(&service.behind("own"), 0, MountFlags::NOEXEC, "");
+    rig::eventually("it follows", || restrictions(at).contains(StatVfsMountFlags::NOEXEC));
+    drop((before, later, own));
+    fs::File::open(service.path("later")).expect("nothing is mounted there");
     let source = service.end();
     drop((mounted, source));
 }

@@ -1,10 +1,11 @@
 //! Restrictions of mounts that appear in a directory while it is mounted: the mount of the
 //! directory gets them when the mount table changes, and at the latest before a name that leads
-//! into such a mount is answered.
+//! into such a mount is answered. FUSE mounts of other users restrict nothing: names that lead into
+//! them are refused.
 
 use super::super::mount::Mount;
 use super::mount::path_now;
-use crate::mount_table::{self, MountRestrictions};
+use crate::mount_table::{self, MountLine, MountRestrictions};
 use crate::store::directory::LockedDirectory;
 use rustix::io::Errno;
 use std::fmt;
@@ -26,6 +27,8 @@ struct State {
     applied: MountRestrictions,
     /// Restrictions that could not be applied, and that the log has named.
     reported: MountRestrictions,
+    /// Whether the log has named a FUSE mount of another user.
+    has_refused: bool,
 }
 
 impl fmt::Debug for RestrictionFollower {
@@ -42,7 +45,7 @@ impl RestrictionFollower {
         path: PathBuf,
         applied: MountRestrictions,
     ) -> Self {
-        let state = State { applied, reported: MountRestrictions::NONE };
+        let state = State { applied, reported: MountRestrictions::NONE, has_refused: false };
         RestrictionFollower { mount, root, path, state: Mutex::new(state) }
     }
 
@@ -62,10 +65,38 @@ impl RestrictionFollower {
     /// Applies the restrictions of the mount of `file`, which a name beyond a mountpoint led to.
     ///
     /// # Errors
-    /// The restrictions cannot be found out or applied; then the name must not be answered.
+    /// The mount is a FUSE mount of another user, or its restrictions cannot be found out or
+    /// applied; then the name must not be answered.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let table = mount_table::read()?;
-        self.apply(MountRestrictions::of(&table, file)?.without_read_only())
+        let id = mount_table::mount_id(file);
+        let Some(mount) = table.iter().find(|mount| Some(mount.id) == id) else {
+            if MountRestrictions::in_table(&table, self.root.as_fd()).is_some() {
+                // It was unmounted in between: the kernel looks the name up again.
+                return Err(Errno::STALE);
+            }
+            // SOURCE is in another mount namespace, or was unmounted.
+            return self.apply(MountRestrictions::of(&table, file)?.without_read_only());
+        };
+        match mount.other_fuse_user() {
+            Some(user) => Err(self.refuse(mount, user)),
+            None => self.apply(mount.restrictions.without_read_only()),
+        }
+    }
+
+    /// Returns the error of a name that leads into the FUSE mount of another user. The first one is
+    /// logged.
+    fn refuse(&self, mount: &MountLine, user: u32) -> Errno {
+        let mut state = self.state.lock().expect("no holder panics");
+        if !state.has_refused {
+            state.has_refused = true;
+            tracing::warn!(
+                mountpoint = ?mount.at, user,
+                "names in FUSE mounts of other users inside SOURCE are refused with EACCES; use \
+                 their own mountpoint"
+            );
+        }
+        Errno::ACCESS
     }
 
     fn apply(&self, restrictions: MountRestrictions) -> Result<(), Errno> {

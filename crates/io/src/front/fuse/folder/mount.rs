@@ -69,8 +69,7 @@ impl FolderMount {
         let tree = Tree::Folder { folder: Arc::clone(&folder), clerks };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
             Ok(mounted) => {
-                let mount = mounted.mount().clone();
-                let watch = follow(&folder, mount, restrictions, others.failure());
+                let watch = follow(&folder, others.failure());
                 Ok(FolderMount { mounted, engine, folder, clerks: others, volumes, _watch: watch })
             }
             Err(error) => {
@@ -174,6 +173,18 @@ impl Folder {
         Ok((folder, clerks))
     }
 
+    /// Has `mount`, which has `applied`, get the restrictions that mounts of the directory get
+    /// later.
+    pub(in crate::front::fuse) fn follow_restrictions(
+        &self,
+        mount: &Mount,
+        applied: MountRestrictions,
+    ) {
+        let (root, path) = (Arc::clone(&self.root), self.path.clone());
+        let follower = RestrictionFollower::new(mount.clone(), root, path, applied);
+        self.nodes.follow_restrictions(follower);
+    }
+
     /// Forgets all nodes but the root, and all listings.
     pub(in crate::front::fuse) fn forget_all(&self, clerks: &Clerks) {
         for node in self.nodes.all() {
@@ -202,19 +213,10 @@ impl Folder {
     }
 }
 
-/// Applies restrictions that the mounts of the directory get later to the mount of `folder`, which
-/// has `restrictions`. Without the watch, the mount could give rights that SOURCE does not give: so
-/// an error of the watch fails the mount.
-fn follow(
-    folder: &Arc<Folder>,
-    mount: Mount,
-    restrictions: MountRestrictions,
-    failure: Arc<MountFailure>,
-) -> Option<MountWatch> {
-    let restrictions = restrictions | mount.own_restrictions();
-    let (root, path) = (Arc::clone(&folder.root), folder.path.clone());
-    let follower = Arc::new(RestrictionFollower::new(mount, root, path, restrictions));
-    folder.nodes.follow_restrictions(Arc::clone(&follower));
+/// Watches for restrictions that the mounts of the directory get later. Without the watch, the
+/// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
+fn follow(folder: &Folder, failure: Arc<MountFailure>) -> Option<MountWatch> {
+    let follower = Arc::clone(folder.nodes.follower().expect("set when it was mounted"));
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
     };

@@ -8,6 +8,7 @@ use super::super::abi;
 use super::super::passthrough::Backed;
 use super::crossing::RestrictionFollower;
 use super::rules::Rules;
+use crate::mount_table::mount_id;
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -220,25 +221,31 @@ impl Nodes {
         Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
     }
 
-    /// Applies the restrictions of mounts that appear inside of the directory from now on.
-    pub(super) fn follow_restrictions(&self, follower: Arc<RestrictionFollower>) {
-        let is_first = self.follower.set(follower).is_ok();
+    /// Has names that lead into other mounts checked from now on; before any request is answered.
+    pub(super) fn follow_restrictions(&self, follower: RestrictionFollower) {
+        let is_first = self.follower.set(Arc::new(follower)).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Does the same as [`path_of`]; the mount gets the restrictions of the file first.
+    /// Returns what checks names that lead into other mounts, once the directory is mounted.
+    pub(super) fn follower(&self) -> Option<&Arc<RestrictionFollower>> {
+        self.follower.get()
+    }
+
+    /// Does the same as [`path_of`]. A name that leads into another mount is checked first.
     fn path_beyond_mounts(&self, parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
         let Some(follower) = self.follower.get() else { return path_of(parent, name) };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (parent_path, mode) = (parent.file.path(), Mode::empty());
         match rustix::fs::openat2(parent_path, name, flags, mode, ResolveFlags::NO_XDEV) {
-            Err(Errno::XDEV) => {
+            // Containers may forbid openat2(2).
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM) => {
                 let path = path_of(parent, name)?;
-                follower.cross(path.as_fd())?;
+                if mount_id(parent_path) != mount_id(&path) {
+                    follower.cross(path.as_fd())?;
+                }
                 Ok(path)
             }
-            // Containers may forbid openat2(2). The watch of the mount table follows alone then.
-            Err(Errno::NOSYS | Errno::PERM) => path_of(parent, name),
             opened => opened,
         }
     }
