@@ -101,6 +101,17 @@ pub(crate) fn mount_and_device(descriptor: impl AsFd) -> Option<(u64, u64)> {
     mount_by_statx(descriptor.as_fd(), OsStr::new(""), AtFlags::EMPTY_PATH)
 }
 
+/// Returns the ID of the mount that `name` in `directory` leads to, or of the mount of `directory`
+/// itself if `name` is empty. Unlike the IDs of the table, no later mount ever has it. None before
+/// Linux 6.8.
+pub(crate) fn unique_mount_id(directory: impl AsFd, name: &OsStr) -> Option<u64> {
+    // `STATX_MNT_ID_UNIQUE` of include/uapi/linux/stat.h.
+    let wanted = StatxFlags::from_bits_retain(0x4000);
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(directory, name, flags | AtFlags::EMPTY_PATH, wanted).ok()?;
+    (found.stx_mask & wanted.bits() != 0).then_some(found.stx_mnt_id)
+}
+
 fn mount_by_statx(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Option<(u64, u64)> {
     let flags = flags | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::MNT_ID).ok()?;

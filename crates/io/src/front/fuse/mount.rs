@@ -116,6 +116,8 @@ pub(super) struct Mount {
     /// ID of the mount and device number of its file system, as in the mount table.
     id: u64,
     filesystem: u64,
+    /// Distinguishes it from later mounts with the same ID and device number; none before Linux 6.8.
+    unique_id: Option<u64>,
     by_helper: bool,
 }
 
@@ -166,8 +168,8 @@ pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), Mo
     };
     if rustix::process::geteuid().is_root() {
         match attach(&directory, &descriptor, how) {
-            Ok((id, filesystem)) => {
-                let mount = Mount { at, id, filesystem, by_helper: false };
+            Ok((id, filesystem, unique_id)) => {
+                let mount = Mount { at, id, filesystem, unique_id, by_helper: false };
                 return Ok((descriptor, mount, took_over));
             }
             // Root of a container may have as few rights as other users.
@@ -186,9 +188,13 @@ pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), Mo
     Ok((descriptor, mount, took_over))
 }
 
-/// Mounts the file system of `device` at `directory`; returns the ID of the mount and the device
-/// number.
-fn attach(directory: &OwnedFd, device: &OwnedFd, how: &How) -> Result<(u64, u64), Errno> {
+/// Mounts the file system of `device` at `directory`; returns the ID of the mount, the device
+/// number, and the unique ID.
+fn attach(
+    directory: &OwnedFd,
+    device: &OwnedFd,
+    how: &How,
+) -> Result<(u64, u64, Option<u64>), Errno> {
     let context = rustix::mount::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
     set("source", &how.source[..how.source.floor_char_boundary(CONFIG_BYTES_MAX)])?;
@@ -204,11 +210,12 @@ fn attach(directory: &OwnedFd, device: &OwnedFd, how: &How) -> Result<(u64, u64)
     rustix::mount::fsconfig_create(&context)?;
     let attributes = how.restrictions.attributes() | MountAttrFlags::MOUNT_ATTR_NOATIME;
     let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let identity = mount_table::mount_and_device(&mount).ok_or(Errno::NOSYS)?;
+    let (id, device) = mount_table::mount_and_device(&mount).ok_or(Errno::NOSYS)?;
+    let unique_id = mount_table::unique_mount_id(&mount, OsStr::new(""));
     let by_descriptors =
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(&mount, "", directory, "", by_descriptors)?;
-    Ok(identity)
+    Ok((id, device, unique_id))
 }
 
 /// The path without links above its last part, which may be a dead mount.
@@ -298,6 +305,11 @@ impl Mountpoint {
         mount_table::mount_id_at(&self.parent, &self.name)
     }
 
+    /// Returns the unique ID of that mount; none before Linux 6.8.
+    fn unique_mount_id(&self) -> Option<u64> {
+        mount_table::unique_mount_id(&self.parent, &self.name)
+    }
+
     /// Returns a path that no rename above changes, for calls that take no descriptor.
     fn link(&self) -> PathBuf {
         Path::new(&link_to(&self.parent)).join(&self.name)
@@ -370,7 +382,8 @@ impl Mount {
     fn existing(at: &Mountpoint, by_helper: bool) -> Option<Self> {
         let (id, table) = (at.mount_id()?, mount_table::read().ok()?);
         let line = table.into_iter().find(|line| line.id == id && line.is_of(TYPE))?;
-        Some(Mount { at: at.clone(), id, filesystem: line.filesystem, by_helper })
+        let (filesystem, unique_id) = (line.filesystem, at.unique_mount_id());
+        Some(Mount { at: at.clone(), id, filesystem, unique_id, by_helper })
     }
 
     /// Returns the mountpoint.
@@ -402,13 +415,17 @@ impl Mount {
     /// If another mount covers it, or the mount table cannot be read.
     fn place(&self) -> io::Result<Option<Mountpoint>> {
         let Some(line) = self.line()? else { return Ok(None) };
-        let is_here = |at: &Mountpoint| at.mount_id() == Some(self.id);
-        if is_here(&self.at) {
+        let has_id = |at: &Mountpoint| at.mount_id() == Some(self.id);
+        let is_own = |at: &Mountpoint| at.unique_mount_id() == self.unique_id;
+        if has_id(&self.at) && is_own(&self.at) {
             return Ok(Some(self.at.clone()));
         }
-        let moved = Mountpoint::open(&line.at).ok().filter(is_here);
-        let covered = || io::Error::other(COVERED);
-        moved.map(Some).ok_or_else(covered)
+        // Without unique IDs, it may be a later mount that has the numbers of this one.
+        let has_moved = |at: &Mountpoint| self.unique_id.is_some() && has_id(at);
+        let Some(at) = Mountpoint::open(&line.at).ok().filter(has_moved) else {
+            return Err(io::Error::other(COVERED));
+        };
+        Ok(is_own(&at).then_some(at))
     }
 
     /// Adds `restrictions` to those of the mount.
