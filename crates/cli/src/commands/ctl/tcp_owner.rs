@@ -95,7 +95,8 @@ mod tests {
             let client = TcpStream::connect(server).unwrap();
             let accepted = listener.accept().unwrap();
             let found = owners(server, client.local_addr().unwrap()).unwrap();
-            assert_eq!(found, [user, user], "{at}");
+            // The kernel lists a socket again if the table changes while it is read.
+            assert!(found.len() >= 2 && found.iter().all(|&owner| owner == user), "{at}: {found:?}");
             drop(listener);
             assert!(owners(server, client.local_addr().unwrap()).is_err(), "{at}");
             drop(accepted);
