@@ -96,7 +96,10 @@ mod tests {
             let accepted = listener.accept().unwrap();
             let found = owners(server, client.local_addr().unwrap()).unwrap();
             // The kernel lists a socket again if the table changes while it is read.
-            assert!(found.len() >= 2 && found.iter().all(|&owner| owner == user), "{at}: {found:?}");
+            assert!(
+                found.len() >= 2 && found.iter().all(|&owner| owner == user),
+                "{at}: {found:?}"
+            );
             drop(listener);
             assert!(owners(server, client.local_addr().unwrap()).is_err(), "{at}");
             drop(accepted);
