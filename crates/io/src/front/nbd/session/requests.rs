@@ -187,8 +187,11 @@ impl Transmission<'_> {
     /// Begins a request that carries no data.
     fn begin(&mut self, now: Nanos, wanted: &wire::Request, op: RequestOp) {
         let asked = self.client_request(wanted, op);
-        let range = wanted.offset..wanted.offset + u64::from(wanted.len);
-        let range = if op == RequestOp::Flush { 0..0 } else { range };
+        // The range of a flush is not checked.
+        let range = match op {
+            RequestOp::Flush => 0..0,
+            _ => wanted.offset..wanted.offset + u64::from(wanted.len),
+        };
         let changes = matches!(op, RequestOp::Zero { .. } | RequestOp::Discard);
         let is_stable = changes && wanted.flags & wire::CMD_FLAG_FUA != 0;
         let then = if is_stable { Then::Flush } else { Then::Nothing };
