@@ -116,7 +116,7 @@ pub(super) struct Mount {
     /// ID of the mount and device number of its file system, as in the mount table.
     id: u64,
     filesystem: u64,
-    /// Distinguishes it from later mounts with the same ID and device number; none before Linux 6.8.
+    /// Distinguishes it from later mounts with the same numbers; none before Linux 6.8.
     unique_id: Option<u64>,
     by_helper: bool,
 }
