@@ -5,6 +5,10 @@
 //! microseconds. With a short slice, it gets the processor from threads that compute, also from
 //! other clients' threads, as soon as a request arrives; its fair share is the same.
 //!
+//! Threads of mounts keep their slice: they take many requests at a time, and programs that use as
+//! many processors as there are would be interrupted for each (reads by two jobs on two processors
+//! were 13 % slower).
+//!
 //! Kernels before 6.12 ignore the length of the slice.
 
 use std::mem::size_of;

@@ -478,7 +478,6 @@ fn start_threads(
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             reserve_stack();
-            crate::time_slice::shorten();
             fault::point("fuse", shared.name());
             let link = match ring {
                 None => Ok(Link::Device(Arc::new(device))),
