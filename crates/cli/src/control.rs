@@ -3,8 +3,8 @@
 //!
 //! One thread of its own with a runtime that knows no other; the threads of the data path know
 //! nothing of it. Invariants: what a client can make the server hold is bounded (connections, the
-//! size and the time of a request, bodies of responses); a slow client stops nobody else; nothing
-//! answers on TCP without the token.
+//! size and the time of a request, bodies of responses); a slow client does not delay others;
+//! requests on TCP are answered only with the token.
 
 mod answers;
 mod bodies;

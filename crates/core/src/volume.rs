@@ -437,14 +437,18 @@ impl<F: Frames> Volume<F> {
         self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))
     }
 
-    /// Returns the number of blocks that count against the dirty limit. Blocks that cannot be
-    /// written do not, up to half of the limit and half of the memory beyond it: they may belong to
-    /// one file of many, and must not keep others from being written.
-    #[must_use]
-    pub(crate) fn limited_blocks(&self) -> u64 {
-        let limit = self.dirty_limit_blocks();
+    /// Returns whether writes have to wait: the unclean blocks reach the dirty limit.
+    pub(crate) fn is_at_dirty_limit(&self) -> bool {
+        let (unclean, limit) = (self.unclean_blocks(), self.dirty_limit_blocks());
+        unclean >= limit && self.limited_blocks(unclean, limit) >= limit
+    }
+
+    /// Returns how many of `unclean` blocks count against the dirty limit of `limit`. Blocks that
+    /// cannot be written do not, up to half of the limit and half of the memory beyond it: they may
+    /// belong to one file of many, and must not keep others from being written.
+    pub(crate) fn limited_blocks(&self, unclean: u64, limit: u64) -> u64 {
         let beyond = limit.min(self.capacity().saturating_sub(limit)) / 2;
-        self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire).min(beyond))
+        unclean.saturating_sub(self.failing.load(Ordering::Acquire).min(beyond))
     }
 
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that

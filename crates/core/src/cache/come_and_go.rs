@@ -56,8 +56,7 @@ impl<F: Frames> Cache<F> {
                 place.as_ref().is_none_or(|volume| volume.is_forgotten())
             };
             let index = volumes.iter().position(is_unused).unwrap_or(volumes.len());
-            let id = u16::try_from(index).ok().filter(|&id| id < NO_VOLUME);
-            let Some(id) = id else {
+            let Some(id) = u16::try_from(index).ok().filter(|&id| id < NO_VOLUME) else {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
             let parts = self.shards.len();

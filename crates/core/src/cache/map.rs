@@ -249,7 +249,7 @@ impl<F: Frames> Cache<F> {
         if marked.is_empty() {
             return Some(Status::Done);
         }
-        if lane.volume.limited_blocks() >= lane.volume.dirty_limit_blocks() {
+        if lane.volume.is_at_dirty_limit() {
             return Some(self.at_limit(lane));
         }
         let status = match self.place_mapped(lane, now, mapping, &marked, mode) {

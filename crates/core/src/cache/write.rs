@@ -153,7 +153,7 @@ impl<F: Frames> Cache<F> {
         }
         let before = task.done;
         while task.done < task.len {
-            if volume.limited_blocks() >= volume.dirty_limit_blocks() {
+            if volume.is_at_dirty_limit() {
                 return self.at_limit(lane);
             }
             let part = Self::next_page_part(volume, task, payload);
@@ -212,9 +212,13 @@ impl<F: Frames> Cache<F> {
 
     /// When to acknowledge a write of so many bytes.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
-        let (unclean, limit) = (volume.limited_blocks(), volume.dirty_limit_blocks());
+        let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         let setpoint = threshold.midpoint(limit).min(limit - 1);
+        if unclean <= setpoint {
+            return Status::Done;
+        }
+        let unclean = volume.limited_blocks(unclean, limit);
         if unclean <= setpoint {
             return Status::Done;
         }

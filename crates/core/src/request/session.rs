@@ -633,9 +633,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             self.ready.shrink_to(ENTRIES_KEPT);
             self.completions.shrink_to(ENTRIES_KEPT);
             self.lane.shrink();
-            if self.operations.is_empty() {
-                self.operations = Slab::with_capacity(ENTRIES_KEPT);
-            }
+            debug_assert!(self.operations.is_empty(), "each belongs to a request");
+            self.operations = Slab::with_capacity(ENTRIES_KEPT);
         }
     }
 

@@ -396,7 +396,7 @@ impl Service {
         }
     }
 
-    /// Whether a stop has begun or was requested.
+    /// Returns true from the moment a stop is requested.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire) || self.asker.is_stop_asked()
     }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// A server that waits for the upstream server takes longer.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// What is dirty is written at the stop and not before.
+/// Dirty data is written at the stop and not before.
 const LAZY: [&str; 4] = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
 
 fn uri(socket: &Path) -> String {

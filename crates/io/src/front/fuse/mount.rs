@@ -30,7 +30,7 @@ use std::sync::Arc;
 const TYPE: &str = mount_table::LARDER;
 /// Maximum length of a string that fsconfig(2) takes.
 const CONFIG_BYTES_MAX: usize = 255;
-/// Why a mount that is covered cannot be changed.
+/// Reason for which a covered mount cannot be changed.
 const COVERED: &str = "another mount covers it and was not changed; unmount both with umount";
 /// What mounts for those who may not.
 const HELPER: &str = "fusermount3";

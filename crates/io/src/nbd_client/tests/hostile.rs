@@ -1,9 +1,9 @@
 //! The client against servers that send a byte from time to time, and replies without end.
 
-use super::scripted::shake_hands;
+use super::scripted::{greet, receive_option, receive_request, shake_hands};
 use crate::front::nbd::wire::{self, OptionReplyHeader};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdAddress, NbdUri};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,9 +48,7 @@ fn a_handshake_that_drips_ends_with_its_time() {
 fn an_answer_that_drips_ends_the_connection() {
     let (client, thread) = connect(|mut stream| {
         shake_hands(&mut stream).unwrap();
-        let mut header = [0; wire::REQUEST_BYTES];
-        stream.read_exact(&mut header).unwrap();
-        let request = wire::Request::parse(&header).unwrap();
+        let request = receive_request(&mut stream).unwrap();
         let chunk = wire::chunk_data(request.cookie, true, request.offset, request.len);
         drip(&mut stream, &[&chunk[..], &[0; 16]].concat());
     });
@@ -66,9 +64,7 @@ fn an_answer_that_drips_ends_the_connection() {
 fn an_answer_whose_chunks_drip_ends_the_connection() {
     let (client, thread) = connect(|mut stream| {
         shake_hands(&mut stream).unwrap();
-        let mut header = [0; wire::REQUEST_BYTES];
-        stream.read_exact(&mut header).unwrap();
-        let request = wire::Request::parse(&header).unwrap();
+        let request = receive_request(&mut stream).unwrap();
         for offset in 0..16 {
             let chunk = wire::chunk_data(request.cookie, offset == 15, offset, 1);
             if stream.write_all(&[&chunk[..], &[7]].concat()).is_err() {
@@ -87,13 +83,9 @@ fn an_answer_whose_chunks_drip_ends_the_connection() {
 #[test]
 fn replies_to_an_option_have_a_maximum() {
     let (client, thread) = connect(|mut stream| {
-        stream.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
-        stream.read_exact(&mut [0; 4]).unwrap();
-        let mut header = [0; wire::OPTION_HEADER_BYTES];
+        greet(&mut stream, 3);
         loop {
-            stream.read_exact(&mut header).unwrap();
-            let (option, len) = wire::OptionHeader::parse(header).unwrap();
-            stream.read_exact(&mut vec![0; len as usize]).unwrap();
+            let option = receive_option(&mut stream);
             let reply = |kind, len| OptionReplyHeader::new(option, kind, len);
             if option != wire::OPT_GO {
                 stream.write_all(reply(wire::REP_ERR_UNSUP, 0).as_bytes()).unwrap();

@@ -1,7 +1,7 @@
 //! Others' ways to shake hands: a server that is too old for `GO`, and libnbd's `nbdinfo` as the
 //! client of Larder's handshake.
 
-use super::scripted::{data_chunk, serve};
+use super::scripted::{data_chunk, greet, receive_option, serve};
 use crate::front::nbd::wire::{self, OptionReplyHeader};
 use crate::nbd_client::{Client, NbdAddress, NbdUri};
 use std::io::{Read, Write};
@@ -17,13 +17,9 @@ fn an_old_server_without_go_is_asked_by_export_name() {
     let listener = UnixListener::bind(&path).unwrap();
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"NBDMAGICIHAVEOPT\0\x01").unwrap();
-        stream.read_exact(&mut [0; 4]).unwrap();
-        let mut header = [0; wire::OPTION_HEADER_BYTES];
+        greet(&mut stream, 1);
         loop {
-            stream.read_exact(&mut header).unwrap();
-            let (option, len) = wire::OptionHeader::parse(header).unwrap();
-            stream.read_exact(&mut vec![0; len as usize]).unwrap();
+            let option = receive_option(&mut stream);
             if option == wire::OPT_EXPORT_NAME {
                 break;
             }

@@ -52,6 +52,28 @@ pub(super) fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
     }
 }
 
+/// Sends the greeting of a fixed-newstyle server with `flags`, and receives the client's flags.
+pub(super) fn greet(stream: &mut UnixStream, flags: u8) {
+    stream.write_all(&[&b"NBDMAGICIHAVEOPT\0"[..], &[flags]].concat()).unwrap();
+    stream.read_exact(&mut [0; 4]).unwrap();
+}
+
+/// Receives an option; returns its number.
+pub(super) fn receive_option(stream: &mut UnixStream) -> u32 {
+    let mut header = [0; wire::OPTION_HEADER_BYTES];
+    stream.read_exact(&mut header).unwrap();
+    let (option, len) = wire::OptionHeader::parse(header).unwrap();
+    stream.read_exact(&mut vec![0; len as usize]).unwrap();
+    option
+}
+
+/// Receives a request without a payload; none if the client has left.
+pub(super) fn receive_request(stream: &mut UnixStream) -> Option<wire::Request> {
+    let mut header = [0; wire::REQUEST_BYTES];
+    stream.read_exact(&mut header).ok()?;
+    Some(wire::Request::parse(&header).unwrap())
+}
+
 pub(super) type Answer = fn(wire::Request) -> Vec<u8>;
 
 /// Serves `sessions` clients; each request is answered with what `answer` makes of it.
@@ -65,9 +87,7 @@ pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>,
             if shake_hands(&mut stream).is_none() {
                 continue;
             }
-            let mut header = [0; wire::REQUEST_BYTES];
-            while stream.read_exact(&mut header).is_ok() {
-                let request = wire::Request::parse(&header).unwrap();
+            while let Some(request) = receive_request(&mut stream) {
                 if request.command == wire::CMD_DISC {
                     break;
                 }
@@ -208,9 +228,7 @@ fn a_write_that_is_answered_before_its_data_are_read_keeps_its_buffer() {
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         shake_hands(&mut stream).unwrap();
-        let mut header = [0; wire::REQUEST_BYTES];
-        stream.read_exact(&mut header).unwrap();
-        let request = wire::Request::parse(&header).unwrap();
+        let request = receive_request(&mut stream).unwrap();
         stream.write_all(&wire::simple_reply(request.cookie, Err(Errno::Perm))).unwrap();
         stream.read_exact(&mut vec![0; len]).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);

@@ -17,7 +17,6 @@ pub(crate) use times::MetadataWanted;
 
 use larder_core::counters::{Class, Classes};
 use pages::Pages;
-use refusal::Refusal;
 use rights::Rights;
 pub(crate) use rights::is_capabilities;
 use rustix::fs::Stat;
@@ -148,7 +147,8 @@ pub(crate) struct SourceFile {
     late: Mutex<Option<Errno>>,
     /// Why the last write that failed has, until a flush has succeeded.
     failure: Mutex<Option<Errno>>,
-    refusal: Refusal,
+    /// Time until which writes are refused, in milliseconds of the clock in `refusal.rs`; or 0.
+    refused_until_ms: AtomicU64,
     /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
     act: Mutex<Act>,
@@ -219,7 +219,7 @@ impl SourceFile {
             dead: AtomicBool::new(false),
             late: Mutex::new(None),
             failure: Mutex::new(None),
-            refusal: Refusal::default(),
+            refused_until_ms: AtomicU64::new(0),
             flush_failed: Mutex::new(None),
             act: Mutex::new(Act::Forget),
             changing: Mutex::new(()),

@@ -26,8 +26,8 @@ const ASK_BYTES_MIN: u64 = 64 << 20;
 struct Answer {
     /// Changes when it was asked for.
     changes: u64,
-    /// Ends of runs, and whether each is a hole; the first starts at `start`. Nothing is known of
-    /// what follows the last one. The client limits their number.
+    /// Ends of runs, and whether each is a hole; the first starts at `start`. The state after the
+    /// last one is unknown. The client limits their number.
     start: u64,
     runs: Vec<(u64, bool)>,
 }

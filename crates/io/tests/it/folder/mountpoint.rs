@@ -53,6 +53,13 @@ impl Drop for Scene {
     }
 }
 
+/// Returns a mount, a service of another directory, and a service of the mount.
+fn beside_another() -> (Mounted, Service, Scene) {
+    let source = tempfile::tempdir().expect("a folder");
+    let mounted = Mounted::new(source.path(), MountFlags::empty());
+    (mounted, Service::new(Setting::default()), Scene::new(source))
+}
+
 /// Returns the number of mounts at a path.
 fn mounts_at(path: &Path) -> usize {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("it is there");
@@ -70,7 +77,7 @@ fn an_unmount_leaves_what_is_mounted_at_the_old_path() {
         scene.replace();
         let other = Mounted::new(&scene.old, MountFlags::empty());
         assert_eq!((mounts_at(&scene.old), mounts_at(&scene.new)), (1, 1));
-        rig::eventually("nobody uses it", || scene.unmount(lazily).is_ok());
+        rig::eventually("it is unused", || scene.unmount(lazily).is_ok());
         assert_eq!((mounts_at(&scene.old), mounts_at(&scene.new)), (1, 0), "lazily: {lazily}");
         drop((other, scene));
     }
@@ -92,7 +99,7 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
         return;
     }
     let other = Mounted::new(&scene.old, MountFlags::empty());
-    rig::eventually("nobody uses it", || scene.unmount(false).is_ok());
+    rig::eventually("it is unused", || scene.unmount(false).is_ok());
     assert_eq!((mounts_at(&scene.old), mounts_at(&moved)), (1, 0));
     drop((other, private, parent));
 }
@@ -114,7 +121,7 @@ fn a_mount_that_covers_another_is_not_unmounted_in_its_place() {
     }
     assert_eq!(mounts_at(&scene.old), 2);
     drop(cover);
-    rig::eventually("nobody uses it", || scene.unmount(false).is_ok());
+    rig::eventually("it is unused", || scene.unmount(false).is_ok());
     assert_eq!(mounts_at(&scene.old), 0);
 }
 
@@ -123,10 +130,7 @@ fn restrictions_go_to_a_mount_whose_directory_was_renamed() {
     if !can_mount() {
         return;
     }
-    let source = tempfile::tempdir().expect("a folder");
-    let mounted = Mounted::new(source.path(), MountFlags::empty());
-    let other = Service::new(Setting::default());
-    let scene = Scene::new(source);
+    let (mounted, other, scene) = beside_another();
     scene.replace();
     // The other mount is a Larder mount too.
     let bound = Mounted::bound(other.at.path(), &scene.old);
@@ -142,10 +146,7 @@ fn restrictions_wait_until_the_mount_is_not_covered() {
     if !can_mount() {
         return;
     }
-    let source = tempfile::tempdir().expect("a folder");
-    let mounted = Mounted::new(source.path(), MountFlags::empty());
-    let other = Service::new(Setting::default());
-    let scene = Scene::new(source);
+    let (mounted, other, scene) = beside_another();
     let inside = scene.service.behind("inside");
     fs::create_dir(&inside).expect("room");
     let directory = fs::File::open(&scene.old).expect("it is there");

@@ -27,7 +27,7 @@ struct State {
     applied: MountRestrictions,
     /// Restrictions that could not be applied, and that the log has named.
     reported: MountRestrictions,
-    /// Whether the log has named a FUSE mount of another user.
+    /// True once the log has named a FUSE mount of another user.
     has_refused: bool,
 }
 

@@ -7,6 +7,7 @@
 use super::super::abi;
 use super::super::passthrough::Backed;
 use super::crossing::RestrictionFollower;
+use super::is_remote;
 use super::rules::Rules;
 use crate::mount_table::mount_id;
 use crate::store::files::{Attributes, SourceFile, link_to};
@@ -350,24 +351,14 @@ const LATE_SIZE_MAX_OTHERWISE: u64 = (2 << 30) - 1;
 
 /// Returns [`Nodes::late_size_max`] of the file system of a directory.
 fn late_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
-    // Magic numbers of include/uapi/linux/magic.h: XFS, btrfs, tmpfs, F2FS, overlayfs, NFS, SMB 1
-    // and later; and ext2 to ext4, where ext2 with small blocks holds less (fs/ext2/super.c).
-    const LARGE: [u32; 8] = [
-        0x5846_5342,
-        0x9123_683e,
-        0x0102_1994,
-        0xf2f5_2010,
-        0x794c_7630,
-        0x0000_6969,
-        0xff53_4d42,
-        0xfe53_4d42,
-    ];
-    const EXT: u32 = 0x0000_ef53;
+    // Magic numbers of include/uapi/linux/magic.h: XFS, btrfs, tmpfs, F2FS and overlayfs; and ext2
+    // to ext4, where ext2 with small blocks holds less (fs/ext2/super.c).
     let system = rustix::fs::fstatfs(directory)?;
-    // A signed number in the kernel's structure.
-    #[expect(clippy::cast_possible_truncation, reason = "magic numbers have 32 bits")]
-    let kind = system.f_type.cast_unsigned() as u32;
-    let is_large = LARGE.contains(&kind) || kind == EXT && system.f_bsize >= 4096;
+    let is_large = match system.f_type {
+        0x5846_5342 | 0x9123_683e | 0x0102_1994 | 0xf2f5_2010 | 0x794c_7630 => true,
+        0xef53 => system.f_bsize >= 4096,
+        _ => is_remote(directory),
+    };
     Ok(if is_large { 1 << 40 } else { LATE_SIZE_MAX_OTHERWISE })
 }
 
@@ -386,8 +377,8 @@ impl Known {
         node
     }
 
-    /// Takes a node out; whoever lets go of it last closes it. The next node of the inode can lock
-    /// it at once.
+    /// Takes a node out. Its file is closed with its last reference; the next node of the inode can
+    /// lock it at once.
     fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
         let (node, _) = self.by_id.remove(&id)?;
         node.unlock_links();

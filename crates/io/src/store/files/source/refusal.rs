@@ -9,7 +9,7 @@
 use super::SourceFile;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Duration of a refusal after the last failure, in milliseconds: longer than the default pause of
@@ -29,20 +29,11 @@ struct FullDevices {
     list: Mutex<Vec<(u64, u64)>>,
 }
 
-/// The refusal of writes to one file: the time at which it ends, and the error.
-#[derive(Debug, Default)]
-pub(super) struct Refusal {
-    until_ms: AtomicU64,
-    error: AtomicU64,
-}
-
 /// Returns the milliseconds since a fixed time in the past.
 fn now_ms() -> u64 {
-    static ORIGIN: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut origin = ORIGIN.lock().unwrap_or_else(PoisonError::into_inner);
-    let elapsed = origin.get_or_insert_with(Instant::now).elapsed().as_millis();
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     // The clock begins at 1, since 0 stands for no time.
-    u64::try_from(elapsed).map_or(u64::MAX, |elapsed| elapsed + 1)
+    u64::try_from(ORIGIN.elapsed().as_millis()).map_or(u64::MAX, |elapsed| elapsed + 1)
 }
 
 impl FullDevices {
@@ -67,11 +58,11 @@ impl FullDevices {
 }
 
 impl SourceFile {
-    /// Records the failure of a late write.
-    pub(super) fn note_late_failure(&self, error: Errno) {
+    /// Begins or extends the refusal after a late write has failed with `error`, which
+    /// [`SourceFile::failure`] returns as well.
+    pub(super) fn begin_refusal(&self, error: Errno) {
         let until_ms = now_ms() + REFUSAL_MS;
-        self.refusal.error.store(error.raw_os_error().unsigned_abs().into(), Ordering::Relaxed);
-        self.refusal.until_ms.store(until_ms, Ordering::Release);
+        self.refused_until_ms.store(until_ms, Ordering::Release);
         if error == Errno::NOSPC
             && let Ok(stat) = rustix::fs::fstat(&self.path)
         {
@@ -81,7 +72,7 @@ impl SourceFile {
 
     /// Ends the refusal: all data of the file is written, or gone.
     pub(super) fn end_refusal(&self) {
-        if self.refusal.until_ms.swap(0, Ordering::AcqRel) != 0
+        if self.refused_until_ms.swap(0, Ordering::AcqRel) != 0
             && let Ok(stat) = rustix::fs::fstat(&self.path)
         {
             FULL.remove(stat.st_dev);
@@ -91,7 +82,7 @@ impl SourceFile {
     /// Returns the error with which a write that ends at `end` has to be refused, if any.
     #[inline]
     pub(crate) fn write_refusal(&self, end: u64) -> Option<Errno> {
-        let until_ms = self.refusal.until_ms.load(Ordering::Acquire);
+        let until_ms = self.refused_until_ms.load(Ordering::Acquire);
         let full_until_ms = FULL.until_ms.load(Ordering::Acquire);
         if until_ms == 0 && full_until_ms == 0 {
             return None;
@@ -101,9 +92,8 @@ impl SourceFile {
 
     #[cold]
     fn current_refusal(&self, end: u64, now_ms: u64) -> Option<Errno> {
-        if now_ms < self.refusal.until_ms.load(Ordering::Acquire) {
-            let error = i32::try_from(self.refusal.error.load(Ordering::Relaxed));
-            return error.ok().map(Errno::from_raw_os_error);
+        if now_ms < self.refused_until_ms.load(Ordering::Acquire) {
+            return self.failure();
         }
         if now_ms >= FULL.until_ms.load(Ordering::Acquire) {
             return None;
@@ -129,17 +119,22 @@ mod tests {
         (named, SourceFile::new(path, 0, true))
     }
 
+    fn fail(file: &SourceFile, error: Errno) {
+        file.write_begins();
+        file.write_ended(Some(error));
+    }
+
     #[test]
     fn a_failure_refuses_writes_to_its_file_until_a_flush_succeeds() {
         let (_named, file) = file_of(8192);
         assert_eq!(file.write_refusal(10), None);
-        file.note_late_failure(Errno::IO);
+        fail(&file, Errno::IO);
         assert_eq!(file.write_refusal(10), Some(Errno::IO));
         let other = file_of(8192).1;
         assert_eq!(other.write_refusal(1 << 20), None, "space was not the reason");
-        file.end_refusal();
+        file.flush_ended(true);
         assert_eq!(file.write_refusal(10), None);
-        file.note_late_failure(Errno::IO);
+        fail(&file, Errno::IO);
         assert_eq!(file.current_refusal(10, now_ms() + REFUSAL_MS + 1), None);
     }
 

@@ -262,7 +262,7 @@ impl SourceFile {
         if let Some(errno) = error {
             *self.late.lock().expect("no holder panics") = error;
             *self.failure.lock().expect("no holder panics") = error;
-            self.note_late_failure(errno);
+            self.begin_refusal(errno);
         }
         let mut meta = self.meta();
         meta.writing -= 1;
