@@ -133,9 +133,6 @@ impl Pinned {
 
     /// The first pinned block from where the last look came to; or when to look again, if ever.
     pub(crate) fn next(&self, now: Nanos, pause: Nanos) -> Result<u64, Option<Nanos>> {
-        if self.blocks() == 0 {
-            return Err(None);
-        }
         let mut ranges = lock(&self.ranges);
         if now < ranges.retry_at {
             return Err(Some(ranges.retry_at));

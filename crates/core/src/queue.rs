@@ -308,6 +308,11 @@ impl<F: Frames> Queue<F> {
         !self.reads.is_empty() || self.reads_in_flight > self.ahead_tags.len()
     }
 
+    /// Whether flushes, flushes of ranges, and readers that want room wait for writes to the store.
+    pub(crate) fn waiting_for_writes(&self) -> (bool, bool, bool) {
+        (!self.flushes.is_empty(), !self.ranges.is_empty(), !self.steals.is_empty())
+    }
+
     /// Writes that do not wait for the lazy writer, and those that the store has.
     pub(crate) fn writes_started(&self) -> usize {
         self.forced.len() + self.writes_in_flight

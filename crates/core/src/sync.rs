@@ -56,8 +56,8 @@ pub fn damage_seen() -> bool {
 /// A guard of a part of the cache. Dropping it in a panic is recorded for [`damage_seen`].
 pub(crate) struct MutexGuard<'a, T> {
     guard: primitive::MutexGuard<'a, T>,
-    /// True if the thread was already panicking when it locked.
-    in_panic: bool,
+    /// Dropped after the guard, which has poisoned the mutex by then if a panic began meanwhile.
+    _unlocked: Unlocked<'a, T>,
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -76,10 +76,13 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-impl<T> Drop for MutexGuard<'_, T> {
+/// The mutex that a guard has unlocked.
+struct Unlocked<'a, T>(&'a Mutex<T>);
+
+impl<T> Drop for Unlocked<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.in_panic {
+        if std::thread::panicking() && self.0.is_poisoned() {
             DAMAGE.set(true);
         }
     }
@@ -90,7 +93,7 @@ impl<T> Drop for MutexGuard<'_, T> {
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let Ok(guard) = mutex.lock() else { half_changed() };
-    MutexGuard { guard, in_panic: std::thread::panicking() }
+    MutexGuard { guard, _unlocked: Unlocked(mutex) }
 }
 
 #[cold]

@@ -131,6 +131,9 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> Option<Nanos> {
+        if volume.pinned.blocks() == 0 {
+            return None;
+        }
         let pause = volume.tunables.nanos(Tunable::RetryDelayMax);
         let mut spare = Vec::new();
         let next = loop {

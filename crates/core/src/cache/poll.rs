@@ -35,10 +35,17 @@ impl<F: Frames> Cache<F> {
         // Dirty pages of a broken volume are written only by a flush, once it is given up.
         let is_served = volume.broken().is_none();
         let lazy = if may_begin {
-            self.advance_flushes(volume, &mut writer, recorder, now);
-            self.advance_ranges(volume, recorder, now);
+            let (flushes, ranges, steals) = lock(&volume.queue).waiting_for_writes();
+            if flushes {
+                self.advance_flushes(volume, &mut writer, recorder, now);
+            }
+            if ranges {
+                self.advance_ranges(volume, recorder, now);
+            }
             if is_served {
-                self.steal(volume, recorder, now);
+                if steals {
+                    self.steal(volume, recorder, now);
+                }
                 self.write_lazily(volume, &mut writer, recorder, now)
             } else {
                 lock(&volume.queue).steals.clear();

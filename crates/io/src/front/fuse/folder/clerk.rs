@@ -7,6 +7,7 @@
 mod backlog;
 mod border;
 mod drops;
+mod jobs;
 mod keep;
 mod space;
 mod uncached;
@@ -30,6 +31,7 @@ use crate::store::files::{Act, FileTable, SourceFile};
 use crate::wake::Waker;
 use backlog::{Backlog, Waiting};
 use drops::PageDrops;
+use jobs::Jobs;
 use larder_core::clock::Clock;
 use larder_core::request::{Request, RequestOp};
 use rustix::fs::OFlags;
@@ -40,7 +42,6 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -77,21 +78,19 @@ pub(in crate::front::fuse) enum Job {
     Renamed { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
     Shed,
-    /// To end.
-    End,
 }
 
 /// The way to all clerks. Clones lead to the same ones.
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct Clerks {
-    jobs: Sender<Job>,
+    jobs: Arc<Jobs>,
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
-    news: Sender<Job>,
+    news: Arc<Jobs>,
     /// Requests for the thread that writes to files that have pages in the kernel's page cache.
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
-    beside_pages: Sender<Job>,
+    beside_pages: Arc<Jobs>,
     /// Of `jobs` and `beside_pages`.
     backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
@@ -103,13 +102,12 @@ pub(in crate::front::fuse) struct Clerks {
 impl Clerks {
     /// Starts the threads for a directory that is to be mounted at `at`.
     pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>, at: &Path) -> io::Result<Self> {
-        let ((jobs, to_do), (news, to_tell)) = (channel(), channel());
-        let (beside_pages, to_write) = channel();
+        let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
         let backlog = Arc::default();
         let clerks = Clerks { jobs, news, beside_pages, backlog, threads, telling, failure };
-        let start = |name: &'static str, jobs: &Arc<Mutex<Receiver<Job>>>, drops| {
+        let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
             let clerk = Clerk {
                 folder: Arc::clone(folder),
                 clerks: clerks.clone(),
@@ -124,14 +122,13 @@ impl Clerks {
             let failed = move |error: &dyn fmt::Display| failure.fail(error);
             fault::spawn(name, Some(engine.cache()), || clerk.run(), failed)
         };
-        let to_do = Arc::new(Mutex::new(to_do));
         for _ in 0..CLERKS {
-            let thread = start("clerk", &to_do, None)?;
+            let thread = start("clerk", &clerks.jobs, None)?;
             clerks.threads.lock().expect("no holder panics").push(thread);
         }
         let (drops, dropping) = PageDrops::start(engine, folder, &clerks.failure)?;
-        let herald = start("herald", &Arc::new(Mutex::new(to_tell)), None)?;
-        let page_writer = start(PAGE_WRITER, &Arc::new(Mutex::new(to_write)), Some(drops))?;
+        let herald = start("herald", &clerks.news, None)?;
+        let page_writer = start(PAGE_WRITER, &clerks.beside_pages, Some(drops))?;
         let telling = [herald, page_writer].into_iter().chain(dropping);
         clerks.telling.lock().expect("no holder panics").extend(telling);
         Ok(clerks)
@@ -159,37 +156,28 @@ impl Clerks {
     }
 
     pub(super) fn send(&self, job: Job) {
-        // Without clerks the mount is gone, and nobody waits for it.
-        if self.jobs.send(job).is_err() {
-            tracing::debug!("a request came after the end");
-        }
+        self.jobs.add(job);
     }
 
     /// Queues a write to a file that has pages in the kernel's page cache.
     pub(super) fn write_beside_pages(&self, job: Job) {
-        if self.beside_pages.send(job).is_err() {
-            tracing::debug!("a write arrived after the end");
-        }
+        self.beside_pages.add(job);
     }
 
     /// Has the kernel told what others have changed.
     pub(super) fn tell(&self, job: Job) {
-        if self.news.send(job).is_err() {
-            tracing::debug!("news came after the end");
-        }
+        self.news.add(job);
     }
 
     /// Has all of them end, once what was asked before is done.
     pub(in crate::front::fuse) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
-        for _ in &threads {
-            self.send(Job::End);
-        }
+        self.jobs.close();
         for thread in threads {
             thread.join();
         }
-        self.tell(Job::End);
-        self.write_beside_pages(Job::End);
+        self.news.close();
+        self.beside_pages.close();
         let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
         // They may wait in the kernel for a request that no thread answers any more.
         let begun = Instant::now();
@@ -213,7 +201,7 @@ struct Clerk {
     /// One for each section, opened when it is needed.
     sessions: Vec<Option<BlockingSession>>,
     clock: Arc<dyn Clock>,
-    jobs: Arc<Mutex<Receiver<Job>>>,
+    jobs: Arc<Jobs>,
     /// Name of the thread.
     kind: &'static str,
     /// Of the page writer.
@@ -245,14 +233,7 @@ impl Clerk {
     fn run(mut self) {
         reserve_stack();
         own_mask();
-        loop {
-            let job = self.jobs.lock().expect("no holder panics").recv();
-            let Ok(job) = job.map_err(drop).and_then(|job| match job {
-                Job::End => Err(()),
-                job => Ok(job),
-            }) else {
-                break;
-            };
+        while let Some(job) = self.jobs.next() {
             let asker = match &job {
                 Job::Request { way, header, .. } => Some((way.clone(), *header)),
                 _ => None,
@@ -297,7 +278,6 @@ impl Clerk {
             Job::Invalidate(node) => self.folder.kernel.changed(node.id, true),
             Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
             Job::Shed => self.folder.shed(),
-            Job::End => unreachable!("the end is no work"),
         }
     }
 

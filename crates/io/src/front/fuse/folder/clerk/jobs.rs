@@ -1,0 +1,101 @@
+//! A queue of jobs for threads that all do the same work: a job wakes one of them, and none if all
+//! are busy.
+
+use super::Job;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    is_closed: bool,
+}
+
+/// A queue of jobs.
+#[derive(Default)]
+pub(super) struct Jobs {
+    state: Mutex<State>,
+    added: Condvar,
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("len", &self.state().jobs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Jobs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Adds a job. A closed queue drops it: the mount is gone, and nobody waits for the result.
+    pub(super) fn add(&self, job: Job) {
+        let mut state = self.state();
+        if state.is_closed {
+            drop(state);
+            tracing::debug!("a job came after the end");
+            return;
+        }
+        state.jobs.push_back(job);
+        let is_awaited = state.idle > 0;
+        drop(state);
+        if is_awaited {
+            self.added.notify_one();
+        }
+    }
+
+    /// Waits for the next job. `None` when the queue is closed and empty.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state.idle += 1;
+            state = self.added.wait(state).expect("no holder panics");
+            state.idle -= 1;
+        }
+    }
+
+    /// Takes no further jobs. Those in the queue are still done.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.added.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn each_job_is_done_once_and_a_closed_queue_is_emptied() {
+        const JOBS: usize = 1000;
+        let (jobs, done) = (Jobs::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while let Some(job) = jobs.next() {
+                        assert!(matches!(job, Job::Shed));
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..JOBS {
+                jobs.add(Job::Shed);
+            }
+            jobs.close();
+        });
+        assert_eq!(done.into_inner(), JOBS);
+        jobs.add(Job::Shed);
+        assert!(jobs.next().is_none(), "a job after the end is dropped");
+    }
+}
