@@ -140,8 +140,10 @@ pub enum Query {
 pub enum LeaseChange {
     /// For a read of this many bytes.
     Read(u64),
-    /// For a payload that may have to wait.
-    Payload,
+    /// For a piece of a payload of up to this many bytes, which may have to wait.
+    Payload(u32),
+    /// For a receive buffer of this many bytes.
+    Buffer(u64),
     /// Memory that the session does not need is given back.
     Return,
 }

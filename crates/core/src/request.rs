@@ -32,6 +32,8 @@ pub const READ_PIECE_BYTES: u32 = 1 << 20;
 /// Bytes of a piece of a write: what front ends take in at a time, 64 KiB. All pieces but the last
 /// end at a border of blocks, so that only a write's own ends are ragged.
 pub const WRITE_PIECE_BYTES: u32 = 64 << 10;
+/// Bytes of a piece of a write in a session that has leased no memory for more: 16 KiB.
+pub const SMALL_WRITE_PIECE_BYTES: u32 = 16 << 10;
 
 /// The permission to open a lane. Only this module can create it, so only the request engine can
 /// call the operations of the cache.

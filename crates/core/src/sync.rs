@@ -82,10 +82,17 @@ struct Unlocked<'a, T>(&'a Mutex<T>);
 impl<T> Drop for Unlocked<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() && self.0.is_poisoned() {
+        if std::thread::panicking() && is_poisoned(self.0) {
             DAMAGE.set(true);
         }
     }
+}
+
+fn is_poisoned<T>(mutex: &Mutex<T>) -> bool {
+    #[cfg(not(larder_shuttle))]
+    return mutex.is_poisoned();
+    #[cfg(larder_shuttle)]
+    matches!(mutex.try_lock(), Err(TryLockError::Poisoned(_)))
 }
 
 /// Locks, where a poisoned lock means that a thread panicked in the middle of a change: the state

@@ -51,11 +51,13 @@ pub enum Kind {
     SlowReader,
     /// Sends a header and half of the payload.
     HalfRequest,
+    /// Writes and flushes, and reads no reply.
+    UnreadWrite,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Silent,
         Kind::HalfHandshake,
         Kind::OptionList,
@@ -64,6 +66,7 @@ impl Kind {
         Kind::UnreadCache,
         Kind::SlowReader,
         Kind::HalfRequest,
+        Kind::UnreadWrite,
     ];
 
     /// Returns the name for tables.
@@ -78,6 +81,7 @@ impl Kind {
             Kind::UnreadCache => "unread-cache",
             Kind::SlowReader => "slow-reader",
             Kind::HalfRequest => "half-request",
+            Kind::UnreadWrite => "unread-write",
         }
     }
 
@@ -142,12 +146,25 @@ impl Reader {
         Ok(Reader(stream))
     }
 
-    /// Reads a block.
+    /// Reads always the same block.
     ///
     /// # Errors
     /// If the server disconnects, or replies with anything other than data.
     pub fn read_a_block(&mut self) -> io::Result<()> {
-        self.0.write_all(&wire::request(wire::CMD_READ, BLOCK_AT, BLOCK_BYTES))?;
+        self.read_block_at(BLOCK_AT)
+    }
+
+    /// Reads all blocks of the first `bytes`, so that they fill the cache.
+    ///
+    /// # Errors
+    /// If the server disconnects, or replies with anything other than data.
+    pub fn read_all(&mut self, bytes: u64) -> io::Result<()> {
+        (0..bytes / u64::from(BLOCK_BYTES))
+            .try_for_each(|block| self.read_block_at(block * u64::from(BLOCK_BYTES)))
+    }
+
+    fn read_block_at(&mut self, offset: u64) -> io::Result<()> {
+        self.0.write_all(&wire::request(wire::CMD_READ, offset, BLOCK_BYTES))?;
         let mut reply = [0; wire::DATA_HEADER_BYTES + BLOCK_BYTES as usize];
         self.0.read_exact(&mut reply)?;
         if wire::is_data(&reply) {
@@ -234,6 +251,10 @@ impl Client<'_> {
                     self.send(&mut stream, &PIECE)?;
                 }
                 self.wait_until_closed(&mut stream)
+            }
+            Kind::UnreadWrite => {
+                wire::negotiate(&mut stream, &self.target.export)?;
+                self.send_forever(&mut stream, &wire::writes_and_flushes(), false)
             }
         }
     }

@@ -27,6 +27,7 @@ use larder_core::mode::{FlushMode, WriteMode};
 use larder_io::fault::{Panicked, confine, point};
 use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
+use larder_io::reclaim;
 use plan::Plan;
 use reload::Reloader;
 use service::Service;
@@ -239,6 +240,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut reloader = Reloader::new(arguments, std::env::args_os().skip(2).collect())?;
     let mut arguments = reloader.arguments().clone();
+    reclaim::limit_heaps();
     // All threads that are started from here on are spared as this one is.
     arguments.lock |= files::prepare(&arguments);
     let plan = reloader.plan().clone();
@@ -247,6 +249,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// The same for a folder.
 pub(crate) fn run_folder(arguments: &Arguments) -> Result<()> {
+    reclaim::limit_heaps();
     let plan = Plan::of(arguments)?;
     serve(arguments, &plan, &mut |_| {})
 }

@@ -1,13 +1,13 @@
 //! Memory that requests hold: frames that reads pin until their bytes are sent, and outside the
-//! cache the requests in flight and the payloads of writes that wait. Both are bounded for each
-//! session and for all together.
+//! cache the requests in flight, the payloads of writes that wait, and large receive buffers. Both
+//! are bounded for each session and for all together.
 //!
 //! A session always has its own share. Beyond that it leases memory from a pool that all sessions
 //! share. So a few clients are served at full speed; and even if many do not receive their replies,
 //! at most half of the cache, and of what a volume may have of it, is pinned. Every other client
 //! still has its own share.
 
-use super::WRITE_PIECE_BYTES;
+use super::SMALL_WRITE_PIECE_BYTES;
 use crate::input::LoggedLimit;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -23,14 +23,14 @@ const PINNED_SHARE: u64 = 16;
 /// sessions, and also the maximum that they lease from the pool of pinned frames. For the cache
 /// size it gives the size of the pool.
 const POOL_SHARE: u64 = 4;
-/// A session's own share of waiting payloads: one piece.
-const PARKED_BYTES: u64 = WRITE_PIECE_BYTES as u64;
+/// A session's own share of waiting payloads: one small piece.
+const PARKED_BYTES: u64 = SMALL_WRITE_PIECE_BYTES as u64;
 /// A session's own share of requests in flight.
 const ENTRIES_BYTES: u64 = 32 * ENTRY_BYTES;
 /// Bytes that a request in flight takes, with its operations, at most.
 pub(super) const ENTRY_BYTES: u64 = 512;
-/// Size of the pool of waiting payloads and requests in flight.
-const PARKED_POOL_BYTES: u64 = 4 << 20;
+/// Size of the pool of waiting payloads, large receive buffers and requests in flight.
+const PARKED_POOL_BYTES: u64 = 1 << 20;
 /// Unit in which it is leased.
 const CHUNK_BYTES: u64 = 16 << 10;
 
@@ -77,7 +77,7 @@ pub struct BudgetUsage {
     pub sessions_max: u64,
     /// The pool of pinned frames.
     pub pinned: PoolUsage,
-    /// The pool of payloads that wait and requests in flight.
+    /// The pool of payloads that wait, large receive buffers and requests in flight.
     pub parked: PoolUsage,
 }
 
@@ -188,6 +188,7 @@ pub(super) struct Share {
     limit: SessionLimit,
     pinned_lease: Lease,
     parked_lease: Lease,
+    buffer_lease: Lease,
     /// Bytes of frames that all sessions of the volume have leased.
     leased_for_volume: Arc<AtomicU64>,
     /// Maximum size of the volume in the cache, and the session's share of it.
@@ -202,14 +203,20 @@ impl Share {
         if let SessionLimit::Shared(budget) = &limit {
             budget.sessions.fetch_add(1, Ordering::Relaxed);
         }
-        let (pinned_lease, parked_lease) = (Lease::default(), Lease::default());
-        let (volume_bytes, own_bytes) = (0, 0);
-        Share { limit, pinned_lease, parked_lease, leased_for_volume, volume_bytes, own_bytes }
+        Share {
+            limit,
+            pinned_lease: Lease::default(),
+            parked_lease: Lease::default(),
+            buffer_lease: Lease::default(),
+            leased_for_volume,
+            volume_bytes: 0,
+            own_bytes: 0,
+        }
     }
 
-    /// Returns the bytes of frames and of payloads that are leased.
-    pub(super) fn leases(&self) -> (u64, u64) {
-        (self.pinned_lease.bytes, self.parked_lease.bytes)
+    /// Returns the bytes of frames, of payloads and of the receive buffer that are leased.
+    pub(super) fn leases(&self) -> [u64; 3] {
+        [self.pinned_lease.bytes, self.parked_lease.bytes, self.buffer_lease.bytes]
     }
 
     /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache
@@ -257,20 +264,32 @@ impl Share {
         if pinned_bytes == 0 { self.own_bytes } else { 0 }
     }
 
-    /// Returns whether one more piece of a payload may wait, in addition to the `parked_bytes` of
-    /// payloads and requests in flight.
-    pub(super) fn may_park(&mut self, parked_bytes: u64) -> bool {
+    /// Returns whether one more piece of a payload with `piece_bytes` may wait, in addition to the
+    /// `parked_bytes` of payloads and requests in flight.
+    pub(super) fn may_park(&mut self, parked_bytes: u64, piece_bytes: u64) -> bool {
         let budget = match &self.limit {
             SessionLimit::Own(_) => return true,
             SessionLimit::Shared(budget) => budget,
         };
-        let need = parked_bytes + PARKED_BYTES;
+        let need = parked_bytes + piece_bytes;
         let allowed = PARKED_BYTES + ENTRIES_BYTES + self.parked_lease.bytes;
         if need <= allowed {
             return true;
         }
         let more = (need - allowed).next_multiple_of(CHUNK_BYTES);
         budget.parked.extend(&mut self.parked_lease, PARKED_POOL_BYTES, more)
+    }
+
+    /// Leases `bytes` for a large receive buffer, unless the pool has too little left; returns
+    /// whether it is leased. 0 gives it back.
+    pub(super) fn lease_buffer(&mut self, bytes: u64) -> bool {
+        let SessionLimit::Shared(budget) = &self.limit else { return true };
+        if self.buffer_lease.bytes != bytes {
+            budget.parked.give_back(&mut self.buffer_lease);
+            return bytes == 0
+                || budget.parked.extend(&mut self.buffer_lease, PARKED_POOL_BYTES, bytes);
+        }
+        true
     }
 
     /// Gives leased memory that the session no longer needs back to the pools.
@@ -291,6 +310,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.settle(0, 0);
+        self.lease_buffer(0);
         if let SessionLimit::Shared(budget) = &self.limit {
             budget.sessions.fetch_sub(1, Ordering::Relaxed);
         }
@@ -405,7 +425,7 @@ mod tests {
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
         exhaust(
             &mut sessions,
-            |share, parked| if share.may_park(parked) { PARKED_BYTES } else { 0 },
+            |share, parked| if share.may_park(parked, PARKED_BYTES) { PARKED_BYTES } else { 0 },
         );
         assert!(sessions.iter().all(|(_, parked)| *parked >= PARKED_BYTES), "{sessions:?}");
         let parked: u64 = sessions.iter().map(|(_, parked)| *parked).sum();
@@ -414,7 +434,7 @@ mod tests {
         assert!(parked >= 64 * PARKED_BYTES + PARKED_POOL_BYTES / 2, "{parked}");
         sessions[0].0.settle(0, 0);
         let (other, parked) = &mut sessions[1];
-        assert!(other.may_park(*parked), "others get what one returns");
+        assert!(other.may_park(*parked, PARKED_BYTES), "others get what one returns");
         let parked = budget.usage(0).parked;
         assert!(parked.leased_bytes > PARKED_POOL_BYTES - PARKED_BYTES, "{parked:?}");
         drop(sessions);
@@ -427,7 +447,7 @@ mod tests {
         let share = shares(&budget);
         let mut sessions: Vec<_> = (0..64).map(|_| (share(), 0)).collect();
         exhaust(&mut sessions, |share, held| {
-            let is_one_more = held < 512 * ENTRY_BYTES && share.may_park(held);
+            let is_one_more = held < 512 * ENTRY_BYTES && share.may_park(held, PARKED_BYTES);
             if is_one_more { ENTRY_BYTES } else { 0 }
         });
         assert!(sessions.iter().all(|(_, held)| *held >= ENTRIES_BYTES), "{sessions:?}");
@@ -438,16 +458,35 @@ mod tests {
     }
 
     #[test]
+    fn receive_buffers_are_leased_from_the_same_pool_and_given_back() {
+        const BUFFER: u64 = PARKED_POOL_BYTES / 2;
+        let budget = Arc::new(Budget::new(3));
+        let share = shares(&budget);
+        let (mut first, mut second, mut third) = (share(), share(), share());
+        assert!(
+            first.lease_buffer(BUFFER) && first.lease_buffer(BUFFER) && second.lease_buffer(BUFFER)
+        );
+        assert_eq!(budget.usage(0).parked.leased_bytes, PARKED_POOL_BYTES);
+        assert!(!third.lease_buffer(BUFFER) && !third.may_park(PARKED_BYTES, 2 * PARKED_BYTES));
+        assert!(third.may_park(0, PARKED_BYTES), "its own share");
+        second.settle(0, 0);
+        assert!(!third.lease_buffer(BUFFER), "buffers do not depend on requests");
+        assert!(first.lease_buffer(0) && third.lease_buffer(BUFFER));
+        drop((second, third));
+        assert_eq!(budget.usage(0).parked.leased_bytes, 0);
+    }
+
+    #[test]
     fn figures_count_a_session_that_tries_again_as_one_refusal() {
         let budget = Arc::new(Budget::new(2));
         let share = shares(&budget);
         let (mut greedy, mut late) = (share(), share());
         let mut held = PARKED_BYTES;
-        while greedy.may_park(held) {
+        while greedy.may_park(held, PARKED_BYTES) {
             held += PARKED_BYTES;
         }
-        assert!(late.may_park(0), "its own share");
-        assert!((0..10).all(|_| !late.may_park(PARKED_BYTES)));
+        assert!(late.may_park(0, PARKED_BYTES), "its own share");
+        assert!((0..10).all(|_| !late.may_park(PARKED_BYTES, PARKED_BYTES)));
         let BudgetUsage { sessions, sessions_max, parked, pinned } = budget.usage(64 * MIB);
         assert_eq!((sessions, sessions_max), (2, 2));
         assert_eq!((pinned.size_bytes, pinned.peak_bytes, pinned.refusals), (16 * MIB, 0, 0));
@@ -461,7 +500,10 @@ mod tests {
         };
         assert_eq!(parked, known);
         greedy.settle(0, 0);
-        assert!(late.may_park(PARKED_BYTES), "the memory that the other session has returned");
+        assert!(
+            late.may_park(PARKED_BYTES, PARKED_BYTES),
+            "the memory that the other session has returned"
+        );
         let known = PoolUsage { leased_bytes: PARKED_BYTES - ENTRIES_BYTES, ..known };
         assert_eq!(budget.usage(0).parked, known, "the peak stays");
         while late.may_park(held) {

@@ -12,10 +12,10 @@ use rustls::Connection;
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Read, Write};
 
-/// Bytes of one receive: four records of the largest size.
-const RECEIVED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of one receive: a record of the largest size, and what comes behind it.
+const RECEIVED_BYTES_MAX: usize = 20 << 10;
 /// Bytes in records that the socket has not taken; nothing more is sealed meanwhile.
-const SEALED_BYTES_MAX: usize = 64 << 10;
+const SEALED_BYTES_MAX: usize = 16 << 10;
 
 /// One side of a TLS connection.
 pub(crate) struct Channel {

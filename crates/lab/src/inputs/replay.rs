@@ -508,7 +508,8 @@ impl Session {
     fn lease(&mut self, cache: &Cache<NoFrames>, lease: LeaseChange) {
         match lease {
             LeaseChange::Read(bytes) => drop(self.engine.grant_piece(cache, bytes)),
-            LeaseChange::Payload => drop(self.engine.may_park(cache)),
+            LeaseChange::Payload(bytes) => drop(self.engine.may_park(cache, bytes)),
+            LeaseChange::Buffer(bytes) => drop(self.engine.lease_buffer(cache, bytes)),
             LeaseChange::Return => self.engine.settle_share(cache),
         }
     }

@@ -1,6 +1,6 @@
 //! Bytes of the NBD protocol as hostile clients send them (proto.md, fixed newstyle).
 
-use super::Stream;
+use super::{BLOCK_BYTES, Stream};
 use std::io::{self, Read, Write};
 
 pub(super) const OPT_LIST: u32 = 3;
@@ -13,6 +13,7 @@ pub(super) const OPT_SET_META_CONTEXT: u32 = 10;
 pub(super) const CMD_READ: u16 = 0;
 pub(super) const CMD_WRITE: u16 = 1;
 pub(super) const CMD_DISC: u16 = 2;
+pub(super) const CMD_FLUSH: u16 = 3;
 pub(super) const CMD_CACHE: u16 = 5;
 pub(super) const CMD_BLOCK_STATUS: u16 = 7;
 
@@ -67,6 +68,14 @@ pub(super) fn request(command: u16, offset: u64, length: u32) -> Vec<u8> {
     let head = [REQUEST_MAGIC.to_be_bytes().to_vec(), flags, command.to_be_bytes().to_vec()];
     let rest = [cookie, offset.to_be_bytes().to_vec(), length.to_be_bytes().to_vec()];
     [head.concat(), rest.concat()].concat()
+}
+
+/// Returns writes of one block, each of another one, with a flush after each.
+pub(super) fn writes_and_flushes() -> Vec<u8> {
+    let write = |block: u64| request(CMD_WRITE, block * u64::from(BLOCK_BYTES), BLOCK_BYTES);
+    let payload = [1; BLOCK_BYTES as usize];
+    let pair = |block| [write(block), payload.to_vec(), request(CMD_FLUSH, 0, 0)].concat();
+    (0..256).flat_map(pair).collect()
 }
 
 /// Returns whether a structured reply carries data.

@@ -50,11 +50,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.parked_bytes as u64 + entries * ENTRY_BYTES
     }
 
-    /// Returns whether one more request may be in flight, and one more piece of a payload wait if
-    /// the cache has no room for it.
-    pub fn may_park(&mut self, cache: &Cache<F>) -> bool {
-        self.change_leases(cache, LeaseChange::Payload, |session| {
-            session.share.may_park(session.outside_bytes())
+    /// Returns whether one more request may be in flight, and one more piece of a payload with up
+    /// to `piece_bytes` wait if the cache has no room for it.
+    pub fn may_park(&mut self, cache: &Cache<F>, piece_bytes: u32) -> bool {
+        self.change_leases(cache, LeaseChange::Payload(piece_bytes), |session| {
+            session.share.may_park(session.outside_bytes(), piece_bytes.into())
+        })
+    }
+
+    /// Leases `bytes` for a large receive buffer of the front end; returns whether it has them now.
+    /// 0 gives them back.
+    pub fn lease_buffer(&mut self, cache: &Cache<F>, bytes: u64) -> bool {
+        self.change_leases(cache, LeaseChange::Buffer(bytes), |session| {
+            session.share.lease_buffer(bytes)
         })
     }
 

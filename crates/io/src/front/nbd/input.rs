@@ -1,16 +1,20 @@
-//! The receive buffer of a connection. Its size is fixed, so no client can make it grow, and it is
-//! released while the client sends nothing.
+//! The receive buffer of a connection. It is small; only with memory that the session has leased
+//! is it large, for long payloads. It is released while the client sends nothing.
 
 use super::transport::Transport;
-use larder_core::request::WRITE_PIECE_BYTES;
+use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
 use rustix::io::Errno;
 
-/// Bytes of the buffer: one piece of a payload, and what comes behind it.
-const INPUT_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
+/// Bytes of the small buffer: one small piece of a payload, and what comes behind it.
+const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
+/// Bytes of the large buffer.
+const LARGE_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
+/// Bytes that the session has to lease for a large buffer.
+pub(super) const LEASE_BYTES: u64 = (LARGE_BYTES - SMALL_BYTES) as u64;
 
 /// Bytes of the buffer that are used while no payload is expected: headers are short, and a client
 /// that sends many of them cannot make the server use more memory.
-const HEADERS_BYTES: usize = 16 << 10;
+const HEADERS_BYTES: usize = 8 << 10;
 /// Bytes that a client may send ahead in the handshake; most options are shorter.
 const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 
@@ -35,7 +39,7 @@ pub(super) struct Input {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The length of the whole buffer.
+    /// The length of the whole buffer; [`LARGE_BYTES`] if it is large.
     size: usize,
     /// True if a payload has filled more than headers may use; that memory stays until the client
     /// is idle.
@@ -51,17 +55,34 @@ impl Input {
 
     /// Returns a buffer for requests and payloads that holds the bytes received so far.
     pub(super) fn for_requests(&self) -> Self {
-        let (buffer, size) = (Box::default(), INPUT_BYTES);
+        let (buffer, size) = (Box::default(), SMALL_BYTES);
         let mut input = Input { buffer, start: 0, end: 0, size, has_filled: false };
         input.grow(self.bytes());
         input
     }
 
-    /// Releases the memory, except for received bytes that are not consumed yet.
+    /// Releases the memory, except for received bytes that are not consumed yet. The buffer is
+    /// small from now on, unless these bytes are more than that.
     pub(super) fn shrink(&mut self) {
         self.buffer = self.bytes().into();
         (self.start, self.end) = (0, self.buffer.len());
         self.has_filled = false;
+        if self.end <= SMALL_BYTES {
+            self.size = SMALL_BYTES;
+        }
+    }
+
+    /// Returns whether the buffer is large.
+    pub(super) fn is_large(&self) -> bool {
+        self.size == LARGE_BYTES
+    }
+
+    /// Makes the buffer large. The session has leased [`LEASE_BYTES`].
+    pub(super) fn enlarge(&mut self) {
+        self.size = LARGE_BYTES;
+        if !self.buffer.is_empty() {
+            self.grow(&[]);
+        }
     }
 
     /// Returns whether there is memory to release.

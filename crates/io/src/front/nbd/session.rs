@@ -14,7 +14,7 @@ mod writes;
 
 use super::exports::Export;
 use super::handshake::Negotiated;
-use super::input::{Input, Received};
+use super::input::{Input, LEASE_BYTES, Received};
 use super::output::Output;
 use super::server::Shared;
 use super::socket::Socket;
@@ -29,7 +29,7 @@ use greet::shake_hands;
 use hang_up::HangupDetector;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
-use larder_core::request::{RequestOp, Session, SessionLimit};
+use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
 use replies::UninterruptedRead;
 use requests::ClientRequest;
 use rustix::event::PollFlags;
@@ -45,7 +45,7 @@ use writes::Payload;
 
 /// Memory of unsent replies outside the cache above which no more requests are read. A client that
 /// does not receive its replies blocks only itself.
-const REPLY_HEAP_BYTES_MAX: usize = 32 << 10;
+const REPLY_HEAP_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of requests in flight, and of operations that they consist of; a client with more
 /// of them waits.
 const REQUESTS_MAX: usize = 512;
@@ -312,6 +312,11 @@ impl Transmission<'_> {
     }
 
     fn receive(&mut self) -> Received {
+        // Where a payload has not come whole, more of them may be on the way.
+        let wants_large = self.payload.is_some() && !self.input.is_large();
+        if wants_large && self.requests.lease_buffer(&self.cache, LEASE_BYTES) {
+            self.input.enlarge();
+        }
         self.input.receive(&mut self.transport, self.payload.is_some())
     }
 
@@ -330,7 +335,7 @@ impl Transmission<'_> {
         !self.requests.is_stalled()
             && self.requests.in_flight() < REQUESTS_MAX
             && self.requests.operations() < REQUESTS_MAX
-            && self.requests.may_park(&self.cache)
+            && self.requests.may_park(&self.cache, SMALL_WRITE_PIECE_BYTES)
     }
 
     /// Sends as much as the client accepts, and releases its pins. Returns false if the client is
@@ -401,6 +406,9 @@ impl Transmission<'_> {
         self.waker.sleep(socket, timeout)?;
         if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
+            if !self.input.is_large() {
+                self.requests.lease_buffer(&self.cache, 0);
+            }
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use super::requests::ClientRequest;
 use crate::front::nbd::wire;
 use larder_core::clock::Nanos;
 use larder_core::request::{
-    Request, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, next_write_piece,
+    Request, RequestId, RequestOp, SMALL_WRITE_PIECE_BYTES, Submitted, WRITE_PIECE_BYTES,
+    next_write_piece,
 };
 
 /// A payload that is coming.
@@ -28,10 +29,11 @@ impl Payload {
         Payload { asked, offset, left: len, id: None, refused }
     }
 
-    /// Returns the number of bytes of the next piece of a request that was not refused.
-    fn piece(&self) -> usize {
+    /// Returns the number of bytes of the next piece of a request that was not refused, with at
+    /// most `bytes_max`.
+    fn piece(&self, bytes_max: u32) -> usize {
         let rest = self.offset..self.offset + u64::from(self.left);
-        let piece = next_write_piece(&rest, WRITE_PIECE_BYTES);
+        let piece = next_write_piece(&rest, bytes_max);
         usize::try_from(piece.end - piece.start).expect("a piece")
     }
 }
@@ -51,7 +53,15 @@ impl Transmission<'_> {
             self.reply_error(payload.asked.request.cookie, failure);
             return true;
         }
-        let piece = payload.piece();
+        let is_long = payload.left > SMALL_WRITE_PIECE_BYTES;
+        let may_be_large = is_long && self.input.is_large();
+        let piece = payload.piece(
+            if may_be_large && self.requests.may_park(&self.cache, WRITE_PIECE_BYTES) {
+                WRITE_PIECE_BYTES
+            } else {
+                SMALL_WRITE_PIECE_BYTES
+            },
+        );
         if self.input.bytes().len() < piece {
             self.payload = Some(payload);
             return false;
