@@ -506,7 +506,7 @@ mod tests {
         );
         let known = PoolUsage { leased_bytes: PARKED_BYTES - ENTRIES_BYTES, ..known };
         assert_eq!(budget.usage(0).parked, known, "the peak stays");
-        while late.may_park(held) {
+        while late.may_park(held, PARKED_BYTES) {
             held += PARKED_BYTES;
         }
         assert_eq!(budget.usage(0).parked.refusals, 3, "it was refused again after a lease");
