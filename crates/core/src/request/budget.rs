@@ -485,8 +485,9 @@ mod tests {
         while greedy.may_park(held, PARKED_BYTES) {
             held += PARKED_BYTES;
         }
-        assert!(late.may_park(0, PARKED_BYTES), "its own share");
-        assert!((0..10).all(|_| !late.may_park(PARKED_BYTES, PARKED_BYTES)));
+        assert!(late.may_park(ENTRIES_BYTES, PARKED_BYTES), "its own share");
+        let more = PARKED_BYTES + ENTRIES_BYTES;
+        assert!((0..10).all(|_| !late.may_park(more, PARKED_BYTES)));
         let BudgetUsage { sessions, sessions_max, parked, pinned } = budget.usage(64 * MIB);
         assert_eq!((sessions, sessions_max), (2, 2));
         assert_eq!((pinned.size_bytes, pinned.peak_bytes, pinned.refusals), (16 * MIB, 0, 0));
@@ -501,10 +502,10 @@ mod tests {
         assert_eq!(parked, known);
         greedy.settle(0, 0);
         assert!(
-            late.may_park(PARKED_BYTES, PARKED_BYTES),
+            late.may_park(more, PARKED_BYTES),
             "the memory that the other session has returned"
         );
-        let known = PoolUsage { leased_bytes: PARKED_BYTES - ENTRIES_BYTES, ..known };
+        let known = PoolUsage { leased_bytes: PARKED_BYTES, ..known };
         assert_eq!(budget.usage(0).parked, known, "the peak stays");
         while late.may_park(held, PARKED_BYTES) {
             held += PARKED_BYTES;

@@ -61,6 +61,8 @@ struct Job {
     started_at: Nanos,
     /// When it began to wait for a connection: it was submitted without one, or lost with one.
     lost_at: Option<Nanos>,
+    /// True if a connection was lost after a piece was sent through it.
+    was_lost: bool,
     /// True for a flush, and for FUA without support by the server: a flush of the server makes the
     /// data stable. The operation fails if any flush of the server fails while it is in flight.
     needs_flush: bool,
@@ -129,6 +131,7 @@ fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize 
         error: None,
         started_at: now,
         lost_at: matches!(store.link, Link::Down(_)).then_some(now),
+        was_lost: false,
         needs_flush: false,
         then_flush: false,
     };

@@ -409,6 +409,9 @@ impl Service {
     /// Writes everything out, for as long as it takes.
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
+        let volumes = self.engine.cache().volumes();
+        let dirty_bytes: u64 = volumes.iter().map(|volume| volume.unclean_bytes()).sum();
+        self.drained_bytes.fetch_add(dirty_bytes, Ordering::AcqRel);
         // Writing begins at once; the lock is held for short and local steps only.
         let flushes = self.engine.start_flushes();
         // A volume that is just coming or going is one or the other first.
@@ -418,13 +421,8 @@ impl Service {
             lists.before_stop();
         }
         let mut shown = WriteOut::new("writing");
-        let mut at_hand = String::new();
         let drained = self.engine.drain(|at| {
             shown.show(at);
-            if at_hand != at.volume {
-                at_hand.clone_from(&at.volume);
-                self.drained_bytes.fetch_add(at.total_bytes, Ordering::AcqRel);
-            }
             self.progress.send_replace(Some(Progress::Volume {
                 volume: at.volume.clone(),
                 done_bytes: at.total_bytes.saturating_sub(at.left_bytes),

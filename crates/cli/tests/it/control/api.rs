@@ -24,11 +24,13 @@ fn stats_are_those_of_the_clients() {
     let budget = &stats["budget"];
     assert_eq!((&budget["sessions"], &budget["sessions_max"]), (&1.into(), &64.into()));
     assert_eq!(budget["frames"]["size_bytes"], memory / 4);
-    assert_eq!(budget["payloads"]["size_bytes"], 4 * MIB);
+    assert_eq!(budget["payloads"]["size_bytes"], MIB);
     for pool in ["frames", "payloads"] {
-        let figures = ["leased_bytes", "refusals"].map(|figure| &budget[pool][figure]);
-        assert!(figures.into_iter().all(|figure| *figure == 0), "{budget}");
+        assert_eq!(budget[pool]["refusals"], 0, "{budget}");
     }
+    assert_eq!(budget["frames"]["leased_bytes"], 0, "{budget}");
+    // At most a large receive buffer, until the client has been idle for a second.
+    assert!(budget["payloads"]["leased_bytes"].as_u64().unwrap() < 96 << 10, "{budget}");
     let [one, two] = &stats["volumes"].as_array().unwrap()[..] else { panic!("{stats}") };
     assert_eq!((&one["name"], &two["name"]), (&"one".into(), &"two".into()));
     assert_eq!((&one["read_pages"], &one["read_hit_ratio"]), (&0.into(), &().into()));

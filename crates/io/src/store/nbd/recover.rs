@@ -48,7 +48,9 @@ impl NbdStore {
         Some(piece)
     }
 
-    /// The connection is of no more use: what was sent is to be sent again.
+    /// The connection is of no more use: what was sent is to be sent again. What was lost before is
+    /// sent after everything else: a server that closes each connection at one request answers the
+    /// others first.
     pub(super) fn lose(&mut self, now: Nanos, error: &ClientError) {
         let Link::Up(up) = &self.link else { return };
         if !self.control.is_ended() {
@@ -68,13 +70,13 @@ impl NbdStore {
             if let What::Flushing { .. } = piece.what {
                 piece.what = What::Flush;
             }
-            if piece.job.is_none() {
-                continue;
-            }
-            if piece.what.is_change() && self.features.flush() {
-                self.changes.push_front(piece);
+            let Some(job) = piece.job.and_then(|index| self.jobs[index].as_mut()) else { continue };
+            let is_change = piece.what.is_change() && self.features.flush();
+            let queue = if is_change { &mut self.changes } else { &mut self.ready };
+            if std::mem::replace(&mut job.was_lost, true) {
+                queue.push_back(piece);
             } else {
-                self.ready.push_front(piece);
+                queue.push_front(piece);
             }
         }
     }
