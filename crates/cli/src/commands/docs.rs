@@ -71,9 +71,9 @@ fn metrics() {
     families("States", text, &STATES);
     let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`,\n\
                 in `/v1/stats`. There are two pools: `payloads` of writes that wait for free\n\
-                memory, with the requests in flight, and `frames` that are pinned until the\n\
-                client has received the reply. A session leases from them what exceeds its own\n\
-                share. A mounted directory has no sessions.";
+                memory, with the requests in flight and large receive buffers, and `frames` that\n\
+                are pinned until the client has received the reply. A session leases from them\n\
+                what exceeds its own share. A mounted directory has no sessions.";
     families("Sessions of the NBD server", text, &SESSION_FAMILIES);
     old_names();
 }

@@ -61,8 +61,6 @@ struct Job {
     started_at: Nanos,
     /// When it began to wait for a connection: it was submitted without one, or lost with one.
     lost_at: Option<Nanos>,
-    /// True if a connection was lost after a piece was sent through it.
-    was_lost: bool,
     /// True for a flush, and for FUA without support by the server: a flush of the server makes the
     /// data stable. The operation fails if any flush of the server fails while it is in flight.
     needs_flush: bool,
@@ -131,7 +129,6 @@ fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize 
         error: None,
         started_at: now,
         lost_at: matches!(store.link, Link::Down(_)).then_some(now),
-        was_lost: false,
         needs_flush: false,
         then_flush: false,
     };
@@ -282,6 +279,7 @@ impl NbdStore {
         let Link::Up(up) = &mut self.link else { unreachable!("looked at before") };
         match up.client.submit(request) {
             Ok(cookie) => {
+                up.first_sent.get_or_insert(cookie);
                 self.sent.insert(cookie, piece);
                 Ok(())
             }

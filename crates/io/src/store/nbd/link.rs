@@ -46,6 +46,8 @@ pub(super) struct Up {
     connected_at: Nanos,
     /// The outage that this connection ends with its first answer.
     pub(super) outage: Option<Outage>,
+    /// Cookie of the first request sent through this connection.
+    pub(super) first_sent: Option<u64>,
 }
 
 /// Without a connection.
@@ -68,7 +70,7 @@ impl fmt::Debug for Link {
 
 impl Up {
     pub(super) fn new(client: Box<Client>, now: Nanos, outage: Option<Outage>) -> Self {
-        Up { client, connected_at: now, outage }
+        Up { client, connected_at: now, outage, first_sent: None }
     }
 
     /// Returns the state after the loss of this connection.

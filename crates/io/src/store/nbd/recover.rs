@@ -48,9 +48,9 @@ impl NbdStore {
         Some(piece)
     }
 
-    /// The connection is of no more use: what was sent is to be sent again. What was lost before is
-    /// sent after everything else: a server that closes each connection at one request answers the
-    /// others first.
+    /// The connection is of no more use: what was sent is to be sent again. The first request of a
+    /// connection that has brought no answer is sent last: a server that closes each connection at
+    /// one request answers the others first.
     pub(super) fn lose(&mut self, now: Nanos, error: &ClientError) {
         let Link::Up(up) = &self.link else { return };
         if !self.control.is_ended() {
@@ -59,6 +59,7 @@ impl NbdStore {
                 tracing::warn!(place, %error, count, "the connection is lost; trying again");
             });
         }
+        let suspect = up.first_sent.filter(|_| up.outage.is_some());
         self.link = Link::Down(up.lost(now, error.to_string()));
         self.map.set_up(false);
         for job in self.jobs.iter_mut().flatten() {
@@ -66,14 +67,16 @@ impl NbdStore {
         }
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
         self.flushing = false;
-        for (_, mut piece) in self.sent.drain() {
+        for (cookie, mut piece) in self.sent.drain() {
             if let What::Flushing { .. } = piece.what {
                 piece.what = What::Flush;
             }
-            let Some(job) = piece.job.and_then(|index| self.jobs[index].as_mut()) else { continue };
+            if piece.job.is_none_or(|index| self.jobs[index].is_none()) {
+                continue;
+            }
             let is_change = piece.what.is_change() && self.features.flush();
             let queue = if is_change { &mut self.changes } else { &mut self.ready };
-            if std::mem::replace(&mut job.was_lost, true) {
+            if suspect == Some(cookie) {
                 queue.push_back(piece);
             } else {
                 queue.push_front(piece);

@@ -92,10 +92,12 @@ fn a_read_of_a_server_that_closes_at_each_read_fails_and_reconnections_are_few()
 /// The other answers are valid.
 #[test]
 fn a_read_of_a_block_at_which_the_server_closes_fails_and_others_succeed() {
+    /// Further away than the cache reads ahead of the others.
+    const BAD: u64 = 16 * MIB;
     let upstream = Hostile::start(|stream| {
         loop {
             let wire::Request { cookie, offset, len, .. } = receive(stream)?;
-            if offset >= 8 * MIB {
+            if offset >= BAD {
                 return Ok(());
             }
             let data = wire::chunk_data(cookie, true, offset, len);
@@ -106,7 +108,7 @@ fn a_read_of_a_block_at_which_the_server_closes_fails_and_others_succeed() {
     let mut client = downstream.connect();
     let mut other = downstream.connect();
     std::thread::scope(|scope| {
-        let bad = scope.spawn(move || client.read_at(10 * MIB, &mut [0; 4096]));
+        let bad = scope.spawn(move || client.read_at(BAD, &mut [0; 4096]));
         let mut at = 0;
         while !bad.is_finished() {
             other.read_at(at % (8 * MIB), &mut [0; 4096]).expect("it succeeds");
