@@ -1,10 +1,10 @@
 //! Looking for the next request instead of sleeping, where that pays: waking a sleeping thread
 //! costs more than the answer to a small read.
 //!
-//! Invariant: one processor is always left to those who ask.
+//! Invariant: one processor is always left to those who ask, or all who spin yield theirs.
 
 use larder_core::clock::{Clock, Nanos};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How long a thread looks for its next request. Longer than a client needs to turn round, shorter
 /// than the two wake-ups that it saves.
@@ -15,6 +15,9 @@ const SPINS_IN_VAIN_MAX: u32 = 8;
 const SPIN_AGAIN: u32 = 32;
 /// Pauses between two looks: each look takes a lock that the client needs for sending.
 const SPIN_PAUSES: u32 = 16;
+/// After two threads had requests at the same time, so many batches are taken before only those may
+/// spin who leave a processor free.
+const OVERLAP_BATCHES: u32 = 64;
 /// Requests that come closer together than this are a stream: more than one is under way.
 const STREAM_GAP: Nanos = 15_000;
 
@@ -23,14 +26,24 @@ const STREAM_GAP: Nanos = 15_000;
 pub(super) struct Spinners {
     count: AtomicUsize,
     max: usize,
-    /// Batches of requests that threads have taken who keep their processors from being idle.
+    /// Batches of requests that were answered.
     batches: AtomicU64,
+    /// Threads that answer a batch now.
+    answering: AtomicUsize,
+    /// Batches until the latest overlap is forgotten.
+    overlap: AtomicU32,
 }
 
 impl Spinners {
     pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Spinners { count: AtomicUsize::new(0), max: cpus - 1, batches: AtomicU64::new(0) }
+        Spinners::with_max(cpus - 1)
+    }
+
+    fn with_max(max: usize) -> Self {
+        let (count, answering) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (batches, overlap) = (AtomicU64::new(0), AtomicU32::new(0));
+        Spinners { count, max, batches, answering, overlap }
     }
 
     /// Whether there are two processors, so that one who spins keeps the only other one.
@@ -38,19 +51,38 @@ impl Spinners {
         self.max == 1
     }
 
-    /// A thread has taken requests, and others may spin for its sake.
-    pub(super) fn note_batch(&self) {
+    /// A thread has taken a request. If others answer requests at the same time, one more thread
+    /// may spin from now on, and all have to yield their processors: no client has to be woken on
+    /// an idle one.
+    pub(super) fn begin_batch(&self) {
+        let overlap = self.overlap.load(Ordering::Relaxed);
+        let is_alone = self.answering.fetch_add(1, Ordering::Relaxed) == 0;
+        let new = if is_alone { overlap.saturating_sub(1) } else { OVERLAP_BATCHES };
+        if new != overlap {
+            self.overlap.store(new, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread has answered all that it took.
+    pub(super) fn end_batch(&self) {
+        self.answering.fetch_sub(1, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many batches of requests such threads have taken together.
+    /// Whether those who spin have to yield their processors between two looks.
+    pub(super) fn requests_overlap(&self) -> bool {
+        self.overlap.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many batches were answered.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
 
     /// Looks with `found` for a while, if not too many others do; whether it found something.
     pub(super) fn spin(&self, clock: &dyn Clock, mut found: impl FnMut() -> bool) -> bool {
-        if self.count.fetch_add(1, Ordering::AcqRel) >= self.max {
+        let max = self.max + usize::from(self.requests_overlap());
+        if self.count.fetch_add(1, Ordering::AcqRel) >= max {
             self.count.fetch_sub(1, Ordering::AcqRel);
             return false;
         }
@@ -124,7 +156,7 @@ mod tests {
     #[test]
     fn a_spin_ends_when_something_is_found_or_time_is_up() {
         let clock = VirtualClock::at(5);
-        let spinners = Spinners { count: AtomicUsize::new(0), max: 1, batches: AtomicU64::new(0) };
+        let spinners = Spinners::with_max(1);
         let mut looks = 0;
         assert!(spinners.spin(&clock, || {
             looks += 1;
@@ -139,5 +171,31 @@ mod tests {
             clock.advance_to(3 * SPIN);
             false
         }));
+    }
+
+    #[test]
+    fn one_more_thread_spins_while_requests_overlap() {
+        let clock = VirtualClock::at(5);
+        let spinners = Spinners::with_max(1);
+        let two_spin = || spinners.spin(&clock, || spinners.spin(&clock, || true));
+        let batch = || {
+            spinners.begin_batch();
+            spinners.end_batch();
+        };
+        batch();
+        clock.advance_to(2 * SPIN);
+        assert!(!spinners.spin(&clock, || {
+            clock.advance_to(4 * SPIN);
+            spinners.spin(&clock, || panic!("requests come one by one"))
+        }));
+        spinners.begin_batch();
+        batch();
+        spinners.end_batch();
+        assert!(two_spin());
+        (1..OVERLAP_BATCHES).for_each(|_| batch());
+        assert!(two_spin());
+        batch();
+        assert!(!spinners.requests_overlap(), "forgotten");
+        assert_eq!(spinners.batches(), u64::from(OVERLAP_BATCHES) + 3);
     }
 }

@@ -194,6 +194,9 @@ impl Worker {
         while taken < BATCH_MAX && self.has_room() {
             match self.link.receive(&mut buffer) {
                 Ok(Received::Request(len, lent)) => {
+                    if taken == 0 {
+                        self.shared.spinners.begin_batch();
+                    }
                     taken += 1;
                     // By now it has arrived, and whatever its asker has seen answered came before.
                     let now = self.clock.now();
@@ -218,8 +221,8 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        if taken > 0 && self.link.shares_processor() {
-            self.shared.spinners.note_batch();
+        if taken > 0 {
+            self.shared.spinners.end_batch();
         }
         is_there.then_some(taken)
     }
@@ -422,7 +425,7 @@ impl Worker {
                 return true;
             }
             // Who was just answered may have been given this processor.
-            if self.link.shares_processor() {
+            if self.link.shares_processor() || shared.spinners.requests_overlap() {
                 rustix::thread::sched_yield();
             }
             let came = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
