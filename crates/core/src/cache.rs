@@ -62,6 +62,8 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
+    /// Whether a search for room has met pinned frames since lanes were last woken for a release.
+    has_met_pins: AtomicBool,
     /// Shards whose pages or policy are being rebuilt, which takes its time.
     rebuilding: Box<[AtomicBool]>,
     /// Bytes that trackers of volumes may still take.
@@ -130,6 +132,7 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
+            has_met_pins: AtomicBool::new(false),
             rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
             sharing: Sharing::new(),
@@ -276,6 +279,30 @@ impl<F: Frames> Cache<F> {
         self.stalled.fetch_add(1, Ordering::AcqRel);
         lane.recorder.add(crate::counters::Counter::Stalls, 1);
         lane.volume.notify.notify();
+    }
+
+    /// Notes that a frame cannot be evicted because it is pinned.
+    fn note_pinned(&self) {
+        if !self.has_met_pins.load(Ordering::Relaxed) {
+            self.has_met_pins.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the pins of a read back, and wakes lanes that may wait for just these frames. Every
+    /// read that was handed out ends with this.
+    pub fn release(&self, read: &mut crate::request::Assembly<F>) {
+        read.release(&self.frames);
+        self.pins_released();
+    }
+
+    /// Wakes the lanes that wait for room if pinned frames kept one from finding some: pins were
+    /// released.
+    pub(crate) fn pins_released(&self) {
+        if self.stalled.load(Ordering::Acquire) > 0
+            && self.has_met_pins.swap(false, Ordering::AcqRel)
+        {
+            self.unstall();
+        }
     }
 
     /// Wakes all lanes that wait for room.

@@ -178,9 +178,11 @@ impl<F: Frames> Pool<F> {
         true
     }
 
-    /// Frees all frames in limbo that no reader pins any more.
-    pub(crate) fn reclaim_all(&self, frames: &F) {
-        self.reclaim(&mut lock(&self.free), frames, usize::MAX);
+    /// Frees all frames in limbo that no reader pins any more; how many are left.
+    pub(crate) fn reclaim_all(&self, frames: &F) -> usize {
+        let mut free = lock(&self.free);
+        self.reclaim(&mut free, frames, usize::MAX);
+        free.limbo.len()
     }
 
     /// Frees those of the next `looks` frames in limbo that no reader pins any more.

@@ -71,7 +71,9 @@ impl<F: Frames> Cache<F> {
         }
         // Otherwise reads that fail and release their pins could put more into limbo than the next
         // attempts take out of it, for ever.
-        self.pool.reclaim_all(&self.frames);
+        if self.pool.reclaim_all(&self.frames) > 0 {
+            self.note_pinned();
+        }
         self.pool.take(&self.frames, volume, wanted, spare)
     }
 
@@ -377,6 +379,7 @@ impl<F: Frames> Cache<F> {
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(own) = self.frames.try_own(frame) else {
+                self.note_pinned();
                 for own in owned.drain(..) {
                     self.frames.disown(own);
                 }

@@ -39,7 +39,8 @@ const SPARE_MAX: usize = 8;
 /// Number of requests in flight for which a session without any keeps memory.
 const ENTRIES_KEPT: usize = 32;
 /// Interval at which operations that found no room are retried. The cache reports room that the
-/// store or a setting makes, but not frames that another session releases.
+/// store, a setting or a release makes; but what another session releases while the search for room
+/// ends, or has taken and gives back unused, is not reported.
 const RETRY: Nanos = 5 * MILLISECOND;
 
 /// A request in flight.
@@ -172,7 +173,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         let release = |read: Option<Box<Assembly<F>>>| {
             if let Some(mut read) = read {
-                read.release(cache.frames());
+                cache.release(&mut read);
             }
         };
         for event in ready {
@@ -540,7 +541,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let _logged =
             cache.log_input(|| Input::Release { session: self.number, now, read: number });
         let bytes = pinned_bytes(&read);
-        read.release(cache.frames());
+        cache.release(&mut read);
         self.reuse(read);
         self.credit(cache, now, bytes);
     }
@@ -568,6 +569,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let _logged =
             cache.log_input(|| Input::ReleasePins { session: self.number, now, pins: count });
         pins.for_each(|pin| cache.frames().unpin(pin));
+        cache.pins_released();
         self.credit(cache, now, (count * BLOCK_BYTES) as u64);
     }
 
@@ -838,7 +840,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     (false, _) => {
                         self.pinned_bytes -= pinned_bytes(&read);
                         self.return_lease();
-                        read.release(cache.frames());
+                        cache.release(&mut read);
                         self.reuse(read);
                     }
                 }

@@ -54,6 +54,6 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        self.assembly.release(self.engine.cache().frames());
+        self.engine.cache().release(&mut self.assembly);
     }
 }

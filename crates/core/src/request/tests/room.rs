@@ -141,3 +141,41 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
         assert_eq!(rig.gauge(Gauge::Dirty), 0, "{policy:?}");
     }
 }
+
+/// Waiting for the next retry would make each such read 5 ms slower.
+#[test]
+fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
+    let mut rig = Rig::new(64, [options(4096)]);
+    let (mut holder, mut waiter) = (rig.lane(0), rig.lane(0));
+    let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
+    let mut wanted = Assembly::new(rig.token(), 1024 * BLOCK, 4096);
+    let woken = |lane: &mut Lane<Plain>| {
+        let mut mail = Vec::new();
+        lane.collect(&mut mail);
+        mail.iter().filter(|it| matches!(it, crate::lane::Completion::Unstalled)).count()
+    };
+    assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
+    assert_eq!(woken(&mut waiter), 0);
+    rig.cache.release(&mut reads.pop().unwrap());
+    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
+    rig.cache.release(&mut reads.pop().unwrap());
+    assert_eq!(woken(&mut waiter), 0, "it is not stalled any more");
+    rig.run();
+    waiter.collect(&mut Vec::new());
+    rig.cache.check(rig.now);
+}
+
+/// Reads 32 blocks and keeps them pinned.
+fn hold(rig: &mut Rig, lane: &mut Lane<Plain>, first: u64) -> Assembly<Plain> {
+    let mut read = Assembly::new(rig.token(), first * BLOCK, 32 * 4096);
+    assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
+    rig.run();
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    for completion in mail {
+        read.absorb(rig.cache.frames(), completion);
+    }
+    assert!(!read.is_pending());
+    read
+}
