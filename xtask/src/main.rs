@@ -51,6 +51,8 @@ usage: cargo xtask COMMAND
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
       --against PATH     for pairs: the binary to compare with
+      --against-hits PATH
+                         for pairs: the executable of its bench `hit`
       --suite LIST, --variant LIST, --xfstests DIR
                          for posix: the suites, the variants, sources of xfstests
 

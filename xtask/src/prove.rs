@@ -175,6 +175,8 @@ pub(crate) struct Options {
     pub(crate) binary: Option<PathBuf>,
     /// The binary that `pairs` compares with.
     pub(crate) against: Option<PathBuf>,
+    /// The executable of the bench `hit` that `pairs` compares with.
+    pub(crate) against_hits: Option<PathBuf>,
     /// The suites and the variants of `posix`, with commas between them; all if none is named.
     pub(crate) suite: Option<String>,
     pub(crate) variant: Option<String>,
@@ -184,9 +186,17 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let xfstests = std::env::var_os("LARDER_XFSTESTS").map(PathBuf::from);
-        let (binary, against, suite, variant) = (None, None, None, None);
-        Self { quick: false, fuzz: None, seed: 1, binary, against, suite, variant, xfstests }
+        Self {
+            quick: false,
+            fuzz: None,
+            seed: 1,
+            binary: None,
+            against: None,
+            against_hits: None,
+            suite: None,
+            variant: None,
+            xfstests: std::env::var_os("LARDER_XFSTESTS").map(PathBuf::from),
+        }
     }
 }
 
@@ -420,6 +430,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--against" => options.against = Some(PathBuf::from(value()?)),
+            "--against-hits" => options.against_hits = Some(PathBuf::from(value()?)),
             "--suite" => options.suite = Some(value()?.to_owned()),
             "--variant" => options.variant = Some(value()?.to_owned()),
             "--xfstests" => options.xfstests = Some(PathBuf::from(value()?)),

@@ -60,6 +60,12 @@ const LOADS: [(&str, &str, Load); 8] = [
     ("simulation of the whole cache", "requests/s", Load::Simulation),
 ];
 
+/// Hits without a server, and the rows in which the bench `hit` shows their times.
+const HITS: [(&str, &str); 2] = [
+    ("4 KiB hits in the process", "hit of 4 KiB alone, ns"),
+    ("4 KiB hits in the process, 8 at a time", "hit of 4 KiB in a batch, ns"),
+];
+
 /// One of the two binaries, running.
 struct Side<'a> {
     env: &'a Env,
@@ -107,6 +113,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for ((what, unit, _), rates) in LOADS.iter().zip(&rates) {
         judge((what, unit), rates, width_max, claims, &mut record);
     }
+    hits(env, starts * pairs, claims, &mut record)?;
     if !env.options.quick {
         say!("   recorded in {}", record.write("pairs")?);
     }
@@ -166,6 +173,35 @@ fn simulate(env: &Env) -> Result<f64> {
     let how = "--level whole --policy s3fifo --size 10%".split(' ');
     text(cmd!("{larder} sim {trace} {how...}"))?;
     Ok(f64::from(SIMULATED_REQUESTS) / begun.elapsed().as_secs_f64())
+}
+
+/// Compares hits without a server: the benches `hit` of both commits, alternating.
+fn hits(env: &Env, pairs: usize, claims: &mut Claims, record: &mut Record) -> Result<()> {
+    let Some(theirs) = &env.options.against_hits else {
+        claims.skip("hits in the process", "--against-hits PATH names the other bench");
+        return Ok(());
+    };
+    let how = "bench --no-run --package larder-io --bench hit";
+    let ours = run::built(&env.root, &how.split(' ').collect::<Vec<_>>(), "hit")?;
+    let benches = [&ours, theirs];
+    let mut rates = [const { [Vec::new(), Vec::new()] }; HITS.len()];
+    take_turns(pairs, 2, |index| {
+        let bench = benches[index];
+        let out = text(cmd!("{bench} --bench --quick"))?;
+        for ((what, name), rates) in HITS.iter().zip(&mut rates) {
+            let row = out.lines().find_map(|line| line.strip_prefix(name));
+            let row = row.with_context(|| format!("find \"{name}\" in:\n{out}"))?;
+            let ns = row.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
+            let ns = ns.with_context(|| format!("read the median of {what} in:\n{out}"))?;
+            rates[index].push(1e9 / ns);
+        }
+        Ok(())
+    })?;
+    let width_max = env.either(WIDTH_MAX, f64::INFINITY);
+    for ((what, _), rates) in HITS.iter().zip(&rates) {
+        judge((what, "reads/s"), rates, width_max, claims, record);
+    }
+    Ok(())
 }
 
 fn judge(
