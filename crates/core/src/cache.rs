@@ -62,7 +62,7 @@ pub struct Cache<F: Frames> {
     pool: Pool<F>,
     /// Lanes that wait for room, over all volumes.
     stalled: AtomicUsize,
-    /// Whether a search for room has met pinned frames since lanes were last woken for a release.
+    /// True if a search for room has met pinned frames since a release last woke lanes.
     has_met_pins: AtomicBool,
     /// Shards whose pages or policy are being rebuilt, which takes its time.
     rebuilding: Box<[AtomicBool]>,

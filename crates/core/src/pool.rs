@@ -178,7 +178,7 @@ impl<F: Frames> Pool<F> {
         true
     }
 
-    /// Frees all frames in limbo that no reader pins any more; how many are left.
+    /// Frees all frames in limbo that no reader pins any more. Returns the number of the others.
     pub(crate) fn reclaim_all(&self, frames: &F) -> usize {
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, usize::MAX);

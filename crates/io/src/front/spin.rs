@@ -69,12 +69,12 @@ impl Spinners {
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether those who spin have to yield their processors between two looks.
+    /// Returns true while threads that spin have to yield their processors between two looks.
     pub(super) fn requests_overlap(&self) -> bool {
         self.overlap.load(Ordering::Relaxed) > 0
     }
 
-    /// How many batches were answered.
+    /// Returns the number of batches that were answered.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
