@@ -173,7 +173,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         let release = |read: Option<Box<Assembly<F>>>| {
             if let Some(mut read) = read {
-                cache.release(&mut read);
+                read.release(cache.frames());
             }
         };
         for event in ready {
@@ -187,6 +187,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             unmap(entry.mapping);
             contexts.push(entry.context);
         }
+        cache.pins_released();
         contexts
     }
 
