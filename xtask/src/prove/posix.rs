@@ -18,7 +18,7 @@ use crate::table;
 use cells::{SUITES, Suite, VARIANTS, Variant};
 
 /// Programs or files that the suites need, and their Debian packages.
-const NEEDS: [(&str, &str); 16] = [
+const NEEDS: [(&str, &str); 17] = [
     ("stress-ng", "stress-ng"),
     ("sqlite3", "sqlite3"),
     ("pgbench", "postgresql"),
@@ -27,6 +27,7 @@ const NEEDS: [(&str, &str); 16] = [
     ("mount.cifs", "cifs-utils"),
     ("smbd", "samba"),
     ("autoconf", "autoconf"),
+    ("aclocal", "automake"),
     ("libtoolize", "libtool"),
     ("bc", "bc"),
     ("pkg-config", "pkg-config"),

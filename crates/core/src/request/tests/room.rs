@@ -4,9 +4,9 @@ use super::rig::{Plain, Rig, options};
 use crate::clock::SECOND;
 use crate::counters::Gauge;
 use crate::hint::Hint;
-use crate::lane::Lane;
+use crate::lane::{Completion, Lane, Silent};
 use crate::policy::PolicyKind;
-use crate::request::{Assembly, Status};
+use crate::request::{Assembly, Request, RequestOp, Session, SessionLimit, Status, Submitted};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ fn read_stubbornly(rig: &mut Rig, lane: &mut Lane<Plain>, [first, count]: [u64; 
         let mut mail = Vec::new();
         lane.collect(&mut mail);
         for completion in mail {
-            if !matches!(completion, crate::lane::Completion::Unstalled) {
+            if !matches!(completion, Completion::Unstalled) {
                 status = assembly.absorb(rig.cache.frames(), completion);
             }
         }
@@ -149,11 +149,6 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     let (mut holder, mut waiter) = (rig.lane(0), rig.lane(0));
     let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
     let mut wanted = Assembly::new(rig.token(), 1024 * BLOCK, 4096);
-    let woken = |lane: &mut Lane<Plain>| {
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        mail.iter().filter(|it| matches!(it, crate::lane::Completion::Unstalled)).count()
-    };
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
     assert_eq!(woken(&mut waiter), 0);
     rig.cache.release(&mut reads.pop().unwrap());
@@ -164,6 +159,40 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     rig.run();
     waiter.collect(&mut Vec::new());
     rig.cache.check(rig.now);
+}
+
+/// A session holds pins in reads whose events were not polled, and the front end may have moved
+/// others out of reads: closing releases both.
+#[test]
+fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
+    let mut rig = Rig::new(64, [options(4096)]);
+    let (mut waiter, limit) = (rig.lane(0), SessionLimit::Own(u64::MAX));
+    let volume = &rig.disks[0].volume;
+    let mut session: Session<_, Vec<u8>, ()> =
+        Session::open(&rig.cache, volume, Box::new(Silent), limit).unwrap();
+    for first in [0, 32] {
+        let request = Request::new(RequestOp::Read, first * BLOCK..(first + 32) * BLOCK);
+        let submitted = session.submit(&rig.cache, rig.now, request, &[][..], || ());
+        assert!(matches!(submitted, Submitted::Queued(_)));
+    }
+    rig.run();
+    session.advance(&rig.cache, rig.now);
+    let mut wanted = Assembly::new(rig.token(), 1024 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
+    assert_eq!(woken(&mut waiter), 0);
+    session.close(&rig.cache);
+    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
+    rig.run();
+    wanted.abandon(rig.cache.frames());
+    rig.cache.check(rig.now);
+}
+
+/// Returns how often a lane was told to try again.
+fn woken(lane: &mut Lane<Plain>) -> usize {
+    let mut mail = Vec::new();
+    lane.collect(&mut mail);
+    mail.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
 /// Reads 32 blocks and keeps them pinned.
