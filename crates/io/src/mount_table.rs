@@ -1,8 +1,10 @@
 //! The table of mounted file systems, `/proc/self/mountinfo` (proc(5)).
 
+mod aliases;
 mod restrictions;
 mod watch;
 
+pub(crate) use aliases::conflicting_alias;
 pub use restrictions::MountRestrictions;
 pub(crate) use watch::MountWatch;
 
@@ -33,6 +35,8 @@ pub(crate) struct MountLine {
     pub(crate) at: PathBuf,
     /// Restrictions of the mount or of its file system.
     pub(crate) restrictions: MountRestrictions,
+    /// True if the mount shows files with other owners than the file system (idmapped).
+    pub(crate) is_idmapped: bool,
     /// Type of the file system.
     pub(crate) kind: Vec<u8>,
     /// Device, or another source that the file system names.
@@ -133,12 +137,13 @@ fn parse(line: &[u8]) -> Option<MountLine> {
     let filesystem = device_number(std::str::from_utf8(words.nth(1)?).ok()?)?;
     let path = |word| PathBuf::from(OsString::from_vec(unescape(word)));
     let (root, at) = (path(words.next()?), path(words.next()?));
-    let of_mount = MountRestrictions::listed(words.next()?);
+    let of_mount = words.next()?;
+    let is_idmapped = of_mount.split(|&byte| byte == b',').any(|option| option == b"idmapped");
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (words.next()?.to_vec(), path(words.next()?));
     let options = words.next().unwrap_or_default().to_vec();
-    let restrictions = of_mount | MountRestrictions::listed(&options);
-    Some(MountLine { id, filesystem, root, at, restrictions, kind, source, options })
+    let restrictions = MountRestrictions::listed(of_mount) | MountRestrictions::listed(&options);
+    Some(MountLine { id, filesystem, root, at, restrictions, is_idmapped, kind, source, options })
 }
 
 impl MountLine {

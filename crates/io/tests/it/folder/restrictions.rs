@@ -246,6 +246,39 @@ fn a_restricted_mount_inside_of_the_folder_restricts_all_of_it() {
 }
 
 #[test]
+fn a_mount_that_shows_files_of_the_folder_with_other_rights_is_not_entered() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a folder");
+    let whole = Mounted::new(source.path(), MountFlags::empty());
+    let path = |name: &str| source.path().join(name);
+    for name in ["files", "same", "strict"] {
+        fs::create_dir(path(name)).expect("room");
+    }
+    fs::write(path("files/f"), "text").expect("room");
+    let same = Mounted::bound(&path("files"), &path("same"));
+    let strict = Mounted::bound(&path("files"), &path("strict"));
+    strict.remount(MountFlags::RDONLY);
+    let service = Service::over(source, Setting::default());
+    let at = |name: &str| service.path(name);
+    for _ in 0..2 {
+        for name in ["strict", "strict/f", "strict/new"] {
+            let opened = fs::OpenOptions::new().write(true).create(true).open(at(name));
+            let errno = Errno::from_io_error(&opened.expect_err("it is read-only"));
+            assert_eq!(errno, Some(Errno::ACCESS), "{name}");
+        }
+        fs::write(at("files/f"), "more").expect("the folder may be written");
+        assert_eq!(fs::read(at("same/f")).expect("it has the same rights"), b"more");
+    }
+    strict.remount(MountFlags::empty());
+    rig::eventually("the mount can be entered", || fs::read(at("strict/f")).is_ok());
+    let source = service.end();
+    drop((strict, same, whole));
+    drop(source);
+}
+
+#[test]
 fn fuse_mounts_of_other_users_in_the_folder_restrict_nothing_and_are_not_entered() {
     const OTHER: u32 = 65_534;
     if !can_mount() {

@@ -1,7 +1,8 @@
 //! Restrictions of mounts that appear in a directory while it is mounted: the mount of the
 //! directory gets them when the mount table changes, and at the latest before a name that leads
 //! into such a mount is answered. FUSE mounts of other users restrict nothing: names that lead into
-//! them are refused.
+//! them are refused, and so are those that lead into a mount of files that another mount shows with
+//! other rights.
 
 use super::super::mount::Mount;
 use super::mount::path_now;
@@ -27,8 +28,8 @@ struct State {
     applied: MountRestrictions,
     /// Restrictions that could not be applied, and that the log has named.
     reported: MountRestrictions,
-    /// True once the log has named a FUSE mount of another user.
-    has_refused: bool,
+    /// Mountpoints that the log has named since names that lead into them are refused.
+    refused: Vec<PathBuf>,
 }
 
 impl fmt::Debug for RestrictionFollower {
@@ -45,7 +46,7 @@ impl RestrictionFollower {
         path: PathBuf,
         applied: MountRestrictions,
     ) -> Self {
-        let state = State { applied, reported: MountRestrictions::NONE, has_refused: false };
+        let state = State { applied, reported: MountRestrictions::NONE, refused: Vec::new() };
         RestrictionFollower { mount, root, path, state: Mutex::new(state) }
     }
 
@@ -65,8 +66,8 @@ impl RestrictionFollower {
     /// Applies the restrictions of the mount of `file`, which a name beyond a mountpoint led to.
     ///
     /// # Errors
-    /// The mount is a FUSE mount of another user, or its restrictions cannot be found out or
-    /// applied; then the name must not be answered.
+    /// If the mount is a FUSE mount of another user, if it shows files of another mount with other
+    /// rights, or if its restrictions cannot be found out or applied: the name must not be answered.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let table = mount_table::read()?;
         let id = mount_table::mount_id(file);
@@ -78,25 +79,40 @@ impl RestrictionFollower {
             // SOURCE is in another mount namespace, or was unmounted.
             return self.apply(MountRestrictions::of(&table, file)?.without_read_only());
         };
-        match mount.other_fuse_user() {
-            Some(user) => Err(self.refuse(mount, user)),
-            None => self.apply(mount.restrictions.without_read_only()),
+        if let Some(user) = mount.other_fuse_user() {
+            if self.is_first_refusal(mount) {
+                tracing::warn!(
+                    mountpoint = ?mount.at, user,
+                    "names in FUSE mounts of other users inside SOURCE are refused with EACCES; \
+                     use their own mountpoint"
+                );
+            }
+            return Err(Errno::ACCESS);
         }
+        let path = path_now(&table, &*self.root, &self.path);
+        let place = (mount_table::mount_id(&*self.root), &*path);
+        if let Some(other) = mount_table::conflicting_alias(&table, place, mount) {
+            if self.is_first_refusal(mount) {
+                tracing::warn!(
+                    mountpoint = ?mount.at, other = ?other.at,
+                    "names in a mount inside SOURCE are refused with EACCES, since the other mount \
+                     shows the same files with other rights; mount it outside SOURCE"
+                );
+            }
+            return Err(Errno::ACCESS);
+        }
+        self.apply(mount.restrictions.without_read_only())
     }
 
-    /// Returns the error of a name that leads into the FUSE mount of another user. The first one is
-    /// logged.
-    fn refuse(&self, mount: &MountLine, user: u32) -> Errno {
-        let mut state = self.state.lock().expect("no holder panics");
-        if !state.has_refused {
-            state.has_refused = true;
-            tracing::warn!(
-                mountpoint = ?mount.at, user,
-                "names in FUSE mounts of other users inside SOURCE are refused with EACCES; use \
-                 their own mountpoint"
-            );
+    /// Returns whether the log has not named a mountpoint yet. It names a bounded number.
+    fn is_first_refusal(&self, mount: &MountLine) -> bool {
+        const NAMED_MAX: usize = 16;
+        let refused = &mut self.state.lock().expect("no holder panics").refused;
+        let is_first = refused.len() < NAMED_MAX && !refused.contains(&mount.at);
+        if is_first {
+            refused.push(mount.at.clone());
         }
-        Errno::ACCESS
+        is_first
     }
 
     fn apply(&self, restrictions: MountRestrictions) -> Result<(), Errno> {
