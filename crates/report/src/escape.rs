@@ -6,7 +6,8 @@
 //!
 //! * terminals and logs: [`name`], as in GNU ls. A safe name is printed unchanged; any other as a
 //!   string that bash, zsh and ksh read back: `$'a\033[31m'`.
-//! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs no further escaping.
+//! * HTML: [`html`]. OpenMetrics: [`label`]. JSON needs no further escaping, except by [`line()`]
+//!   as a part of a page.
 //!
 //! [`Terminal`] and [`line()`] are a second guard where a program writes its output: unescaped
 //! characters are printed as `\u001b`, and escaped names pass unchanged. Invariant: neither prints

@@ -7,13 +7,14 @@
 pub(crate) mod plot;
 mod style;
 
-use crate::escape::html as escape;
+use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 
 /// A page with a title, a body of HTML and the data that it shows.
 pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String {
-    // A "<" can end a script element; in JSON it may be written so as well.
-    let json = data.to_string().replace('<', "\\u003c");
+    // A "<" can end a script element; in JSON it may be written so as well. The page may be printed
+    // on a terminal.
+    let json = line(&data.to_string()).replace('<', "\\u003c");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta \
          name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n\

@@ -146,6 +146,13 @@ fn the_page_is_well_formed_whatever_the_names() {
 }
 
 #[test]
+fn the_page_has_no_character_that_controls_a_terminal() {
+    let page = sizing("a\u{1b}[31m\u{9b}31m\u{7f}\u{202e}.csv").to_html();
+    let unsafe_ones = page.matches(|c| crate::escape::is_unsafe(c) && c != '\n');
+    assert_eq!(unsafe_ones.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
 fn the_page_fetches_nothing_and_holds_the_json() {
     let made = sizing("trace.csv");
     let page = made.to_html();
