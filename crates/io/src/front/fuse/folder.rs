@@ -311,9 +311,10 @@ impl Folder {
     /// name goes.
     fn forget(&self, clerks: &Clerks, id: u64, count: u64) {
         let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
-        let is_gone = rustix::fs::fstat(node.file.path()).is_ok_and(|stat| stat.st_nlink == 0);
-        if is_gone {
+        if node.has_no_name() {
             node.file.die();
+            clerks.send(Job::Retire(node));
+        } else if self.is_remote && names::is_removed(&node.file.link()) {
             clerks.send(Job::Retire(node));
         } else if let Some(tired) = self.nodes.tired(self.resting_max) {
             clerks.send(Job::Retire(tired));

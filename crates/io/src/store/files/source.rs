@@ -245,6 +245,20 @@ impl SourceFile {
         self.path.as_fd()
     }
 
+    /// Names it by another descriptor of the same inode from now on.
+    ///
+    /// # Errors
+    /// As dup3(2); then it is named as before.
+    pub(crate) fn set_path(&self, path: &OwnedFd) -> Result<(), Errno> {
+        let (from, to) = (path.as_raw_fd(), self.path.as_raw_fd());
+        // SAFETY: `self.path` owns `to` and stays open; whoever uses the number meanwhile reaches
+        // the same inode by the old description or by the new one.
+        if unsafe { libc::dup3(from, to, libc::O_CLOEXEC) } >= 0 {
+            return Ok(());
+        }
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+
     /// A path that leads to it, for calls that take no descriptor.
     pub(crate) fn link(&self) -> String {
         link_to(&self.path)

@@ -1,17 +1,33 @@
 //! Locks, copies within the kernel, access lists and syncfs(2): what the kernel does for a mount
 //! with a little help of ours.
 
+use super::privileges::as_other;
+use super::promises::Small;
 use super::{MIB, Service, Setting, can_mount, elsewhere};
+use crate::common::rig;
 use larder_testing::skip;
-use rustix::fs::{FlockOperation, XattrFlags, copy_file_range, fcntl_lock, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags, copy_file_range, fcntl_lock, flock};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// An access list of version 2: the owner all, user 7 reading, the group and the mask reading,
 /// others nothing. Tag, rights and who, as the kernel's `posix_acl_xattr.h` has them.
 const ACCESS: [(u16, u16, u32); 5] =
     [(1, 7, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+
+/// Returns [`ACCESS`] as the value of the extended attribute.
+fn list() -> Vec<u8> {
+    let entries = ACCESS.into_iter().flat_map(|(tag, rights, who)| {
+        let mut bytes = [tag.to_le_bytes(), rights.to_le_bytes()].concat();
+        bytes.extend(who.to_le_bytes());
+        bytes
+    });
+    2u32.to_le_bytes().into_iter().chain(entries).collect()
+}
 
 fn open(path: &Path) -> File {
     let mut options = OpenOptions::new();
@@ -83,12 +99,7 @@ fn access_list(private: bool) {
     let service = Service::new(Setting { private, ..Setting::default() });
     let path = service.path("f");
     fs::write(&path, "x").expect("room");
-    let entries = ACCESS.into_iter().flat_map(|(tag, rights, who)| {
-        let mut bytes = [tag.to_le_bytes(), rights.to_le_bytes()].concat();
-        bytes.extend(who.to_le_bytes());
-        bytes
-    });
-    let list: Vec<u8> = 2u32.to_le_bytes().into_iter().chain(entries).collect();
+    let list = list();
     let name = "system.posix_acl_access";
     if let Err(error) = rustix::fs::setxattr(service.behind("f"), name, &list, XattrFlags::empty())
     {
@@ -110,6 +121,40 @@ fn access_list(private: bool) {
     service.end();
 }
 
+/// NFS 4, SMB, FAT and ramfs have no such lists.
+#[test]
+fn a_source_without_access_lists_has_the_rights_of_its_modes() {
+    if !can_mount() {
+        return;
+    }
+    let source = tempfile::tempdir().expect("a directory");
+    let path = source.path().to_owned();
+    rustix::mount::mount("ramfs", &path, "ramfs", MountFlags::empty(), None).expect("root may");
+    let small = Small(&path);
+    rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE).expect("root may");
+    let name = "system.posix_acl_access";
+    assert_eq!(rustix::fs::getxattr(&path, name, &mut [0; 99][..]), Err(Errno::OPNOTSUPP));
+    let service = Service::over(source, Setting::default());
+    let (open, secret) = (service.path("open"), service.path("secret"));
+    for (directory, mode) in [(&service.path(""), 0o755), (&open, 0o777), (&secret, 0o700)] {
+        fs::create_dir_all(directory).expect("room");
+        fs::set_permissions(directory, fs::Permissions::from_mode(mode)).expect("root may");
+    }
+    as_other(|| {
+        fs::create_dir(open.join("directory")).expect("all may");
+        fs::write(open.join("file"), "text").expect("all may");
+        let made = fs::create_dir(secret.join("directory")).expect_err("only root may");
+        assert_eq!(Errno::from_io_error(&made), Some(Errno::ACCESS));
+    });
+    let found = rustix::fs::getxattr(&open, name, &mut [0; 99][..]);
+    assert!(matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP)), "{found:?}");
+    let set = rustix::fs::setxattr(&open, name, &list(), XattrFlags::empty());
+    assert_eq!(set, Err(Errno::OPNOTSUPP));
+    let source = service.end();
+    drop(small);
+    drop(source);
+}
+
 #[test]
 fn syncfs_of_the_mount_loses_nothing_and_fsync_keeps_its_promise_after_it() {
     if !can_mount() {
@@ -125,4 +170,69 @@ fn syncfs_of_the_mount_loses_nothing_and_fsync_keeps_its_promise_after_it() {
     assert!(fs::read(service.behind("f")).expect("it") == [3; 70_000]);
     drop(file);
     service.end();
+}
+
+/// Every thread of the mount would wait for the owner of the files, and nobody else be served.
+#[test]
+fn files_that_another_process_has_leases_on_keep_nobody_else_waiting() {
+    const LEASED: usize = 16;
+    if !can_mount() {
+        return;
+    }
+    let service = Service::new(Setting::default());
+    let name = |number: usize| format!("leased-{number}");
+    let leases: Vec<File> =
+        (0..LEASED).map(|number| lease(&service.behind(&name(number)))).collect();
+    fs::write(service.behind("other"), "text").expect("room");
+    std::thread::scope(|scope| {
+        let open = |number: usize| {
+            let path = service.path(&name(number));
+            scope.spawn(move || {
+                if number % 2 == 0 { fs::read(path).map(drop) } else { fs::write(path, "new") }
+            })
+        };
+        let waiting: Vec<_> = (0..LEASED).map(open).collect();
+        rig::eventually("all of them wait", || {
+            leases.iter().all(|lease| type_of_lease(lease) != libc::F_WRLCK)
+        });
+        for _ in 0..LEASED {
+            assert_eq!(fs::read(service.path("other")).expect("nobody has a lease on it"), b"text");
+            fs::write(service.path("new"), "x").expect("room");
+            fs::remove_file(service.path("new")).expect("it is there");
+        }
+        let opened = rustix::fs::open(
+            service.path(&name(0)),
+            OFlags::RDONLY | OFlags::NONBLOCK,
+            Mode::empty(),
+        );
+        assert_eq!(opened.err(), Some(Errno::AGAIN));
+        assert!(waiting.iter().all(|thread| !thread.is_finished()));
+        drop(leases);
+        for thread in waiting {
+            thread.join().expect("no panic").expect("the lease is gone");
+        }
+    });
+    service.end();
+}
+
+/// `F_SETSIG` of fcntl.h.
+const F_SETSIG: libc::c_int = 10;
+
+/// Returns a new file on which this process has a lease.
+fn lease(path: &Path) -> File {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(path).expect("room");
+    let number = file.as_raw_fd();
+    // SAFETY: it changes the signal of this descriptor to one that is ignored by default.
+    assert_eq!(unsafe { libc::fcntl(number, F_SETSIG, libc::SIGURG) }, 0);
+    // SAFETY: it takes no pointers.
+    assert_eq!(unsafe { libc::fcntl(number, libc::F_SETLEASE, libc::F_WRLCK) }, 0);
+    file
+}
+
+/// Returns the type of a lease that the kernel leaves to a process: a smaller one once another
+/// process has to wait for it.
+fn type_of_lease(file: &File) -> libc::c_int {
+    // SAFETY: it takes no pointers.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) }
 }

@@ -18,8 +18,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// The longest value or list of extended attributes that Linux has.
 const XATTR_BYTES_MAX: usize = 64 << 10;
-/// The extended attribute that holds the ACL of a file or directory.
+/// The extended attributes that hold the ACL of a file or directory, and that of what is made in a
+/// directory.
 const ACL_NAME: &CStr = c"system.posix_acl_access";
+const DEFAULT_ACL_NAME: &CStr = c"system.posix_acl_default";
 const SETGID: RawMode = 0o2000;
 
 impl Folder {
@@ -205,8 +207,13 @@ impl Folder {
         let asked: GetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
         let name = name(behind::<GetxattrIn>(body))?;
-        let found =
-            sized(asked.size, |buffer| rustix::fs::getxattr(node.file.link(), name, buffer))?;
+        let read = |buffer: &mut [u8]| rustix::fs::getxattr(node.file.link(), name, buffer);
+        let found = sized(asked.size, read).map_err(|errno| match errno {
+            // The kernel checks rights by the mode where there is no ACL (fuse_get_acl in
+            // fs/fuse/acl.c), and fails where the file system has no ACLs, such as NFS 4.
+            Errno::OPNOTSUPP if [ACL_NAME, DEFAULT_ACL_NAME].contains(&name) => Errno::NODATA,
+            errno => errno,
+        })?;
         node.file.note_attribute(name);
         Ok(found)
     }

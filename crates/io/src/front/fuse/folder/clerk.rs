@@ -19,8 +19,8 @@ use super::super::link::Way;
 use super::super::mounted::MountFailure;
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
-use super::names::Renaming;
-use super::requests::{Answer, Answered, behind, done, looks};
+use super::names::{Renaming, remove_directory, removed_in};
+use super::requests::{Answer, Answered, behind, done, looks, name};
 use super::{Folder, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -37,7 +37,7 @@ use larder_core::request::{Request, RequestOp};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -53,6 +53,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum time that a request waits for a file descriptor.
 const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Maximum time that the removal of a directory waits until files that were removed in it are
+/// closed.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Maximum time that a request waits for a lease of another process. The kernel removes a lease
+/// 45 s after a request for the file, unless `/proc/sys/fs/lease-break-time` says otherwise.
+const LEASE_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
@@ -208,11 +216,25 @@ struct Clerk {
     drops: Option<PageDrops>,
 }
 
-/// Refuses a request of a failed mount, if `asker` is a request that expects an answer.
-fn refuse(asker: Option<(Way, InHeader)>) {
-    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
-        way.answer(header.unique, Err(Errno::IO));
+/// Returns the request that a job answers, and where its answer goes.
+fn asker(job: &Job) -> Option<(Way, InHeader)> {
+    match job {
+        Job::Request { way, header, .. } => Some((way.clone(), *header)),
+        _ => None,
     }
+}
+
+/// Refuses a request, if `asker` is one that expects an answer.
+fn refuse(asker: Option<(Way, InHeader)>, errno: Errno) {
+    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
+        way.answer(header.unique, Err(errno));
+    }
+}
+
+/// Returns whether a request is an open(2) that must not wait.
+fn is_nonblocking(header: &InHeader, body: &[u8]) -> bool {
+    let flags = |body| abi::head_of::<OpenIn>(body).flags;
+    header.opcode == opcode::OPEN && flags(body) & libc::O_NONBLOCK.cast_unsigned() != 0
 }
 
 /// Gives this thread a mask of its own, under which it makes files.
@@ -234,18 +256,15 @@ impl Clerk {
         reserve_stack();
         own_mask();
         while let Some(job) = self.jobs.next() {
-            let asker = match &job {
-                Job::Request { way, header, .. } => Some((way.clone(), *header)),
-                _ => None,
-            };
+            let asker = asker(&job);
             if self.clerks.failure.has_failed() {
-                refuse(asker);
+                refuse(asker, Errno::IO);
             } else if let Err(panic) = confine(|| self.work(job)) {
                 // Without an answer the process that made the request would block in the kernel for
                 // ever.
                 panic.end_if_damaging(&self.cache);
                 self.clerks.failure.fail(&panic);
-                refuse(asker);
+                refuse(asker, Errno::IO);
                 // The reply to a request in flight must not be taken for that of the next one.
                 self.sessions.iter_mut().for_each(|session| drop(session.take()));
             }
@@ -267,6 +286,14 @@ impl Clerk {
                         drops.drop_and_answer(way, header.unique, write);
                     }
                     Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
+                    // Another process has a lease on the file. Waiting here would let it keep all
+                    // blocking workers from others.
+                    Err(Errno::AGAIN)
+                        if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
+                    {
+                        let job = Job::Request { way, header, body, waiting };
+                        refuse(self.jobs.add_delayed(job).as_ref().and_then(asker), Errno::AGAIN);
+                    }
                     Err(errno) => way.answer(header.unique, Err(errno)),
                 }
             }
@@ -342,6 +369,10 @@ impl Clerk {
                 changed
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            opcode::RMDIR => {
+                let parent = self.folder.node(header.nodeid)?;
+                self.remove_directory(&parent, name(body)?)
+            }
             opcode::SETXATTR => {
                 let folder = Arc::clone(&self.folder);
                 if sets_capabilities(body) {
@@ -450,6 +481,25 @@ impl Clerk {
             self.relocate(&node);
         }
         Ok(done())
+    }
+
+    /// Removes a directory on NFS. Files that were removed in it stay there with other names until
+    /// the kernel has forgotten them and the cache has.
+    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let removed = remove_directory(parent, name);
+            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_PATIENCE {
+                return removed.map(|()| done());
+            }
+            let Ok(Some(inodes)) = removed_in(parent, name) else { return Err(Errno::NOTEMPTY) };
+            for inode in inodes {
+                if let Some(node) = self.folder.nodes.of(parent.device(), inode) {
+                    self.retire(&node);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Of a file that nothing is cached of.

@@ -11,7 +11,7 @@ use super::nodes::{key_of, path_of};
 use super::requests::{Answer, Answered, behind, done, name, names, writes};
 use super::{Clerks, Folder, Job, Node};
 use crate::store::files::{Attributes, link_to};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
@@ -184,6 +184,14 @@ impl Folder {
         let node = self.node(asked.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
+        if self.is_remote
+            && let Ok((path, stat)) = self.nodes.find(&parent, name)
+            && key_of(&stat) == node.inode()
+        {
+            // The name by which a descriptor was opened can only be removed when it is closed (see
+            // `REMOVED`). The new name is likely to last longer than the old one.
+            node.file.set_path(&path)?;
+        }
         let (node, attributes) = self.look_up(&parent, name)?;
         Ok(self.found(&node, &attributes))
     }
@@ -198,8 +206,10 @@ impl Folder {
         let parent = self.node(header.nodeid)?;
         let name = name(body)?;
         if directory {
-            rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)?;
-            return Ok(done());
+            let removed = remove_directory(&parent, name);
+            // Its files may be gone when the kernel has forgotten them.
+            let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
+            return if waits { Ok(Answer::Clerk) } else { removed.map(|()| done()) };
         }
         let node = self.nodes.named(&parent, name).ok().flatten();
         let node = node.filter(|node| node.file.was_written());
@@ -281,6 +291,43 @@ impl Folder {
         asked.perform()?;
         Ok(done())
     }
+}
+
+pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> {
+    rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)
+}
+
+/// Start of the names that the kernel's NFS client gives to files that are removed while a process,
+/// such as this one, has a descriptor of them (`nfs_sillyrename` in fs/nfs/unlink.c). The client
+/// removes these names when the descriptors are closed.
+const REMOVED: &[u8] = b".nfs";
+
+/// Returns whether a file on NFS, by a path that leads to its descriptor, was removed.
+pub(super) fn is_removed(link: &str) -> bool {
+    let path = rustix::fs::readlink(link, Vec::new());
+    path.is_ok_and(|path| {
+        path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default().starts_with(REMOVED)
+    })
+}
+
+/// Returns the inode numbers of the files in a directory on NFS; none if it has others than those
+/// that were removed.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(super) fn removed_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
+    let mut inodes = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        match entry.file_name().to_bytes() {
+            b"." | b".." => {}
+            name if name.starts_with(REMOVED) => inodes.push(entry.ino()),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(inodes))
 }
 
 /// Makes a file under the mask of whoever asks.

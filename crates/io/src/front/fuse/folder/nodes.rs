@@ -41,6 +41,11 @@ impl Node {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
     }
 
+    /// Returns whether the inode has no name any more.
+    pub(super) fn has_no_name(&self) -> bool {
+        rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Locks an inode that has several names (hard links), since another name may lie in a
     /// directory that another process caches. It stays locked as long as some of its data may be
     /// cached. `has_one_name` has just been read.

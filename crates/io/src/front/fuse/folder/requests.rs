@@ -98,7 +98,9 @@ impl Worker {
         };
         // A request that changes nothing can be retried when file descriptors are free.
         let is_short = folder.watch_descriptors(clerks, &answered);
-        let answered = if is_short && looks(header.opcode) { Ok(Answer::Clerk) } else { answered };
+        let is_leased = matches!(answered, Err(Errno::AGAIN));
+        let is_retried = is_leased || is_short && looks(header.opcode);
+        let answered = if is_retried { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);
     }
 }

@@ -16,9 +16,17 @@ impl Access {
 }
 
 impl SourceFile {
-    /// Opens the file once more.
+    /// Opens the file once more, without waiting for other processes.
+    ///
+    /// # Errors
+    /// `EAGAIN` while a process has a lease on the file that does not permit it (`F_SETLEASE` in
+    /// fcntl(2)), for at most `/proc/sys/fs/lease-break-time`.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(self.link(), flags | OFlags::CLOEXEC, Mode::empty())
+        let flags = flags | OFlags::CLOEXEC;
+        let file = rustix::fs::open(self.link(), flags | OFlags::NONBLOCK, Mode::empty())?;
+        // Without it, io_uring would not wait for data either.
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::CLOEXEC)?;
+        Ok(file)
     }
 
     /// The same for data: for writing too where that is wanted or can be had.

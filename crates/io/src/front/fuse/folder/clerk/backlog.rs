@@ -8,6 +8,7 @@ use crate::wake::Waker;
 use larder_core::lane::Notify as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Bytes of memory that these requests may take before no further ones are taken.
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
@@ -27,6 +28,14 @@ pub(super) struct Backlog {
 pub(in crate::front::fuse) struct Waiting {
     backlog: Arc<Backlog>,
     bytes: usize,
+    since: Instant,
+}
+
+impl Waiting {
+    /// Returns the time since the request was accepted.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
 }
 
 impl Backlog {
@@ -45,7 +54,7 @@ impl Backlog {
     pub(super) fn add(self: &Arc<Self>, len: usize) -> Waiting {
         let bytes = REQUEST_BYTES + len;
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        Waiting { backlog: Arc::clone(self), bytes }
+        Waiting { backlog: Arc::clone(self), bytes, since: Instant::now() }
     }
 }
 
@@ -63,7 +72,6 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_full_backlog_wakes_the_threads_when_there_is_room_again() {

@@ -5,10 +5,18 @@ use super::Job;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Time after which a delayed job is done.
+const DELAY: Duration = Duration::from_millis(20);
+/// Maximum number of delayed jobs.
+const DELAYED_MAX: usize = 1024;
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Jobs that are done later, with their times, the earliest first.
+    delayed: VecDeque<(Instant, Job)>,
     /// Threads that wait for a job.
     idle: usize,
     is_closed: bool,
@@ -48,6 +56,17 @@ impl Jobs {
         }
     }
 
+    /// Adds a job to be done after a delay. Returns the job if the queue is closed, or has too many
+    /// of them.
+    pub(super) fn add_delayed(&self, job: Job) -> Option<Job> {
+        let mut state = self.state();
+        if state.is_closed || state.delayed.len() >= DELAYED_MAX {
+            return Some(job);
+        }
+        state.delayed.push_back((Instant::now() + DELAY, job));
+        None
+    }
+
     /// Waits for the next job. `None` when the queue is closed and empty.
     pub(super) fn next(&self) -> Option<Job> {
         let mut state = self.state();
@@ -55,11 +74,20 @@ impl Jobs {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            if state.is_closed {
-                return None;
+            let next =
+                state.delayed.front().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            match next {
+                Some(left) if left.is_zero() || state.is_closed => {
+                    return state.delayed.pop_front().map(|(_, job)| job);
+                }
+                None if state.is_closed => return None,
+                _ => {}
             }
             state.idle += 1;
-            state = self.added.wait(state).expect("no holder panics");
+            state = match next {
+                Some(left) => self.added.wait_timeout(state, left).expect("no holder panics").0,
+                None => self.added.wait(state).expect("no holder panics"),
+            };
             state.idle -= 1;
         }
     }
@@ -75,6 +103,18 @@ impl Jobs {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn a_bounded_number_of_jobs_is_delayed_and_a_closed_queue_does_them_at_once() {
+        let jobs = Jobs::default();
+        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::Shed).is_none());
+        assert_eq!(taken.count(), DELAYED_MAX);
+        assert!(jobs.next().is_some(), "after the delay");
+        assert!(jobs.add_delayed(Job::Shed).is_none(), "there is room again");
+        jobs.close();
+        assert!(jobs.add_delayed(Job::Shed).is_some());
+        assert_eq!(std::iter::from_fn(|| jobs.next()).count(), DELAYED_MAX);
+    }
 
     #[test]
     fn each_job_is_done_once_and_a_closed_queue_is_emptied() {
