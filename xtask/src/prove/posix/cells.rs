@@ -98,6 +98,7 @@ const fn suite(
 pub(super) const SUITES: &[Suite] = &[
     suite("pjdfstest", &[], 1200, [1, 1, 1]),
     suite("fsx", &[], 1800, [10, 2, 1000]),
+    suite("tree", &["tar"], 600, [2, 1, 2]),
     suite("xfstests", &["bc"], 7200, [100, 0, 1000]),
     suite("stress-ng", &["stress-ng"], 3600, [1, 0, 1]),
     suite("sqlite", &["sqlite3"], 1200, [10, 2, 200]),
@@ -112,7 +113,7 @@ pub(super) fn not_selected(suite: &Suite, variant: &Variant) -> Option<&'static 
         "read" => None,
         _ if variant.fs == "iso" => Some("the source is read-only"),
         "sqlite" | "postgres" if variant.kind == "native" => Some("no server to kill"),
-        "pjdfstest" | "fsx" => None,
+        "pjdfstest" | "fsx" | "tree" => None,
         _ if variant.is_in_guest() => Some("would take a day on the emulated processor"),
         "sqlite" | "postgres" => None,
         _ if matches!(variant.fs, "tmpfs" | "overlay") => Some("a choice, to bound the time"),
