@@ -188,7 +188,11 @@ fn files_that_another_process_has_leases_on_keep_nobody_else_waiting() {
         let open = |number: usize| {
             let path = service.path(&name(number));
             scope.spawn(move || {
-                if number % 2 == 0 { fs::read(path).map(drop) } else { fs::write(path, "new") }
+                if number.is_multiple_of(2) {
+                    fs::read(path).map(drop)
+                } else {
+                    fs::write(path, "new")
+                }
             })
         };
         let waiting: Vec<_> = (0..LEASED).map(open).collect();

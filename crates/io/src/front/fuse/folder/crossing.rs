@@ -67,7 +67,8 @@ impl RestrictionFollower {
     ///
     /// # Errors
     /// If the mount is a FUSE mount of another user, if it shows files of another mount with other
-    /// rights, or if its restrictions cannot be found out or applied: the name must not be answered.
+    /// rights, or if its restrictions cannot be found out or applied. Then the name must not be
+    /// answered.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let table = mount_table::read()?;
         let id = mount_table::mount_id(file);
