@@ -140,6 +140,9 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) policy: Box<dyn Policy>,
     dirty_oldest: Slot,
     dirty_newest: Slot,
+    /// The oldest dirty page that the store was not given since it became dirty. The write of each
+    /// page before it in the list has failed.
+    dirty_untried: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that a reader in order has passed: they go first.
@@ -164,6 +167,7 @@ impl<F: Frames> Instance<F> {
             policy,
             dirty_oldest: NO_SLOT,
             dirty_newest: NO_SLOT,
+            dirty_untried: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
             behind: VecDeque::new(),
@@ -384,6 +388,21 @@ impl<F: Frames> Instance<F> {
         (newer != NO_SLOT).then_some(newer)
     }
 
+    /// Returns the oldest page of those whose write has not failed.
+    pub(crate) fn dirty_untried(&self) -> Option<Slot> {
+        (self.dirty_untried != NO_SLOT).then_some(self.dirty_untried)
+    }
+
+    /// Returns the pages whose write has failed, the one that failed first before the others.
+    pub(crate) fn dirty_failed(&self) -> impl Iterator<Item = Slot> {
+        let older = |slot: Slot| Some(slot).filter(|&slot| slot != NO_SLOT);
+        let newest = match self.dirty_untried() {
+            Some(slot) => self.pages.get(slot).dirty_older,
+            None => self.dirty_newest,
+        };
+        std::iter::successors(older(newest), move |&slot| older(self.pages.get(slot).dirty_older))
+    }
+
     /// Puts a page that has become dirty at the young end of the list.
     pub(crate) fn link_dirty(&mut self, slot: Slot, now: Nanos, epoch: u64) {
         let older = self.dirty_newest;
@@ -396,6 +415,9 @@ impl<F: Frames> Instance<F> {
             self.pages.get_mut(older).dirty_newer = slot;
         }
         self.dirty_newest = slot;
+        if self.dirty_untried == NO_SLOT {
+            self.dirty_untried = slot;
+        }
     }
 
     /// Puts a page whose write, of `epoch`, failed back at the old end. It counts as old as the
@@ -424,6 +446,9 @@ impl<F: Frames> Instance<F> {
         let page = self.pages.get_mut(slot);
         let (older, newer) = (page.dirty_older, page.dirty_newer);
         (page.dirty_older, page.dirty_newer) = (NO_SLOT, NO_SLOT);
+        if self.dirty_untried == slot {
+            self.dirty_untried = newer;
+        }
         if older == NO_SLOT {
             debug_assert_eq!(self.dirty_oldest, slot, "not in the list");
             self.dirty_oldest = newer;
@@ -474,6 +499,9 @@ impl<F: Frames> Instance<F> {
         let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
         let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();
         assert_eq!(listed, dirty_pages, "pages in the dirty list");
+        let untried = std::iter::successors(self.dirty_untried(), |&slot| self.dirty_newer(slot));
+        let parts = self.dirty_failed().count() + untried.count();
+        assert_eq!(parts, listed, "pages that failed, and those that were not tried");
         (resident, dirty, writing)
     }
 }

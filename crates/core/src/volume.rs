@@ -447,12 +447,19 @@ impl<F: Frames> Volume<F> {
     /// cannot be written do not, up to half of the limit and half of the memory beyond it: they may
     /// belong to one file of many, and must not keep others from being written.
     pub(crate) fn limited_blocks(&self, unclean: u64, limit: u64) -> u64 {
-        let beyond = limit.min(self.capacity().saturating_sub(limit)) / 2;
+        let beyond = self.blocks_beyond_limit(limit);
         unclean.saturating_sub(self.failing.load(Ordering::Acquire).min(beyond))
     }
 
+    /// Returns how many blocks that cannot be written do not count against the dirty limit of
+    /// `limit`.
+    fn blocks_beyond_limit(&self, limit: u64) -> u64 {
+        limit.min(self.capacity().saturating_sub(limit)) / 2
+    }
+
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that
-    /// could not be written. Then no room can be expected at the dirty limit.
+    /// could not be written, up to an eighth of the dirty limit. Then no room can be expected
+    /// there. With more of them, the lazy writer has yet to try some, or the store to complete them.
     pub(crate) fn failure_at_limit(&self) -> Option<StoreError> {
         let others = self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire));
         if others > self.dirty_limit_blocks() / 8 { None } else { self.failure() }

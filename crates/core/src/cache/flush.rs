@@ -14,8 +14,10 @@ use crate::frames::Frames;
 use crate::group::Groups;
 use crate::lane::{Completion, Lane};
 use crate::mode::FlushMode;
+use crate::policy::Slot;
 use crate::queue::{Context, FlushWaiter, Queue};
 use crate::request::{Status, WriteTask};
+use crate::shard::{Instance, Page};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
@@ -162,37 +164,77 @@ impl<F: Frames> Cache<F> {
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
-        wanted: impl Fn(&crate::shard::Page) -> bool,
+        wanted: impl Fn(&Page) -> bool,
         blocks: u64,
     ) -> Batch {
         let mut pages = Vec::new();
         let each = blocks.div_ceil(self.shards.len() as u64);
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
-            let instance = shard.instance(volume.id);
-            let mut left = each;
+            let instance = &*shard.instance(volume.id);
             let oldest = instance.dirty_oldest();
             let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
-            for slot in list.take(GATHER_MAX) {
-                let page = instance.pages.get(slot);
-                let blocks = instance.paging.blocks_of(page.number);
-                if left == 0 || !wanted(page) {
-                    break;
-                }
-                if volume.ordered.holds_back(&blocks) {
-                    continue;
-                }
-                left = left.saturating_sub(u64::from(page.dirty));
-                let is_exclusive = || {
-                    volume.exclusives.load(Ordering::Acquire) > 0
-                        && lock(&volume.queue).is_exclusive(&blocks)
-                };
-                if page.can_start_round() && !is_exclusive() {
-                    pages.push(blocks.start);
-                }
+            Self::gather_from(instance, list.take(GATHER_MAX), &wanted, each, &mut pages);
+        }
+        Batch::sorted(pages)
+    }
+
+    /// Gathers pages for the lazy writer: about `blocks` blocks of those whose write has not
+    /// failed, and with `retries` as many of those whose write has. So pages that cannot be written
+    /// do not keep the others from the store, and each of them has its turn.
+    pub(super) fn gather_lazily(
+        &self,
+        volume: &Volume<F>,
+        wanted: impl Fn(&Page) -> bool,
+        blocks: u64,
+        retries: bool,
+    ) -> Batch {
+        let mut pages = Vec::new();
+        let each = blocks.div_ceil(self.shards.len() as u64);
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            let instance = &*shard.instance(volume.id);
+            let untried = instance.dirty_untried();
+            let untried = std::iter::successors(untried, |&slot| instance.dirty_newer(slot));
+            Self::gather_from(instance, untried.take(GATHER_MAX), &wanted, each, &mut pages);
+            if retries {
+                // The list is in order of age, and this goes from the young to the old.
+                let is_young = |slot: &Slot| !wanted(instance.pages.get(*slot));
+                let failed = instance.dirty_failed().take(GATHER_MAX).skip_while(is_young);
+                Self::gather_from(instance, failed, &wanted, each, &mut pages);
             }
         }
         Batch::sorted(pages)
+    }
+
+    /// Adds the first blocks of pages of `list`, as long as `wanted` says so, for about `left`
+    /// blocks, to `pages`.
+    fn gather_from(
+        instance: &Instance<F>,
+        list: impl Iterator<Item = Slot>,
+        wanted: impl Fn(&Page) -> bool,
+        mut left: u64,
+        pages: &mut Vec<u64>,
+    ) {
+        let volume = &instance.volume;
+        for slot in list {
+            let page = instance.pages.get(slot);
+            let blocks = instance.paging.blocks_of(page.number);
+            if left == 0 || !wanted(page) {
+                break;
+            }
+            if volume.ordered.holds_back(&blocks) {
+                continue;
+            }
+            left = left.saturating_sub(u64::from(page.dirty));
+            let is_exclusive = || {
+                volume.exclusives.load(Ordering::Acquire) > 0
+                    && lock(&volume.queue).is_exclusive(&blocks)
+            };
+            if page.can_start_round() && !is_exclusive() {
+                pages.push(blocks.start);
+            }
+        }
     }
 
     /// When, and at which epoch, the page became dirty that is so for the longest time.

@@ -108,12 +108,13 @@ impl<F: Frames> Cache<F> {
                 match self.decide(volume, writer, now) {
                     Decision::Rest => return None,
                     Decision::Wait(until) => return Some(until),
-                    Decision::Run { trigger, dirty_before, blocks } => {
+                    Decision::Run { trigger, dirty_before, blocks, retries } => {
                         let wanted = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
-                        writer.lazy = self.gather(volume, wanted, blocks);
+                        writer.lazy = self.gather_lazily(volume, wanted, blocks, retries);
                         if writer.lazy.is_empty() {
-                            // All of it is being written; the completions will say when to go on.
-                            return None;
+                            // All of it is being written, so that a completion continues this, or
+                            // waits for the next attempt.
+                            return (!retries).then_some(writer.retry_at);
                         }
                         writer.trigger = Some(trigger);
                         recorder.add(run_counter(trigger), 1);
@@ -150,6 +151,7 @@ impl<F: Frames> Cache<F> {
         let state = LazyState {
             now,
             dirty,
+            failing: volume.failing.load(Ordering::Acquire),
             capacity: volume.capacity(),
             limit: volume.dirty_limit_blocks(),
             oldest: self.oldest_dirty(volume).map(|(at, _)| at),

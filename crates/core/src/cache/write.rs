@@ -153,11 +153,16 @@ impl<F: Frames> Cache<F> {
         }
         let before = task.done;
         while task.done < task.len {
-            if volume.is_at_dirty_limit() {
-                return self.at_limit(lane);
-            }
             let part = Self::next_page_part(volume, task, payload);
-            match self.place(lane, now, task, &part, mode) {
+            let placed = if volume.is_at_dirty_limit() {
+                if volume.is_regrouping() || !self.absorb_for(lane, now, task, &part) {
+                    return self.at_limit(lane);
+                }
+                Placed::Absorbed
+            } else {
+                self.place(lane, now, task, &part, mode)
+            };
+            match placed {
                 Placed::NoRoom => {
                     self.stall(lane);
                     return Status::Stalled;
@@ -200,8 +205,8 @@ impl<F: Frames> Cache<F> {
         Self::acknowledge(volume, now, u64::from(task.len - before))
     }
 
-    /// At the dirty limit a write waits for the lazy writer; but where the store fails, waiting
-    /// would be for ever, and the client is told instead.
+    /// Ends or stalls a write at the dirty limit. It waits for the lazy writer; but if the store
+    /// has failed to write nearly everything that is dirty, no room can be expected, and it fails.
     pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
         if let Some(error) = lane.volume.failure_at_limit() {
             return Status::Failed(error);
@@ -256,13 +261,10 @@ impl<F: Frames> Cache<F> {
         if volume.is_regrouping() {
             return Placed::NoRoom;
         }
-        let key = Key::new(volume.id, blocks.start);
-        if task.group.is_none()
-            && let Some(slot) = self.absorb(part)
-        {
-            self.note_hit(lane, key, slot, now);
+        if self.absorb_for(lane, now, task, part) {
             return Placed::Absorbed;
         }
+        let key = Key::new(volume.id, blocks.start);
         let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
         // No more than it needs: making room could evict the very page that was filled for it.
         let mut wanted = blocks.clone().filter(is_absent).count();
@@ -352,6 +354,23 @@ impl<F: Frames> Cache<F> {
             Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
             Missing::Recut => unreachable!("one block is of one page"),
         }
+    }
+
+    /// Writes a part of `task` into frames that are dirty already, and records the reference.
+    /// Returns false if one of its blocks is not dirty, or the write is of a group.
+    fn absorb_for<P: Payload + ?Sized>(
+        &self,
+        lane: &mut Lane<F>,
+        now: Nanos,
+        task: &WriteTask,
+        part: &PagePart<'_, F, P>,
+    ) -> bool {
+        if task.group.is_some() {
+            return false;
+        }
+        let Some(slot) = self.absorb(part) else { return false };
+        self.note_hit(lane, Key::new(part.volume.id, part.blocks().start), slot, now);
+        true
     }
 
     /// Writes into frames that are dirty already, without a lock; the slot of their page, or none

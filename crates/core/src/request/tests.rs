@@ -2,6 +2,7 @@
 //! pace that are easiest to see from outside.
 
 mod ahead;
+mod failing;
 mod frozen;
 mod limits;
 mod mapping;

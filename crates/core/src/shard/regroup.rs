@@ -29,6 +29,7 @@ impl<F: Frames> Instance<F> {
         let old = std::mem::replace(&mut self.pages, Slab::new());
         let old_touched = std::mem::take(&mut self.touched);
         (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
+        self.dirty_untried = super::NO_SLOT;
         self.paging = Paging { page_blocks, ..before };
         // Which pages a reader has passed was said of other pages.
         self.behind.clear();

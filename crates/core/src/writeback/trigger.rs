@@ -21,6 +21,8 @@ pub(crate) struct LazyState {
     /// Blocks that are dirty, and blocks that ratios refer to.
     pub(crate) dirty: u64,
     pub(crate) capacity: u64,
+    /// Blocks whose last write failed.
+    pub(crate) failing: u64,
     /// Blocks at which writes wait: whatever the threshold is, it is not above that.
     pub(crate) limit: u64,
     /// When the oldest dirty page became so.
@@ -28,15 +30,16 @@ pub(crate) struct LazyState {
     pub(crate) last_request: Nanos,
     /// Whether a series of bursts is under way.
     pub(crate) bulk: bool,
-    /// Not before then, after a failed write.
+    /// What could not be written is not tried again before then.
     pub(crate) retry_at: Nanos,
 }
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Write the pages that were dirty at `dirty_before` already, at most `blocks` of them.
-    Run { trigger: Trigger, dirty_before: Nanos, blocks: u64 },
+    /// Write the pages that were dirty at `dirty_before` already, at most `blocks` blocks of them.
+    /// With `retries` as much again of what could not be written before.
+    Run { trigger: Trigger, dirty_before: Nanos, blocks: u64, retries: bool },
     /// Decide again then.
     Wait(Nanos),
     /// Nothing is dirty.
@@ -47,27 +50,31 @@ pub(crate) enum Decision {
 pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
     let Some(oldest) = state.oldest else { return Decision::Rest };
     let LazyState { now, dirty, .. } = *state;
-    if now < state.retry_at {
+    let retries = now >= state.retry_at;
+    // At the dirty limit writers wait for the first attempt to write each block: it makes room, or
+    // shows that there will be none.
+    if !retries && (dirty < state.limit || dirty <= state.failing) {
         return Decision::Wait(state.retry_at);
     }
     let threshold = tunables.share(Tunable::DirtyThreshold, state.capacity).min(state.limit);
     let target = tunables.share(Tunable::DirtyTarget, threshold);
     if dirty >= threshold.max(1) || (state.bulk && dirty > target) {
         let blocks = tunables.share(Tunable::BurstShare, dirty).max(1);
-        return Decision::Run { trigger: Trigger::Threshold, dirty_before: Nanos::MAX, blocks };
+        let (trigger, dirty_before) = (Trigger::Threshold, Nanos::MAX);
+        return Decision::Run { trigger, dirty_before, blocks, retries };
     }
     let age_max = tunables.nanos(Tunable::AgeMax);
     if now >= oldest + age_max {
         // All that is half as old goes along: one burst instead of a trickle.
         let dirty_before = now - age_max / 2;
-        return Decision::Run { trigger: Trigger::Age, dirty_before, blocks: u64::MAX };
+        return Decision::Run { trigger: Trigger::Age, dirty_before, blocks: u64::MAX, retries };
     }
     let first_delay = tunables.nanos(Tunable::FirstDelay);
     let idle_at = state.last_request + tunables.nanos(Tunable::IdleDelay);
     let idle_due = idle_at.max(oldest + first_delay);
     if now >= idle_due {
         let dirty_before = now.saturating_sub(first_delay);
-        return Decision::Run { trigger: Trigger::Idle, dirty_before, blocks: u64::MAX };
+        return Decision::Run { trigger: Trigger::Idle, dirty_before, blocks: u64::MAX, retries };
     }
     Decision::Wait(idle_due.min(oldest + age_max))
 }
@@ -82,6 +89,7 @@ mod tests {
             now,
             dirty,
             capacity: 1000,
+            failing: 0,
             limit: 1000,
             oldest: Some(oldest),
             last_request,
@@ -116,6 +124,7 @@ mod tests {
             trigger: Trigger::Threshold,
             dirty_before: Nanos::MAX,
             blocks,
+            retries: true,
         };
         assert_eq!(at(375, false), burst(93));
         assert_eq!(at(282, true), burst(70));
@@ -136,5 +145,19 @@ mod tests {
         let mut failed = state(SECOND, 900, 0, 0);
         failed.retry_at = SECOND + 100 * MILLISECOND;
         assert_eq!(decide(&tunables, &failed), Decision::Wait(failed.retry_at));
+    }
+
+    #[test]
+    fn at_the_dirty_limit_it_waits_only_with_what_has_failed() {
+        let tunables = Tunables::default();
+        let mut failed = LazyState { failing: 900, ..state(SECOND, 1000, 0, 0) };
+        failed.retry_at = SECOND + 100 * MILLISECOND;
+        let run = decide(&tunables, &failed);
+        assert!(matches!(run, Decision::Run { retries: false, .. }), "{run:?}");
+        failed.failing = 1000;
+        assert_eq!(decide(&tunables, &failed), Decision::Wait(failed.retry_at));
+        failed.now = failed.retry_at;
+        let run = decide(&tunables, &failed);
+        assert!(matches!(run, Decision::Run { retries: true, .. }), "{run:?}");
     }
 }
