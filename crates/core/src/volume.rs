@@ -457,6 +457,13 @@ impl<F: Frames> Volume<F> {
         limit.min(self.capacity().saturating_sub(limit)) / 2
     }
 
+    /// Returns the number of blocks, dirty or being written, at which every write that needs one
+    /// more waits or fails, whatever the store does.
+    pub(crate) fn unclean_blocks_max(&self) -> u64 {
+        let limit = self.dirty_limit_blocks();
+        limit + self.blocks_beyond_limit(limit)
+    }
+
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that
     /// could not be written, up to an eighth of the dirty limit. Then no room can be expected
     /// there. With more of them, the lazy writer has yet to try some, or the store to complete them.

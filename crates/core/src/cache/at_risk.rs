@@ -28,7 +28,9 @@ pub struct AtRisk {
     pub writing_blocks: u64,
     /// Those of them whose last write failed.
     pub failing_blocks: u64,
-    /// More blocks than this are never at risk.
+    /// At most so many blocks are at risk at any time, as long as the settings stay: those up to
+    /// the dirty limit, and what can go beyond it because it cannot be written. After the limit was
+    /// lowered, as many as are at risk now.
     pub blocks_max: u64,
     /// When the page became dirty that is so for the longest time, on the clock of the calls.
     pub oldest: Option<Nanos>,
@@ -102,7 +104,7 @@ impl<F: Frames> Cache<F> {
             blocks,
             writing_blocks: volume.writing.load(Ordering::Acquire),
             failing_blocks: if is_broken { blocks } else { volume.failing.load(Ordering::Acquire) },
-            blocks_max: volume.dirty_limit_blocks(),
+            blocks_max: volume.unclean_blocks_max().max(blocks),
             oldest,
             failing: joined(volume, failing, ranges_max),
             error: volume.broken().cloned().or_else(|| volume.failure()),

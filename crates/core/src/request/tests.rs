@@ -76,7 +76,7 @@ fn what_is_at_risk_is_told_exactly() {
     let mut lane = rig.lane(0);
     let at_risk = |rig: &Rig, ranges| rig.cache.at_risk(&rig.disks[0].volume, ranges);
     let nothing = at_risk(&rig, 8);
-    assert_eq!((nothing.blocks, nothing.oldest, nothing.blocks_max), (0, None, 51));
+    assert_eq!((nothing.blocks, nothing.oldest, nothing.blocks_max), (0, None, 57));
     let begin = rig.now;
     for block in [0, 2, 10] {
         rig.now += SECOND;

@@ -68,6 +68,8 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
     assert!(is_done(&status), "{status:?}");
     assert_eq!(rig.read(&mut lane, 8), Ok(9));
     assert_eq!(rig.gauge(Gauge::Dirty), BLOCKS_MAX * BLOCK, "nothing that was accepted is lost");
+    let risk = rig.cache.at_risk(&rig.disks[0].volume, 0);
+    assert_eq!((risk.blocks, risk.blocks_max), (BLOCKS_MAX, BLOCKS_MAX));
     rig.disks[0].plan.set(Vec::new());
     let status = write_within(&mut rig, &mut lane, 600, 0);
     assert!(is_full(&status), "the next attempt is not due: {status:?}");
