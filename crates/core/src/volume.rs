@@ -472,6 +472,13 @@ impl<F: Frames> Volume<F> {
         if others > self.dirty_limit_blocks() / 8 { None } else { self.failure() }
     }
 
+    /// True if writes of blocks that are not dirty fail now: the dirty limit is reached, and nearly
+    /// nothing of what is dirty could be written.
+    #[must_use]
+    pub fn is_refusing_writes(&self) -> bool {
+        self.is_at_dirty_limit() && self.failure_at_limit().is_some()
+    }
+
     /// The last error of a write or flush, while writes are failing.
     #[must_use]
     pub fn failure(&self) -> Option<StoreError> {

@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod fuzz;
 mod keep;
 mod limits;
+mod lost_stores;
 mod manager;
 pub(crate) mod mount;
 mod mount_faults;

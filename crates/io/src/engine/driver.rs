@@ -4,6 +4,7 @@
 //! A panic of the store ends only its volume: its operations in flight, and all later ones,
 //! complete with an error. A panic of the cache ends the process.
 
+mod failures;
 mod silence;
 
 use super::{ArenaCache, ArenaVolume};
@@ -11,6 +12,7 @@ use crate::fault::{self, Panicked, Thread, confine};
 use crate::frames::ArenaFrames;
 use crate::store::{EngineStore, PeerControl};
 use crate::wake::Waker;
+use failures::{WriteFailures, WriteState};
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Recorder;
 use larder_core::lane::Notify;
@@ -60,7 +62,7 @@ impl Driver {
         Ok(Driver { volume, quit, given_up, waker, control, thread: Some(thread) })
     }
 
-    /// Makes the thread discard what the cache writes from now on, instead of passing it to the
+    /// Makes the thread discard the cache's writes from now on, instead of passing them to the
     /// store, and ends its waits for a server.
     pub(super) fn give_up(&self) {
         // First, so that a thread that discards writes also ends what is in flight.
@@ -142,6 +144,7 @@ struct Run {
     panicked: Option<Panicked>,
     taken: Vec<Taken>,
     silence: Silence,
+    failures: WriteFailures,
 }
 
 impl Run {
@@ -163,6 +166,7 @@ impl Run {
             panicked: None,
             taken: Vec::new(),
             silence: Silence::default(),
+            failures: WriteFailures::default(),
         }
     }
 
@@ -184,6 +188,7 @@ impl Run {
                     self.cache.complete(&self.volume, &recorder, now, done);
                 }
             }
+            self.log_failures(now);
             if let Err(panic) = panicked {
                 let unwritten = fault::unwritten(&self.cache, &self.volume);
                 tracing::error!(
@@ -196,6 +201,7 @@ impl Run {
                 continue;
             }
             let stall_check = (!self.taken.is_empty()).then_some(STALL);
+            let next = next.into_iter().chain(self.failures.due()).min();
             let timeout = match (next.map(|at| at.saturating_sub(now)), stall_check) {
                 (Some(next), Some(check)) => Some(next.min(check)),
                 (one, other) => one.or(other),
@@ -203,6 +209,40 @@ impl Run {
             self.wait(timeout.map(Duration::from_nanos));
         }
         self.end(&recorder);
+    }
+
+    /// Logs that writes to the store begin or cease to fail, and that clients' writes begin to.
+    fn log_failures(&mut self, now: Nanos) {
+        let volume = &self.volume;
+        // The log has the panic of the store of a broken volume, and what was given up.
+        if volume.broken().is_some() || self.given_up.load(Ordering::Acquire) {
+            return;
+        }
+        let state = match volume.failure() {
+            None => WriteState::Working,
+            Some(error) if volume.is_refusing_writes() => WriteState::Refusing(error),
+            Some(error) => WriteState::Failing(error),
+        };
+        if !self.failures.note(now, &state) {
+            return;
+        }
+        let (volume, unwritten_bytes) = (volume.name(), volume.unclean_bytes());
+        match state {
+            WriteState::Working => {
+                tracing::warn!(volume, "the store can be written to again");
+            }
+            WriteState::Failing(error) => tracing::warn!(
+                volume,
+                unwritten_bytes,
+                "failed to {error}; the data stays in memory, and writing is tried again"
+            ),
+            WriteState::Refusing(error) => tracing::warn!(
+                volume,
+                unwritten_bytes,
+                "the dirty limit is reached, and new writes fail until data can be written: \
+                 failed to {error}"
+            ),
+        }
     }
 
     /// Submits the cache's operations to the store, and collects completions. Operations complete

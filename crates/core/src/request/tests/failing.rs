@@ -58,6 +58,7 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
     let (count, status) = fill(&mut rig, &mut lane);
     assert_eq!(count, BLOCKS_MAX);
+    assert!(lane.volume.is_refusing_writes());
     assert!(is_full(&status), "{status:?}");
     // Each further one fails at once; one of what is dirty already needs no room.
     for block in 500..600 {
@@ -75,6 +76,7 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
     assert!(is_full(&status), "the next attempt is not due: {status:?}");
     rig.run_until(rig.now + 11 * SECOND);
     assert_eq!(rig.gauge(Gauge::Failing), 0, "the store has space again and was tried");
+    assert!(!lane.volume.is_refusing_writes());
     rig.write(&mut lane, 600, 1);
     rig.flush(&mut lane);
     assert_eq!(rig.flush(&mut lane), Some(Ok(())), "after the report of the error");

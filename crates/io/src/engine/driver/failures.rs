@@ -1,0 +1,97 @@
+//! Log lines about stores that cannot be written to.
+
+use larder_core::clock::{Nanos, SECOND};
+use larder_core::store::StoreError;
+
+/// Least time between two lines about one store. A store that fails now and then must not fill the
+/// log.
+const INTERVAL: Nanos = 10 * SECOND;
+
+/// What writes of a volume come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum WriteState {
+    /// The store takes writes.
+    #[default]
+    Working,
+    /// Some data could not be written; more is accepted.
+    Failing(StoreError),
+    /// The dirty limit is reached as well: new writes fail.
+    Refusing(StoreError),
+}
+
+impl WriteState {
+    /// True if a line about `other` says the same as one about this state, except for the place.
+    fn is_like(&self, other: &WriteState) -> bool {
+        match (self, other) {
+            (WriteState::Working, WriteState::Working) => true,
+            (WriteState::Failing(one), WriteState::Failing(other))
+            | (WriteState::Refusing(one), WriteState::Refusing(other)) => one.kind == other.kind,
+            _ => false,
+        }
+    }
+}
+
+/// Decides which changes of the state of one store are logged.
+#[derive(Debug, Default)]
+pub(super) struct WriteFailures {
+    logged: WriteState,
+    logged_at: Option<Nanos>,
+    /// Time at which a change that came too early is to be looked at again.
+    due: Option<Nanos>,
+}
+
+impl WriteFailures {
+    /// Records the state. Returns true if it differs from the last one that was logged, and is to
+    /// be logged now.
+    pub(super) fn note(&mut self, now: Nanos, state: &WriteState) -> bool {
+        self.due = None;
+        if self.logged.is_like(state) {
+            return false;
+        }
+        // That writes begin to be refused is always said at once.
+        let is_urgent = matches!((&self.logged, state), (WriteState::Failing(_), next)
+            if matches!(next, WriteState::Refusing(_)));
+        let earliest = self.logged_at.map_or(0, |at| at + INTERVAL);
+        if now < earliest && !is_urgent {
+            self.due = Some(earliest);
+            return false;
+        }
+        (self.logged, self.logged_at) = (state.clone(), Some(now));
+        true
+    }
+
+    /// Returns the time at which the state is to be recorded again, if there is one.
+    pub(super) fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_core::store::StoreErrorKind;
+
+    fn error(kind: StoreErrorKind, place: u64) -> StoreError {
+        StoreError::new(kind, format!("write 4096 bytes at {place}"))
+    }
+
+    #[test]
+    fn each_change_is_logged_once_and_a_store_that_fails_now_and_then_does_not_fill_the_log() {
+        let mut failures = WriteFailures::default();
+        let full = |place| WriteState::Failing(error(StoreErrorKind::NoSpace, place));
+        let refusing = WriteState::Refusing(error(StoreErrorKind::NoSpace, 0));
+        assert!(!failures.note(0, &WriteState::Working));
+        assert!(failures.note(1, &full(0)));
+        assert!(!failures.note(2, &full(4096)), "another block");
+        assert!(failures.note(3, &refusing), "at once");
+        assert!(!failures.note(4, &WriteState::Working), "too early");
+        assert_eq!(failures.due(), Some(3 + INTERVAL));
+        assert!(!failures.note(5, &refusing), "it was never said to be better");
+        assert_eq!(failures.due(), None);
+        assert!(failures.note(3 + INTERVAL, &WriteState::Working));
+        assert!(!failures.note(4 + INTERVAL, &full(0)));
+        assert!(failures.note(3 + 2 * INTERVAL, &full(0)));
+        let broken = WriteState::Failing(error(StoreErrorKind::Io, 0));
+        assert!(failures.note(3 + 3 * INTERVAL, &broken), "for another reason");
+    }
+}
