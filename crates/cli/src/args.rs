@@ -195,6 +195,11 @@ fn is_nbd_address(text: &str) -> bool {
 }
 
 impl VolumeArgument {
+    /// Returns its file or block device; none for an export of another server.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.upstream.is_none().then(|| self.path.clone())
+    }
+
     /// Returns the volume at a path or an address; without a name, it is called by the file name
     /// without its ending, or by the last part of the export's name.
     ///

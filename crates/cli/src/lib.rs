@@ -24,9 +24,10 @@ mod systemd;
 mod tui;
 
 use clap::error::ContextKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_report::escape;
-use std::ffi::OsStr;
+use output::NamedFiles;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
@@ -88,11 +89,12 @@ const FAILURE: u8 = 2;
 pub fn main() -> ExitCode {
     logging::start();
     larder_io::fault::arm_from_environment();
-    let command = match Cli::try_parse() {
-        Ok(cli) => cli.command,
+    let (command, files) = match parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
         Err(error) => return refuse(&error),
     };
-    let result = signals::outlive_file_size_limit().and_then(|()| run(command));
+    let result = files.check().and_then(|()| signals::outlive_file_size_limit());
+    let result = result.and_then(|()| run(command));
     match result {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -102,6 +104,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(FAILURE)
         }
     }
+}
+
+/// Parses a command line.
+fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Command, NamedFiles), clap::Error>
+where
+    T: Into<OsString> + Clone,
+{
+    let matches = Cli::command().try_get_matches_from(words)?;
+    let files = NamedFiles::of(&matches);
+    Ok((Cli::from_arg_matches(&matches)?.command, files))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -131,7 +143,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The message quotes arguments, such as names of files: they are escaped.
-        if let Err(error) = Cli::try_parse_from(std::env::args_os().map(|it| escaped(&it))) {
+        if let Err(error) = parse(std::env::args_os().map(|it| escaped(&it))) {
             eprint!("{}", error.render());
         } else {
             // The arguments contained control characters.
@@ -194,7 +206,7 @@ mod tests {
                     .replace("FOLDER", "folder")
                     .replace("SIZE", "64MiB")
                     .replace("SOCKET", "a.sock");
-                let parsed = Cli::try_parse_from(filled.split(' '));
+                let parsed = parse(filled.split(' '));
                 assert!(parsed.is_ok(), "{}: {command}: {:?}", rule.name, parsed.err());
             }
         }

@@ -4,8 +4,10 @@
 //! except this program's own control sequences ([`raw_stdout`], the live view). So no name of a
 //! file, a process or a volume controls a terminal.
 
+mod file;
 mod whole;
 
+pub(crate) use file::{DistinctFiles, NamedFiles, OutputFile};
 pub(crate) use whole::Whole;
 
 use anyhow::{Context, Result};

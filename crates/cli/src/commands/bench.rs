@@ -20,6 +20,7 @@ pub(crate) mod trying;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+pub(crate) use playing::RecordedSpeed;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 
 use super::serve::{self, FolderArguments, config};
 use crate::args::{self, Named, PathOrNone, PolicyChoice, RuleArgument, VolumeArgument};
+use crate::output::OutputFile;
 use crate::signals::wait_for_end_of_input;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
@@ -104,12 +105,12 @@ pub(crate) struct Arguments {
 
     /// Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.
     #[arg(long, value_name = "FILE")]
-    counters: Option<PathBuf>,
+    counters: Option<OutputFile>,
 
     /// Record every input of the cache into a new file, which larder sim --level inputs
     /// replays. Serving is slower.
     #[arg(long, value_name = "FILE")]
-    record_inputs: Option<PathBuf>,
+    record_inputs: Option<OutputFile>,
 
     /// Socket for larder ctl, or none [default: in the runtime directory].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]

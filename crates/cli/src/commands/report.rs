@@ -1,6 +1,6 @@
 //! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
-use crate::output;
+use crate::output::{self, OutputFile};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use larder_report::format;
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
     /// Where to, instead of standard output. It is written under another name and renamed.
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
 
     /// The names of counters on the machine that a log of Perfmon is of, if larder does not know
     /// them: what its registry has as Counter for its language (docs/perfmon.md).

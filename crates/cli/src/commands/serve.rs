@@ -16,7 +16,7 @@ mod warm;
 
 use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
-use crate::output;
+use crate::output::{self, OutputFile};
 use crate::signals::{Asked, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
 use anyhow::{Result, anyhow, bail, ensure};
@@ -85,12 +85,12 @@ pub(crate) struct Arguments {
 
     /// Record every answered request into a new trace.
     #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
+    pub(crate) record: Option<OutputFile>,
 
     /// Record every input of the cache into a new file, which larder sim --level inputs
     /// replays. Serving is slower.
     #[arg(long, value_name = "FILE")]
-    pub(crate) record_inputs: Option<PathBuf>,
+    pub(crate) record_inputs: Option<OutputFile>,
 
     /// Unit of replacement, 4KiB to 1MiB [default: 4KiB].
     #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::page_blocks),
@@ -167,7 +167,7 @@ pub(crate) struct Arguments {
 
     /// Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.
     #[arg(long, value_name = "FILE")]
-    pub(crate) counters: Option<PathBuf>,
+    pub(crate) counters: Option<OutputFile>,
 
     /// Socket for larder ctl, or none [default: in the runtime directory, where ctl looks].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
@@ -234,6 +234,18 @@ impl Arguments {
             .chain(of("preset", &self.preset))
             .chain(of("set", &self.set))
             .collect()
+    }
+}
+
+impl Arguments {
+    /// Returns the options whose file is written, with the file.
+    fn written(&self) -> impl Iterator<Item = (&'static str, &OutputFile)> {
+        let files = [
+            ("counters", &self.counters),
+            ("record", &self.record),
+            ("record-inputs", &self.record_inputs),
+        ];
+        files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?)))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::commands::trace;
-use crate::output;
+use crate::output::{self, OutputFile};
 use crate::progress;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
     /// Write a page with charts as well, one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<OutputFile>,
 
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]

@@ -11,13 +11,13 @@ mod replay;
 mod summary;
 mod synth;
 
+use crate::output::DistinctFiles;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 pub(crate) use input::format;
 use input::{Input, InputArguments};
 use larder_lab::trace::{BoxedSource, Merge, Record, Source, Target};
 use output::Output;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ const NOTHING_COMMON: &str = "traces of volumes with traces of objects, or sampl
 
 fn convert(arguments: &ConvertArguments) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
-    refuse_own_input(to, traces)?;
+    DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
     if let [trace] = traces {
         return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
     }
@@ -106,22 +106,11 @@ fn convert(arguments: &ConvertArguments) -> Result<()> {
 fn merge(arguments: &ConvertArguments) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
     ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
-    refuse_own_input(to, traces)?;
+    DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
     let Some(merged) = Merge::by_time(open_all(traces, &arguments.input)?) else {
         bail!("merge {NOTHING_COMMON}");
     };
     write_all(Input::of(Box::new(merged)), to, arguments.to)
-}
-
-/// Refuses to replace a trace by what is made of it.
-fn refuse_own_input(to: &Path, traces: &[PathBuf]) -> Result<()> {
-    let place = |path: &Path| path.metadata().ok().map(|it| (it.dev(), it.ino()));
-    let Some(own) = place(to) else { return Ok(()) };
-    let is_own = |trace: &&PathBuf| place(trace) == Some(own);
-    if let Some(trace) = traces.iter().find(is_own) {
-        bail!("write {}: it is the trace {} that is read", to.display(), trace.display());
-    }
-    Ok(())
 }
 
 fn open_all(traces: &[PathBuf], arguments: &InputArguments) -> Result<Vec<BoxedSource>> {

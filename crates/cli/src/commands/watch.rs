@@ -4,7 +4,7 @@
 //! how is in [`larder_host::watch`].
 
 use crate::args;
-use crate::output;
+use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 
     /// Write the result as JSON into a file as well.
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
 
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]

@@ -82,8 +82,7 @@ fn a_trace_is_not_replaced_by_what_is_made_of_it() {
         (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
     ] {
         let said = refusal(folder.path(), &[&["trace"], words].concat());
-        let wanted =
-            format!("larder: failed to write {to}: it is the trace {trace} that is read\n");
+        let wanted = format!("larder: failed to write {to}: it is the file {trace} that is read\n");
         assert_eq!(said, wanted, "{words:?}");
     }
     assert_eq!(std::fs::read(folder.path().join("a.csv")).unwrap(), before);
@@ -202,5 +201,74 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
         let said = refusal(folder, &["size", "good.csv", option[0], option[1]]);
         assert!(said.lines().next().unwrap().contains(option[0]), "{said}");
         assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_a_command_reads_is_never_its_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let run = |name: &str| {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs");
+        let text = std::fs::read(runs.join("probe-before.json")).unwrap();
+        let mut run: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        // As where the speed of the machine was measured.
+        run["trials"][0]["speed"] = 1.0.into();
+        std::fs::write(folder.join(name), run.to_string()).unwrap();
+    };
+    for name in ["keep.img", "lists.warm"] {
+        sparse(&folder.join(name), 8 << 20);
+    }
+    std::fs::write(folder.join("list"), "[[volume]]\npath = \"keep.img\"\n").unwrap();
+    let counters = "counters = \"hard.img\"\n[[volume]]\npath = \"keep.img\"\n";
+    std::fs::write(folder.join("counters.toml"), counters).unwrap();
+    std::fs::hard_link(folder.join("keep.img"), folder.join("hard.img")).unwrap();
+    std::os::unix::fs::symlink("keep.img", folder.join("soft.img")).unwrap();
+    let made = larder(folder, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    assert!(made.status.success());
+    run("a.json");
+    let before: Vec<_> = names(folder)
+        .into_iter()
+        .map(|name| (std::fs::read(folder.join(&name)).unwrap(), name))
+        .collect();
+    let serve = ["serve", "--memory", "16MiB", "--listen", "unix:socket", "--control", "none"];
+    for (words, to, read) in [
+        (&["keep.img", "--counters", "keep.img"][..], "keep.img", "keep.img"),
+        (&["keep.img", "--counters", "hard.img"], "hard.img", "keep.img"),
+        (&["v=./keep.img", "--counters", "soft.img"], "soft.img", "./keep.img"),
+        (&["keep.img", "--record", "keep.img"], "keep.img", "keep.img"),
+        (&["keep.img", "--record-inputs", "soft.img"], "soft.img", "keep.img"),
+        (&["--config", "list", "--counters", "list"], "list", "list"),
+        (&["--config", "list", "--counters", "keep.img"], "keep.img", "keep.img"),
+        (&["--config", "counters.toml"], "hard.img", "keep.img"),
+        (&["lists.warm", "--warm-list", "."], "./lists.warm", "lists.warm"),
+    ] {
+        let said = refusal(folder, &[&serve[..], words].concat());
+        let wanted = format!("write {to}: it is the file {read} that is read\n");
+        assert!(said.ends_with(&wanted), "{words:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    for words in [
+        &["size", "t.csv", "--html", "t.csv"][..],
+        &["report", "a.json", "--format", "html", "-o", "a.json"],
+        &["watch", "a.json", "--output", "a.json"],
+        &["trace", "record", "a.json", "a.json"],
+        &["trace", "filter", "t.csv", "t.csv", "--op", "read"],
+        &["bench", "probe", "keep.img", "--pattern", "R", "-o", "keep.img"],
+        &["bench", "probe", ".", "--as-fast-as", "a.json", "-o", "a.json"],
+        &["bench", "fileload", "keep.img", "-o", "keep.img"],
+        &["bench", "server", "keep.img", "-o", "keep.img"],
+        &["bench", "postmark", "list", "-o", "list"],
+    ] {
+        let to = words.iter().rev().find(|word| folder.join(word).is_file()).unwrap();
+        let said = refusal(folder, words);
+        let wanted = format!("larder: failed to write {to}: it is the file {to} that is read\n");
+        assert_eq!(said, wanted, "{words:?}");
+    }
+    let twice = ["keep.img", "--counters", "new", "--record", "./new"];
+    let said = refusal(folder, &[&serve[..], &twice].concat());
+    assert!(said.ends_with("two outputs have this name; give each its own\n"), "{said}");
+    for (bytes, name) in before {
+        assert_eq!(std::fs::read(folder.join(&name)).unwrap(), bytes, "{name}");
     }
 }

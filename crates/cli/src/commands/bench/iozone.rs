@@ -11,7 +11,7 @@ use super::bar::{Bar, left};
 use super::left_over::clear_up;
 use super::playing::{Confidence, confidence, finish, start, trials};
 use super::surroundings::Here;
-use crate::output;
+use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use cells::Cells;
@@ -85,11 +85,11 @@ pub(super) struct Arguments {
 
     /// Write the record as well, for larder compare and larder report.
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
 
     /// Write the page with the charts as well.
     #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    page: Option<OutputFile>,
 }
 
 fn test(text: &str) -> Result<u8, String> {

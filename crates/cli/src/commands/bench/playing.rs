@@ -3,10 +3,11 @@
 use super::bar::{Bar, left};
 use super::ranks::Together;
 use super::surroundings::Here;
+use crate::args;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
+use crate::output::{self, OutputFile};
 use crate::signals::Stop;
-use crate::{args, output};
 use anyhow::{Context, Result};
 use clap::Args;
 use larder_lab::bench::{
@@ -57,7 +58,7 @@ pub(super) struct Playing {
 
     /// Trials count while the machine is as fast as it was in this record, for larder compare.
     #[arg(long, value_name = "FILE", value_parser = speed_of)]
-    as_fast_as: Option<f64>,
+    as_fast_as: Option<RecordedSpeed>,
 
     /// How to print the result.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -65,7 +66,7 @@ pub(super) struct Playing {
 
     /// Write the record as well, for larder compare and larder report.
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    output: Option<OutputFile>,
 
     #[command(flatten)]
     pub(super) together: Together,
@@ -91,10 +92,21 @@ pub(super) fn confidence(text: &str) -> Result<Confidence, String> {
     if text == "off" { Ok(Confidence(None)) } else { percent(text).map(|it| Confidence(Some(it))) }
 }
 
-/// How fast the machine was in a record.
-fn speed_of(file: &str) -> Result<f64, String> {
-    let run = report::open(Path::new(file)).map_err(|error| format!("{error:#}"))?;
-    run.speed().ok_or_else(|| "nobody measured in it how fast the machine was".to_owned())
+/// Speed of the machine in a record.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedSpeed {
+    pub(crate) file: PathBuf,
+    speed: f64,
+}
+
+/// Reads the speed of the machine from a record.
+fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
+    let file = PathBuf::from(file);
+    let run = report::open(&file).map_err(|error| format!("{error:#}"))?;
+    match run.speed() {
+        Some(speed) => Ok(RecordedSpeed { file, speed }),
+        None => Err("nobody measured in it how fast the machine was".to_owned()),
+    }
 }
 
 /// `6..30`, or `10` for exactly ten.
@@ -115,7 +127,7 @@ impl Playing {
             confidence: self.confidence.0,
             budget: self.budget,
             seed: self.seed,
-            same_speed: self.same_speed.same_speed(self.as_fast_as),
+            same_speed: self.same_speed.same_speed(self.as_fast_as.as_ref().map(|it| it.speed)),
         }
     }
 

@@ -12,10 +12,11 @@ mod work;
 
 use super::bar::{Bar, left};
 use super::playing::finish;
+use crate::args;
 use crate::commands::report::Format;
+use crate::output::{self, OutputFile};
 use crate::runtime_directory::runtime_directory;
 use crate::signals::Stop;
-use crate::{args, output};
 use anyhow::{Context, Result, bail, ensure};
 use cache::{Cache, Mounting};
 use clap::Args;
@@ -73,7 +74,7 @@ pub(crate) struct Arguments {
 
     /// Where the page with the charts goes, replacing what is there; JSON if the name ends so.
     #[arg(short, long, value_name = "FILE", default_value = "larder-try.html")]
-    output: PathBuf,
+    output: OutputFile,
 
     /// Words for the benchmark, as larder bench takes them.
     #[arg(value_name = "WORD", last = true)]

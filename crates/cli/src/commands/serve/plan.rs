@@ -6,6 +6,7 @@
 
 use super::{Arguments, stores, warm};
 use crate::args::{ByVolume, Named, PolicyChoice, VolumeArgument};
+use crate::output::DistinctFiles;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -75,6 +76,7 @@ impl Plan {
             return refuse("volume", None, "serve: no volume is named");
         }
         check_names(arguments)?;
+        check_files(arguments, None)?;
         let flags = VolumeFlags::of(arguments);
         let volumes = arguments.volumes.iter().map(|volume| VolumePlan::of(&flags, volume));
         let volumes: Vec<_> = volumes.collect::<Result<_, _>>()?;
@@ -222,6 +224,27 @@ fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError
         return refuse("read-ahead", Some(volume), format!("set --read-ahead: {error}"));
     }
     Ok(tunables)
+}
+
+/// Refuses files that the server reads and would replace: with an option that writes a file, or
+/// with the warm list of a volume.
+pub(super) fn check_files(
+    arguments: &Arguments,
+    added: Option<&VolumeArgument>,
+) -> Result<(), PlanError> {
+    let volumes = || arguments.volumes.iter().chain(added);
+    let others = [&arguments.config, &arguments.control_token].into_iter().flatten().cloned();
+    let read = volumes().filter_map(VolumeArgument::file).chain(others);
+    let mut files = DistinctFiles::of_inputs(read);
+    for (key, file) in arguments.written() {
+        files.add_output(file).or_else(|error| refuse(key, None, error.to_string()))?;
+    }
+    let Some(directory) = warm::folder(arguments) else { return Ok(()) };
+    for volume in volumes() {
+        let added = files.add_output(&warm::list(&directory, &volume.name));
+        added.or_else(|error| refuse("warm-list", None, error.to_string()))?;
+    }
+    Ok(())
 }
 
 fn check_names(arguments: &Arguments) -> Result<(), PlanError> {

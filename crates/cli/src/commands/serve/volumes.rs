@@ -5,7 +5,7 @@
 //! stays, served as before, if that cannot be done or if somebody uses it.
 
 use super::files::Files;
-use super::plan::{VolumeFlags, VolumePlan};
+use super::plan::{VolumeFlags, VolumePlan, check_files};
 use super::service::{Served, Service, warn_of_ignored_flushes};
 use super::stores::{self, OpenedStore, Stores};
 use super::warm::WarmLists;
@@ -133,6 +133,7 @@ impl VolumePlan {
         settings: &BTreeMap<String, String>,
     ) -> Result<Self> {
         let volume = args::volume(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
+        check_files(arguments, Some(&volume))?;
         let mut plan = VolumePlan::of(&VolumeFlags::of(arguments), &volume)?;
         for (name, value) in settings {
             let set = plan.set(name, value);

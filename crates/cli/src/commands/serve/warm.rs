@@ -40,6 +40,11 @@ pub(super) fn folder(arguments: &Arguments) -> Option<PathBuf> {
     }
 }
 
+/// Returns the path of the list of a volume.
+pub(super) fn list(folder: &Path, volume: &str) -> PathBuf {
+    folder.join(format!("{volume}.warm"))
+}
+
 /// The first of the folders that systemd.exec(5) names, which are separated by colons.
 fn state_directory(folders: &[u8]) -> Option<PathBuf> {
     let first = folders.split(|&byte| byte == b':').next()?;
@@ -209,7 +214,7 @@ impl Drop for WarmLists {
 
 impl Shared {
     fn path(&self, volume: &ArenaVolume) -> PathBuf {
-        self.folder.join(format!("{}.warm", volume.name()))
+        list(&self.folder, volume.name())
     }
 
     /// Reads what is new and saves what is due, until the end.

@@ -1,10 +1,11 @@
 //! `larder trace filter`: the requests that are wanted. Of a whole file of our own format only the
 //! blocks are read whose times can be wanted.
 
+use super::copy;
 use super::input::{Input, InputArguments};
 use super::output::{Output, target};
-use super::{copy, refuse_own_input};
 use crate::args;
+use crate::output::OutputFile;
 use anyhow::Result;
 use clap::Args;
 use larder_lab::trace::{Filter, Op, Target};
@@ -20,7 +21,7 @@ pub(super) struct Arguments {
 
     /// The file to write; - is standard output.
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: OutputFile,
 
     /// The format to write; by the end of the name if not given, else larder.
     #[arg(long = "to-format", value_name = "FORMAT", value_parser = target)]
@@ -73,7 +74,6 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    refuse_own_input(&arguments.file, std::slice::from_ref(&arguments.trace))?;
     let times = (arguments.from.is_some() || arguments.to.is_some())
         .then(|| arguments.from.unwrap_or(0)..arguments.to.unwrap_or(u64::MAX));
     let filter = Filter {

@@ -3,21 +3,21 @@
 use crate::args;
 use crate::commands::watch::What;
 use crate::live::{self, Plan};
-use crate::output::Whole;
+use crate::output::{OutputFile, Whole};
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use larder_report::format;
 use std::io::BufWriter;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The trace to write, in Larder's own format.
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: OutputFile,
 
     #[command(flatten)]
     what: What,
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    let path = &arguments.file;
+    let path: &Path = &arguments.file;
     ensure!(path != Path::new("-"), "record into standard output: name a file");
     let stop = Stop::listen()?;
     let file = Whole::begin(path, ".part")?;

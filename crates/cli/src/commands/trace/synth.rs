@@ -4,11 +4,11 @@ use super::copy;
 use super::input::Input;
 use super::output::{Output, target};
 use crate::args;
+use crate::output::OutputFile;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use larder_lab::trace::Target;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -18,7 +18,7 @@ pub(super) struct Arguments {
 
     /// The file to write; - is standard output.
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: OutputFile,
 
     /// The format to write; by the end of the name if not given, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = target)]

@@ -75,6 +75,17 @@ fn a_volume_comes_and_goes_while_another_is_served() {
 }
 
 #[test]
+fn a_file_that_the_server_writes_is_not_added_as_a_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let counters = folder.path().join("counters.img");
+    std::fs::write(&counters, vec![7; 1 << 20]).unwrap();
+    let server = Server::start(&["one"], &["--counters", counters.to_str().unwrap()]);
+    let said = refused(&server, &["add", counters.to_str().unwrap()]);
+    assert!(said.contains("it is the file ") && said.ends_with(" that is read\n"), "{said}");
+    server.stop();
+}
+
+#[test]
 fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
     let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
     let server = Server::start(&["one", "two"], &lazy);
