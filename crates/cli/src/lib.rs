@@ -28,6 +28,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_report::escape;
 use output::NamedFiles;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
@@ -95,6 +96,12 @@ pub fn main() -> ExitCode {
     };
     let result = files.check().and_then(|()| signals::outlive_file_size_limit());
     let result = result.and_then(|()| run(command));
+    // What is left in the buffer of standard output must be written as well.
+    finish(result.and_then(|code| std::io::stdout().flush().map(|()| code).map_err(Into::into)))
+}
+
+/// Returns the exit code of a result, and prints its error.
+fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -154,9 +161,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         return ExitCode::from(FAILURE);
     }
-    // As below: a reader that closes the pipe is no failure.
-    drop(error.print());
-    ExitCode::SUCCESS
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
 }
 
 /// Returns an argument for a message; of `--flag=VALUE` the value.

@@ -127,7 +127,7 @@ pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recor
     let begun_unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(0);
     let sample = plan.sample.get();
     let options = WriterOptions { begun_unix_ns, sample, ..WriterOptions::default() };
-    let writer = Writer::new(to, options)?;
+    let writer = Writer::new(to, options).context("write the trace")?;
     let mut recorder = Recorder {
         writer,
         page_bytes: larder_host::residency::page_bytes(),
@@ -160,11 +160,13 @@ pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recor
     let watch = watcher.result();
     let Recorder { mut writer, volumes, processes, requests, .. } = recorder;
     for (known, number) in &volumes.0 {
-        writer.name(NameOf::Volume, *number, &watcher.name_of(*known))?;
+        let name = watcher.name_of(*known);
+        writer.name(NameOf::Volume, *number, &name).context("write the trace")?;
     }
     for (known, number) in &processes.0 {
         let process = watcher.process(*known);
-        writer.name(NameOf::Process, number + 1, &format!("{} {}", process.name, process.pid))?;
+        let name = format!("{} {}", process.name, process.pid);
+        writer.name(NameOf::Process, number + 1, &name).context("write the trace")?;
     }
     writer.lost(watch.total.lost_events);
     let to = writer.finish().context("write the trace")?;

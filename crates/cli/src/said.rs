@@ -20,18 +20,18 @@ macro_rules! eprint {
     }};
 }
 
-/// Prints a line to standard output; nothing where nobody reads it any more.
+/// Prints a line to standard output; returns the error of a failed write.
 macro_rules! println {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        drop(writeln!($crate::output::stdout(), $($what)*));
+        writeln!($crate::output::stdout(), $($what)*)
     }};
 }
 
-/// The same without an end of the line.
+/// Prints a text to standard output; returns the error of a failed write.
 macro_rules! print {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        drop(write!($crate::output::stdout(), $($what)*));
+        write!($crate::output::stdout(), $($what)*)
     }};
 }

@@ -21,6 +21,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         escape::path(&arguments.file),
         format::bytes(plan.memory_bytes),
         volumes.join(", ")
-    );
+    )?;
     Ok(())
 }

@@ -80,19 +80,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
          its second half is measured. With the cache, a working set that fits is read in first.\n",
         larder_report::format::bytes(arguments.memory),
         arguments.seconds
-    );
+    )?;
     let image = disk::make_image(&arguments.folder, &stage)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {
             outcomes.push(compare(&stage, &image, kind, times, title)?);
         }
-        println!("{}", outcome::table(kind.title(), &outcomes).to_text());
+        println!("{}", outcome::table(kind.title(), &outcomes).to_text())?;
     }
     println!(
         "Next: larder serve YOUR.img --memory 1GiB, and point any NBD client at the address it \
          prints."
-    );
+    )?;
     Ok(())
 }
 

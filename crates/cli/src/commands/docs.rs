@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
 use larder_core::tunables::TUNABLES;
+use std::io;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -38,10 +39,10 @@ enum Document {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments.document {
-        Document::Metrics => metrics(),
-        Document::Tunables => tunables(),
-        Document::SawTooth => print!("{}", saw_tooth::chart()?),
-        Document::Leak => print!("{}", leak::chart()?),
+        Document::Metrics => metrics()?,
+        Document::Tunables => tunables()?,
+        Document::SawTooth => print!("{}", saw_tooth::chart()?)?,
+        Document::Leak => print!("{}", leak::chart()?)?,
         Document::Bash => shell::completions(clap_complete::Shell::Bash)?,
         Document::Zsh => shell::completions(clap_complete::Shell::Zsh)?,
         Document::Fish => shell::completions(clap_complete::Shell::Fish)?,
@@ -50,75 +51,79 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn metrics() {
-    println!("# Metrics");
-    println!();
-    println!("Every number that leaves the cache comes from this catalogue. Generated from");
-    println!("`crates/core/src/counters/catalogue.rs` by `cargo xtask docs`; do not edit.");
-    println!();
+fn metrics() -> io::Result<()> {
+    println!("# Metrics")?;
+    println!()?;
+    println!("Every number that leaves the cache comes from this catalogue. Generated from")?;
+    println!("`crates/core/src/counters/catalogue.rs` by `cargo xtask docs`; do not edit.")?;
+    println!()?;
     println!(
         "A hit ratio is always weighted by references: hits over references, both summed over"
-    );
+    )?;
     println!(
         "the whole time asked for, never a mean of ratios. \"Known as\" names the counter of the"
-    );
-    println!("Windows NT file cache that the number answers to.");
-    section("Counters", "They only grow.", &COUNTERS);
-    section("Gauges", "What is so now.", &GAUGES);
+    )?;
+    println!("Windows NT file cache that the number answers to.")?;
+    section("Counters", "They only grow.", &COUNTERS)?;
+    section("Gauges", "What is so now.", &GAUGES)?;
     let text = "Histograms with a relative error of at most 1/16.";
-    section("Latencies", text, &HISTOGRAMS);
+    section("Latencies", text, &HISTOGRAMS)?;
     let text = "What is no number: samples of 0 or 1 with labels, in `/metrics`.";
-    families("States", text, &STATES);
+    families("States", text, &STATES)?;
     let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`,\n\
                 in `/v1/stats`. There are two pools: `payloads` of writes that wait for free\n\
                 memory, with the requests in flight and large receive buffers, and `frames` that\n\
                 are pinned until the client has received the reply. A session leases from them\n\
                 what exceeds its own share. A mounted directory has no sessions.";
-    families("Sessions of the NBD server", text, &SESSION_FAMILIES);
-    old_names();
+    families("Sessions of the NBD server", text, &SESSION_FAMILIES)?;
+    old_names()
 }
 
-fn families(title: &str, text: &str, families: &[MetricFamily]) {
-    println!("\n## {title}\n\n{text}\n");
-    println!("| name | labels | meaning |\n|---|---|---|");
+fn families(title: &str, text: &str, families: &[MetricFamily]) -> io::Result<()> {
+    println!("\n## {title}\n\n{text}\n")?;
+    println!("| name | labels | meaning |\n|---|---|---|")?;
     for family in families {
-        println!("| `{}` | {} | {} |", family.sample_name(), family.labels, family.meaning);
+        println!("| `{}` | {} | {} |", family.sample_name(), family.labels, family.meaning)?;
     }
+    Ok(())
 }
 
-fn old_names() {
-    println!("\n## For those who know the counters of Windows NT\n");
-    println!("What to ask of Prometheus, or of whoever reads `/metrics` ([control](control.md)).");
-    println!("There the counters are called `larder_NAME_total`, gauges and latencies");
+fn old_names() -> io::Result<()> {
+    println!("\n## For those who know the counters of Windows NT\n")?;
+    println!("What to ask of Prometheus, or of whoever reads `/metrics` ([control](control.md)).")?;
+    println!("There the counters are called `larder_NAME_total`, gauges and latencies")?;
     println!(
         "`larder_NAME`; add `by (volume)` or `{{volume=\"NAME\"}}` where there are several.\n"
-    );
-    println!("| there | here | note |\n|---|---|---|");
+    )?;
+    println!("| there | here | note |\n|---|---|---|")?;
     for OldName { old, ours, note } in OLD_NAMES {
-        println!("| {old} | `{ours}` | {note} |");
+        println!("| {old} | `{ours}` | {note} |")?;
     }
+    Ok(())
 }
 
-fn section(title: &str, text: &str, meanings: &[Meaning]) {
-    println!("\n## {title}\n\n{text}\n");
-    println!("| name | unit | meaning | known as |\n|---|---|---|---|");
+fn section(title: &str, text: &str, meanings: &[Meaning]) -> io::Result<()> {
+    println!("\n## {title}\n\n{text}\n")?;
+    println!("| name | unit | meaning | known as |\n|---|---|---|---|")?;
     for Meaning { name, unit, meaning, known_as } in meanings {
-        println!("| `{name}` | {} | {meaning} | {known_as} |", unit.name());
+        println!("| `{name}` | {} | {meaning} | {known_as} |", unit.name())?;
     }
+    Ok(())
 }
 
-fn tunables() {
-    println!("# Tunables");
-    println!();
-    println!("Set with `larder serve --set NAME=VALUE`, or all together with `--preset NAME`.");
-    println!("Generated from `crates/core/src/tunables.rs` by `cargo xtask docs`; do not edit.");
-    println!();
-    println!("| name | unit | least | most | `larder` | `nt` | meaning |");
-    println!("|---|---|--:|--:|--:|--:|---|");
+fn tunables() -> io::Result<()> {
+    println!("# Tunables")?;
+    println!()?;
+    println!("Set with `larder serve --set NAME=VALUE`, or all together with `--preset NAME`.")?;
+    println!("Generated from `crates/core/src/tunables.rs` by `cargo xtask docs`; do not edit.")?;
+    println!()?;
+    println!("| name | unit | least | most | `larder` | `nt` | meaning |")?;
+    println!("|---|---|--:|--:|--:|--:|---|")?;
     for t in TUNABLES {
         println!(
             "| `{}` | {} | {} | {} | {} | {} | {} |",
             t.name, t.unit, t.min, t.max, t.default, t.nt, t.meaning
-        );
+        )?;
     }
+    Ok(())
 }

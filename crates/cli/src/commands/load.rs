@@ -79,12 +79,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn run_check(image: &Path, log: &Path) -> Result<ExitCode> {
     let verdict = check::check(image, log)?;
     for finding in verdict.findings.iter().take(FINDINGS_MAX) {
-        println!("{finding}");
+        println!("{finding}")?;
     }
     if verdict.findings.len() > FINDINGS_MAX {
-        println!("and {} more such runs", verdict.findings.len() - FINDINGS_MAX);
+        println!("and {} more such runs", verdict.findings.len() - FINDINGS_MAX)?;
     }
-    println!("{} writes promised, {} missing", verdict.promised, verdict.missing);
+    println!("{} writes promised, {} missing", verdict.promised, verdict.missing)?;
     Ok(ExitCode::from(u8::from(verdict.missing > 0)))
 }
 
@@ -112,8 +112,7 @@ fn load(arguments: &Arguments, uri: &NbdUri) -> Result<()> {
         })
         .collect();
     let tally = run_all(connections?)?;
-    report(&tally, started.elapsed());
-    Ok(())
+    report(&tally, started.elapsed())
 }
 
 /// Runs the connections to their ends; the first failure is the load's.
@@ -150,7 +149,7 @@ fn connect(uri: &NbdUri, connections: u64) -> Result<Vec<Client>> {
     (0..connections).map(connect).collect()
 }
 
-fn report(tally: &Tally, time: Duration) {
+fn report(tally: &Tally, time: Duration) -> Result<()> {
     println!(
         "{} writes ({}), {} reads ({}), {} flushes in {:.1} s; {} connections broke",
         tally.writes,
@@ -160,7 +159,8 @@ fn report(tally: &Tally, time: Duration) {
         tally.flushes,
         time.as_secs_f64(),
         tally.broken
-    );
+    )?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -272,3 +272,47 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         assert_eq!(std::fs::read(folder.join(&name)).unwrap(), bytes, "{name}");
     }
 }
+
+#[test]
+fn a_full_standard_output_is_an_error_of_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse(&folder.path().join("a.img"), 1 << 20);
+    std::fs::write(folder.path().join("a.toml"), "[[volume]]\npath = \"a.img\"\n").unwrap();
+    for words in [
+        &["--help"][..],
+        &["--version"],
+        &["trace", "--help"],
+        &["check-config", "a.toml"],
+        &["resident", "a.img"],
+        &["trace", "synth", "zipf", "-", "--requests", "9"],
+        &["docs", "tunables"],
+        &["demo", "--seconds", "1", "--memory", "8MiB"],
+    ] {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_larder")]).args(words).current_dir(folder.path());
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let wanted = "larder: failed to write to standard output: No space left on device \
+                      (os error 28)\n";
+        assert_eq!(said, wanted, "{words:?}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn a_trace_on_a_full_disk_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let made = larder(folder, &["trace", "synth", "zipf", "a.csv", "--requests", "9"]);
+    assert!(made.status.success());
+    let formats = ["ltr", "csv"].into_iter().chain(cfg!(feature = "parquet").then_some("parquet"));
+    for format in formats {
+        let to = format!("full.{format}");
+        std::os::unix::fs::symlink("/dev/full", folder.join(&to)).unwrap();
+        let said = refusal(folder, &["trace", "convert", "a.csv", &to]);
+        let wanted =
+            format!("larder: failed to write {to}: No space left on device (os error 28)\n");
+        assert_eq!(said, wanted);
+    }
+}

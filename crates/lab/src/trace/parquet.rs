@@ -105,7 +105,7 @@ impl<W: Write + Send> ParquetWriter<W> {
             .set_key_value_metadata(Some(vec![key]))
             .build();
         let writer = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties));
-        Ok(ParquetWriter { writer: writer.map_err(io::Error::other)?, records: Vec::new() })
+        Ok(ParquetWriter { writer: writer.map_err(io_error)?, records: Vec::new() })
     }
 
     /// Appends records; names come from `names`.
@@ -125,8 +125,8 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// Writes what is waiting as a group of rows.
     fn group(&mut self, names: &dyn Source) -> io::Result<()> {
         let records = std::mem::take(&mut self.records);
-        let group = self.writer.next_row_group().map_err(io::Error::other)?;
-        write_group(group, &records, names).map_err(io::Error::other)
+        let group = self.writer.next_row_group().map_err(io_error)?;
+        write_group(group, &records, names).map_err(io_error)
     }
 
     /// Writes what is waiting and the metadata.
@@ -137,7 +137,18 @@ impl<W: Write + Send> ParquetWriter<W> {
         if !self.records.is_empty() {
             self.group(names)?;
         }
-        self.writer.into_inner().map_err(io::Error::other)
+        self.writer.into_inner().map_err(io_error)
+    }
+}
+
+/// Returns the error of the file itself where there is one.
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
     }
 }
 

@@ -7,7 +7,7 @@ use larder_report::escape::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -44,11 +44,19 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     })
 }
 
+/// Adds the path to an error of a file. One of standard output stays as it is: main names it.
+fn named(written: io::Result<()>, path: Option<&PathBuf>) -> Result<()> {
+    match path {
+        Some(path) => written.with_context(|| format!("write {}", path.display())),
+        None => Ok(written?),
+    }
+}
+
 /// A trace being written.
 pub(super) struct Output {
     sink: Box<dyn Sink>,
-    /// None on standard output.
-    file: Option<Whole>,
+    /// The file and its path; none on standard output.
+    file: Option<(Whole, PathBuf)>,
 }
 
 impl Output {
@@ -83,18 +91,20 @@ impl Output {
         }
         let sink = target.begin(file.reopen()?, source);
         let sink = sink.with_context(|| format!("write {}", path.display()))?;
-        Ok(Output { sink, file: Some(file) })
+        Ok(Output { sink, file: Some((file, path.to_owned())) })
     }
 
     /// Appends records of `source`.
     pub(super) fn append(&mut self, records: &[Record], source: &dyn Source) -> Result<()> {
-        Ok(self.sink.append(records, source)?)
+        let written = self.sink.append(records, source);
+        named(written, self.file.as_ref().map(|(_, path)| path))
     }
 
     /// Ends the trace and gives it its name.
     pub(super) fn finish(self, source: &dyn Source) -> Result<()> {
-        self.sink.finish(source)?;
-        if let Some(file) = self.file {
+        let written = self.sink.finish(source);
+        named(written, self.file.as_ref().map(|(_, path)| path))?;
+        if let Some((file, _)) = self.file {
             file.finish()?;
             // Under its name it stays.
             PART.lock().expect("no holder panics").take();
