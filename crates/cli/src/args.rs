@@ -5,7 +5,7 @@ use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::Tunables;
+use larder_core::tunables::{TUNABLES, Tunables};
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::fuse::MountRestrictions;
 use larder_io::front::nbd::ListenAddress;
@@ -152,6 +152,18 @@ pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=NUMBER")?;
     let value = value.parse().map_err(|error| format!("\"{value}\" is not a number: {error}"))?;
     Ok((name.to_owned(), value))
+}
+
+/// Sets a tunable.
+///
+/// # Errors
+/// There is none of this name, or the value is out of its range.
+pub(crate) fn set_tunable(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), String> {
+    let known = TUNABLES.iter().map(|tunable| tunable.name);
+    if !known.clone().any(|known| known == name) {
+        return Err(unknown("tunable", name, known));
+    }
+    tunables.set(name, value).map_err(|error| error.to_string())
 }
 
 /// `unix:PATH` or `tcp:ADDRESS:PORT`.

@@ -12,6 +12,7 @@ mod args;
 mod commands;
 mod control;
 mod counters;
+mod free_space;
 #[doc(hidden)]
 pub mod fuzzing;
 mod live;

@@ -1,7 +1,7 @@
 //! The directory for the sockets of running servers: the service's own, if systemd sets one,
 //! otherwise the runtime directory of the user (`larder_io::runtime_directory`).
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use larder_io::runtime_directory::{self, PrivateDirectory};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ pub(crate) fn runtime_directory() -> Result<PathBuf> {
         Some(directory) => PrivateDirectory::open(&directory),
         None => PrivateDirectory::runtime(),
     };
-    Ok(directory.context("find a directory for sockets")?.path().to_owned())
+    Ok(directory?.path().to_owned())
 }
 
 /// Returns the directory if it exists.

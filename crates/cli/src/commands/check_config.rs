@@ -16,11 +16,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let file = ConfigFile::read(&arguments.file)?;
     let plan = file.plan(&file.arguments(&[])?)?;
     let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    let volumes = match &volumes[..] {
+        [] => "the volumes of the command line".to_owned(),
+        names => names.join(", "),
+    };
     println!(
-        "{}: fine: {} for {}",
+        "{}: fine: {} for {volumes}",
         escape::path(&arguments.file),
         format::bytes(plan.memory_bytes),
-        volumes.join(", ")
     )?;
     Ok(())
 }

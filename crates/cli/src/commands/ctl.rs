@@ -19,6 +19,7 @@ use larder_report::control::{
 };
 use output::{Answer, Risk};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -176,6 +177,19 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+/// Settings by name.
+///
+/// # Errors
+/// Two settings have the same name.
+fn by_name(settings: &[(String, String)]) -> Result<BTreeMap<String, String>> {
+    let mut by_name = BTreeMap::new();
+    for (name, value) in settings {
+        let earlier = by_name.insert(name.clone(), value.clone());
+        ensure!(earlier.is_none(), "set {name}: it is named twice");
+    }
+    Ok(by_name)
+}
+
 /// `[VOLUME.]NAME=VALUE`. A volume may have a "=" in its name, a value has none.
 fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=VALUE")?;
@@ -234,9 +248,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Command::Pin { volume, ranges } => pin(&client, "pin", volume, ranges, format),
         Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
-        Command::Metrics => output::text(&client.get_text("/metrics")?),
+        Command::Metrics => {
+            ensure!(
+                format == Format::Text,
+                "print the metrics: they are OpenMetrics text; leave --format out, or use \
+                 larder ctl stats --all"
+            );
+            output::text(&client.get_text("/metrics")?)
+        }
         Command::Set { settings } => {
-            let request = SetRequest { set: settings.iter().cloned().collect() };
+            let request = SetRequest { set: by_name(settings)? };
             output::Changes(client.post("set", &request)?).print(format)
         }
         Command::Flush { volume } => {
@@ -248,7 +269,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             follow::run(&client, "warm", &request, &follow::WARM, format)
         }
         Command::Add { volume, settings } => {
-            let set = settings.iter().cloned().collect();
+            let set = by_name(settings)?;
             let request = AddRequest { volume: volume.clone(), set };
             output::Added(client.post("add", &request)?).print(format)
         }

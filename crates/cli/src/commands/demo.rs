@@ -11,7 +11,9 @@ mod cached;
 mod disk;
 mod outcome;
 
+use super::serve::plan::check_memory;
 use crate::args;
+use crate::free_space;
 use crate::signals::channel_of_signals;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -64,12 +66,16 @@ impl Stage {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    check_memory(arguments.memory)?;
+    let largest = SIZES.map(|(times, _)| Probe::sized(arguments.memory, times).file_bytes);
+    let image_bytes = largest.into_iter().max().expect("two sizes").next_multiple_of(4096);
+    free_space::check(&arguments.folder, image_bytes)?;
+    let image = disk::create_image(&arguments.folder)?;
     let stop = Arc::new(AtomicBool::new(false));
     let _watch = watch_signals(&stop)?;
-    let largest = SIZES.map(|(times, _)| Probe::sized(arguments.memory, times).file_bytes);
     let stage = Stage {
         memory: arguments.memory,
-        image_bytes: largest.into_iter().max().expect("two sizes").next_multiple_of(4096),
+        image_bytes,
         trial: Duration::from_secs(arguments.seconds),
         clock: Arc::new(MonotonicClock::new()),
         stop,
@@ -81,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         larder_report::format::bytes(arguments.memory),
         arguments.seconds
     )?;
-    let image = disk::make_image(&arguments.folder, &stage)?;
+    let image = image.fill(&stage)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {

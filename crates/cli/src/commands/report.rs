@@ -142,14 +142,17 @@ fn open_text(file: &Path) -> Result<BufReader<File>> {
 
 fn parse(file: &Path, from: impl Read) -> Result<Run> {
     let what = || format!("read {}", file.display());
-    let mut text = String::new();
-    from.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text).with_context(what)?;
+    let mut text = Vec::new();
+    from.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(what)?;
     ensure!(
         text.len() as u64 <= RECORD_BYTES_MAX,
         "{}: it is larger than {}, the maximum size of a record",
         what(),
         format::bytes(RECORD_BYTES_MAX)
     );
+    let Ok(text) = String::from_utf8(text) else {
+        bail!("{}: it is not a result of larder", what());
+    };
     Run::from_json(&text).with_context(what)
 }
 

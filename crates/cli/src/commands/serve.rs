@@ -254,7 +254,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut arguments = reloader.arguments().clone();
     reclaim::limit_heaps();
     // All threads that are started from here on are spared as this one is.
-    arguments.lock |= files::prepare(&arguments);
+    arguments.lock |= files::prepare(&arguments)?;
     let plan = reloader.plan().clone();
     serve(&arguments, &plan, &mut |service| reloader.reload(service))
 }

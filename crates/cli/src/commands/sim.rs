@@ -92,7 +92,7 @@ pub(crate) struct Arguments {
     format: Output,
 
     #[command(flatten)]
-    whole: whole::WholeArguments,
+    whole: whole::GivenWhole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -168,6 +168,12 @@ impl Policies {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let policies = Policies::named(&arguments.policy)?;
+    let whole = &arguments.whole.given;
+    ensure!(
+        arguments.level == Level::Whole || whole.is_empty(),
+        "simulate with {}: that is for --level whole",
+        whole.join(", ")
+    );
     match arguments.level {
         Level::Replacement => {}
         Level::Whole => return run_whole(&policies, arguments),

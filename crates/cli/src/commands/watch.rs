@@ -9,6 +9,8 @@ use crate::signals::Stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_host::watch::{Bpf, Options, STEP, Wanted, Watcher};
+use larder_io::engine::machine_memory_bytes;
+use larder_report::format;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -50,7 +52,7 @@ pub(crate) struct Arguments {
 
     /// Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB
     /// where each look-up is told].
-    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
     buffer: Option<u64>,
 }
 
@@ -108,6 +110,24 @@ impl From<Counting> for Bpf {
     }
 }
 
+/// The least size of a buffer.
+const BUFFER_BYTES_MIN: u64 = 64 << 10;
+
+fn buffer(text: &str) -> Result<u64, String> {
+    let (bytes, has) = (args::bytes(text)?, machine_memory_bytes());
+    let processors = args::cores().get() as u64;
+    if bytes < BUFFER_BYTES_MIN {
+        return Err(format!("a buffer of {text}: 64KiB are the least"));
+    }
+    if bytes.saturating_mul(processors) > has {
+        let has = format::bytes(has);
+        return Err(format!(
+            "a buffer of {text} for each of {processors} processors: this machine has {has} of memory"
+        ));
+    }
+    Ok(bytes)
+}
+
 fn interval(text: &str) -> Result<u64, String> {
     match args::time(text)? {
         ns if ns < 100_000_000 => Err("an interval is 100ms or longer".to_owned()),
@@ -123,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stop = Stop::listen()?;
     let options = Options {
         wanted: arguments.what.wanted(),
-        buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024).max(64)),
+        buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024)),
         rows_max: arguments.rows.max(KEPT_ROWS),
         bpf: arguments.bpf.into(),
         ..Options::default()

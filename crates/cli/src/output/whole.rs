@@ -6,7 +6,7 @@
 //! `finish` a regular file is unchanged, even if the process is killed. A symbolic link stays a
 //! link, and a link of another user is not followed ([`larder_io::owned_file`]).
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use larder_io::owned_file::{self, Replacement};
 use std::fs::File;
 use std::io::{self, Write};
@@ -43,6 +43,12 @@ impl Whole {
             path != Path::new("-"),
             "write -: standard output is /dev/stdout, a file of this name is ./-"
         );
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(directory) = directory
+            && matches!(directory.try_exists(), Ok(false))
+        {
+            bail!("{}: the directory {} does not exist", what(), directory.display());
+        }
         let to = match owned_file::open_special(path).with_context(what)? {
             Some(file) => To::Through(file),
             None => To::Beside(Replacement::begin(path, suffix, MODE).with_context(what)?),
@@ -163,7 +169,7 @@ mod tests {
         let said = |path: &Path| format!("{:#}", Whole::begin(path, "").unwrap_err());
         assert!(said(folder.path()).ends_with("it is a directory"));
         let missing = said(&folder.path().join("no/file"));
-        assert!(missing.contains("No such file") && !missing.contains(".larder-"), "{missing}");
+        assert!(missing.ends_with("/no does not exist"), "{missing}");
         assert!(said(Path::new("-")).contains("a file of this name is ./-"));
     }
 }

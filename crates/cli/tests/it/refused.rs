@@ -45,7 +45,7 @@ fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
     let folder = tempfile::tempdir().unwrap();
     // It would go on until a signal.
     let said = refusal(folder.path(), &["watch", "-o", "no/folder"]);
-    assert_eq!(said, "larder: failed to write no/folder: No such file or directory (os error 2)\n");
+    assert_eq!(said, "larder: failed to write no/folder: the directory no does not exist\n");
     let said = refusal(folder.path(), &["watch", "-o", "."]);
     assert_eq!(said, "larder: failed to write .: it is a directory\n");
 }
@@ -97,7 +97,7 @@ fn a_folder_is_not_mounted_whose_counters_cannot_be_kept() {
     }
     let mount = ["mount", "source", "place", "--memory", "32MiB"];
     let said = refusal(folder.path(), &[&mount[..], &["--counters", "no/file"]].concat());
-    assert_eq!(said, "larder: failed to write no/file: No such file or directory (os error 2)\n");
+    assert_eq!(said, "larder: failed to write no/file: the directory no does not exist\n");
 }
 
 #[test]
@@ -314,5 +314,107 @@ fn a_trace_on_a_full_disk_is_named() {
         let wanted =
             format!("larder: failed to write {to}: No space left on device (os error 28)\n");
         assert_eq!(said, wanted);
+    }
+}
+
+#[test]
+fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
+    // An image of eight times as much does not fit into 16 MiB of free space.
+    let small = tempfile::tempdir().unwrap();
+    let _mounted = larder_testing::is_root().then(|| {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=16M", "none"])
+            .arg(small.path())
+            .status();
+        assert!(mount.unwrap().success());
+        Unmount(small.path())
+    });
+    let small_path = small.path().to_str().unwrap();
+    let mut refusals = vec![
+        (vec!["--memory", "1MiB"], "failed to use 1 MiB of memory: 8 MiB are the least\n"),
+        (vec!["--folder", "missing"], "failed to find missing: No such file or directory"),
+        (vec!["--folder", "empty"], "failed to work in empty: it is no folder\n"),
+    ];
+    let twice = format!("{}KiB", kib * 2);
+    refusals.push((vec!["--memory", &twice], "MiB of memory: this machine has "));
+    if larder_testing::is_root() {
+        refusals.push((vec!["--folder", small_path], "it needs 128 MiB and 16 MiB are free\n"));
+    }
+    for (words, reason) in refusals {
+        assert_sentence(&refusal(folder.path(), &[&["demo"], &words[..]].concat()), &[reason]);
+    }
+}
+
+struct Unmount<'a>(&'a Path);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg(self.0).status());
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sparse(&folder.join("v.img"), 1 << 20);
+    let made = larder(folder, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    assert!(made.status.success());
+    for (words, reason) in [
+        (
+            &["sim", "t.csv", "--store", "disk", "--set", "nonsense=1", "--clients", "9"][..],
+            "failed to simulate with --store, --clients, --set: that is for --level whole\n",
+        ),
+        (
+            &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-maxx=1"],
+            "there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
+        ),
+        (
+            &["trace", "filter", "t.csv", "f.csv", "--from", "2h", "--to", "1h"],
+            "failed to filter by time: --from must be before --to\n",
+        ),
+        (
+            &["serve", "v.img", "--give-back=1TiB"],
+            "failed to give memory back down to 1 TiB: --memory is only 256 MiB\n",
+        ),
+        (
+            &["serve", "v.img", "--set", "age-maxx=1"],
+            "failed to set age-maxx: there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
+        ),
+        (
+            &["serve", "v.img", "--memory", "0"],
+            "failed to use 0 B of memory: 8 MiB are the least\n",
+        ),
+        (
+            &["serve", "v.img", "--fuse", "missing"],
+            "failed to mount at missing: there is no such directory; make it first\n",
+        ),
+        (
+            &["bench", "fileload", "empty", "--start", "as-is"],
+            "failed to read a file of 0 bytes in parts of 8192 bytes: the least size is 8192 bytes\n",
+        ),
+        (&["compare", "t.csv", "binary"], "failed to read t.csv: "),
+        (&["compare", "binary", "t.csv"], "failed to read binary: it is not a result of larder\n"),
+        (&["size", "t.csv", "--html", "/none/x.html"], "the directory /none does not exist\n"),
+        (
+            &["trace", "convert", "t.csv", "x.foo"],
+            "failed to write x.foo: no format has the ending .foo; use .ltr, ",
+        ),
+    ] {
+        std::fs::write(folder.join("empty"), "").unwrap();
+        std::fs::write(folder.join("binary"), b"\xff\xfe\x00").unwrap();
+        assert_sentence(&refusal(folder, words), &[reason]);
+    }
+    for (words, reason) in [
+        (&["watch", "--for", "1s", "--buffer", "1TiB"][..], "this machine has "),
+        (&["watch", "--buffer", "1"], "a buffer of 1: 64KiB are the least"),
+        (&["trace", "replay", "t.csv"], "<--to <URI>|--volume <NAME=URI>>"),
+    ] {
+        let said = refusal(folder, words);
+        assert!(said.starts_with("error: ") && said.contains(reason), "{words:?}: {said}");
     }
 }

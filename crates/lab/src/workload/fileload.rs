@@ -49,8 +49,8 @@ pub struct Fileload {
 /// A file that cannot be read in this way. The message can follow "failed to".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "read a file of {file_bytes} bytes {read_bytes} bytes at a time: it needs at least {reads} \
-     reads"
+    "read a file of {file_bytes} bytes in parts of {read_bytes} bytes: the least size is {} bytes",
+    .reads * .read_bytes
 )]
 pub struct FileTooSmall {
     file_bytes: u64,
@@ -170,7 +170,7 @@ mod tests {
         let error = Fileload::new(Order::Database, 7 * 512, 512).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "read a file of 3584 bytes 512 bytes at a time: it needs at least 8 reads"
+            "read a file of 3584 bytes in parts of 512 bytes: the least size is 4096 bytes"
         );
     }
 }

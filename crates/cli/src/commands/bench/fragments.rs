@@ -1,11 +1,12 @@
 //! `larder bench fragments`: files for `larder bench fileload`, intertwined in so many extents, and
 //! copies of them in one each, counted with FIEMAP.
 
+use crate::free_space;
 use crate::signals::Stop;
 use crate::{args, progress};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use larder_host::{extents, space};
+use larder_host::extents;
 use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, FragmentsError, remove};
 use larder_report::{escape, format};
 use std::fs::File;
@@ -62,15 +63,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
     let &Arguments { files, size: file_bytes, extents, seed, .. } = arguments;
     let wanted = Fragments { files, file_bytes, extents, seed };
-    let free = match space::free_bytes(folder) {
-        Ok(free) => free,
-        Err(error) => bail!("make files in {}: {error}", folder.display()),
-    };
-    let (needs, shown) = (wanted.bytes(), folder.display());
-    if free < needs {
-        let [needs, free] = [needs, free].map(format::bytes);
-        bail!("make files in {shown}: they need {needs} and {free} are free");
-    }
+    let needs = wanted.bytes();
+    free_space::check(folder, needs)?;
     let stop = Stop::listen()?;
     let is_shown = std::io::stderr().is_terminal();
     let template = "writing [{bar:30}] {bytes} of {total_bytes}";

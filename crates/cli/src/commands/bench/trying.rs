@@ -14,6 +14,7 @@ use super::bar::{Bar, left};
 use super::playing::finish;
 use crate::args;
 use crate::commands::report::Format;
+use crate::free_space;
 use crate::output::{self, OutputFile};
 use crate::runtime_directory::runtime_directory;
 use crate::signals::Stop;
@@ -22,7 +23,6 @@ use cache::{Cache, Mounting};
 use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
-use larder_host::space;
 use larder_lab::bench::{
     BenchError, Plan, Played, Start, Step, Turns, TurnsProgress, Way, play_by_turns,
 };
@@ -137,14 +137,7 @@ impl Arguments {
     /// Asks, if it is much.
     fn may_use(&self, bytes: u64) -> Result<()> {
         let shown = self.path.display();
-        let free = space::free_bytes(&self.path)
-            .with_context(|| format!("see what is free in {shown}"))?;
-        ensure!(
-            bytes < free,
-            "work in {shown}: it needs {} and {} are free",
-            format::bytes(bytes),
-            format::bytes(free)
-        );
+        let free = free_space::check(&self.path, bytes)?;
         if self.yes || bytes <= free / FREE_PART {
             return Ok(());
         }
@@ -290,7 +283,7 @@ mod tests {
     #[test]
     fn more_than_a_tenth_of_what_is_free_has_to_be_allowed() {
         let folder = tempfile::tempdir().unwrap();
-        let free = space::free_bytes(folder.path()).unwrap();
+        let free = larder_host::space::free_bytes(folder.path()).unwrap();
         let plain = arguments(folder.path(), &[]);
         plain.may_use(free / 20).unwrap();
         if !std::io::stdin().is_terminal() {

@@ -153,7 +153,16 @@ impl Client {
                 send(stream, request.body(Full::new(body))?).await
             }
         };
-        let mut response = sent.with_context(|| format!("talk to the server at {}", self.place))?;
+        let mut response = sent.map_err(|error| match error.downcast::<hyper::Error>() {
+            // Another server, of NBD for one, may also close the connection first.
+            Ok(error) if error.is_parse() || !self.place.is_named_for_control() => anyhow!(
+                "ask {}: it does not answer as a control socket of larder, whose name ends in \
+                 .control",
+                self.place
+            ),
+            Ok(error) => anyhow!("talk to the server at {}: {error}", self.place),
+            Err(error) => error.context(format!("talk to the server at {}", self.place)),
+        })?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -185,6 +194,16 @@ impl Client {
             _ => error.to_string(),
         };
         anyhow!("reach a server at {}: {why}", self.place)
+    }
+}
+
+impl Place {
+    /// True if it is an address, or a socket with the name that larder gives to control sockets.
+    fn is_named_for_control(&self) -> bool {
+        match self {
+            Place::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
+            Place::Tcp(..) => true,
+        }
     }
 }
 

@@ -35,27 +35,42 @@ impl DiskKind {
 #[derive(Debug)]
 pub(super) struct Image(File);
 
-/// Makes an image full of data in `folder`; it has no name by the time this returns.
-pub(super) fn make_image(folder: &Path, stage: &Stage) -> Result<Image> {
-    let what = || format!("make an image in {}", folder.display());
-    let mut file = tempfile::tempfile_in(folder).with_context(what)?;
-    let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
-    let mut chunk = vec![0u8; CHUNK];
-    let mut written = 0;
-    while written < stage.image_bytes {
-        stage.check()?;
-        // Not zeros: some disks and file systems store those as nothing.
-        for (i, byte) in chunk.iter_mut().enumerate() {
-            *byte = u8::try_from((i as u64 * 31 + written / 4096) % 251).expect("below 251");
+/// An image that has no data yet.
+pub(super) struct EmptyImage<'a> {
+    folder: &'a Path,
+    file: File,
+}
+
+/// Creates an image in `folder`; it has no name by the time this returns.
+pub(super) fn create_image(folder: &Path) -> Result<EmptyImage<'_>> {
+    let file = tempfile::tempfile_in(folder)
+        .with_context(|| format!("make an image in {}", folder.display()))?;
+    Ok(EmptyImage { folder, file })
+}
+
+impl EmptyImage<'_> {
+    /// Fills the image with data.
+    pub(super) fn fill(self, stage: &Stage) -> Result<Image> {
+        let EmptyImage { folder, mut file } = self;
+        let what = || format!("make an image in {}", folder.display());
+        let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
+        let mut chunk = vec![0u8; CHUNK];
+        let mut written = 0;
+        while written < stage.image_bytes {
+            stage.check()?;
+            // Not zeros: some disks and file systems store those as nothing.
+            for (i, byte) in chunk.iter_mut().enumerate() {
+                *byte = u8::try_from((i as u64 * 31 + written / 4096) % 251).expect("below 251");
+            }
+            let len = CHUNK.min(usize::try_from(stage.image_bytes - written).unwrap_or(CHUNK));
+            file.write_all(&chunk[..len]).with_context(what)?;
+            written += len as u64;
+            bar.set_position(written);
         }
-        let len = CHUNK.min(usize::try_from(stage.image_bytes - written).unwrap_or(CHUNK));
-        file.write_all(&chunk[..len]).with_context(what)?;
-        written += len as u64;
-        bar.set_position(written);
+        file.sync_all().with_context(what)?;
+        bar.finish_and_clear();
+        Ok(Image(file))
     }
-    file.sync_all().with_context(what)?;
-    bar.finish_and_clear();
-    Ok(Image(file))
 }
 
 /// An opened disk.

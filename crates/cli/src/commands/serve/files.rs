@@ -7,7 +7,7 @@ use super::service::{Served, Service};
 use super::shared::Listening;
 use super::{Arguments, FolderArguments};
 use crate::signals::{Asked, SignalChannel};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
 use larder_io::front::fuse::{
@@ -70,10 +70,15 @@ impl Mounted {
 pub(super) struct Files(RwLock<Option<Mounted>>);
 
 /// Makes the process fit to lie below file systems, as far as it may; whether its memory is locked.
-pub(super) fn prepare(arguments: &Arguments) -> bool {
-    if arguments.fuse.is_none() {
-        return false;
-    }
+///
+/// # Errors
+/// The directory for the files does not exist.
+pub(super) fn prepare(arguments: &Arguments) -> Result<bool> {
+    let Some(directory) = &arguments.fuse else { return Ok(false) };
+    // A mount of a server that was killed is there, though it answers with an error.
+    let is_missing = matches!(directory.try_exists(), Ok(false));
+    let shown = directory.display();
+    ensure!(!is_missing, "mount at {shown}: there is no such directory; make it first");
     let (locked, spared) = (reclaim::lock_memory(), reclaim::be_spared());
     if locked.is_ok() {
         reclaim::reserve();
@@ -84,7 +89,7 @@ pub(super) fn prepare(arguments: &Arguments) -> bool {
              the machine wait for itself when memory is short"
         );
     }
-    locked.is_ok()
+    Ok(locked.is_ok())
 }
 
 impl Files {

@@ -5,7 +5,7 @@
 //! anything, so `larder check-config` and a reload find what a start would find.
 
 use super::{Arguments, stores, warm};
-use crate::args::{ByVolume, Named, PolicyChoice, VolumeArgument};
+use crate::args::{self, ByVolume, Named, PolicyChoice, VolumeArgument};
 use crate::output::DistinctFiles;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
@@ -72,11 +72,13 @@ fn refuse<T>(
 impl Plan {
     /// The plan that these arguments ask for.
     pub(crate) fn of(arguments: &Arguments) -> Result<Self, PlanError> {
-        if arguments.volumes.is_empty() {
-            return refuse("volume", None, "serve: no volume is named");
-        }
         check_names(arguments)?;
         check_files(arguments, None)?;
+        if let Some(floor) = arguments.give_back.filter(|floor| *floor > arguments.memory) {
+            let [floor, memory] = [floor, arguments.memory].map(format::bytes);
+            let message = format!("give memory back down to {floor}: --memory is only {memory}");
+            return refuse("give-back", None, message);
+        }
         let flags = VolumeFlags::of(arguments);
         let volumes = arguments.volumes.iter().map(|volume| VolumePlan::of(&flags, volume));
         let volumes: Vec<_> = volumes.collect::<Result<_, _>>()?;
@@ -97,17 +99,8 @@ impl Plan {
 
     /// Whether everything in it goes together.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
-        let (wanted, has) = (self.memory_bytes, machine_memory_bytes());
-        if wanted < MEMORY_BYTES_MIN {
-            let least = MEMORY_BYTES_MIN >> 20;
-            let message = format!("use {} KiB of memory: {least} MiB are the least", wanted >> 10);
-            return refuse("memory", None, message);
-        }
-        if wanted > has {
-            let (wanted, has) = (wanted >> 20, has >> 20);
-            let message = format!("use {wanted} MiB of memory: this machine has {has} MiB");
-            return refuse("memory", None, message);
-        }
+        let wanted = self.memory_bytes;
+        check_memory(wanted)?;
         let buffers = stores::buffer_bytes(self);
         if buffers > 0 && buffers + MEMORY_BYTES_MIN > wanted {
             let message = format!(
@@ -189,15 +182,16 @@ impl VolumePlan {
 
     fn check(&self, frames: u32) -> Result<(), PlanError> {
         let VolumePlan { name, min_frames, max_frames, .. } = self;
-        let refuse = |key, what: &str| refuse(key, Some(name), format!("serve {name}: {what}"));
+        let refuse =
+            |key, what: &str| refuse(key, Some(name), format!("set {key} of {name}: {what}"));
         if min_frames > max_frames {
-            return refuse("min", "its --min is above its --max");
+            return refuse("min", "it is above its max");
         }
         if *min_frames > frames {
-            return refuse("min", "its --min is more than the cache has; raise --memory");
+            return refuse("min", "it is more than the cache has; raise memory");
         }
         if *max_frames < MAX_FRAMES_MIN {
-            return refuse("max", "its --max is below 2MiB, less than one large request needs");
+            return refuse("max", "it is below 2MiB, less than one large request needs");
         }
         Ok(())
     }
@@ -213,7 +207,7 @@ fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError
     };
     for of in [None, Some(volume)] {
         for (name, value) in flags.set.get(&of).into_iter().flatten().copied() {
-            if let Err(error) = tunables.set(name, *value) {
+            if let Err(error) = args::set_tunable(&mut tunables, name, *value) {
                 return refuse("set", of, format!("set {name}: {error}"));
             }
         }
@@ -226,13 +220,31 @@ fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError
     Ok(tunables)
 }
 
+/// Refuses a size of the cache that is below the minimum or above the memory of the machine.
+pub(crate) fn check_memory(wanted: u64) -> Result<(), PlanError> {
+    let has = machine_memory_bytes();
+    if wanted < MEMORY_BYTES_MIN {
+        let least = MEMORY_BYTES_MIN >> 20;
+        let message = format!("use {} of memory: {least} MiB are the least", format::bytes(wanted));
+        return refuse("memory", None, message);
+    }
+    if wanted > has {
+        let (wanted, has) = (wanted >> 20, has >> 20);
+        let message = format!("use {wanted} MiB of memory: this machine has {has} MiB");
+        return refuse("memory", None, message);
+    }
+    Ok(())
+}
+
 /// Refuses files that the server reads and would replace: with an option that writes a file, or
 /// with the warm list of a volume.
 pub(super) fn check_files(
     arguments: &Arguments,
     added: Option<&VolumeArgument>,
 ) -> Result<(), PlanError> {
-    let volumes = || arguments.volumes.iter().chain(added);
+    // A volume of the start that was removed may come back under its name.
+    let is_other = |volume: &&VolumeArgument| added.is_none_or(|added| added.name != volume.name);
+    let volumes = || arguments.volumes.iter().filter(is_other).chain(added);
     let others = [&arguments.config, &arguments.control_token].into_iter().flatten().cloned();
     let read = volumes().filter_map(VolumeArgument::file).chain(others);
     let mut files = DistinctFiles::of_inputs(read);

@@ -10,7 +10,7 @@ use super::config::ConfigFile;
 use super::plan::{Plan, VolumePlan};
 use super::service::Service;
 use crate::output::sentence;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use std::ffi::OsString;
 
 /// What was read last, and where it came from.
@@ -30,6 +30,11 @@ fn read(arguments: &Arguments, command_line: &[OsString]) -> Result<(Arguments, 
     let file = ConfigFile::read(path)?;
     let arguments = file.arguments(command_line)?;
     let plan = file.plan(&arguments)?;
+    ensure!(
+        !plan.volumes.is_empty(),
+        "serve {}: it names no volume, and neither does the command line",
+        path.display()
+    );
     Ok((arguments, plan))
 }
 

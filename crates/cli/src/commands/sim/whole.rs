@@ -4,8 +4,9 @@ use super::case::Case;
 use super::table::first_columns;
 use super::{Arguments, Policies};
 use crate::{args, counters};
-use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::cache::shards_for;
 use larder_core::counters::{COUNTERS, Counter};
 use larder_core::hint::Hint;
@@ -28,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Whole cache (--level whole)")]
-pub(crate) struct WholeArguments {
+pub(super) struct WholeArguments {
     /// Write modes, separated by commas.
     #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::write_mode,
           default_value = "back")]
@@ -69,6 +70,42 @@ pub(crate) struct WholeArguments {
     set: Vec<(String, u64)>,
 }
 
+/// The arguments, and the options that the command line gives.
+#[derive(Debug)]
+pub(super) struct GivenWhole {
+    arguments: WholeArguments,
+    /// As they are written.
+    pub(super) given: Vec<String>,
+}
+
+impl Args for GivenWhole {
+    fn augment_args(command: Command) -> Command {
+        WholeArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        WholeArguments::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for GivenWhole {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let command = WholeArguments::augment_args(Command::new("whole"));
+        let is_given = |arg: &&Arg| {
+            let source = matches.value_source(arg.get_id().as_str());
+            source == Some(ValueSource::CommandLine)
+        };
+        let given = command.get_arguments().filter(is_given).filter_map(Arg::get_long);
+        let given = given.map(|long| format!("--{long}")).collect();
+        Ok(GivenWhole { arguments: WholeArguments::from_arg_matches(matches)?, given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = GivenWhole::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PaceBy {
     Closed,
@@ -100,7 +137,7 @@ pub(super) struct Run {
 
 /// Every policy at every size in every write mode.
 pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Run>> {
-    let whole = &arguments.whole;
+    let whole = &arguments.whole.arguments;
     ensure!(!policies.min, "simulate the whole cache with \"min\": it is a bound, not a cache");
     let page_bytes = case.page_bytes().context("simulate the whole cache without pages")?;
     let page_blocks = page_bytes / u32::try_from(BLOCK_BYTES).expect("4 KiB");
@@ -140,7 +177,8 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
 fn tunables(whole: &WholeArguments) -> Result<Tunables> {
     let mut tunables = Tunables::default();
     for (name, value) in &whole.set {
-        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
+        args::set_tunable(&mut tunables, name, *value)
+            .map_err(|reason| anyhow!("set {name}: {reason}"))?;
     }
     if whole.read_ahead == ReadAhead::Off {
         tunables.set("read-ahead-max", 0).context("read nothing ahead")?;

@@ -6,7 +6,7 @@ use super::input::{Input, InputArguments};
 use super::output::{Output, target};
 use crate::args;
 use crate::output::OutputFile;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::trace::{Filter, Op, Target};
 use larder_report::format;
@@ -74,6 +74,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
+        ensure!(from < to, "filter by time: --from must be before --to");
+    }
     let times = (arguments.from.is_some() || arguments.to.is_some())
         .then(|| arguments.from.unwrap_or(0)..arguments.to.unwrap_or(u64::MAX));
     let filter = Filter {

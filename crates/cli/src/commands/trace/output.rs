@@ -1,7 +1,7 @@
 //! Traces that are written: under another name first, renamed when whole; or to standard output.
 
 use crate::output::{Whole, raw_stdout};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
 use larder_report::escape::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -71,6 +71,15 @@ impl Output {
             "write {name}: this build of larder does not support Parquet; choose another name, \
              install a package of larder, or build it with `cargo build --release --features full`"
         );
+        if let (None, None, Some(ending)) = (target, by_name, path.extension()) {
+            let endings: Vec<_> =
+                Target::ALL.iter().map(|target| format!(".{}", target.extension())).collect();
+            bail!(
+                "write {name}: no format has the ending .{}; use {}, or name the format",
+                ending.display(),
+                endings.join(", ")
+            );
+        }
         let target = target.or(by_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {
             ensure!(

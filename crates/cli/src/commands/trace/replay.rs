@@ -14,7 +14,7 @@ mod worker;
 use super::input::{Input, InputArguments, open_trace};
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use feed::{Feed, Judge};
 use larder_io::nbd_client::NbdUri;
 use outcome::Outcome;
@@ -30,19 +30,19 @@ use worker::{Pace, Worker};
 const TIMED_DEPTH: u64 = 32;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("exports").required(true).args(["to", "volumes"]))]
 pub(super) struct Arguments {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
     /// The export to replay to, if the trace has one volume.
-    #[arg(long, value_name = "URI", required_unless_present = "volumes")]
+    #[arg(long, value_name = "URI")]
     to: Option<NbdUri>,
 
     /// The export of one volume of the trace, by name, or by number if it has none; may be given
     /// several times.
-    #[arg(long = "volume", value_name = "NAME=URI", value_parser = targets::volume,
-          conflicts_with = "to")]
+    #[arg(long = "volume", value_name = "NAME=URI", value_parser = targets::volume)]
     volumes: Vec<(String, NbdUri)>,
 
     /// Ask when the trace says, so many times as fast; without it, as fast as answers come.

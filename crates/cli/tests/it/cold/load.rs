@@ -131,13 +131,13 @@ fn what_cannot_be_is_said_and_nothing_is_made() {
     let file = file.to_str().unwrap();
     refused(&["fragments", here, "--size", "4KiB"], "an extent has at least 4 KiB");
     refused(&["fragments", here, "--size", "900TiB"], "are free");
-    refused(&["fragments", "/no/such/folder"], "make files in /no/such/folder: No such file");
+    refused(&["fragments", "/no/such/folder"], "find /no/such/folder: No such file");
     refused(&["fragments", here, "--remove", "--files", "3"], "cannot be used with");
     refused(&["fileload", "/no/such/file"], "find /no/such/file");
     refused(&["fileload", here, file], "files and folders at once");
     refused(&["fileload", file, "--users", "2"], "work with 2 users: there are 1 files");
     refused(&["fileload", file, "--size", "2MiB"], "it has 1048576");
-    refused(&["fileload", file, "--read", "2MiB"], "it needs at least 1 reads");
+    refused(&["fileload", file, "--read", "2MiB"], "the least size is 2097152 bytes");
     refused(&["fileload", file, "--read", "8KiB,8KiB"], "it is named twice");
     refused(&["fileload", file, "--read", "1000", "--hint", "no-buffering"], "no multiple of 512");
     refused(&["fileload", here, "--size", "900TiB"], "are free");

@@ -94,7 +94,10 @@ fn all_of_a_request_is_applied_or_nothing() {
         (r#"{"one.policy": "lru", "two.policy": "mru"}"#, "set two.policy: there is no policy"),
         (r#"{"one.policy": "lru", "three.policy": "lru"}"#, "no volume is called \"three\""),
         (r#"{"policy": "lru", "one.min": "8MiB", "two.min": "8MiB"}"#, "more than --memory"),
-        (r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#, "above its --max"),
+        (
+            r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#,
+            "set min of one: it is above its max",
+        ),
         (r#"{"policy": "lru", "memory": "1MiB"}"#, "8 MiB are the least"),
         (r#"{"policy": "lru", "age-max": "1"}"#, "age-max is 1, must be 10 to 3600000"),
         (r#"{"policy": "lru", "age-maxx": "1"}"#, "did you mean \"age-max\"?"),

@@ -165,6 +165,9 @@ fn a_file_is_checked_without_being_served() {
     let fine = check("memory = \"64MiB\"\n[[volume]]\nname = \"a\"\npath = \"/no/such/file\"\n");
     assert!(fine.status.success());
     assert!(text(&fine.stdout).ends_with(": fine: 64 MiB for a\n"), "{}", text(&fine.stdout));
+    let empty = check("");
+    let said = text(&empty.stdout);
+    assert!(said.ends_with(": fine: 256 MiB for the volumes of the command line\n"), "{said}");
     let wrong = check("memory = \"64MiB\"\npolcy = \"lru\"\n");
     assert_eq!(wrong.status.code(), Some(2));
     let said = text(&wrong.stderr);
@@ -172,4 +175,36 @@ fn a_file_is_checked_without_being_served() {
     assert!(said.starts_with("larder: failed to use ") && said.ends_with(known), "{said}");
     let none = larder().arg("check-config").arg(folder.path().join("none")).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
+fn wrong_uses_of_ctl_are_refused_with_the_reason() {
+    let server = Server::start(&["one"], &[]);
+    let refused = |words: &[&str]| {
+        let output = server.ctl(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+        text(&output.stderr)
+    };
+    let said = refused(&["set", "memory=16MiB", "memory=24MiB"]);
+    assert_eq!(said, "larder: failed to set memory: it is named twice\n");
+    let said = refused(&["set", "one.min=1TiB"]);
+    assert!(said.starts_with("larder: failed to set min of one: it is more than "), "{said}");
+    let said = refused(&["set", "memory=3"]);
+    assert!(said.contains("use 3 B of memory"), "{said}");
+    let said = refused(&["metrics", "--format", "json"]);
+    assert!(said.starts_with("larder: failed to print the metrics: "), "{said}");
+    server.stop();
+}
+
+#[test]
+fn a_socket_that_is_not_for_control_is_named() {
+    let server = Server::start(&["one"], &[]);
+    let socket = server.path("nbd.sock").display().to_string();
+    let output = larder().args(["ctl", "--control", &socket, "stats"]).output().unwrap();
+    let wanted = format!(
+        "larder: failed to ask {socket}: it does not answer as a control socket of larder, whose \
+         name ends in .control\n"
+    );
+    assert_eq!(text(&output.stderr), wanted);
+    server.stop();
 }

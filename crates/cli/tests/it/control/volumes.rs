@@ -116,7 +116,7 @@ fn what_cannot_be_added_changes_nothing() {
         (&[&none], "none.img: No such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
         (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
-        (&[&two, "min=1GiB"], "its --min is more than the cache has"),
+        (&[&two, "min=1GiB"], "set min of two: it is more than the cache has"),
         (&[&two, "memory=1GiB"], "there is no setting \"memory\" here"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
     ];

@@ -1,0 +1,21 @@
+//! Free space for the files that a command makes.
+
+use anyhow::{Context, Result, ensure};
+use larder_host::space;
+use larder_report::format;
+use std::path::Path;
+
+/// Refuses work in a directory that needs more than is free there. Returns the free bytes.
+///
+/// # Errors
+/// A sentence that can follow "failed to".
+pub(crate) fn check(directory: &Path, needs: u64) -> Result<u64> {
+    let shown = directory.display();
+    let found = std::fs::metadata(directory).with_context(|| format!("find {shown}"))?;
+    ensure!(found.is_dir(), "work in {shown}: it is no folder");
+    let free =
+        space::free_bytes(directory).with_context(|| format!("see what is free in {shown}"))?;
+    let [needed, left] = [needs, free].map(format::bytes);
+    ensure!(needs < free, "work in {shown}: it needs {needed} and {left} are free");
+    Ok(free)
+}
