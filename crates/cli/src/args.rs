@@ -1,5 +1,6 @@
 //! Values on the command line: sizes with units, names, volumes, addresses.
 
+use crate::output::OutputFile;
 use bytesize::ByteSize;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
@@ -11,6 +12,7 @@ use larder_io::front::fuse::MountRestrictions;
 use larder_io::front::nbd::ListenAddress;
 use larder_io::nbd_client::NbdUri;
 use larder_report::escape;
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
@@ -21,6 +23,28 @@ mod rule;
 
 pub(crate) use choice::PolicyChoice;
 pub(crate) use rule::{RuleArgument, rule};
+
+/// Lets options take values that begin with a hyphen, so that the parser of a value refuses `-1`
+/// and says what is expected. Options with any text as value are excepted: there a hyphen begins
+/// the next option.
+pub(crate) fn allow_hyphens(command: clap::Command) -> clap::Command {
+    let texts = [
+        TypeId::of::<String>(),
+        TypeId::of::<PathBuf>(),
+        TypeId::of::<OutputFile>(),
+        TypeId::of::<PathOrNone>(),
+    ];
+    let takes_one = |arg: &clap::Arg| {
+        let count = arg.get_num_args().map_or(1, |count| count.min_values());
+        arg.get_long().is_some() && arg.get_action().takes_values() && count == 1
+    };
+    command
+        .mut_args(|arg| {
+            let is_text = texts.iter().any(|text| arg.get_value_parser().type_id() == *text);
+            if takes_one(&arg) && !is_text { arg.allow_hyphen_values(true) } else { arg }
+        })
+        .mut_subcommands(allow_hyphens)
+}
 
 /// A number of bytes, as in `256MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {

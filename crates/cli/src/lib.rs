@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
 #[derive(Debug, Parser)]
-#[command(name = "larder", bin_name = "larder", version, disable_help_subcommand = true)]
+#[command(name = "larder", bin_name = "larder", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -119,7 +119,7 @@ fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Command, NamedFiles),
 where
     T: Into<OsString> + Clone,
 {
-    let matches = Cli::command().try_get_matches_from(words)?;
+    let matches = args::allow_hyphens(Cli::command()).try_get_matches_from(words)?;
     let files = NamedFiles::of(&matches);
     Ok((Cli::from_arg_matches(&matches)?.command, files))
 }

@@ -418,3 +418,33 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         assert!(said.starts_with("error: ") && said.contains(reason), "{words:?}: {said}");
     }
 }
+
+#[test]
+fn a_negative_value_is_refused_by_the_parser_of_the_value() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, reason) in [
+        (&["serve", "v.img", "--memory", "-1"][..], "\"-1\" is not a size; write 4KiB"),
+        (&["bench", "probe", ".", "--for", "-1s"], "\"-1s\" is not a time; write 90s"),
+        (&["bench", "probe", ".", "--seed", "-1"], "'-1' for '--seed <NUMBER>'"),
+        (&["resident", ".", "--depth", "-1"], "'-1' for '--depth <NUMBER>'"),
+        (&["compare", "a", "b", "--threshold", "-1%"], "\"-1%\" is not a share; write 5%"),
+        (&["try", ".", "--", "--size", "-1"], "\"-1\" is not a size; write 4KiB"),
+    ] {
+        let said = refusal(folder.path(), words);
+        assert!(said.contains(reason) && !said.contains("to pass"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, same) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "serve"], &["serve", "--help"]),
+        (&["help", "trace", "convert"], &["trace", "convert", "--help"]),
+    ] {
+        let (help, same) = (larder(folder.path(), words), larder(folder.path(), same));
+        assert!(help.status.success(), "{words:?}: {help:?}");
+        assert_eq!(String::from_utf8(help.stdout), String::from_utf8(same.stdout), "{words:?}");
+    }
+}

@@ -3,6 +3,7 @@
 
 use super::playing::Playing;
 use super::{postmark, probe};
+use crate::args::allow_hyphens;
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
@@ -52,7 +53,8 @@ pub(super) fn parse<A: Args + FromArgMatches>(
 ) -> Result<A> {
     let command = Command::new(name).bin_name(format!("larder bench {name}"));
     let command = command.no_binary_name(true);
-    let matches = A::augment_args(command).try_get_matches_from(words);
+    let command = allow_hyphens(A::augment_args(command));
+    let matches = command.try_get_matches_from(words);
     let matches = matches.unwrap_or_else(|error| error.exit());
     // How it is played is the business of the command outside.
     let playing = Playing::augment_args(Command::new(name));
