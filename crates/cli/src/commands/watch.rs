@@ -122,7 +122,8 @@ fn buffer(text: &str) -> Result<u64, String> {
     if bytes.saturating_mul(processors) > has {
         let has = format::bytes(has);
         return Err(format!(
-            "a buffer of {text} for each of {processors} processors: this machine has {has} of memory"
+            "a buffer of {text} for each of {processors} processors: this machine has {has} of \
+             memory"
         ));
     }
     Ok(bytes)

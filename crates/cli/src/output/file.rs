@@ -1,6 +1,7 @@
 //! Files that a command writes: none may be a file that the same command reads, or writes for
 //! another option.
 
+use super::whole::check_directory;
 use crate::args::VolumeArgument;
 use crate::commands::bench::RecordedSpeed;
 use anyhow::{Result, bail};
@@ -91,13 +92,18 @@ impl NamedFiles {
         files
     }
 
-    /// Refuses an output that would replace a file that the command reads, or another output.
+    /// Refuses an output that would replace a file that the command reads, or another output, or
+    /// whose directory does not exist: at the end of the work it would be too late.
     ///
     /// # Errors
     /// A sentence that can follow "failed to".
     pub(crate) fn check(&self) -> Result<()> {
         let mut files = DistinctFiles::of_inputs(self.read.iter().cloned());
-        self.written.iter().try_for_each(|file| files.add_output(file))
+        for file in &self.written {
+            files.add_output(file)?;
+            check_directory(file)?;
+        }
+        Ok(())
     }
 }
 

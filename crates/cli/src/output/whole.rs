@@ -31,6 +31,19 @@ enum To {
     Through(File),
 }
 
+/// Refuses a file whose directory does not exist.
+///
+/// # Errors
+/// A sentence that can follow "failed to".
+pub(super) fn check_directory(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let missing = directory.filter(|directory| matches!(directory.try_exists(), Ok(false)));
+    if let Some(missing) = missing {
+        bail!("write {}: the directory {} does not exist", path.display(), missing.display());
+    }
+    Ok(())
+}
+
 impl Whole {
     /// Begins to write.
     ///
@@ -43,12 +56,7 @@ impl Whole {
             path != Path::new("-"),
             "write -: standard output is /dev/stdout, a file of this name is ./-"
         );
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if let Some(directory) = directory
-            && matches!(directory.try_exists(), Ok(false))
-        {
-            bail!("{}: the directory {} does not exist", what(), directory.display());
-        }
+        check_directory(path)?;
         let to = match owned_file::open_special(path).with_context(what)? {
             Some(file) => To::Through(file),
             None => To::Beside(Replacement::begin(path, suffix, MODE).with_context(what)?),

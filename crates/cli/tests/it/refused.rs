@@ -223,12 +223,16 @@ fn a_file_that_a_command_reads_is_never_its_output() {
     let counters = "counters = \"hard.img\"\n[[volume]]\npath = \"keep.img\"\n";
     std::fs::write(folder.join("counters.toml"), counters).unwrap();
     std::fs::hard_link(folder.join("keep.img"), folder.join("hard.img")).unwrap();
+    std::fs::write(folder.join("key.pem"), "a key").unwrap();
+    std::fs::create_dir(folder.join("tls")).unwrap();
+    std::fs::hard_link(folder.join("key.pem"), folder.join("tls/server-key.pem")).unwrap();
     std::os::unix::fs::symlink("keep.img", folder.join("soft.img")).unwrap();
     let made = larder(folder, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
     assert!(made.status.success());
     run("a.json");
     let before: Vec<_> = names(folder)
         .into_iter()
+        .filter(|name| folder.join(name).is_file())
         .map(|name| (std::fs::read(folder.join(&name)).unwrap(), name))
         .collect();
     let serve = ["serve", "--memory", "16MiB", "--listen", "unix:socket", "--control", "none"];
@@ -242,6 +246,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         (&["--config", "list", "--counters", "keep.img"], "keep.img", "keep.img"),
         (&["--config", "counters.toml"], "hard.img", "keep.img"),
         (&["lists.warm", "--warm-list", "."], "./lists.warm", "lists.warm"),
+        (&["keep.img", "--tls", "tls", "--counters", "key.pem"], "key.pem", "tls/server-key.pem"),
     ] {
         let said = refusal(folder, &[&serve[..], words].concat());
         let wanted = format!("write {to}: it is the file {read} that is read\n");
@@ -259,6 +264,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         &["bench", "fileload", "keep.img", "-o", "keep.img"],
         &["bench", "server", "keep.img", "-o", "keep.img"],
         &["bench", "postmark", "list", "-o", "list"],
+        &["bench", "probe", "keep.img", "--pattern", "R", "--rendezvous", "keep.img"],
     ] {
         let to = words.iter().rev().find(|word| folder.join(word).is_file()).unwrap();
         let said = refusal(folder, words);
@@ -395,11 +401,13 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         ),
         (
             &["bench", "fileload", "empty", "--start", "as-is"],
-            "failed to read a file of 0 bytes in parts of 8192 bytes: the least size is 8192 bytes\n",
+            "failed to read a file of 0 bytes in parts of 8192 bytes: the least size is 8192 \
+             bytes\n",
         ),
         (&["compare", "t.csv", "binary"], "failed to read t.csv: "),
         (&["compare", "binary", "t.csv"], "failed to read binary: it is not a result of larder\n"),
         (&["size", "t.csv", "--html", "/none/x.html"], "the directory /none does not exist\n"),
+        (&["bench", "probe", ".", "-o", "none/x.json"], "the directory none does not exist\n"),
         (
             &["trace", "convert", "t.csv", "x.foo"],
             "failed to write x.foo: no format has the ending .foo; use .ltr, ",

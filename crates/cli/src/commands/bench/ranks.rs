@@ -16,6 +16,7 @@ mod mpi;
 
 use super::playing::{Playing, Trials};
 use super::surroundings::Here;
+use crate::output::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -28,7 +29,6 @@ use link::{Hello, PROTOCOL};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -62,7 +62,7 @@ pub(super) struct Together {
     /// Under mpirun: a file that rank 0 makes, to tell the others where it listens and how they
     /// show that they belong to it. On several machines it must lie where all find it.
     #[arg(long, value_name = "FILE")]
-    rendezvous: Option<PathBuf>,
+    rendezvous: Option<OutputFile>,
 
     /// Which rank of how many this is, and on what host; who said --hosts says this.
     #[arg(long, value_name = "RANK/RANKS@HOST", hide = true, value_parser = seat)]

@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// The least ceiling of a volume, in frames: less than 2 MiB is not enough for one large request.
 const MAX_FRAMES_MIN: u32 = 512;
 
+/// Files of `--tls` that the server reads.
+const TLS_FILES: [&str; 3] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"];
+
 /// What holds for one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumePlan {
@@ -246,7 +249,8 @@ pub(super) fn check_files(
     let is_other = |volume: &&VolumeArgument| added.is_none_or(|added| added.name != volume.name);
     let volumes = || arguments.volumes.iter().filter(is_other).chain(added);
     let others = [&arguments.config, &arguments.control_token].into_iter().flatten().cloned();
-    let read = volumes().filter_map(VolumeArgument::file).chain(others);
+    let tls = arguments.tls.iter().flat_map(|directory| TLS_FILES.map(|name| directory.join(name)));
+    let read = volumes().filter_map(VolumeArgument::file).chain(others).chain(tls);
     let mut files = DistinctFiles::of_inputs(read);
     for (key, file) in arguments.written() {
         files.add_output(file).or_else(|error| refuse(key, None, error.to_string()))?;

@@ -59,7 +59,7 @@ pub(super) fn join(
     stop: &Stop,
 ) -> Result<(Company, Option<Leader>)> {
     let path = match &together.rendezvous {
-        Some(path) => path.clone(),
+        Some(path) => path.to_path_buf(),
         None => usual_place(|name| std::env::var(name).ok())?,
     };
     if hello.rank > 0 {
