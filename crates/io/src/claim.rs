@@ -3,7 +3,8 @@
 //!
 //! A claim is a file in the runtime directory that holds the footprint of the data (`footprint`).
 //! The process keeps it locked as long as it lives. A process publishes its claim before it reads
-//! the claims of others, so of two that start at the same time at least one sees the other.
+//! the claims of others, so of two that start at the same time at least one sees the other. Until
+//! they are compared, the claim is pending: it refuses other claims, and has no other effect.
 //! Processes of one user take turns. Root reads the claims of all users, and trusts one only if its
 //! process has the data open. Other users and containers are excluded by the flock(2) locks of
 //! files and directories, see [`crate::store`].

@@ -22,6 +22,8 @@ pub(crate) struct Record {
     pub(crate) what: String,
     /// True if the cache only reads.
     pub(crate) read_only: bool,
+    /// True until the claim has been compared with those of others. It may still be refused.
+    pub(crate) pending: bool,
     /// The device number of the file system that the process has mounted for the claim.
     pub(crate) mount: Option<u64>,
     /// The mountpoint of that file system; after an unmount, another mount may get its number.
@@ -36,6 +38,9 @@ impl Record {
         let what = escape(self.what.as_bytes());
         // Writing to a string does not fail.
         let _never_fails = writeln!(text, "what {what}\nread-only {}", self.read_only);
+        if self.pending {
+            text.push_str("pending true\n");
+        }
         if let Some(mount) = self.mount {
             let _never_fails = writeln!(text, "mount {mount}");
         }
@@ -79,6 +84,7 @@ impl Record {
             pid: 0,
             what: String::new(),
             read_only: false,
+            pending: false,
             mount: None,
             at: None,
             parts: Vec::new(),
@@ -91,6 +97,7 @@ impl Record {
                     record.what = String::from_utf8_lossy(&unescape(rest.as_bytes())).into_owned();
                 }
                 "read-only" => record.read_only = rest == "true",
+                "pending" => record.pending = rest == "true",
                 "mount" => record.mount = rest.parse().ok(),
                 "at" => {
                     record.at = Some(OsString::from_vec(unescape(rest.as_bytes())).into());
@@ -156,13 +163,18 @@ mod tests {
             Node::Export("host:1 a\tb".into()),
         ];
         let part = |(index, node)| Part { node, range: 5..u64::MAX, owned: index % 2 == 0 };
-        let parts = nodes.into_iter().enumerate().map(part).collect();
+        let parts: Vec<_> = nodes.into_iter().enumerate().map(part).collect();
         let what = "the directory /x\u{1b}[2J".to_owned();
-        let at = Some("/a b".into());
-        let record = Record { pid: 12, what, read_only: true, mount: Some(45), at, parts };
-        let text = record.encode();
-        assert!(text.bytes().all(|byte| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic()));
-        assert_eq!(Record::decode(&text), Some(record));
+        let at = Some(PathBuf::from("/a b"));
+        let mount = Some(45);
+        for pending in [true, false] {
+            let (what, at, parts) = (what.clone(), at.clone(), Vec::clone(&parts));
+            let record = Record { pid: 12, what, read_only: true, pending, mount, at, parts };
+            let text = record.encode();
+            let is_plain = |byte: u8| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic();
+            assert!(text.bytes().all(is_plain));
+            assert_eq!(Record::decode(&text), Some(record));
+        }
     }
 
     #[test]

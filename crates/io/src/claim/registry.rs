@@ -150,7 +150,7 @@ impl Registry {
             Source::Open(_) | Source::Export(_) => (None, None),
         };
         let (pid, what) = (std::process::id(), what.to_owned());
-        let record = Record { pid, what, read_only, mount, at, parts };
+        let record = Record { pid, what, read_only, pending: true, mount, at, parts };
         if let Some(error) = mounted(&record, source, &machine) {
             return Err(error);
         }
@@ -162,11 +162,13 @@ impl Registry {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut claim = Held { number, source: Arc::clone(source), record, file: None };
         self.publish(&mut claim, &held, &machine)?;
+        claim.record.pending = false;
         held.push(claim);
         Ok(number)
     }
 
-    /// Publishes a claim and compares it with the claims of others. A refused claim is withdrawn.
+    /// Publishes a claim as pending, compares it with the claims of others, and publishes it as
+    /// granted. A refused claim is withdrawn.
     fn publish(
         &self,
         claim: &mut Held,
@@ -187,13 +189,21 @@ impl Registry {
         let own = claim.file.as_ref();
         let look = || self.others(directory, held, own);
         let refusal = settled_conflict(&claim.record, machine, look);
-        match refusal {
-            None => Ok(()),
-            Some(error) => {
+        let granted = if let Some(error) = refusal {
+            Err(error)
+        } else {
+            let record = Record { pending: false, ..claim.record.clone() };
+            write(directory, claim.number, &record).map_err(failed)
+        };
+        match granted {
+            // The new file has its name by now; closing the old one ends its lock.
+            Ok(file) => drop(claim.file.replace(file)),
+            Err(error) => {
                 withdraw(directory, claim.file.take());
-                Err(error)
+                return Err(error);
             }
         }
+        Ok(())
     }
 
     /// Returns the claims of other live processes.
@@ -217,6 +227,14 @@ impl Registry {
             }
         }
         found
+    }
+
+    /// Returns the claims of other live processes that do not wait for a comparison, after which
+    /// they may be refused.
+    fn granted(&self, directory: &PrivateDirectory, held: &[Held]) -> Vec<Foreign> {
+        let mut others = self.others(directory, held, None);
+        others.retain(|other| !other.record.pending);
+        others
     }
 
     /// Records that the data of a claim is visible at a mountpoint.
@@ -269,7 +287,11 @@ impl Registry {
         }
         parts.retain(|part| matches!(part.node, Node::Directory { .. }));
         let Ok(directory) = &self.directory else { return Ok(()) };
-        let others = self.others(directory, &self.held(), None);
+        let held = self.held();
+        // In its turn, no other claim of this directory is pending.
+        let turn = turn(directory);
+        let others = self.others(directory, &held, None);
+        drop((turn, held));
         let holder = others.iter().find(|other| {
             // A mount of another process holds no data that this one could show.
             let mut data = other.record.parts.clone();
@@ -295,7 +317,7 @@ impl Registry {
             let mut claimed = self.claimed.lock().expect("no holder panics");
             if claimed.as_of != Some(as_of) {
                 let held = self.held();
-                let others = self.others(directory, &held, None);
+                let others = self.granted(directory, &held);
                 let of_others = others.iter().flat_map(Foreign::claimed_inodes);
                 let own = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
                 claimed.inodes = of_others.chain(own).collect();
@@ -314,7 +336,7 @@ impl Registry {
         if let Some(claim) = held.iter().find(same) {
             return Some(holder_of(&claim.record));
         }
-        let others = self.others(directory, &held, None);
+        let others = self.granted(directory, &held);
         let holds = |other: &&Foreign| other.claimed_inodes().any(is_it) && other.is_credible();
         others.iter().find(holds).map(|other| holder_of(&other.record))
     }
@@ -367,7 +389,7 @@ impl Registry {
         machine: &ThisMachine,
     ) -> Option<ClaimError> {
         let directory = self.directory.as_ref().ok()?;
-        self.others(directory, held, None).iter().find_map(|other| {
+        self.granted(directory, held).iter().find_map(|other| {
             let refusal = certain_conflict(record, &other.record, machine)?;
             other.is_credible().then_some(refusal)
         })
@@ -701,7 +723,8 @@ mod tests {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.footprint(&machine).unwrap();
             let what = path.display().to_string();
-            Record { pid: 1, what, read_only: false, mount: None, at: None, parts }
+            let (read_only, pending) = (false, false);
+            Record { pid: 1, what, read_only, pending, mount: None, at: None, parts }
         };
         let (own, other) = (record(&image), record(&tree));
         std::fs::remove_dir(&tree).unwrap();
@@ -755,8 +778,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let part = |inode| Part { node: Node::File((1, inode)), range: 0..1, owned: true };
         let parts: Vec<_> = (0..20_000).map(part).collect();
-        let record =
-            Record { pid: 1, what: "x".to_owned(), read_only: false, mount: None, at: None, parts };
+        let (what, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
+        let record = Record { pid: 1, what, read_only, pending, mount, at, parts };
         let text = record.encode();
         let first = directory.path().join("1-0");
         std::fs::write(&first, &text).unwrap();

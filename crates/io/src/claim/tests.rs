@@ -6,6 +6,7 @@ use super::*;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 struct Setup {
@@ -108,7 +109,8 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.footprint(&machine).unwrap();
     let what = "the directory".to_owned();
-    let record = Record { pid: 4711, what, read_only: false, mount: None, at: None, parts };
+    let (read_only, pending, mount, at) = (false, false, None, None);
+    let record = Record { pid: 4711, what, read_only, pending, mount, at, parts };
     fs::write(&path, record.encode()).unwrap();
     let locked = File::open(&path).unwrap();
     locked.lock().unwrap();
@@ -246,6 +248,27 @@ fn what_overlaps_later_is_reported_once() {
     drop(watch);
     drop(image);
     assert_eq!(told.try_iter().count(), 0);
+}
+
+/// A refused claim is in the directory of claims for a moment.
+#[test]
+fn a_claim_that_is_refused_raises_no_alarm() {
+    let setup = Setup::new();
+    let tree = setup.claim(&setup.one, "data").unwrap();
+    let image = rustix::fs::stat(setup.path("data/a.img")).unwrap();
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..larder_testing::budget(2_000, 10_000) {
+                setup.claim(&setup.other, "data/a.img").unwrap_err();
+            }
+            has_ended.store(true, Ordering::Release);
+        });
+        while !has_ended.load(Ordering::Acquire) {
+            assert_eq!(setup.one.check_again(), Vec::<String>::new());
+            assert_eq!(tree.other_holder(image.st_dev, image.st_ino), None);
+        }
+    });
 }
 
 #[test]
