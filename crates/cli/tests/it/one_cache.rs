@@ -172,6 +172,30 @@ fn an_overlay_and_its_layers_have_one_cache() {
 }
 
 #[test]
+fn a_file_that_is_mounted_in_a_directory_belongs_to_it() {
+    if !can_stage() {
+        return;
+    }
+    let mut scene = Scene::new();
+    for name in ["d", "elsewhere", "beside"] {
+        scene.directory(name);
+    }
+    scene.image("elsewhere/a.img");
+    scene.bind_file("elsewhere/a.img", "d/here");
+    let device = scene.loop_device("elsewhere/a.img", 0);
+    let views = [
+        scene.mount("directory", "d"),
+        scene.serve("file", "elsewhere/a.img"),
+        scene.serve("file where it is mounted", "d/here"),
+        View::serve("loop device", &device),
+        scene.mount("directory of the file", "elsewhere"),
+    ];
+    try_all(&views, |_, _| true);
+    let beside = scene.mount("directory beside", "beside");
+    try_all(&[scene.mount("directory", "d"), beside], |_, _| false);
+}
+
+#[test]
 fn what_a_larder_shows_is_not_cached_once_more() {
     if !can_stage() {
         return;

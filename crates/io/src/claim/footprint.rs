@@ -86,6 +86,14 @@ pub(crate) struct FileSystem {
     pub(crate) layers: Vec<Place>,
 }
 
+/// A mount below a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NestedMount {
+    pub(crate) place: Place,
+    /// The inode of the file that is mounted, unless a directory is mounted.
+    pub(crate) file: Option<Inode>,
+}
+
 /// Facts about a machine, real or invented.
 pub(crate) trait Machine {
     /// Returns the block device with this number.
@@ -95,7 +103,7 @@ pub(crate) trait Machine {
     /// Returns the inode at a path in a file system, if this process can see it.
     fn inode(&self, place: &Place) -> Option<Inode>;
     /// Returns the mounts below a path.
-    fn mounted_below(&self, path: &Path) -> Vec<Place>;
+    fn mounted_below(&self, path: &Path) -> Vec<NestedMount>;
 }
 
 /// Returns the data that a subject depends on.
@@ -108,8 +116,11 @@ pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
         }
         Subject::Tree { inode, place, at } => {
             tracer.tree(Some(*inode), place.as_ref(), true);
-            for place in machine.mounted_below(at) {
-                tracer.tree(None, Some(&place), true);
+            for NestedMount { place, file } in machine.mounted_below(at) {
+                match file {
+                    Some(inode) => tracer.file(inode, Some(&place), &EVERYTHING, true),
+                    None => tracer.tree(None, Some(&place), true),
+                }
             }
         }
         Subject::Disk(number) => tracer.disk(*number, &EVERYTHING, true),

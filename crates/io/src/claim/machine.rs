@@ -4,7 +4,7 @@
 //! Only paths that lead to the data itself are accessed, so a dead mount elsewhere does not block.
 //! Facts that cannot be determined are left out: data is then identified by its inode alone.
 
-use super::footprint::{Disk, FileSystem, Inode, Machine, Place};
+use super::footprint::{Disk, FileSystem, Inode, Machine, NestedMount, Place};
 use crate::mount_table::{self, MountLine, device_number, mount_id, unescape};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
@@ -216,28 +216,44 @@ impl Machine for ThisMachine {
         Some(inode_of(&rustix::fs::fstat(self.open_place(place)?).ok()?))
     }
 
-    fn mounted_below(&self, path: &Path) -> Vec<Place> {
+    fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
         let below = |mount: &&MountLine| mount.at != path && mount.at.starts_with(path);
-        let place =
-            |mount: &MountLine| Place { filesystem: mount.filesystem, path: mount.root.clone() };
-        self.mounts.iter().filter(below).map(place).collect()
+        self.mounts.iter().filter(below).map(|mount| self.nested(mount)).collect()
     }
 }
 
 impl ThisMachine {
+    fn nested(&self, mount: &MountLine) -> NestedMount {
+        let place = Place { filesystem: mount.filesystem, path: mount.root.clone() };
+        // The root of a file system is a directory; it is not accessed, since its server may be
+        // gone.
+        let is_part = mount.root != Path::new("/");
+        let opened = is_part.then(|| open_mount(mount, &mount.at)).flatten();
+        // Another mount may cover the mountpoint.
+        let opened = opened.or_else(|| self.open_place(&place).filter(|_| is_part));
+        let stat = opened.and_then(|opened| rustix::fs::fstat(opened).ok());
+        let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
+        NestedMount { place, file: stat.filter(is_file).map(|stat| inode_of(&stat)) }
+    }
+
     /// Opens a descriptor of a place, if a mount shows it.
     pub(super) fn open_place(&self, place: &Place) -> Option<OwnedFd> {
         let shows = |mount: &&MountLine| {
             mount.filesystem == place.filesystem && place.path.starts_with(&mount.root)
         };
         self.mounts.iter().filter(shows).find_map(|mount| {
-            let path = mount.at.join(place.path.strip_prefix(&mount.root).ok()?);
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
-            // Another file system may be mounted over it.
-            (mount_id(&found) == Some(mount.id)).then_some(found)
+            open_mount(mount, &mount.at.join(place.path.strip_prefix(&mount.root).ok()?))
         })
     }
+}
+
+/// Opens a descriptor of a path in a mount, unless another file system is mounted over it.
+fn open_mount(mount: &MountLine, path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Joining an empty path leaves a slash at the end, which no file may have.
+    let path: PathBuf = path.components().collect();
+    let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+    (mount_id(&found) == Some(mount.id)).then_some(found)
 }
 
 /// Returns the process that holds an flock(2) lock on an inode, if the kernel shows it here.

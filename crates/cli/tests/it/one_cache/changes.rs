@@ -145,6 +145,31 @@ fn what_is_mounted_in_a_cached_directory_later_belongs_to_it() {
 }
 
 #[test]
+fn a_file_that_is_mounted_in_a_cached_directory_later_belongs_to_it() {
+    if !can_stage() {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.directory("d");
+    scene.directory("elsewhere");
+    scene.image("elsewhere/a.img");
+    scene.image("elsewhere/b.img");
+    let mut mount = scene.mount("directory", "d").start();
+    scene.bind_file("elsewhere/a.img", "d/a");
+    let image = scene.serve("image", "elsewhere/a.img");
+    eventually("it is refused", || matches!(image.attempt(), Outcome::Refused(_)));
+    // A file that is served first is reported, and not opened a second time.
+    let other = scene.serve("other image", "elsewhere/b.img").start();
+    scene.bind_file("elsewhere/b.img", "d/b");
+    let said = mount.server().hear(|line| line.contains("not safe any more"));
+    assert!(said.contains(&format!("process {} (", other.pid())), "{said}");
+    let busy = fs::File::open(mount.mountpoint().join("b")).unwrap_err();
+    assert_eq!(Errno::from_io_error(&busy), Some(Errno::BUSY), "{busy}");
+    other.stop();
+    mount.stop();
+}
+
+#[test]
 fn the_same_export_of_a_server_has_one_cache() {
     if !can_stage() {
         return;

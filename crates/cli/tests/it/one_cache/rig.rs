@@ -181,6 +181,14 @@ impl Scene {
         rustix::mount::mount_change(&at, MountPropagationFlags::PRIVATE).expect("it is private");
     }
 
+    /// Mounts a file at an empty file.
+    pub(super) fn bind_file(&mut self, name: &str, at: &str) {
+        let (from, at) = (self.path(name), self.path(at));
+        File::create(&at).expect("a file");
+        rustix::mount::mount_bind(from, &at).expect("a bind mount");
+        self.undo.push(Undo::Mount(at));
+    }
+
     /// Creates a loop device on a file, starting at this many MiB.
     pub(super) fn loop_device(&mut self, name: &str, skip_mib: u64) -> PathBuf {
         self.loop_device_at(&self.path(name), skip_mib)

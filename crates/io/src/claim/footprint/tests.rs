@@ -10,7 +10,7 @@ struct Invented {
     disks: HashMap<u64, Disk>,
     filesystems: HashMap<u64, FileSystem>,
     inodes: Vec<(Place, Inode)>,
-    mounts: Vec<(PathBuf, Place)>,
+    mounts: Vec<(PathBuf, NestedMount)>,
 }
 
 impl Machine for Invented {
@@ -26,9 +26,9 @@ impl Machine for Invented {
         self.inodes.iter().find(|(known, _)| known == place).map(|&(_, inode)| inode)
     }
 
-    fn mounted_below(&self, path: &Path) -> Vec<Place> {
+    fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
         let below = self.mounts.iter().filter(|(at, _)| at != path && at.starts_with(path));
-        below.map(|(_, place)| place.clone()).collect()
+        below.map(|(_, mount)| mount.clone()).collect()
     }
 }
 
@@ -124,9 +124,13 @@ fn machine() -> Invented {
         (ON_LOOP, "/deep", 21),
     ];
     invented.inodes.extend(names.map(|(at, path, inode)| (place(at, path), (at, inode))));
+    let directory = |filesystem, path| NestedMount { place: place(filesystem, path), file: None };
+    let mounted_image =
+        NestedMount { place: place(ROOT, "/srv/images/a.img"), file: Some((ROOT, 10)) };
     invented.mounts = vec![
-        ("/srv/inside".into(), place(ON_LOOP, "/")),
-        ("/bind/images".into(), place(ROOT, "/srv/images")),
+        ("/srv/inside".into(), directory(ON_LOOP, "/")),
+        ("/bind/images".into(), directory(ROOT, "/srv/images")),
+        ("/single/image".into(), mounted_image),
     ];
     invented
 }
@@ -146,6 +150,11 @@ fn image() -> Subject {
 
 fn images() -> Subject {
     tree(ROOT, "/srv/images", 3, "/srv/images")
+}
+
+/// A directory in which the image is mounted.
+fn single() -> Subject {
+    tree(ROOT, "/single", 9, "/single")
 }
 
 /// The image again, under an unknown name.
@@ -195,6 +204,15 @@ fn cases() -> Vec<Case> {
         ("a directory and a bind mount of it", images(), bound("/srv/images", 3), same),
         ("a directory and a bind mount of one below", images(), bound("/srv/images/x", 99), same),
         ("a directory above a bind mount", images(), tree(ROOT, "/bind", 7, "/bind"), same),
+        ("a directory in which an image is mounted", single(), image(), same),
+        ("the same and its loop device", single(), disk(LOOP), same),
+        ("the same and the directory of the image", single(), images(), same),
+        (
+            "the same and the image beside it",
+            single(),
+            file(ROOT, "/srv/images/b.img", 11),
+            different,
+        ),
         ("an image and a file system on it", image(), tree(ON_LOOP, "/deep", 21, "/m/deep"), same),
         ("the loop device and a file on it", disk(LOOP), file(ON_LOOP, "/f", 22), same),
         (
