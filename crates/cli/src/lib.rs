@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
     let result = files.check().and_then(|()| signals::outlive_file_size_limit());
     let result = result.and_then(|()| run(command));
     // What is left in the buffer of standard output must be written as well.
-    finish(result.and_then(|code| std::io::stdout().flush().map(|()| code).map_err(Into::into)))
+    finish(result.and_then(|code| output::raw_stdout().flush().map(|()| code).map_err(Into::into)))
 }
 
 /// Returns the exit code of a result, and prints its error.
@@ -152,7 +152,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The message quotes arguments, such as names of files: they are escaped.
         if let Err(error) = parse(std::env::args_os().map(|it| escaped(&it))) {
-            eprint!("{}", error.render());
+            // The parser of integers says this of letters and of a sign.
+            let text = error.render().to_string();
+            let reason = "it is not a whole number from 0 on";
+            eprint!("{}", text.replace("invalid digit found in string", reason));
         } else {
             // The arguments contained control characters.
             let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
@@ -162,7 +165,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
         return ExitCode::from(FAILURE);
     }
-    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    let printed = error.print().and_then(|()| output::raw_stdout().flush());
     finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
 }
 

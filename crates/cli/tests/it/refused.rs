@@ -433,8 +433,14 @@ fn a_negative_value_is_refused_by_the_parser_of_the_value() {
     for (words, reason) in [
         (&["serve", "v.img", "--memory", "-1"][..], "\"-1\" is not a size; write 4KiB"),
         (&["bench", "probe", ".", "--for", "-1s"], "\"-1s\" is not a time; write 90s"),
-        (&["bench", "probe", ".", "--seed", "-1"], "'-1' for '--seed <NUMBER>'"),
-        (&["resident", ".", "--depth", "-1"], "'-1' for '--depth <NUMBER>'"),
+        (
+            &["bench", "probe", ".", "--seed", "-1"],
+            "'-1' for '--seed <NUMBER>': it is not a whole number",
+        ),
+        (
+            &["resident", ".", "--depth", "-1"],
+            "'-1' for '--depth <NUMBER>': it is not a whole number",
+        ),
         (&["compare", "a", "b", "--threshold", "-1%"], "\"-1%\" is not a share; write 5%"),
         (&["try", ".", "--", "--size", "-1"], "\"-1\" is not a size; write 4KiB"),
     ] {

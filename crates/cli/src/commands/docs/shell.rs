@@ -1,8 +1,10 @@
 //! Completions and the manual page, made from the definition of the command line.
 
+use crate::output::OutputFile;
 use anyhow::Result;
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
+use std::any::TypeId;
 use std::io::Write;
 
 /// Prints the completions for a shell.
@@ -42,11 +44,20 @@ fn page_of(command: &Command, text: &mut Vec<u8>) -> Result<()> {
 fn shown() -> Command {
     let command = crate::Cli::command();
     let visible: Vec<_> =
-        command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect();
+        command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().map(hinted).collect();
     let about = command.get_about().cloned().unwrap_or_default();
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
         .about(about)
         .disable_help_subcommand(true)
         .subcommands(visible)
+}
+
+/// Lets shells complete the names of files that a command writes.
+fn hinted(command: Command) -> Command {
+    let is_output =
+        |arg: &clap::Arg| arg.get_value_parser().type_id() == TypeId::of::<OutputFile>();
+    command
+        .mut_args(|arg| if is_output(&arg) { arg.value_hint(ValueHint::AnyPath) } else { arg })
+        .mut_subcommands(hinted)
 }
