@@ -172,6 +172,21 @@ impl fmt::Debug for OpenedFolder {
     }
 }
 
+/// Checks that a path leads to an open directory. The path without links of a directory in another
+/// mount namespace, which is reached through /proc, may be that of another directory here.
+fn check_identity(path: &Path, opened: &LockedDirectory) -> Result<(), FolderError> {
+    let failed = |source| FolderError::Open { path: path.to_owned(), source };
+    let given = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
+    let opened = rustix::fs::fstat(opened).map_err(|error| failed(error.into()))?;
+    if (given.st_dev, given.st_ino) == (opened.st_dev, opened.st_ino) {
+        return Ok(());
+    }
+    Err(failed(io::Error::other(
+        "it has no path in this mount namespace; run larder in the namespace of the directory \
+         (nsenter --mount)",
+    )))
+}
+
 impl Folder {
     /// Opens and locks a folder.
     ///
@@ -184,15 +199,17 @@ impl Folder {
         clock: &Arc<dyn Clock>,
     ) -> Result<OpenedFolder, FolderError> {
         let failed = |source: Errno| FolderError::Open { path: path.into(), source: source.into() };
-        let path = path
+        let given = path;
+        let path = given
             .canonicalize()
-            .map_err(|source| FolderError::Open { path: path.to_owned(), source })?;
+            .map_err(|source| FolderError::Open { path: given.to_owned(), source })?;
         let root =
             LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
                 LockError::Refused(error) => failed(error),
                 LockError::Busy(holder) => FolderError::Busy { path: path.clone(), holder },
                 LockError::Claimed(error) => error.into(),
             })?;
+        check_identity(given, &root)?;
         let named = rustix::fs::openat(
             &root,
             ".",
