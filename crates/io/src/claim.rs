@@ -21,7 +21,7 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{Part, Subject, footprint};
+use footprint::{Part, Subject, UnresolvedLayer, footprint_with_unresolved};
 use machine::{Located, ThisMachine};
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
@@ -83,6 +83,35 @@ pub enum ClaimError {
         what: String,
         /// A mountpoint.
         at: String,
+    },
+    /// The kernel uses the data through a loop device, for a file system that it does not list
+    /// here.
+    #[error(
+        "cache {what}: {} uses it for a file system that is mounted in another mount namespace or \
+         was unmounted while it was open, or for another program; stop the programs that use \
+         the device first", device.display()
+    )]
+    InUse {
+        /// Description of the data.
+        what: String,
+        /// The loop device.
+        device: PathBuf,
+    },
+    /// A layer of an overlay cannot be found.
+    #[error(
+        "cache {what}: the layer {} of the overlay at {} cannot be found, since its name is \
+         relative or leads elsewhere by now, so another cache of the layer would not be refused; \
+         mount the overlay again with absolute paths, or cache the layer itself",
+        printable(&name.to_string_lossy()),
+        printable(&at.to_string_lossy())
+    )]
+    Layer {
+        /// Description of the data.
+        what: String,
+        /// The name of the layer.
+        name: PathBuf,
+        /// A mountpoint of the overlay.
+        at: PathBuf,
     },
     /// A mountpoint lies in a directory that is cached.
     #[error(
@@ -177,7 +206,7 @@ impl Source {
             Source::Export(name) => return Ok(Subject::Export(name.clone())),
             Source::Mount(number, _) => return Ok(Subject::FileSystem(*number)),
         };
-        let Located { inode, kind, device, links, place, at } = machine.locate(descriptor)?;
+        let Located { inode, kind, device, links, place, at, .. } = machine.locate(descriptor)?;
         Ok(match kind {
             FileType::BlockDevice => Subject::Disk(device),
             FileType::Directory => Subject::Tree { inode, place, at },
@@ -186,7 +215,22 @@ impl Source {
     }
 
     fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<Part>> {
-        Ok(footprint(&self.subject(machine)?, machine))
+        Ok(self.footprint_with_unresolved(machine)?.0)
+    }
+
+    /// Returns the footprint, and the layers of it that cannot be found.
+    fn footprint_with_unresolved(
+        &self,
+        machine: &ThisMachine,
+    ) -> io::Result<(Vec<Part>, Vec<UnresolvedLayer>)> {
+        let (parts, mut unresolved) = footprint_with_unresolved(&self.subject(machine)?, machine);
+        if let Source::Open(descriptor) = self
+            && machine.locate(descriptor)?.is_in_unlisted_overlay
+        {
+            let [name, at] = ["(unknown)", "(unmounted)"].map(PathBuf::from);
+            unresolved.push(UnresolvedLayer { name, at });
+        }
+        Ok((parts, unresolved))
     }
 }
 
@@ -264,12 +308,15 @@ impl Claim {
         self.registry.other_holder(self.number, (device, inode))
     }
 
-    /// Returns a sentence if other processes cannot see the claims of this process.
+    /// Returns a sentence for each second cache of the data of this process that would not be
+    /// refused.
     #[must_use]
-    pub fn note() -> Option<String> {
-        Registry::of_process().problem().map(|problem| {
+    pub fn notes() -> Vec<String> {
+        let registry = Registry::of_process();
+        let unpublished = registry.problem().map(|problem| {
             format!("other Larder processes cannot see the claims of this one: failed to {problem}")
-        })
+        });
+        unpublished.into_iter().chain(registry.notes()).collect()
     }
 }
 

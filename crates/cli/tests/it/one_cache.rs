@@ -4,7 +4,9 @@
 //! Runs as root on a machine with FUSE and loop devices; otherwise each test reports its skip.
 
 mod changes;
+mod overlays;
 mod rig;
+mod unlisted;
 
 use super::control::files::Mountpoint;
 use super::control::rig::{Server, larder};
@@ -135,40 +137,6 @@ fn a_file_system_on_an_image_and_the_image_have_one_cache() {
         let known = ["the file system that is mounted at", "another program or the kernel uses it"];
         assert!(known.iter().any(|known| said.contains(known)), "{said}");
     }
-}
-
-#[test]
-fn an_overlay_and_its_layers_have_one_cache() {
-    if !can_stage() {
-        return;
-    }
-    let mut scene = Scene::new();
-    for name in ["lower/sub", "upper/sub", "work", "beside"] {
-        scene.directory(name);
-    }
-    scene.image("lower/sub/a.img");
-    scene.image("upper/sub/b.img");
-    if !scene.overlay("lower", "upper", "work", "ov") {
-        return;
-    }
-    let views = [
-        scene.mount("overlay", "ov"),
-        scene.mount("directory of it", "ov/sub"),
-        scene.mount("lower layer", "lower"),
-        scene.mount("upper layer", "upper/sub"),
-        scene.serve("image of the upper layer", "upper/sub/b.img"),
-        scene.serve("image in the overlay", "ov/sub/b.img"),
-        scene.mount("directory beside", "beside"),
-    ];
-    let apart = |one: &View, other: &View| {
-        let names = [one.name, other.name];
-        // A file of the overlay counts as one of all its layers: the layer that holds it may
-        // change.
-        let upper = |name: &&str| name.contains("upper");
-        names.contains(&"directory beside")
-            || (names.contains(&"lower layer") && names.iter().any(upper))
-    };
-    try_all(&views, |one, other| !apart(one, other));
 }
 
 #[test]

@@ -84,6 +84,17 @@ pub(crate) struct FileSystem {
     pub(crate) disks: Vec<u64>,
     /// Directories that an overlay file system merges.
     pub(crate) layers: Vec<Place>,
+    /// A directory that an overlay file system merges, and that cannot be found.
+    pub(crate) unresolved: Option<UnresolvedLayer>,
+}
+
+/// A layer of an overlay that cannot be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnresolvedLayer {
+    /// Its name, as it was given to the mount.
+    pub(crate) name: PathBuf,
+    /// A mountpoint of the overlay.
+    pub(crate) at: PathBuf,
 }
 
 /// A mount below a directory.
@@ -108,11 +119,19 @@ pub(crate) trait Machine {
 
 /// Returns the data that a subject depends on.
 pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
-    let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
+    footprint_with_unresolved(subject, machine).0
+}
+
+/// Returns the data that a subject depends on, and the layers of it that cannot be found.
+pub(crate) fn footprint_with_unresolved(
+    subject: &Subject,
+    machine: &dyn Machine,
+) -> (Vec<Part>, Vec<UnresolvedLayer>) {
+    let mut tracer = Tracer::new(machine);
     match subject {
         Subject::File { inode, place, links } => {
             tracer.file(*inode, place.as_ref(), &EVERYTHING, true);
-            tracer.other_names(*links, place.as_ref());
+            tracer.other_names(*links, *inode, place.as_ref());
         }
         Subject::Tree { inode, place, at } => {
             tracer.tree(Some(*inode), place.as_ref(), true);
@@ -132,13 +151,13 @@ pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
             tracer.tree(None, Some(&root), true);
         }
     }
-    tracer.parts
+    (tracer.parts, tracer.unresolved)
 }
 
 /// Returns the parts that a mounted file system depends on. It owns none of them: a cache of one of
 /// its files is not in conflict with it, a cache of a whole part below it is.
 pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<Part> {
-    let mut tracer = Tracer { machine, parts: Vec::new(), depth: 0 };
+    let mut tracer = Tracer::new(machine);
     tracer.below_filesystem(filesystem);
     tracer.parts
 }
@@ -178,10 +197,15 @@ fn is_same(one: &Node, other: &Node) -> bool {
 struct Tracer<'a> {
     machine: &'a dyn Machine,
     parts: Vec<Part>,
+    unresolved: Vec<UnresolvedLayer>,
     depth: usize,
 }
 
-impl Tracer<'_> {
+impl<'a> Tracer<'a> {
+    fn new(machine: &'a dyn Machine) -> Self {
+        Tracer { machine, parts: Vec::new(), unresolved: Vec::new(), depth: 0 }
+    }
+
     /// Adds a part unless it is present; returns whether it was new.
     fn add(&mut self, node: Node, range: Range<u64>, owned: bool) -> bool {
         let part = Part { node, range, owned };
@@ -205,7 +229,7 @@ impl Tracer<'_> {
         if !self.add(Node::File(inode), range.clone(), owned) {
             return;
         }
-        let Some(place) = place else { return };
+        let Some(place) = place else { return self.below_filesystem(inode.0) };
         // An overlay shows the file of one of its layers, and copies it to the upper layer on a
         // write.
         for layer in self.machine.filesystem(place.filesystem).layers {
@@ -223,7 +247,9 @@ impl Tracer<'_> {
         if !self.add(node, EVERYTHING, owned) {
             return;
         }
-        let Some(place) = place else { return };
+        let Some(place) = place else {
+            return inode.into_iter().for_each(|inode| self.below_filesystem(inode.0));
+        };
         for layer in self.machine.filesystem(place.filesystem).layers {
             let lower = joined(&layer, &place.path);
             let inode = self.machine.inode(&lower);
@@ -233,11 +259,11 @@ impl Tracer<'_> {
         self.below_filesystem(place.filesystem);
     }
 
-    /// Adds the file system of a file with several names: any of them may lie in a cached
-    /// directory.
-    fn other_names(&mut self, links: u64, place: Option<&Place>) {
-        let filesystem = place.map(|place| place.filesystem);
-        if let Some(filesystem) = filesystem.filter(|_| links > 1) {
+    /// Adds the file system of a file with several names, or with an unknown one: any of them may
+    /// lie in a cached directory.
+    fn other_names(&mut self, links: u64, inode: Inode, place: Option<&Place>) {
+        let filesystem = place.map_or(inode.0, |place| place.filesystem);
+        if links > 1 || place.is_none() {
             self.add(Node::SomeDirectory(filesystem), EVERYTHING, false);
         }
     }
@@ -252,7 +278,9 @@ impl Tracer<'_> {
     }
 
     fn below_filesystem(&mut self, filesystem: u64) {
-        let FileSystem { disks, layers } = self.machine.filesystem(filesystem);
+        let FileSystem { disks, layers, unresolved } = self.machine.filesystem(filesystem);
+        self.unresolved
+            .extend(unresolved.filter(|unresolved| !self.unresolved.contains(unresolved)));
         for disk in disks {
             self.descend(|tracer| tracer.disk(disk, &EVERYTHING, false));
         }
@@ -270,7 +298,7 @@ impl Tracer<'_> {
             }
             Disk::Loop { inode, place, links, start, bytes } => {
                 if owned {
-                    self.other_names(links, place.as_ref());
+                    self.other_names(links, inode, place.as_ref());
                 }
                 self.add(Node::Disk(number), range.clone(), owned);
                 let range = mapped(range, start, bytes);

@@ -2,12 +2,17 @@
 //! for the files behind loop devices.
 //!
 //! Only paths that lead to the data itself are accessed, so a dead mount elsewhere does not block.
+//! The mounts of other mount namespaces are read for data that no mount of this one shows.
 //! Facts that cannot be determined are left out: data is then identified by its inode alone.
 
-use super::footprint::{Disk, FileSystem, Inode, Machine, NestedMount, Place};
-use crate::mount_table::{self, MountLine, device_number, mount_id, unescape};
+mod foreign;
+mod layers;
+
+use super::footprint::{Disk, FileSystem, Inode, Machine, NestedMount, Node, Part, Place};
+use crate::mount_table::{self, MountLine, device_number, mount_id};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
+use rustix::io::Errno;
 use std::cell::OnceCell;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +27,14 @@ const SEARCH_MAX: Duration = Duration::from_secs(5);
 const LISTINGS: usize = 4;
 /// The ioctl number of `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
+/// `OVERLAYFS_SUPER_MAGIC` of the kernel.
+const OVERLAY_MAGIC: rustix::fs::FsWord = 0x794c_7630;
+/// Flag of a loop device that only reads.
+const LO_FLAGS_READ_ONLY: u32 = 1;
+/// Number of times that a device is tried that others use exclusively.
+const EXCLUSIVE_TRIES: usize = 5;
+/// Interval of these tries. Programs that examine a device use it for a moment.
+const EXCLUSIVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `struct loop_info64` of linux/loop.h.
 #[repr(C)]
@@ -52,7 +65,9 @@ pub(crate) struct Located {
     /// Number of links.
     pub(crate) links: u64,
     pub(crate) place: Option<Place>,
-    /// Its path in this mount namespace.
+    /// True if it lies in an overlay that no mount shows, so that the layers are unknown.
+    pub(crate) is_in_unlisted_overlay: bool,
+    /// Its path as seen from this mount namespace; empty if no mount shows it.
     pub(crate) at: PathBuf,
 }
 
@@ -60,6 +75,8 @@ pub(crate) struct Located {
 #[derive(Debug)]
 pub(crate) struct ThisMachine {
     mounts: Vec<MountLine>,
+    /// Mounts of other mount namespaces, each with its mountpoint as seen from this one.
+    foreign: OnceCell<Vec<MountLine>>,
     /// The end of all searches for other names of files, set by the first one.
     search_end: OnceCell<Instant>,
 }
@@ -70,7 +87,8 @@ impl ThisMachine {
     /// # Errors
     /// If the kernel does not show the mounts.
     pub(crate) fn look() -> io::Result<Self> {
-        Ok(ThisMachine { mounts: mount_table::read()?, search_end: OnceCell::new() })
+        let (foreign, search_end) = (OnceCell::new(), OnceCell::new());
+        Ok(ThisMachine { mounts: mount_table::read()?, foreign, search_end })
     }
 
     /// Returns when a search for other names of files must have ended.
@@ -83,26 +101,51 @@ impl ThisMachine {
         &self.mounts
     }
 
+    /// Returns the first mount that fits, preferably one of this mount namespace.
+    fn find_mount(&self, fits: impl Fn(&MountLine) -> bool) -> Option<&MountLine> {
+        let own = self.mounts.iter().find(|mount| fits(mount));
+        own.or_else(|| self.foreign().iter().find(|mount| fits(mount)))
+    }
+
+    /// Returns the mounts that are known so far.
+    fn known_mounts(&self) -> impl Iterator<Item = &MountLine> {
+        self.mounts.iter().chain(self.foreign.get().into_iter().flatten())
+    }
+
+    fn foreign(&self) -> &[MountLine] {
+        self.foreign.get_or_init(foreign::read)
+    }
+
     /// Locates the file that a descriptor refers to.
     pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<Located> {
         let descriptor = descriptor.as_fd();
         let stat = rustix::fs::fstat(descriptor)?;
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let at = rustix::fs::readlink(&link, Vec::new()).map(path_of).unwrap_or_default();
-        let mount = mount_id(descriptor)
-            .and_then(|number| self.mounts.iter().find(|mount| mount.id == number));
+        let mount =
+            mount_id(descriptor).and_then(|number| self.find_mount(|mount| mount.id == number));
+        // The path of a file in another mount namespace begins at the root of that one.
+        let at = match mount.and_then(|mount| foreign::root_of(&mount.at)) {
+            Some(root) => root.join(at.strip_prefix("/").unwrap_or(&at)),
+            None => at,
+        };
         let place = mount.and_then(|mount| {
             let path = mount.root.join(at.strip_prefix(&mount.at).ok()?);
             // Joining an empty path leaves a slash at the end.
             let path = path.components().collect();
             Some(Place { filesystem: mount.filesystem, path })
         });
+        let is_overlay =
+            || rustix::fs::fstatfs(descriptor).is_ok_and(|found| found.f_type == OVERLAY_MAGIC);
+        let is_in_unlisted_overlay = mount.is_none() && is_overlay();
+        let at = if mount.is_some() { at } else { PathBuf::new() };
         Ok(Located {
             inode: inode_of(&stat),
             kind: FileType::from_raw_mode(stat.st_mode),
             device: stat.st_rdev,
             links: stat.st_nlink,
             place,
+            is_in_unlisted_overlay,
             at,
         })
     }
@@ -143,27 +186,6 @@ impl ThisMachine {
         let bytes = limit(info.size_limit);
         Some(Disk::Loop { inode, place, links, start: info.offset, bytes })
     }
-
-    /// Returns the directories that an overlay merges.
-    fn layers(&self, options: &[u8]) -> Vec<Place> {
-        let mut layers = Vec::new();
-        for option in split(options, b',') {
-            let option = unescape(&option);
-            let value = |key: &[u8]| option.strip_prefix(key);
-            let one = value(b"upperdir=").or(value(b"lowerdir+=")).or(value(b"datadir+="));
-            let paths = match (value(b"lowerdir="), one) {
-                // Directories after a double colon hold data only.
-                (Some(list), _) => split(list, b':'),
-                (None, Some(one)) => vec![one.to_vec()],
-                (None, None) => continue,
-            };
-            for path in paths.into_iter().filter(|path| !path.is_empty()) {
-                let found = self.locate_path(&path_of(path));
-                layers.extend(found.and_then(|found| found.place));
-            }
-        }
-        layers
-    }
 }
 
 impl Machine for ThisMachine {
@@ -188,16 +210,15 @@ impl Machine for ThisMachine {
     }
 
     fn filesystem(&self, number: u64) -> FileSystem {
-        let Some(mount) = self.mounts.iter().find(|mount| mount.filesystem == number) else {
-            return FileSystem::default();
-        };
-        let layers = match mount.kind.as_slice() {
-            b"overlay" => self.layers(&mount.options),
-            _ => Vec::new(),
+        let mount = self.find_mount(|mount| mount.filesystem == number);
+        let (layers, unresolved) = match mount {
+            Some(mount) if mount.kind == b"overlay" => self.layers(mount),
+            _ => (Vec::new(), None),
         };
         if major(number) != 0 {
-            return FileSystem { disks: vec![number], layers };
+            return FileSystem { disks: vec![number], layers, unresolved };
         }
+        let Some(mount) = mount else { return FileSystem::default() };
         let mut disks: Vec<u64> = split(mount.source.as_os_str().as_bytes(), b':')
             .into_iter()
             .map(path_of)
@@ -209,7 +230,7 @@ impl Machine for ThisMachine {
         if mount.kind == b"btrfs" {
             disks.extend(siblings(&disks));
         }
-        FileSystem { disks, layers }
+        FileSystem { disks, layers, unresolved }
     }
 
     fn inode(&self, place: &Place) -> Option<Inode> {
@@ -217,8 +238,10 @@ impl Machine for ThisMachine {
     }
 
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
-        let below = |mount: &&MountLine| mount.at != path && mount.at.starts_with(path);
-        self.mounts.iter().filter(below).map(|mount| self.nested(mount)).collect()
+        let below = |mount: &&MountLine| {
+            path.is_absolute() && mount.at != path && mount.at.starts_with(path)
+        };
+        self.known_mounts().filter(below).map(|mount| self.nested(mount)).collect()
     }
 }
 
@@ -241,7 +264,7 @@ impl ThisMachine {
         let shows = |mount: &&MountLine| {
             mount.filesystem == place.filesystem && place.path.starts_with(&mount.root)
         };
-        self.mounts.iter().filter(shows).find_map(|mount| {
+        self.known_mounts().filter(shows).find_map(|mount| {
             open_mount(mount, &mount.at.join(place.path.strip_prefix(&mount.root).ok()?))
         })
     }
@@ -254,6 +277,14 @@ fn open_mount(mount: &MountLine, path: &Path) -> Option<OwnedFd> {
     let path: PathBuf = path.components().collect();
     let found = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
     (mount_id(&found) == Some(mount.id)).then_some(found)
+}
+
+/// Returns whether this process is in a container, so that layers of overlays may lie outside of
+/// its mount namespace. Containers have their own PID namespaces.
+pub(crate) fn is_in_container() -> bool {
+    // The number of the first PID namespace, `PROC_PID_INIT_INO` of the kernel.
+    const FIRST: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own != Path::new(FIRST))
 }
 
 /// Returns the process that holds an flock(2) lock on an inode, if the kernel shows it here.
@@ -291,6 +322,66 @@ fn loop_info(device: &Path, number: u64) -> Option<LoopInfo> {
     let status = unsafe { rustix::ioctl::Getter::<LOOP_GET_STATUS64, LoopInfo>::new() };
     // SAFETY: as above.
     unsafe { rustix::ioctl::ioctl(&device, status) }.ok()
+}
+
+/// Returns the loop device, or its partition, through which the kernel uses the data of a claim,
+/// such as for a file system in another mount namespace. Root can see that. A device that is
+/// claimed itself to be written is left out, since this process uses it exclusively.
+pub(crate) fn loop_in_use(parts: &[Part], read_only: bool) -> Option<PathBuf> {
+    let loops = entries(Path::new("/sys/block")).into_iter();
+    loops
+        .filter(|sysfs| sysfs.join("loop").exists())
+        .find_map(|sysfs| {
+            let number = device_in(&sysfs.join("dev"))?;
+            let is_own = !read_only && parts.iter().any(|part| part.node == Node::Disk(number));
+            let info = loop_info(&device_of(&sysfs)?, number)?;
+            if is_own || info.rdevice != 0 || read_only && info.flags & LO_FLAGS_READ_ONLY != 0 {
+                return None;
+            }
+            let file = Node::File((info.device, info.inode));
+            let holds_data = |start: u64, bytes: u64| {
+                let end = start.saturating_add(bytes);
+                let shares = |part: &Part| start < part.range.end && part.range.start < end;
+                parts.iter().any(|part| part.owned && part.node == file && shares(part))
+            };
+            let mut partitions = entries(&sysfs);
+            partitions.retain(|entry| entry.join("partition").exists());
+            if partitions.is_empty() {
+                let bytes = limit(info.size_limit);
+                return Some(sysfs)
+                    .filter(|_| holds_data(info.offset, bytes))
+                    .filter(|sysfs| is_in_use(sysfs));
+            }
+            // The use of a partition forbids exclusive use of the device, and the other way round.
+            partitions.into_iter().find(|sysfs| {
+                let sectors = |file: &str| number_in(&sysfs.join(file)).unwrap_or(0);
+                let start = info.offset.saturating_add(sectors("start") * SECTOR);
+                holds_data(start, sectors("size") * SECTOR) && is_in_use(sysfs)
+            })
+        })
+        .and_then(|sysfs| device_of(&sysfs))
+}
+
+/// Returns the device file of a directory in sysfs.
+fn device_of(sysfs: &Path) -> Option<PathBuf> {
+    Some(Path::new("/dev").join(sysfs.file_name()?))
+}
+
+/// Returns whether the kernel or a program uses a device exclusively, and not only for a moment.
+/// Device mapper and md devices on it count if they are used themselves.
+fn is_in_use(sysfs: &Path) -> bool {
+    let holders = entries(&sysfs.join("holders"));
+    if !holders.is_empty() {
+        return holders.iter().any(|holder| is_in_use(holder));
+    }
+    let Some(device) = device_of(sysfs) else { return false };
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    (0..EXCLUSIVE_TRIES).all(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(EXCLUSIVE_INTERVAL);
+        }
+        rustix::fs::open(&device, flags, Mode::empty()).is_err_and(|error| error == Errno::BUSY)
+    })
 }
 
 /// Describes a loop device on a path.

@@ -1,9 +1,9 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
 use super::footprint::{Inode, Node, Part, Subject, footprint, footprint_of_mount, overlap};
-use super::machine::ThisMachine;
+use super::machine::{self, ThisMachine};
 use super::record::Record;
-use super::{Claim, ClaimError, Holder, Source, links};
+use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,6 +44,8 @@ struct Held {
     number: u64,
     source: Arc<Source>,
     record: Record,
+    /// A layer of an overlay that may lie outside of this mount namespace.
+    unresolved: Option<UnresolvedLayer>,
     /// The claim file, whose lock shows that this process lives, and its name.
     file: Option<(OwnedFd, String)>,
 }
@@ -108,6 +110,24 @@ impl Registry {
         self.directory.as_ref().err().map(String::as_str)
     }
 
+    /// Returns a sentence for each claim of data that may be reached outside of this mount
+    /// namespace.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let held = self.held();
+        let unresolved =
+            held.iter().filter_map(|claim| claim.unresolved.as_ref().zip(Some(&claim.record)));
+        let note = |(unresolved, record): (&UnresolvedLayer, &Record)| {
+            let [name, at] = [&unresolved.name, &unresolved.at]
+                .map(|path| super::printable(&path.to_string_lossy()));
+            format!(
+                "{}: the layer {name} of the overlay at {at} cannot be found here; a cache of the \
+                 layer in another mount namespace would not be refused",
+                super::printable(&record.what)
+            )
+        };
+        unresolved.map(note).collect()
+    }
+
     /// Returns the directory of claims, to be watched.
     pub(super) fn path(&self) -> Option<&Path> {
         self.directory.as_ref().ok().map(PrivateDirectory::path)
@@ -144,14 +164,16 @@ impl Registry {
     fn take(&self, source: &Arc<Source>, what: &str, read_only: bool) -> Result<u64, ClaimError> {
         let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
         let machine = ThisMachine::look().map_err(failed)?;
-        let parts = source.footprint(&machine).map_err(failed)?;
+        let (parts, unresolved) = source.footprint_with_unresolved(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
         let (pid, what) = (std::process::id(), what.to_owned());
         let record = Record { pid, what, read_only, pending: true, mount, at, parts };
-        if let Some(error) = mounted(&record, source, &machine) {
+        if let Some(error) = unresolved_layer(&record.what, &unresolved)
+            .or_else(|| mounted(&record, source, &machine))
+        {
             return Err(error);
         }
         let mut held = self.held();
@@ -160,7 +182,8 @@ impl Registry {
             return Err(error);
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut claim = Held { number, source: Arc::clone(source), record, file: None };
+        let (source, unresolved) = (Arc::clone(source), unresolved.into_iter().next());
+        let mut claim = Held { number, source, record, unresolved, file: None };
         self.publish(&mut claim, &held, &machine)?;
         claim.record.pending = false;
         held.push(claim);
@@ -175,7 +198,9 @@ impl Registry {
         held: &[Held],
         machine: &ThisMachine,
     ) -> Result<(), ClaimError> {
-        let Ok(directory) = &self.directory else { return Ok(()) };
+        let Ok(directory) = &self.directory else {
+            return in_use(&claim.record).map_or(Ok(()), Err);
+        };
         let turn = turn(directory);
         let failed = |source| ClaimError::Publish {
             what: claim.record.what.clone(),
@@ -189,7 +214,7 @@ impl Registry {
         let own = claim.file.as_ref();
         let look = || self.others(directory, held, own);
         let refusal = settled_conflict(&claim.record, machine, look);
-        let granted = if let Some(error) = refusal {
+        let granted = if let Some(error) = refusal.or_else(|| in_use(&claim.record)) {
             Err(error)
         } else {
             let record = Record { pending: false, ..claim.record.clone() };
@@ -352,7 +377,7 @@ impl Registry {
             Err(error) => return vec![format!("claims are not checked: {error}")],
         };
         let found = sources.into_iter().filter_map(|(number, source)| {
-            let parts = source.footprint(&machine).ok()?;
+            let (parts, unresolved) = source.footprint_with_unresolved(&machine).ok()?;
             let record = self.update(number, parts)?;
             let held = self.held();
             let others = held.iter().filter(|other| other.number != number);
@@ -361,7 +386,8 @@ impl Registry {
             let own = others.iter().find_map(|it| certain_conflict(&record, it, &machine));
             let by_process = own.or_else(foreign);
             drop(held);
-            by_process.or_else(|| mounted(&record, &source, &machine))
+            let by_kernel = || mounted(&record, &source, &machine);
+            by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.what, &unresolved))
         });
         found.map(|error| error.to_string()).collect()
     }
@@ -481,10 +507,35 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
     })
 }
 
+/// Returns an error for a layer of an overlay that cannot be found, unless it may lie outside of
+/// this mount namespace, as those of the root of a container do.
+fn unresolved_layer(what: &str, unresolved: &[UnresolvedLayer]) -> Option<ClaimError> {
+    let is_root = |unresolved: &UnresolvedLayer| unresolved.at == Path::new("/");
+    let UnresolvedLayer { name, at } =
+        unresolved.iter().find(|unresolved| !is_root(unresolved))?.clone();
+    let what = what.to_owned();
+    (!machine::is_in_container()).then_some(ClaimError::Layer { what, name, at })
+}
+
+/// Returns an error for a loop device on the data that the kernel uses for something that it does
+/// not show here.
+fn in_use(record: &Record) -> Option<ClaimError> {
+    if is_of_directory(record) {
+        return None;
+    }
+    let device = machine::loop_in_use(&record.parts, record.read_only)?;
+    Some(ClaimError::InUse { what: record.what.clone(), device })
+}
+
+/// Returns whether a directory is claimed: images in it may be mounted.
+fn is_of_directory(record: &Record) -> bool {
+    matches!(record.parts.first(), Some(Part { node: Node::Directory { .. }, .. }))
+}
+
 /// Returns an error for a file system that the kernel has mounted on the data, and that is or would
 /// be changed behind a cache.
 fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
-    if !matches!(source, Source::Open(_)) {
+    if !matches!(source, Source::Open(_)) || is_of_directory(record) {
         return None;
     }
     let raw = |part: &&Part| part.owned && matches!(part.node, Node::File(_) | Node::Disk(_));

@@ -504,7 +504,7 @@ impl Service {
 
 /// Reports changes that would have made the start of this server fail. No cache depends on it.
 fn watch_claims() -> Option<ClaimWatch> {
-    if let Some(note) = Claim::note() {
+    for note in Claim::notes() {
         eprintln!("larder: note: {note}");
     }
     let report = |sentence: &str| eprintln!("larder: WARNING: not safe any more to {sentence}");

@@ -214,6 +214,13 @@ impl Scene {
         rustix::mount::unmount(&at, UnmountFlags::empty()).expect("it is not in use");
     }
 
+    /// Unmounts a directory of the scene that is still in use.
+    pub(super) fn unmount_later(&mut self, name: &str) {
+        let at = self.path(name);
+        self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
+        rustix::mount::unmount(&at, UnmountFlags::DETACH).expect("it is mounted");
+    }
+
     /// Detaches a loop device.
     pub(super) fn detach(&mut self, device: &Path) {
         self.undo.retain(|undo| !matches!(undo, Undo::Loop(known) if known == device));
@@ -254,7 +261,6 @@ impl Scene {
 
     /// Mounts an overlay, if the kernel supports that.
     pub(super) fn overlay(&mut self, lower: &str, upper: &str, work: &str, at: &str) -> bool {
-        self.directory(at);
         let [lower, upper, work] = [lower, upper, work].map(|name| self.path(name));
         let options = format!(
             "lowerdir={},upperdir={},workdir={}",
@@ -262,10 +268,17 @@ impl Scene {
             upper.display(),
             work.display()
         );
+        self.overlay_with(&options, at)
+    }
+
+    /// Mounts an overlay with these options from inside of the scene.
+    pub(super) fn overlay_with(&mut self, options: &str, at: &str) -> bool {
+        self.directory(at);
         let at = self.path(at);
         let mounted = Command::new("mount")
-            .args(["-t", "overlay", "overlay", "-o", &options])
+            .args(["-t", "overlay", "overlay", "-o", options])
             .arg(&at)
+            .current_dir(self.folder.path())
             .output()
             .expect("mount runs");
         if !mounted.status.success() {

@@ -100,13 +100,13 @@ fn machine() -> Invented {
     let on_linked =
         Disk::Loop { inode: (ROOT, 14), place: linked, links: 2, start: 0, bytes: 64 * MIB };
     invented.disks.insert(LOOP_LINKED, on_linked);
-    let on = |disks: &[u64]| FileSystem { disks: disks.to_vec(), layers: Vec::new() };
+    let on = |disks: &[u64]| FileSystem { disks: disks.to_vec(), ..FileSystem::default() };
     let layers = vec![place(ROOT, "/upper"), place(ROOT, "/lower")];
     invented.filesystems.extend([
         (ROOT, on(&[SDA1])),
         (ON_LOOP, on(&[LOOP])),
         (INNER, on(&[LOOP_INNER])),
-        (OVERLAY, FileSystem { disks: Vec::new(), layers }),
+        (OVERLAY, FileSystem { layers, ..FileSystem::default() }),
         (ON_LV1, on(&[LV1])),
         (POOLED, on(&[SDB, SDC])),
         (ON_LARDER, on(&[ON_LARDER])),
@@ -155,6 +155,11 @@ fn images() -> Subject {
 /// A directory in which the image is mounted.
 fn single() -> Subject {
     tree(ROOT, "/single", 9, "/single")
+}
+
+/// A file of the file system on the loop device, which is not in the mount table.
+fn unlisted() -> Subject {
+    Subject::File { inode: (ON_LOOP, 24), place: None, links: 1 }
 }
 
 /// The image again, under an unknown name.
@@ -221,6 +226,11 @@ fn cases() -> Vec<Case> {
             file(ON_LOOP, "/g", 23),
             different,
         ),
+        ("a file in no mount of this machine, and its disk", unlisted(), disk(LOOP), same),
+        ("the same and the image below", unlisted(), image(), same),
+        ("the same and a directory beside it", unlisted(), tree(ON_LOOP, "/deep", 21, "/m"), same),
+        ("the same and another image", unlisted(), file(ROOT, "/srv/images/b.img", 11), different),
+        ("the same and a file beside it", unlisted(), file(ON_LOOP, "/f", 22), different),
         ("an image and a nested one", image(), file(ON_LOOP, "/deep/inner.img", 20), same),
         ("an image and what lies in a nested one", image(), tree(INNER, "/", 1, "/n"), same),
         ("a directory and what lies in a nested image", images(), tree(INNER, "/", 1, "/n"), same),
@@ -333,6 +343,20 @@ fn what_the_kernel_has_mounted_overlaps_what_it_lies_on_and_not_its_own_files() 
 }
 
 #[test]
+fn a_layer_that_cannot_be_found_is_known_to_all_that_lies_above() {
+    let mut machine = machine();
+    let unresolved = UnresolvedLayer { name: "up".into(), at: "/ov".into() };
+    let filesystem = FileSystem { unresolved: Some(unresolved.clone()), ..FileSystem::default() };
+    machine.filesystems.insert(60, filesystem);
+    machine.mounts.push(("/above/ov".into(), NestedMount { place: place(60, "/"), file: None }));
+    let found = |subject: &Subject| footprint_with_unresolved(subject, &machine).1;
+    for subject in [file(60, "/f", 1), tree(60, "/d", 2, "/ov/d"), tree(ROOT, "/a", 9, "/above")] {
+        assert_eq!(found(&subject), std::slice::from_ref(&unresolved), "{subject:?}");
+    }
+    assert!(found(&image()).is_empty());
+}
+
+#[test]
 fn a_directory_that_was_renamed_is_known_by_its_inode() {
     let machine = machine();
     let renamed = footprint(&tree(ROOT, "/srv/old", 3, "/srv/old"), &machine);
@@ -353,7 +377,7 @@ fn circular_facts_come_to_an_end() {
     machine.disks.insert(2, Disk::Part { of: 3, start: 1, bytes: 9 });
     machine.disks.insert(3, Disk::Part { of: 2, start: 1, bytes: 9 });
     let layers = vec![place(7, "/a"), place(7, "/b")];
-    machine.filesystems.insert(7, FileSystem { disks: vec![1], layers });
+    machine.filesystems.insert(7, FileSystem { disks: vec![1], layers, unresolved: None });
     assert!(!footprint(&Subject::Disk(2), &machine).iter().any(|part| part.range.end > 10));
     assert!(footprint(&Subject::FileSystem(7), &machine).len() <= PARTS_MAX);
 }
