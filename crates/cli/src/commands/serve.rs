@@ -351,7 +351,10 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
         match signals.wait(TELL) {
             Some(Asked::Report) => service.report(),
             Some(Asked::Stop) => {
-                eprintln!("larder: still writing; stopping now would lose data");
+                let why = service
+                    .stop_failure()
+                    .map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
+                eprintln!("larder: still writing; stopping now would lose data{why}");
             }
             Some(Asked::Reload) => {
                 eprintln!("larder: note: stopping, so nothing is read again");

@@ -194,8 +194,11 @@ impl Api {
     fn remove(&self, request: RemoveRequest) -> Result<Response, Refused> {
         let RemoveRequest { volume, disconnect, give_up } = request;
         let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
-        let unused = self.service.check_unused(&volume, disconnect);
-        unused.map_err(|error| Refused::wrong(error.to_string()))?;
+        // A stop disconnects all clients.
+        if !(give_up && self.service.is_stopping()) {
+            let unused = self.service.check_unused(&volume, disconnect);
+            unused.map_err(|error| Refused::wrong(error.to_string()))?;
+        }
         let remove = move |service: &Service, told: &jobs::Told| {
             jobs::remove(service, served, (disconnect, give_up), told)
         };

@@ -10,6 +10,7 @@ use larder_core::cache::METADATA_BYTES_PER_FRAME;
 use larder_core::curve::candidates::CANDIDATES;
 use larder_core::policy::PolicyKind;
 use larder_core::settings::SettingError;
+use larder_core::store::{StoreError, StoreErrorKind};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -130,6 +131,21 @@ impl Engine {
         }
     }
 
+    /// Gives up the unwritten data of a volume while a stop writes it: requests of its clients fail
+    /// from now on, and the stop continues without the data.
+    pub fn give_up_volume_at_stop(&self, volume: &Arc<ArenaVolume>) {
+        let unwritten = fault::unwritten(&self.cache, volume);
+        tracing::warn!(volume = volume.name(), "unwritten data is given up; {unwritten}");
+        let drivers = self.drivers();
+        if let Some(driver) = drivers.iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
+            // First, so that no write is acknowledged that is discarded. A stop that sees the
+            // volume broken waits for the list of drivers, and then sees that its data is given up.
+            let message = format!("use {}: its data was given up", volume.name());
+            self.cache.break_volume(volume, StoreError::new(StoreErrorKind::Gone, message));
+            driver.give_up();
+        }
+    }
+
     pub(super) fn is_given_up(&self, volume: &Arc<ArenaVolume>) -> bool {
         let drivers = self.drivers();
         drivers.iter().any(|one| Arc::ptr_eq(&one.volume, volume) && one.is_given_up())
@@ -151,11 +167,7 @@ impl Engine {
         }
         let total_bytes = volume.unclean_bytes();
         volume.begin_stop();
-        let mut written = self.drain_volume(volume, total_bytes, &mut progress);
-        if self.is_given_up(volume) && volume.unclean_bytes() == 0 {
-            // A failed flush of its store no longer matters.
-            written = Ok(());
-        }
+        let written = self.drain_volume(volume, total_bytes, &mut progress);
         written.map_err(|why| {
             volume.cancel_stop();
             RemoveError::NotWritten { volume: volume.name().to_owned(), why }

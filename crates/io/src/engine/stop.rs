@@ -137,7 +137,7 @@ impl Engine {
                 }
                 Err(failure) => {
                     // A store that is away will be there again, with all that it was given.
-                    error = Some(failure.to_string());
+                    error = (!self.is_given_up(volume)).then(|| failure.to_string());
                     failure.kind == StoreErrorKind::Away
                 }
             };
@@ -160,6 +160,10 @@ impl Engine {
         }
         // Nothing is left to be broken off.
         let _last: ControlFlow<()> = tell(&error);
+        if self.is_given_up(volume) && volume.unclean_bytes() == 0 {
+            // A failed flush of its store no longer matters.
+            return Ok(());
+        }
         error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
     }
 

@@ -14,7 +14,7 @@ use super::recording::{self, InputRecording, RecordingFile};
 use super::stores::{self, Stores};
 use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
-use crate::args;
+use crate::args::{self, PathOrNone};
 use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
@@ -25,7 +25,7 @@ use larder_core::input::InputSink;
 use larder_core::mode::FlushMode;
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
-use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
+use larder_io::engine::{ArenaVolume, Engine, EngineOptions, StopProgress};
 use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::store::AllocationMap;
@@ -422,6 +422,8 @@ impl Service {
         }
         let mut shown = WriteOut::new("writing");
         let drained = self.engine.drain(|at| {
+            let error = at.error.as_ref().map(|error| self.with_way_out(&at.volume, error));
+            let at = &StopProgress { error, ..at.clone() };
             shown.show(at);
             self.progress.send_replace(Some(Progress::Volume {
                 volume: at.volume.clone(),
@@ -438,6 +440,38 @@ impl Service {
                 .collect();
             anyhow!("{}", failures.join("; and to "))
         })
+    }
+
+    /// Returns the reason why a stop cannot write a volume, with the way to stop without its data.
+    fn with_way_out(&self, volume: &str, error: &str) -> String {
+        match &self.arguments.control {
+            Some(PathOrNone::None) => error.to_owned(),
+            _ => format!("{error} (larder ctl remove {volume} --give-up discards the data)"),
+        }
+    }
+
+    /// Returns the reason why the stop cannot write a volume, if it has met one.
+    pub(super) fn stop_failure(&self) -> Option<String> {
+        match &*self.progress.borrow() {
+            Some(Progress::Volume { error, .. }) => error.clone(),
+            _ => None,
+        }
+    }
+
+    /// Gives up the unwritten data of a volume, so that the stop that is under way can end. All
+    /// requests of its clients fail from now on.
+    ///
+    /// # Errors
+    /// A sentence that can follow "failed to": there is no such volume.
+    pub(super) fn give_up_at_stop(&self, name: &str) -> Result<()> {
+        let served = self.volume(name);
+        let Served { volume, .. } =
+            served.with_context(|| format!("find the volume \"{name}\": none is called so"))?;
+        let lost_bytes = volume.unclean_bytes();
+        self.engine.give_up_volume_at_stop(&volume);
+        let less = |bytes: u64| Some(bytes.saturating_sub(lost_bytes));
+        let _before = self.drained_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        Ok(())
     }
 
     /// Everything has been written, or not: whoever asked is told.

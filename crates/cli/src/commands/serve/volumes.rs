@@ -279,6 +279,11 @@ impl Service {
     /// # Errors
     /// A sentence that can follow "failed to".
     pub(crate) fn check_unused(&self, name: &str, disconnect: bool) -> Result<()> {
+        anyhow::ensure!(
+            !self.is_stopping(),
+            "remove {name}: the server is stopping; larder ctl remove --give-up discards the data \
+             that it cannot write"
+        );
         self.check_volumes("remove", name)?;
         let clients = self.with_server(|server| Ok(server.clients(name)))?;
         let word = if clients == 1 { "client is" } else { "clients are" };
@@ -302,7 +307,8 @@ impl Service {
     ///
     /// # Errors
     /// If there is no such volume, clients use it and are not to be disconnected, or its store
-    /// fails: a sentence that can follow "failed to". Then it is served as before.
+    /// fails: a sentence that can follow "failed to". Then it is served as before. While the server
+    /// stops, a volume can only be given up: the stop then ends without its data.
     pub(crate) fn remove(
         &self,
         name: &str,
@@ -310,7 +316,9 @@ impl Service {
         mut progress: impl FnMut(&StopProgress),
     ) -> Result<()> {
         let changing = self.changing();
-        anyhow::ensure!(!self.is_stopping(), "remove {name}: the server is stopping");
+        if self.is_stopping() && give_up {
+            return self.give_up_at_stop(name);
+        }
         let Some(served) = self.volume(name) else {
             anyhow::bail!("find the volume \"{name}\": none is called so");
         };

@@ -1,7 +1,39 @@
 //! Images that are cut, full or deleted while they are served.
 
-use super::rig::{MIB, Server};
+use super::rig::{MIB, Server, text};
+use rustix::process::Signal;
 use std::fs::File;
+
+/// Nothing is written by itself before a test asks for it.
+const LAZY: [&str; 4] = ["--set", "first-delay=60000", "--set", "age-max=60000"];
+
+#[test]
+fn a_stop_that_cannot_write_names_the_reason_and_ends_when_the_data_is_given_up() {
+    let mut server = Server::start(&["left", "cut"], &LAZY);
+    server.client(0).write_at(0, &[6; 4096], false).expect("it is accepted");
+    let mut client = server.client(1);
+    client.write_at(8 * MIB, &[7; 16_384], false).expect("it is accepted");
+    let cut = File::options().write(true).open(server.path("cut.img")).expect("it is there");
+    cut.set_len(MIB).expect("it is cut");
+    server.signal(Signal::TERM);
+    let said = server.hear(|line| line.contains("--give-up"));
+    assert!(said.contains("cut.img"), "the reason: {said}");
+    server.signal(Signal::TERM);
+    server.hear(|line| line.contains("still writing") && line.contains("cut.img"));
+    let refused = server.ctl(&["remove", "cut", "--disconnect"]);
+    assert!(text(&refused.stderr).contains("--give-up"), "{refused:?}");
+    assert_eq!(server.ctl(&["remove", "none", "--give-up"]).status.code(), Some(2));
+    server.ctl_text(&["remove", "cut", "--give-up"]);
+    // It may be gone already.
+    assert!(client.write_at(0, &[8; 4096], false).is_err(), "acknowledged and discarded");
+    let left = server.path("left.img");
+    let (folder, code, said) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("failed to use"), "what was given up is no failure: {said}");
+    let name = left.file_name().expect("an image");
+    let stored = std::fs::read(folder.path().join(name)).expect("it is there");
+    assert_eq!(stored[0], 6, "the other volume was written");
+}
 
 #[test]
 fn the_log_says_once_that_a_store_cannot_be_written_to_and_that_it_can_again() {
