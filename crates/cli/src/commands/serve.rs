@@ -275,6 +275,7 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     let mut handed_over = crate::systemd::handed_over()?;
     let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.asker())?;
     let service = Arc::new(service);
+    Service::watch_stores(&service);
     let control = control::start(arguments, handed_over.control, &service)
         .inspect_err(|_| service.abort_start())?;
     if let Err(error) = service.announce() {
@@ -296,25 +297,33 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
             drained = drain(&service, &signals, &manager);
         }
     }
-    service.stopped(drained.as_ref().err().map(ToString::to_string));
+    let lost = if drained.is_ok() { lost(&service) } else { Ok(()) };
+    let failed = drained.as_ref().err().or(lost.as_ref().err());
+    service.stopped(failed.map(ToString::to_string));
     if let Err(error) = drained {
         control.close();
         service.give_up();
         return Err(error);
     }
     service.report();
-    let lost = service.lost();
     control.close();
     service.close();
+    lost?;
+    if let Some(error) = signals.error() {
+        bail!("receive signals: {error}; the server was stopped as after SIGTERM");
+    }
+    waited
+}
+
+/// Fails if the paths of some images do not lead to what was written any more.
+fn lost(service: &Service) -> Result<()> {
+    let lost: Vec<_> = service.lost().iter().map(|path| path.display().to_string()).collect();
     ensure!(
         lost.is_empty(),
         "keep what was written: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
-    if let Some(error) = signals.error() {
-        bail!("receive signals: {error}; the server was stopped as after SIGTERM");
-    }
-    waited
+    Ok(())
 }
 
 /// Handles signals until one requests a stop.

@@ -191,8 +191,10 @@ pub(super) fn files(service: &Service) -> Option<Files> {
     Some(Files { head: Head::default(), total, files })
 }
 
+/// Returns the unwritten data of all volumes.
 pub(super) fn at_risk(service: &Service) -> AtRisk {
     let now = service.engine().now();
+    let lost = service.known_lost();
     let one = |Served { volume, plan, .. }: Served| {
         let risk = service.engine().cache().at_risk(&volume, RANGES_MAX);
         let file = |file: FailingFile| FileAtRisk {
@@ -218,6 +220,7 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
             files: files.into_iter().map(file).collect(),
             error: risk.error.map(|error| error.to_string()),
             flush_failed: risk.flush_failed.map(|error| error.to_string()),
+            lost_path: lost.contains(&plan.path).then(|| plan.path.display().to_string()),
         }
     };
     AtRisk { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }

@@ -122,8 +122,21 @@ pub(super) fn follow_stop(service: &Service) -> Response {
     stream(progress)
 }
 
-/// Flushes volumes, all at once, whatever their flush mode.
+/// Flushes volumes, all at once, whatever their flush mode. It also fails for each image that was
+/// deleted or replaced.
 pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended {
+    let mut ended = flush_stores(service, volumes, told);
+    let lost = service.lost();
+    for served in volumes.iter().filter(|served| lost.contains(&served.plan.path)) {
+        let (name, path) = (served.volume.name(), served.plan.path.display());
+        ended.failures.push(format!(
+            "keep what was written to {name}: {path} was deleted or replaced while it is served"
+        ));
+    }
+    ended
+}
+
+fn flush_stores(service: &Service, volumes: &[Served], told: &Told) -> Ended {
     let unclean = || -> u64 { volumes.iter().map(|served| served.volume.unclean_bytes()).sum() };
     // Before the first is asked to flush: a small one is done before it is looked at.
     let total_bytes = unclean();
@@ -181,7 +194,7 @@ pub(super) fn remove(
     let mut ended = if give_up {
         Ended::default()
     } else {
-        flush(service, std::slice::from_ref(&served), told)
+        flush_stores(service, std::slice::from_ref(&served), told)
     };
     if !ended.failures.is_empty() {
         return ended;

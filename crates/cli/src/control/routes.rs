@@ -25,6 +25,9 @@ use std::time::Duration;
 /// Time limit for a response that waits until clients have received the bodies of others.
 const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// Time limit for a look at the images of all volumes.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// State that all requests on one socket share.
 pub(super) struct Api {
     service: Arc<Service>,
@@ -80,6 +83,9 @@ impl Api {
                 self.whole(from, JSON, || json_text(&answers::volumes(service))).await
             }
             Command::AtRisk => {
+                // The file system of an image may not answer; other images are known by then.
+                let look = self.run_blocking("look at images", Service::try_look_for_lost);
+                drop(tokio::time::timeout(LOOK_TIME_MAX, look).await);
                 self.whole(from, JSON, || json_text(&answers::at_risk(service))).await
             }
             Command::Curve => self.whole(from, JSON, || json_text(&curves::curves(service))).await,

@@ -44,6 +44,10 @@ pub struct VolumeAtRisk {
     pub error: Option<String>,
     /// Why the store cannot be flushed any more, if so.
     pub flush_failed: Option<String>,
+    /// Path of the image if it does not lead to the opened file any more, so that what is written
+    /// is lost when the server ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_path: Option<String>,
 }
 
 /// A file of a mounted folder of which something could not be written.
@@ -98,6 +102,13 @@ impl AtRisk {
                 warnings.push(format!(
                     "{name}: its store cannot be flushed any more, and what it has is not known: \
                      failed to {error}"
+                ));
+            }
+            if let Some(path) = &volume.lost_path {
+                warnings.push(format!(
+                    "{name}: {} was deleted or replaced while it is served: all that is written is \
+                     lost when the server ends",
+                    crate::escape::text(path)
                 ));
             }
             if volume.failing_bytes > 0 {

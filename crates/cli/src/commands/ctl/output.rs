@@ -227,7 +227,7 @@ impl Risk {
     /// Data that cannot be written is a finding.
     pub(super) fn exit_code(&self) -> ExitCode {
         let is_failing = |volume: &larder_report::control::VolumeAtRisk| {
-            volume.failing_bytes > 0 || volume.flush_failed.is_some()
+            volume.failing_bytes > 0 || volume.flush_failed.is_some() || volume.lost_path.is_some()
         };
         ExitCode::from(u8::from(self.0.volumes.iter().any(is_failing)))
     }

@@ -11,7 +11,7 @@ use super::give_back::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording::{self, InputRecording, RecordingFile};
-use super::stores::{self, Stores};
+use super::stores::{self, Stores, lost_of};
 use super::volumes::Opening;
 use super::warm::{self, Gathered, WarmLists};
 use crate::args::{self, PathOrNone};
@@ -26,17 +26,21 @@ use larder_core::mode::FlushMode;
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions, StopProgress};
+use larder_io::fault;
 use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::store::AllocationMap;
 use larder_report::control::Progress;
 use larder_report::{escape, format};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+
+/// Interval at which it is looked whether images were deleted.
+const STORES_CHECK: Duration = Duration::from_secs(5);
 
 /// A volume that is served.
 #[derive(Clone)]
@@ -63,6 +67,8 @@ pub(crate) struct Service {
     volumes: Mutex<Vec<Served>>,
     /// Where each volume is, and what was there when it was opened.
     stores: Mutex<Stores>,
+    /// Held by the thread that looks whether their paths still lead there.
+    looking: Mutex<()>,
     /// What of the memory is not the cache's.
     pub(super) bytes_beside: AtomicU64,
     /// Lists of what is cached, if they are kept.
@@ -194,6 +200,7 @@ impl Service {
             files,
             volumes: Mutex::new(volumes),
             stores: Mutex::default(),
+            looking: Mutex::new(()),
             bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
             lists: None,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
@@ -482,9 +489,58 @@ impl Service {
         self.progress.send_replace(Some(done));
     }
 
-    /// Paths that do not lead to what was written any more.
-    pub(crate) fn lost(&self) -> Vec<String> {
-        self.stores().lost()
+    /// Returns the paths that do not lead to what is written any more, and logs each new one. It
+    /// may wait for a file system.
+    pub(crate) fn lost(&self) -> Vec<PathBuf> {
+        let _one_at_a_time = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look_for_lost()
+    }
+
+    /// Looks for lost paths, unless another thread does so and may be waiting for a file system.
+    pub(crate) fn try_look_for_lost(&self) {
+        let looking = self.looking.try_lock();
+        if !matches!(looking, Err(TryLockError::WouldBlock)) {
+            drop(self.look_for_lost());
+        }
+    }
+
+    /// Returns the paths that were lost at the last look.
+    pub(crate) fn known_lost(&self) -> Vec<PathBuf> {
+        self.stores().known_lost()
+    }
+
+    fn look_for_lost(&self) -> Vec<PathBuf> {
+        let files = self.stores().files();
+        let lost = lost_of(&files);
+        for path in self.stores().note_lost(&lost) {
+            tracing::warn!(
+                "{} was deleted or replaced while it is served; what is written will not be there \
+                 after the server's end (copy the data by way of the server)",
+                path.display()
+            );
+        }
+        lost
+    }
+
+    /// Looks for deleted and replaced images until the service is gone.
+    pub(super) fn watch_stores(service: &Arc<Self>) {
+        if service.is_folder() {
+            return;
+        }
+        let weak = Arc::downgrade(service);
+        let watch = move || {
+            while let Some(service) = weak.upgrade() {
+                drop(service.lost());
+                drop(service);
+                std::thread::sleep(STORES_CHECK);
+            }
+        };
+        let warn = |error: &dyn std::fmt::Display| {
+            tracing::warn!("cannot watch for deleted images: {error}");
+        };
+        if let Err(error) = fault::spawn("stores", None, watch, warn) {
+            warn(&error);
+        }
     }
 
     pub(crate) fn close(&self) {

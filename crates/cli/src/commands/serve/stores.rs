@@ -33,10 +33,18 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     files: Vec<(PathBuf, Identity)>,
+    /// Paths that were lost at the last look, which the log says.
+    lost: Vec<PathBuf>,
 }
 
 fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
     identity(path).ok() != Some(*was)
+}
+
+/// Returns the paths of `files` that do not lead to the opened files any more. It may wait for a
+/// file system, so no lock is held meanwhile.
+pub(super) fn lost_of(files: &[(PathBuf, Identity)]) -> Vec<PathBuf> {
+    files.iter().filter(|file| is_lost(file)).map(|(path, _)| path.clone()).collect()
 }
 
 /// The store of a volume that is to be added.
@@ -99,10 +107,22 @@ impl Stores {
         store.opened
     }
 
-    /// Paths that do not lead to what was written any more.
-    pub(super) fn lost(&self) -> Vec<String> {
-        let lost = self.files.iter().filter(|file| is_lost(file));
-        lost.map(|(path, _)| path.display().to_string()).collect()
+    /// Returns the files and devices, each as it was when it was opened.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Identity)> {
+        self.files.clone()
+    }
+
+    /// Records which paths are lost. Returns those that are not logged yet, since they were not so
+    /// at the last call.
+    pub(super) fn note_lost(&mut self, lost: &[PathBuf]) -> Vec<PathBuf> {
+        let new = lost.iter().filter(|path| !self.lost.contains(path)).cloned().collect();
+        self.lost = lost.to_vec();
+        new
+    }
+
+    /// Returns the paths that were lost at the last call of [`Stores::note_lost`].
+    pub(super) fn known_lost(&self) -> Vec<PathBuf> {
+        self.lost.clone()
     }
 
     /// A volume is gone; whether its path leads elsewhere by now.

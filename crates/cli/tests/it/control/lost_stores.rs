@@ -50,3 +50,28 @@ fn the_log_says_once_that_a_store_cannot_be_written_to_and_that_it_can_again() {
     assert!(said.contains("can be written to again"), "{said}");
     server.stop();
 }
+
+#[test]
+fn a_deleted_image_is_reported_while_it_is_served() {
+    let mut server = Server::start(&["del", "other"], &[]);
+    let mut client = server.client(0);
+    client.write_at(0, &[7; 16_384], false).expect("it is accepted");
+    std::fs::remove_file(server.path("del.img")).expect("it is there");
+    let said = server.hear(|line| line.contains("WARN"));
+    assert!(said.contains("del.img was deleted or replaced"), "{said}");
+    client.flush().expect("a deleted file can be written");
+    let flushed = server.ctl(&["flush"]);
+    assert_eq!(flushed.status.code(), Some(2), "{flushed:?}");
+    assert!(text(&flushed.stderr).contains("del.img was deleted"), "{flushed:?}");
+    server.ctl_text(&["flush", "other"]);
+    let at_risk = server.ctl(&["at-risk"]);
+    assert_eq!(at_risk.status.code(), Some(1), "{at_risk:?}");
+    assert!(text(&at_risk.stdout).contains("del.img was deleted"), "{at_risk:?}");
+    drop(client);
+    let stopped = server.ctl(&["stop"]);
+    assert_eq!(stopped.status.code(), Some(2), "{stopped:?}");
+    assert!(text(&stopped.stderr).contains("del.img was deleted"), "{stopped:?}");
+    let (_folder, code, said) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(said.matches("WARN").count(), 0, "once: {said}");
+}
