@@ -87,7 +87,7 @@ pub enum MountError {
 /// How whoever may not open the device, or has none, gets it.
 fn way_to_it(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        "root alone may open it here, where it is for all elsewhere (chmod 666 /dev/fuse)"
+        "only root may open it here; to let all users mount, run chmod 666 /dev/fuse as root"
     } else {
         "it comes with the kernel's module fuse (modprobe fuse), and a container must be given it"
     }
