@@ -466,7 +466,8 @@ impl<F: Frames> Volume<F> {
 
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that
     /// could not be written, up to an eighth of the dirty limit. Then no room can be expected
-    /// there. With more of them, the lazy writer has yet to try some, or the store to complete them.
+    /// there. With more of them, the lazy writer has yet to try some, or the store to complete
+    /// them.
     pub(crate) fn failure_at_limit(&self) -> Option<StoreError> {
         let others = self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire));
         if others > self.dirty_limit_blocks() / 8 { None } else { self.failure() }
