@@ -383,22 +383,28 @@ impl<F: Frames> Instance<F> {
         (self.dirty_oldest != NO_SLOT).then_some(self.dirty_oldest)
     }
 
-    pub(crate) fn dirty_newer(&self, slot: Slot) -> Option<Slot> {
+    fn dirty_newer(&self, slot: Slot) -> Option<Slot> {
         let newer = self.pages.get(slot).dirty_newer;
         (newer != NO_SLOT).then_some(newer)
     }
 
-    /// Returns the oldest page of those whose write has not failed.
-    pub(crate) fn dirty_untried(&self) -> Option<Slot> {
-        (self.dirty_untried != NO_SLOT).then_some(self.dirty_untried)
+    /// Returns all dirty pages, the oldest first.
+    pub(crate) fn dirty_pages(&self) -> impl Iterator<Item = Slot> {
+        std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot))
+    }
+
+    /// Returns the dirty pages whose write has not failed, the oldest first.
+    pub(crate) fn dirty_untried(&self) -> impl Iterator<Item = Slot> {
+        let oldest = (self.dirty_untried != NO_SLOT).then_some(self.dirty_untried);
+        std::iter::successors(oldest, |&slot| self.dirty_newer(slot))
     }
 
     /// Returns the pages whose write has failed, the one that failed first before the others.
     pub(crate) fn dirty_failed(&self) -> impl Iterator<Item = Slot> {
         let older = |slot: Slot| Some(slot).filter(|&slot| slot != NO_SLOT);
-        let newest = match self.dirty_untried() {
-            Some(slot) => self.pages.get(slot).dirty_older,
-            None => self.dirty_newest,
+        let newest = match self.dirty_untried {
+            NO_SLOT => self.dirty_newest,
+            slot => self.pages.get(slot).dirty_older,
         };
         std::iter::successors(older(newest), move |&slot| older(self.pages.get(slot).dirty_older))
     }
@@ -496,11 +502,10 @@ impl<F: Frames> Instance<F> {
         }
         assert_eq!(rounds, self.rounds, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
-        let list = std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot));
-        let listed = list.inspect(|&slot| assert!(self.pages.get(slot).dirty > 0)).count();
+        let is_dirty = |&slot: &Slot| assert!(self.pages.get(slot).dirty > 0);
+        let listed = self.dirty_pages().inspect(is_dirty).count();
         assert_eq!(listed, dirty_pages, "pages in the dirty list");
-        let untried = std::iter::successors(self.dirty_untried(), |&slot| self.dirty_newer(slot));
-        let parts = self.dirty_failed().count() + untried.count();
+        let parts = self.dirty_failed().count() + self.dirty_untried().count();
         assert_eq!(parts, listed, "pages that failed, and those that were not tried");
         (resident, dirty, writing)
     }

@@ -73,9 +73,7 @@ impl<F: Frames> Cache<F> {
             let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
                 continue;
             };
-            let list =
-                std::iter::successors(instance.dirty_oldest(), |&slot| instance.dirty_newer(slot));
-            for slot in list.take(look_max) {
+            for slot in instance.dirty_pages().take(look_max) {
                 // The first is the oldest.
                 if look(instance.pages.get(slot), instance.paging) == 0 {
                     break;

@@ -167,16 +167,10 @@ impl<F: Frames> Cache<F> {
         wanted: impl Fn(&Page) -> bool,
         blocks: u64,
     ) -> Batch {
-        let mut pages = Vec::new();
-        let each = blocks.div_ceil(self.shards.len() as u64);
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
-            let instance = &*shard.instance(volume.id);
-            let oldest = instance.dirty_oldest();
-            let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
-            Self::gather_from(instance, list.take(GATHER_MAX), &wanted, each, &mut pages);
-        }
-        Batch::sorted(pages)
+        self.gather_by_shard(volume, blocks, |instance, each, pages| {
+            let list = instance.dirty_pages().take(GATHER_MAX);
+            Self::gather_from(instance, list, &wanted, each, pages);
+        })
     }
 
     /// Gathers pages for the lazy writer: about `blocks` blocks of those whose write has not
@@ -189,20 +183,30 @@ impl<F: Frames> Cache<F> {
         blocks: u64,
         retries: bool,
     ) -> Batch {
-        let mut pages = Vec::new();
-        let each = blocks.div_ceil(self.shards.len() as u64);
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
-            let instance = &*shard.instance(volume.id);
-            let untried = instance.dirty_untried();
-            let untried = std::iter::successors(untried, |&slot| instance.dirty_newer(slot));
-            Self::gather_from(instance, untried.take(GATHER_MAX), &wanted, each, &mut pages);
+        self.gather_by_shard(volume, blocks, |instance, each, pages| {
+            let untried = instance.dirty_untried().take(GATHER_MAX);
+            Self::gather_from(instance, untried, &wanted, each, pages);
             if retries {
                 // The list is in order of age, and this goes from the young to the old.
                 let is_young = |slot: &Slot| !wanted(instance.pages.get(*slot));
                 let failed = instance.dirty_failed().take(GATHER_MAX).skip_while(is_young);
-                Self::gather_from(instance, failed, &wanted, each, &mut pages);
+                Self::gather_from(instance, failed, &wanted, each, pages);
             }
+        })
+    }
+
+    /// Calls `gather` for each shard, with the number of blocks that it is to add there.
+    fn gather_by_shard(
+        &self,
+        volume: &Volume<F>,
+        blocks: u64,
+        gather: impl Fn(&Instance<F>, u64, &mut Vec<u64>),
+    ) -> Batch {
+        let mut pages = Vec::new();
+        let each = blocks.div_ceil(self.shards.len() as u64);
+        for index in 0..self.shards.len() {
+            let mut shard = self.shard(index);
+            gather(shard.instance(volume.id), each, &mut pages);
         }
         Batch::sorted(pages)
     }

@@ -141,8 +141,7 @@ impl<F: Frames> Cache<F> {
                 (meets && page.dirty > 0 && page.dirty_epoch <= epoch).then_some(own.start)
             };
             if dirty < blocks.end - blocks.start {
-                let oldest = instance.dirty_oldest();
-                let list = std::iter::successors(oldest, |&slot| instance.dirty_newer(slot));
+                let list = instance.dirty_pages();
                 pages.extend(list.filter_map(|slot| wanted(instance.pages.get(slot))));
             } else {
                 let slots = self.slots_in(instance, blocks);

@@ -24,8 +24,7 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
         assert!(self.is_settled(), "pages that somebody refers to are regrouped");
         let before = self.paging;
-        let oldest = self.dirty_oldest();
-        let dirty: Vec<_> = std::iter::successors(oldest, |&slot| self.dirty_newer(slot)).collect();
+        let dirty: Vec<_> = self.dirty_pages().collect();
         let old = std::mem::replace(&mut self.pages, Slab::new());
         let old_touched = std::mem::take(&mut self.touched);
         (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);

@@ -30,7 +30,7 @@ pub(crate) struct LazyState {
     pub(crate) last_request: Nanos,
     /// Whether a series of bursts is under way.
     pub(crate) bulk: bool,
-    /// What could not be written is not tried again before then.
+    /// Pages that could not be written are not tried again before then.
     pub(crate) retry_at: Nanos,
 }
 

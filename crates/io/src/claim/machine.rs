@@ -126,7 +126,7 @@ impl ThisMachine {
             mount_id(descriptor).and_then(|number| self.find_mount(|mount| mount.id == number));
         // The path of a file in another mount namespace begins at the root of that one.
         let at = match mount.and_then(|mount| foreign::root_of(&mount.at)) {
-            Some(root) => root.join(at.strip_prefix("/").unwrap_or(&at)),
+            Some(root) => foreign::below(&root, &at),
             None => at,
         };
         let place = mount.and_then(|mount| {

@@ -32,13 +32,18 @@ pub(super) fn read() -> Vec<MountLine> {
         seen.insert(namespace);
         bytes_max -= table.len() as u64;
         let root = process.join("root");
-        let seen_from_here = |mount: MountLine| {
-            let at = root.join(mount.at.strip_prefix("/").unwrap_or(&mount.at));
-            MountLine { at: at.components().collect(), ..mount }
+        let seen_from_here = |mount: MountLine| MountLine {
+            at: below(&root, &mount.at).components().collect(),
+            ..mount
         };
         mounts.extend(mount_table::parse_all(&table).into_iter().map(seen_from_here));
     }
     mounts
+}
+
+/// Returns an absolute path as seen from outside of its root.
+pub(super) fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Returns the root of the process through which a path of another mount namespace is reached.

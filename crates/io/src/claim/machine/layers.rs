@@ -58,7 +58,7 @@ impl ThisMachine {
         let namespace = foreign::root_of(&overlay.at);
         let paths = names.iter().flat_map(|name| {
             let there = namespace.as_ref().filter(|_| name.is_absolute());
-            let there = there.map(|root| root.join(name.strip_prefix("/").unwrap_or(name)));
+            let there = there.map(|root| foreign::below(root, name));
             there.into_iter().chain([base.join(name)])
         });
         let found = paths.filter_map(|path| self.locate_path(&path));

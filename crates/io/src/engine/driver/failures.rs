@@ -7,7 +7,7 @@ use larder_core::store::StoreError;
 /// log.
 const INTERVAL: Nanos = 10 * SECOND;
 
-/// What writes of a volume come to.
+/// Effect of the store's errors on the writes of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum WriteState {
     /// The store takes writes.
@@ -49,8 +49,8 @@ impl WriteFailures {
             return false;
         }
         // That writes begin to be refused is always said at once.
-        let is_urgent = matches!((&self.logged, state), (WriteState::Failing(_), next)
-            if matches!(next, WriteState::Refusing(_)));
+        let is_urgent =
+            matches!((&self.logged, state), (WriteState::Failing(_), WriteState::Refusing(_)));
         let earliest = self.logged_at.map_or(0, |at| at + INTERVAL);
         if now < earliest && !is_urgent {
             self.due = Some(earliest);

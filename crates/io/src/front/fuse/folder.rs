@@ -331,7 +331,7 @@ impl Folder {
         if node.has_no_name() {
             node.file.die();
             clerks.send(Job::Retire(node));
-        } else if self.is_remote && names::is_removed(&node.file.link()) {
+        } else if self.is_remote && names::is_removed(&node.file) {
             clerks.send(Job::Retire(node));
         } else if let Some(tired) = self.nodes.tired(self.resting_max) {
             clerks.send(Job::Retire(tired));

@@ -245,18 +245,13 @@ impl SourceFile {
         self.path.as_fd()
     }
 
-    /// Names it by another descriptor of the same inode from now on.
-    ///
-    /// # Errors
-    /// As dup3(2); then it is named as before.
-    pub(crate) fn set_path(&self, path: &OwnedFd) -> Result<(), Errno> {
+    /// Names it by another descriptor of the same inode from now on, if dup3(2) succeeds.
+    pub(crate) fn set_path(&self, path: &OwnedFd) {
         let (from, to) = (path.as_raw_fd(), self.path.as_raw_fd());
-        // SAFETY: `self.path` owns `to` and stays open; whoever uses the number meanwhile reaches
-        // the same inode by the old description or by the new one.
-        if unsafe { libc::dup3(from, to, libc::O_CLOEXEC) } >= 0 {
-            return Ok(());
-        }
-        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+        // SAFETY: `self.path` owns `to` and stays open; a thread that uses the number meanwhile
+        // reaches the same inode by the old description or by the new one.
+        let copied = unsafe { libc::dup3(from, to, libc::O_CLOEXEC) };
+        debug_assert_eq!(copied, to, "both descriptors are open");
     }
 
     /// A path that leads to it, for calls that take no descriptor.

@@ -10,13 +10,15 @@ use super::super::abi::{
 use super::nodes::{key_of, path_of};
 use super::requests::{Answer, Answered, behind, done, name, names, writes};
 use super::{Clerks, Folder, Job, Node};
-use crate::store::files::{Attributes, link_to};
+use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -190,7 +192,7 @@ impl Folder {
         {
             // The name by which a descriptor was opened can only be removed when it is closed (see
             // `REMOVED`). The new name is likely to last longer than the old one.
-            node.file.set_path(&path)?;
+            node.file.set_path(&path);
         }
         let (node, attributes) = self.look_up(&parent, name)?;
         Ok(self.found(&node, &attributes))
@@ -293,6 +295,7 @@ impl Folder {
     }
 }
 
+/// Removes an empty directory.
 pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> {
     rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)
 }
@@ -302,12 +305,10 @@ pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> 
 /// removes these names when the descriptors are closed.
 const REMOVED: &[u8] = b".nfs";
 
-/// Returns whether a file on NFS, by a path that leads to its descriptor, was removed.
-pub(super) fn is_removed(link: &str) -> bool {
-    let path = rustix::fs::readlink(link, Vec::new());
-    path.is_ok_and(|path| {
-        path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default().starts_with(REMOVED)
-    })
+/// Returns whether a file on NFS was removed.
+pub(super) fn is_removed(file: &SourceFile) -> bool {
+    let path = file.name();
+    Path::new(&path).file_name().is_some_and(|name| name.as_bytes().starts_with(REMOVED))
 }
 
 /// Returns the inode numbers of the files in a directory on NFS; none if it has others than those

@@ -24,7 +24,7 @@ impl SourceFile {
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         let file = rustix::fs::open(self.link(), flags | OFlags::NONBLOCK, Mode::empty())?;
-        // Without it, io_uring would not wait for data either.
+        // With `O_NONBLOCK`, io_uring would not wait for data either.
         rustix::fs::fcntl_setfl(&file, flags - OFlags::CLOEXEC)?;
         Ok(file)
     }
