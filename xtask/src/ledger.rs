@@ -25,11 +25,19 @@ const SCRIPTS: &str = "xtask/posix";
 
 /// Returns the hash of the code under test (the sources, or a file) and of the test scripts.
 pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
-    let mut command = cmd!("bash -c {HASH} hash {SCRIPTS}");
     match file {
-        Some(file) => command.arg(file),
-        None => command.args(SOURCES.split(' ')),
-    };
+        Some(file) => code_of(root, &[Path::new(SCRIPTS), file]),
+        None => {
+            let paths = [SCRIPTS].into_iter().chain(SOURCES.split(' '));
+            code_of(root, &paths.map(Path::new).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// Returns the hash of files and of the files below directories, except tests.
+pub(crate) fn code_of(root: &Path, paths: &[&Path]) -> Result<String> {
+    let mut command = cmd!("bash -c {HASH} hash");
+    command.args(paths);
     let hash = run::text(command.current_dir(root)).context("hash the code under test")?;
     Ok(hash.trim().to_owned())
 }

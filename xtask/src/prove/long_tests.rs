@@ -1,6 +1,7 @@
 //! Proofs that run benchmarks of a crate, or its tests with a long budget.
 
 use super::prelude::*;
+use crate::ledger::{self, Ledger, Outcome};
 
 /// Runs a benchmark, whose claims become those of the proof. `of` is its package and the further
 /// arguments.
@@ -56,13 +57,56 @@ fn figure(out: &str, mark: &str) -> Result<String> {
     Ok(if shown.len() > 4 { format!("{} lines", shown.len()) } else { shown.join("; ") })
 }
 
-/// Runs many seeds of operations with a crash or a fault at any store call.
+/// Steps of a long world, number of long worlds of one run, and of all runs together.
+const LONG_WORLDS: [u64; 3] = [1_000_000, 50, 1000];
+/// Number of long worlds after which the ledger is written.
+const BATCH: u64 = 5;
+
+/// Runs many seeds of operations with a crash or a fault at any store call, and the next long ones.
 pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     let seeds = env.either("20000", "200");
     let what = format!("{seeds} seeds, and all short sequences");
     let of = ("larder-core", "simulation::", RESULT);
     shown(env, claims, &what, of, &[("LARDER_SEEDS", seeds)]);
+    if !env.options.quick {
+        let [steps, _, goal] = LONG_WORLDS;
+        claims.tried(format!("{goal} seeds of {steps} steps each"), || long_worlds(env));
+    }
     Ok(())
+}
+
+/// Runs the next long worlds; returns the figures of all of this code.
+fn long_worlds(env: &Env) -> Result<String> {
+    let code = ledger::code_of(&env.root, &[Path::new("crates/core")])?;
+    let key = ["simulation", "long", &code];
+    let mut ledger = Ledger::open(&env.root, "hardening")?;
+    let [steps, count, goal] = LONG_WORLDS;
+    let first = ledger.next_seed(key);
+    for first in (first..goal.min(first + count)).step_by(usize::try_from(BATCH)?) {
+        let [seed, seeds, steps] = [first, BATCH, steps].map(|number| number.to_string());
+        let variables =
+            [("LARDER_SEED", &*seed), ("LARDER_SEEDS", &seeds), ("LARDER_STEPS", &steps)];
+        let out = tests(env, "larder-core", "simulation::a_random_world", &variables)?;
+        let mut outcome = Outcome::default();
+        let line = figure(&out, "simulation: ")?;
+        for (name, unit) in [("steps", "steps"), ("executions", "requests"), ("crashes", "crashes")]
+        {
+            outcome.add_count(name, number_before(&line, unit)?);
+        }
+        ledger.add(key, first..first + BATCH, &outcome)?;
+    }
+    let all = ledger.outcome(key).context("no world was run")?;
+    let [steps, requests, crashes] = ["steps", "executions", "crashes"].map(|name| all.count(name));
+    let seeds = ledger.next_seed(key);
+    Ok(format!("{seeds} seeds, {steps} steps, {requests} requests, {crashes} crashes"))
+}
+
+/// Returns the number before a word.
+fn number_before(line: &str, word: &str) -> Result<u64> {
+    let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let at = words.windows(2).find(|pair| pair[1] == word);
+    let at = at.with_context(|| format!("no number of {word} in: {line}"))?;
+    at[0].parse().with_context(|| format!("read the number of {word} in: {line}"))
 }
 
 /// Runs a fuzz test for the requested time.

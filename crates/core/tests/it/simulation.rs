@@ -1,8 +1,9 @@
 //! The whole cache against a model, in worlds that a seed decides: random requests, faults, lanes
 //! that come and go, time that jumps, and crashes at any moment.
 //!
-//! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` runs N; `LARDER_SEED=17` runs one and
-//! prints its last events.
+//! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` runs N; `LARDER_SEED=17` runs only
+//! that seed, or N from there. A world that fails prints its last events. A world has 100 to 250
+//! steps, or at least those of `LARDER_STEPS`, in rounds after which all volumes are at rest.
 
 #![expect(clippy::print_stdout, reason = "a seed that fails is told to whoever runs it")]
 
@@ -44,6 +45,7 @@ fn guarded(name: &str, world: impl FnOnce(Log) -> Figures) -> Figures {
 }
 
 fn add(sum: &mut Figures, one: Figures) {
+    sum.steps += one.steps;
     sum.requests += one.requests;
     sum.failed += one.failed;
     sum.crashes += one.crashes;
@@ -57,22 +59,26 @@ fn add(sum: &mut Figures, one: Figures) {
 
 #[test]
 fn a_random_world_keeps_every_promise() {
-    let seeds = match number("LARDER_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("LARDER_SEEDS").unwrap_or(budget(600, 20_000)),
-    };
+    let (first, count) = (number("LARDER_SEED"), number("LARDER_SEEDS"));
+    let count = count.unwrap_or(if first.is_some() { 1 } else { budget(600, 20_000) });
+    let first = first.unwrap_or(0);
+    let seeds = first..first + count;
+    let steps = number("LARDER_STEPS");
     let begin = Instant::now();
     let mut sum = Figures::default();
-    let count = seeds.end - seeds.start;
     for seed in seeds {
-        let name =
-            format!("rerun with LARDER_SEED={seed} cargo test -p larder-core --test it simulation");
-        add(&mut sum, guarded(&name, |log| random::run(seed, Lie::Nothing, log)));
+        let of = steps.map_or_else(String::new, |steps| format!("LARDER_STEPS={steps} "));
+        let name = format!(
+            "rerun with {of}LARDER_SEED={seed} cargo test -p larder-core --test it simulation"
+        );
+        add(&mut sum, guarded(&name, |log| random::run_with(seed, Lie::Nothing, None, steps, log)));
     }
     println!(
-        "simulation: {count} seeds, {} requests ({} failed), {} store operations ({} failed), \
+        "simulation: {count} seeds, {} steps, {} requests ({} failed), \
+         {} store operations ({} failed), \
          {} blocks read ahead, {} crashes, {} changes while serving ({} refused, {} \
          volumes removed), {:.0} seeds/s",
+        sum.steps,
         sum.requests,
         sum.failed,
         sum.store_ops,
@@ -94,7 +100,7 @@ fn every_policy_keeps_every_promise() {
         let mut sum = Figures::default();
         for seed in 0..budget(20, 300) {
             let name = format!("policy {}, seed {seed}", kind.name());
-            let world = |log| random::run_with(seed, Lie::Nothing, Some(kind), log);
+            let world = |log| random::run_with(seed, Lie::Nothing, Some(kind), None, log);
             add(&mut sum, guarded(&name, world));
         }
         assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown of {}", kind.name());

@@ -82,14 +82,17 @@ fn tunable(world: &mut World, rng: &mut Rng, disk: usize) {
 
 fn bounds(world: &mut World, rng: &mut Rng, disk: usize) {
     let frames = world.cache.frame_count();
-    // Whatever is promised to one leaves the others room for a few requests of the largest size.
+    // The floors of all volumes leave room for a few requests of the largest size.
+    let volumes = world.cache.volumes();
+    let own = world.disks[disk].volume.bounds().0;
+    let others = volumes.iter().map(|volume| volume.bounds().0).sum::<u32>() - own;
     let room = room(world);
-    if frames <= room {
+    if frames <= others + room {
         return;
     }
-    let most = frames - room;
+    let most = frames - others - room;
     let max = if rng.one_in(2) { u32::MAX } else { room + u32::try_from(rng.below(60)).unwrap() };
-    let min = if rng.one_in(2) { 0 } else { rng.pick(&[frames / 8, most / 2, most]) };
+    let min = if rng.one_in(2) { 0 } else { rng.pick(&[most / 8, most / 2, most]) };
     let volume = &world.disks[disk].volume;
     let before = volume.bounds();
     let done = world.cache.set_bounds(volume, min, max);
@@ -181,21 +184,38 @@ fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     let closed = world.cache.close_volume(&volume);
     assert_eq!(closed.is_ok(), lanes == 0 && is_at_rest, "{lanes} lanes, {closed:?}");
     if closed.is_ok() {
-        let limit = SessionLimit::Own(0);
-        let opened: Result<Session<_, Vec<u8>, ()>, _> =
-            Session::open(&world.cache, &volume, Box::new(Silent), limit);
-        assert!(opened.is_err(), "it is closed");
-        world.cache.remove_volume(&volume, world.now);
-        world.figures.removed += 1;
-        let disk = &mut world.disks[disk];
-        disk.gone = true;
-        for range in std::mem::take(&mut disk.orphans) {
-            disk.model.end(&range, Outcome::Unknown);
-        }
-        let bytes = disk.platter.lock().unwrap().current().clone();
-        disk.model.check_store(&bytes, false);
+        complete_removal(world, disk);
     }
     world.changed(|| format!("volume {disk} goes"), closed);
+}
+
+/// Removes a volume at rest, after closing its sessions.
+pub(crate) fn remove_unused_volume(world: &mut World, disk: usize) {
+    for client in 0..world.clients.len() {
+        if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
+            world.close(client);
+        }
+    }
+    world.cache.close_volume(&world.disks[disk].volume).unwrap();
+    complete_removal(world, disk);
+}
+
+/// Removes a volume that is closed.
+fn complete_removal(world: &mut World, disk: usize) {
+    let volume = Arc::clone(&world.disks[disk].volume);
+    let limit = SessionLimit::Own(0);
+    let opened: Result<Session<_, Vec<u8>, ()>, _> =
+        Session::open(&world.cache, &volume, Box::new(Silent), limit);
+    assert!(opened.is_err(), "it is closed");
+    world.cache.remove_volume(&volume, world.now);
+    world.figures.removed += 1;
+    let disk = &mut world.disks[disk];
+    disk.gone = true;
+    for range in std::mem::take(&mut disk.orphans) {
+        disk.model.end(&range, Outcome::Unknown);
+    }
+    let bytes = disk.platter.lock().unwrap().current().clone();
+    disk.model.check_store(&bytes, false);
 }
 
 /// Asserts that what was asked for is reached, now that nobody holds anything.

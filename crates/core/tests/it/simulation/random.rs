@@ -108,17 +108,21 @@ fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
 
 /// Runs the world of one seed to its end.
 pub(crate) fn run(seed: u64, lie: Lie, log: Log) -> Figures {
-    run_with(seed, lie, None, log)
+    run_with(seed, lie, None, None, log)
 }
 
-/// The same with one policy for all volumes, instead of one that the seed decides.
-pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log) -> Figures {
+/// Runs a world in rounds of at least `steps` steps together, or in one round. After each round the
+/// volumes come to rest. `policy` is that of all volumes; if it is none, the seed chooses.
+pub(crate) fn run_with(
+    seed: u64,
+    lie: Lie,
+    policy: Option<PolicyKind>,
+    steps: Option<u64>,
+    log: Log,
+) -> Figures {
     let mut rng = Rng(seed);
     let setup = setup(&mut rng, lie, policy);
-    let frames = u64::from(setup.frames);
-    let faulty = lie == Lie::Nothing && rng.one_in(2);
-    // Of a lie it must be certain what was promised, and so how flushes are meant.
-    let changing = lie == Lie::Nothing && rng.one_in(2);
+    let mut conditions = Conditions::new(&mut rng, lie, policy);
     let mut world = World::new(&setup, log);
     world.note(|| format!("{setup:?}"));
     for disk in 0..world.disks.len() {
@@ -127,47 +131,86 @@ pub(crate) fn run_with(seed: u64, lie: Lie, policy: Option<PolicyKind>, log: Log
     if rng.one_in(3) {
         warm(&mut world, &mut rng);
     }
-    for number in 0..100 + rng.below(150) {
-        let client = rng.index(world.clients.len());
-        match rng.below(100) {
-            0..35 => ask(&mut world, &mut rng, client, frames),
-            35..60 => engine(&mut world, &mut rng),
-            60..80 if world.clients[client].is_some() => {
-                world.deliver(client);
-            }
-            80..84 if world.clients[client].is_some() => world.retry(client),
-            84..88 => release(&mut world, client),
-            88..90 => mapped::step(&mut world, &mut rng, client, frames),
-            90..93 => world.now += rng.below(3 * SECOND),
-            93..96 => world.now += rng.below(50 * MILLISECOND),
-            96 if rng.one_in(4) => {
-                let disk = rng.index(world.disks.len());
-                world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
-            }
-            96 if rng.one_in(2) => pin(&mut world, &mut rng, frames),
-            96 if rng.one_in(2) => warm(&mut world, &mut rng),
-            96 => come_and_go(&mut world, &mut rng, client),
-            _ if changing && rng.one_in(2) => change::change(&mut world, &mut rng, policy),
-            97 if faulty => {
-                let disk = rng.pick(&world.there());
-                let chosen = faults(&world, &mut rng, disk);
-                world.set_faults(disk, chosen);
-            }
-            _ if rng.one_in(8) => {
-                let (disk, seed) = (rng.pick(&world.there()), rng.next());
-                world.crash(disk, seed);
-            }
-            _ => engine(&mut world, &mut rng),
+    loop {
+        let least = if steps.is_some() { 250 } else { 100 };
+        let count = least + rng.below(least + 50);
+        round(&mut world, &mut rng, &conditions, count);
+        if steps.is_none_or(|steps| world.figures.steps >= steps) {
+            break;
         }
-        if number % 8 == 0 {
-            world.cache.check(world.now);
-        }
+        come_to_rest(&mut world, &mut rng);
+        renew(&mut world, &mut rng, policy);
+        conditions = Conditions::new(&mut rng, lie, policy);
     }
     drain(&mut world, &mut rng);
     for disk in &world.disks {
         world.figures.ahead += disk.volume.totals().get(Counter::ReadAheadBlocks);
     }
     world.figures
+}
+
+/// Conditions of a round.
+struct Conditions {
+    /// The policy of all volumes, if it is fixed.
+    policy: Option<PolicyKind>,
+    /// Whether store operations fail.
+    has_faults: bool,
+    /// Whether settings change.
+    has_changes: bool,
+}
+
+impl Conditions {
+    /// Chooses the conditions. A world with a lie has neither faults nor changes, because the
+    /// meaning of its flushes must be certain.
+    fn new(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Self {
+        let has_faults = lie == Lie::Nothing && rng.one_in(2);
+        let has_changes = lie == Lie::Nothing && rng.one_in(2);
+        Conditions { policy, has_faults, has_changes }
+    }
+}
+
+/// Runs `count` random steps.
+fn round(world: &mut World, rng: &mut Rng, conditions: &Conditions, count: u64) {
+    let frames = u64::from(world.frames);
+    world.figures.steps += count;
+    for number in 0..count {
+        let client = rng.index(world.clients.len());
+        match rng.below(100) {
+            0..35 => ask(world, rng, client, frames),
+            35..60 => engine(world, rng),
+            60..80 if world.clients[client].is_some() => {
+                world.deliver(client);
+            }
+            80..84 if world.clients[client].is_some() => world.retry(client),
+            84..88 => release(world, client),
+            88..90 => mapped::step(world, rng, client, frames),
+            90..93 => world.now += rng.below(3 * SECOND),
+            93..96 => world.now += rng.below(50 * MILLISECOND),
+            96 if rng.one_in(4) => {
+                let disk = rng.index(world.disks.len());
+                world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
+            }
+            96 if rng.one_in(2) => pin(world, rng, frames),
+            96 if rng.one_in(2) => warm(world, rng),
+            96 => come_and_go(world, rng, client),
+            _ if conditions.has_changes && rng.one_in(2) => {
+                change::change(world, rng, conditions.policy)
+            }
+            97 if conditions.has_faults => {
+                let disk = rng.pick(&world.there());
+                let chosen = faults(world, rng, disk);
+                world.set_faults(disk, chosen);
+            }
+            _ if rng.one_in(8) => {
+                let (disk, seed) = (rng.pick(&world.there()), rng.next());
+                world.crash(disk, seed);
+            }
+            _ => engine(world, rng),
+        }
+        if number % 8 == 0 {
+            world.cache.check(world.now);
+        }
+    }
 }
 
 fn engine(world: &mut World, rng: &mut Rng) {
@@ -309,9 +352,22 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     world.submit(client, action);
 }
 
-/// Everything comes to its end: faults go, every request is answered, everything dirty reaches the
-/// store, and the store holds what it must.
+/// Everything comes to its end, and all sessions are closed.
 pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
+    come_to_rest(world, rng);
+    for client in 0..world.clients.len() {
+        if world.clients[client].is_some() {
+            world.close(client);
+        }
+    }
+    world.rest(true);
+    world.cache.check(world.now);
+    world.check_no_pins();
+}
+
+/// Faults end, every request is answered, everything dirty reaches the store, and the store holds
+/// what it must.
+fn come_to_rest(world: &mut World, rng: &mut Rng) {
     for disk in world.there() {
         world.set_faults(disk, Vec::new());
         world.disks[disk].volume.set_flush_mode(FlushMode::Keep);
@@ -354,14 +410,54 @@ pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
         settle(world, disk, rng.one_in(2));
         world.crash(disk, rng.next());
     }
+}
+
+/// Has the failures of a volume reported to all its clients, after which no request may fail.
+fn forget_failures(world: &mut World, index: usize) {
     for client in 0..world.clients.len() {
-        if world.clients[client].is_some() {
-            world.close(client);
+        if world.clients[client].as_ref().is_some_and(|client| client.disk == index) {
+            flush_until_success(world, client);
         }
     }
-    world.rest(true);
-    world.cache.check(world.now);
-    world.check_no_pins();
+    let disk = &mut world.disks[index];
+    disk.read_errors.clear();
+    disk.writes_failed = false;
+}
+
+/// Removes volumes whose flushes fail for good, adds one if at most one is left, and forgets the
+/// failures of the others.
+fn renew(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
+    for index in 0..world.disks.len() {
+        let disk = &world.disks[index];
+        if disk.flush_failed && !disk.gone {
+            change::remove_unused_volume(world, index);
+        }
+        if world.disks[index].gone {
+            if world.there().len() > 1 {
+                continue;
+            }
+            let page_blocks = rng.pick(&[1, 1, 2, 4]);
+            let options = volume_options(rng, &format!("v{index}"), page_blocks, policy);
+            world.replace_disk(index, &options, rng.next());
+            world.open(index);
+        } else {
+            forget_failures(world, index);
+        }
+    }
+}
+
+/// Flushes as a client. The first flush may report earlier failures; the second one may not.
+fn flush_until_success(world: &mut World, client: usize) {
+    for _ in 0..2 {
+        let failed = world.figures.failed;
+        world.submit(client, Action::Flush);
+        world.rest(false);
+        if world.figures.failed == failed {
+            break;
+        }
+    }
+    let client = world.clients[client].as_ref().unwrap();
+    assert!(client.requests.is_empty() && !client.untold, "a flush did not succeed");
 }
 
 /// A volume comes to rest, by flushes or by the lazy writer, and what it holds is looked at.
@@ -371,17 +467,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
         .collect();
     if flush && !world.disks[disk].flush_failed {
         for &client in &clients {
-            // The first one may report what failed before; the second one may not.
-            for _ in 0..2 {
-                let failed = world.figures.failed;
-                world.submit(client, Action::Flush);
-                world.rest(false);
-                if world.figures.failed == failed {
-                    break;
-                }
-            }
-            let one = world.clients[client].as_ref().unwrap();
-            assert!(one.requests.is_empty() && !one.untold, "a flush did not succeed");
+            flush_until_success(world, client);
         }
     } else {
         world.rest(true);

@@ -6,7 +6,7 @@ use super::client::{Client, Held};
 use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
-use larder_core::counters::Recorder;
+use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::PlainFrames;
 use larder_core::group::GroupId;
 use larder_core::lane::Silent;
@@ -44,6 +44,8 @@ pub(crate) struct Setup {
 /// What happened in worlds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
+    /// Random steps: a request, a change, a move of a store, a completion, a crash and others.
+    pub(crate) steps: u64,
     pub(crate) requests: u64,
     pub(crate) failed: u64,
     pub(crate) crashes: u64,
@@ -137,6 +139,8 @@ impl Disk {
 /// One cache, its stores and its clients.
 pub(crate) struct World {
     pub(crate) cache: Cache<PlainFrames>,
+    /// The number of frames at the start.
+    pub(crate) frames: u32,
     pub(crate) disks: Vec<Disk>,
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) now: Nanos,
@@ -198,6 +202,7 @@ impl World {
         let disks = setup.volumes.iter().map(make).collect();
         World {
             cache,
+            frames: setup.frames,
             disks,
             clients: Vec::new(),
             now: MILLISECOND,
@@ -219,6 +224,16 @@ impl World {
     ) -> Result<(), SettingError> {
         self.disks.push(disk(&self.cache, options, (seed, self.delay, Lie::Nothing))?);
         Ok(())
+    }
+
+    /// Puts a new volume in the place of one that has been removed.
+    pub(crate) fn replace_disk(&mut self, index: usize, options: &VolumeOptions, seed: u64) {
+        let gone = &self.disks[index];
+        assert!(gone.gone && gone.store.in_flight() == 0, "its store is in use");
+        self.figures.ahead += gone.volume.totals().get(Counter::ReadAheadBlocks);
+        let added = disk(&self.cache, options, (seed, self.delay, Lie::Nothing));
+        self.disks[index] = added.unwrap();
+        self.note(|| format!("volume {index} is new"));
     }
 
     /// The volumes that are there.
