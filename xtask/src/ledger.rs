@@ -25,13 +25,9 @@ const SCRIPTS: &str = "xtask/posix";
 
 /// Returns the hash of the code under test (the sources, or a file) and of the test scripts.
 pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
-    match file {
-        Some(file) => code_of(root, &[Path::new(SCRIPTS), file]),
-        None => {
-            let paths = [SCRIPTS].into_iter().chain(SOURCES.split(' '));
-            code_of(root, &paths.map(Path::new).collect::<Vec<_>>())
-        }
-    }
+    let sources = SOURCES.split(' ').map(Path::new);
+    let under_test = file.map_or_else(|| sources.collect(), |file| vec![file]);
+    code_of(root, &[&[Path::new(SCRIPTS)], &under_test[..]].concat())
 }
 
 /// Returns the hash of files and of the files below directories, except tests.

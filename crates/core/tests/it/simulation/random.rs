@@ -194,7 +194,7 @@ fn round(world: &mut World, rng: &mut Rng, conditions: &Conditions, count: u64) 
             96 if rng.one_in(2) => warm(world, rng),
             96 => come_and_go(world, rng, client),
             _ if conditions.has_changes && rng.one_in(2) => {
-                change::change(world, rng, conditions.policy)
+                change::change(world, rng, conditions.policy);
             }
             97 if conditions.has_faults => {
                 let disk = rng.pick(&world.there());
