@@ -2,7 +2,7 @@
 
 use larder_core::counters::Unit;
 use larder_core::counters::{
-    COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, Meaning, Totals,
+    COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, MetricDefinition, Totals,
 };
 use larder_io::engine::{ArenaCache, ArenaVolume};
 use larder_report::table::{Cell, Column, Table};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A number of the catalogue as a cell, in its unit.
-pub(crate) fn value(meaning: &Meaning, value: u64) -> Cell {
+pub(crate) fn value(meaning: &MetricDefinition, value: u64) -> Cell {
     match meaning.unit {
         Unit::Bytes => Cell::bytes(value),
         Unit::Nanoseconds => Cell::duration(value),
@@ -20,7 +20,7 @@ pub(crate) fn value(meaning: &Meaning, value: u64) -> Cell {
 }
 
 /// The word after a count; sizes and times carry their unit themselves.
-fn unit(meaning: &Meaning) -> Cell {
+fn unit(meaning: &MetricDefinition) -> Cell {
     Cell::word(match meaning.unit {
         Unit::Bytes | Unit::Nanoseconds => "",
         unit => unit.name(),

@@ -8,7 +8,7 @@
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use larder_core::counters::Class;
-use larder_host::watch::{Options, Reference, STEP, Wanted, Watcher};
+use larder_host::watch::{Options, Reference, STEP, WatchScope, Watcher};
 use larder_lab::trace::ltr::{Writer, WriterOptions};
 use larder_lab::trace::{LEN_MAX, NameOf, Op, Record};
 use larder_report::watch::Watch;
@@ -24,7 +24,7 @@ const CUT: Duration = Duration::from_secs(1);
 /// What to record.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WatchScope,
     /// Until a signal, if there is none.
     pub(crate) time: Option<Duration>,
     /// One page of so many.

@@ -25,7 +25,7 @@ pub(crate) fn outlive_file_size_limit() -> Result<()> {
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalAction {
     /// SIGTERM, SIGINT or SIGPWR.
     Stop,
     /// SIGUSR1: a table of counters.
@@ -37,14 +37,14 @@ pub(crate) enum Asked {
 /// Asks as a signal does.
 #[derive(Clone)]
 pub(crate) struct Asker {
-    sender: Sender<Asked>,
+    sender: Sender<SignalAction>,
     stop: Arc<AtomicBool>,
 }
 
 impl Asker {
     /// Sends a request; returns whether the program can still receive it.
-    pub(crate) fn ask(&self, asked: Asked) -> bool {
-        if asked == Asked::Stop {
+    pub(crate) fn ask(&self, asked: SignalAction) -> bool {
+        if asked == SignalAction::Stop {
             self.stop.store(true, Ordering::Release);
         }
         self.sender.send(asked).is_ok()
@@ -60,7 +60,7 @@ impl Asker {
 pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<Thread>,
-    asked: Mutex<Receiver<Asked>>,
+    asked: Mutex<Receiver<SignalAction>>,
     asker: Asker,
     error: Arc<OnceLock<String>>,
 }
@@ -77,7 +77,7 @@ impl SignalChannel {
     }
 
     /// What was asked for next, if anything comes within `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) -> Option<Asked> {
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<SignalAction> {
         self.asked.lock().expect("no holder panics").recv_timeout(timeout).ok()
     }
 }
@@ -97,9 +97,9 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         for signal in signals.forever() {
             fault::point("signals", "process");
             let meant = match signal {
-                SIGUSR1 => Asked::Report,
-                SIGHUP => Asked::Reload,
-                _ => Asked::Stop,
+                SIGUSR1 => SignalAction::Report,
+                SIGHUP => SignalAction::Reload,
+                _ => SignalAction::Stop,
             };
             if !signalled.ask(meant) {
                 return;
@@ -112,7 +112,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         // The thread fails once.
         let _is_first = to.set(error.to_string()).is_ok();
         // The program does not receive it only if it has ended.
-        let _is_received = to_stop.ask(Asked::Stop);
+        let _is_received = to_stop.ask(SignalAction::Stop);
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
     Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(receiver), asker, error })

@@ -17,7 +17,7 @@ mod uses;
 
 pub(crate) use draw::draw;
 pub(crate) use eye::Procfs;
-pub(crate) use picture::{Eye, Picture, View};
+pub(crate) use picture::{Collector, TopSnapshot, View};
 pub(crate) use recording::Recording;
-pub(crate) use state::{Act, State};
+pub(crate) use state::{ViewAction, State};
 pub(crate) use terminal::{Input, LiveTerminal, wait_for_keys};

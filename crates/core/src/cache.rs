@@ -44,7 +44,7 @@ use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
 use crate::input::{Input, InputLog, InputSink, LogGuard};
-use crate::lane::{Lane, Notify};
+use crate::lane::{VolumeHandle, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
@@ -254,7 +254,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
-    fn own_fresh(&self, frame: FrameId) -> F::Own {
+    fn own_fresh(&self, frame: FrameId) -> F::WritePin {
         loop {
             if let Some(own) = self.frames.try_own(frame) {
                 return own;
@@ -264,7 +264,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Gives owned frames back to the pool.
-    fn free_owned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::Own>) {
+    fn free_owned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::WritePin>) {
         let frames = owned.into_iter().map(|own| {
             let frame = self.frames.owned(&own);
             self.frames.disown(own);
@@ -274,7 +274,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Notes that a lane waits for room, and sees to it that somebody makes some.
-    fn stall(&self, lane: &Lane<F>) {
+    fn stall(&self, lane: &VolumeHandle<F>) {
         lock(&lane.volume.queue).stall(&lane.mailbox);
         self.stalled.fetch_add(1, Ordering::AcqRel);
         lane.recorder.add(crate::counters::Counter::Stalls, 1);
@@ -290,7 +290,7 @@ impl<F: Frames> Cache<F> {
 
     /// Gives the pins of a read back, and wakes lanes that may wait for just these frames. Every
     /// read that was handed out ends with this.
-    pub fn release(&self, read: &mut crate::request::Assembly<F>) {
+    pub fn release(&self, read: &mut crate::request::ReadRequest<F>) {
         read.release(&self.frames);
         self.pins_released();
     }

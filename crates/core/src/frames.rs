@@ -28,7 +28,7 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// Shared hold of one frame; give it back with [`Frames::unpin`].
     type Pin: Send + std::fmt::Debug;
     /// Exclusive hold of one frame; give it back with [`Frames::disown`] or [`Frames::downgrade`].
-    type Own: Send + std::fmt::Debug;
+    type WritePin: Send + std::fmt::Debug;
 
     /// How many frames there are; ids run from 0.
     fn count(&self) -> u32;
@@ -56,28 +56,28 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     {
     }
     /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.
-    fn try_own(&self, frame: FrameId) -> Option<Self::Own>;
+    fn try_own(&self, frame: FrameId) -> Option<Self::WritePin>;
     /// Gives a shared hold back.
     fn unpin(&self, pin: Self::Pin);
     /// Gives the exclusive hold back.
-    fn disown(&self, own: Self::Own);
+    fn disown(&self, own: Self::WritePin);
     /// Turns the exclusive hold into a shared one, with nobody in between.
-    fn downgrade(&self, own: Self::Own) -> Self::Pin;
+    fn downgrade(&self, own: Self::WritePin) -> Self::Pin;
     /// The frame that is pinned.
     fn pinned(&self, pin: &Self::Pin) -> FrameId;
     /// The frame that is owned.
-    fn owned(&self, own: &Self::Own) -> FrameId;
+    fn owned(&self, own: &Self::WritePin) -> FrameId;
 
     /// Makes the memory of frames ready that are about to be used, for the first time or after
     /// [`Frames::release`].
     ///
     /// # Errors
     /// If there is none, in a sentence that can follow "failed to".
-    fn commit(&self, _frames: &mut [Self::Own]) -> Result<(), String> {
+    fn commit(&self, _frames: &mut [Self::WritePin]) -> Result<(), String> {
         Ok(())
     }
     /// Gives the memory of frames back that are not used any more. What they hold is lost.
-    fn release(&self, _frames: &mut [Self::Own]) {}
+    fn release(&self, _frames: &mut [Self::WritePin]) {}
     /// Says that all frames below `frames` are in use again, none of them released.
     fn all_committed(&self, _frames: u32) {}
 
@@ -87,18 +87,18 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// it.
     fn write_with(
         &self,
-        own: &mut Self::Own,
+        own: &mut Self::WritePin,
         offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     );
     /// Copies `from` into the frame from `offset` on.
     #[inline]
-    fn write(&self, own: &mut Self::Own, offset: usize, from: &[u8]) {
+    fn write(&self, own: &mut Self::WritePin, offset: usize, from: &[u8]) {
         self.write_with(own, offset, from.len(), |to| to.copy_from_slice(from));
     }
     /// Makes `len` bytes of the frame zero from `offset` on.
-    fn zero(&self, own: &mut Self::Own, offset: usize, len: usize);
+    fn zero(&self, own: &mut Self::WritePin, offset: usize, len: usize);
     /// Copies `len` bytes at `offset` from one frame to the same place in another.
-    fn copy(&self, from: &Self::Pin, to: &mut Self::Own, offset: usize, len: usize);
+    fn copy(&self, from: &Self::Pin, to: &mut Self::WritePin, offset: usize, len: usize);
 }

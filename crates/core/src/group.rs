@@ -69,7 +69,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Group {
+struct OrderedGroup {
     /// The stage that takes the next change.
     open: Option<Stage>,
     /// What its later stages have to wait for.
@@ -91,10 +91,10 @@ struct StageState {
 
 /// The groups of one volume that have something on its way.
 #[derive(Debug, Default)]
-pub(crate) struct Groups {
+pub(crate) struct WriteOrder {
     last_group: u64,
     last_stage: Stage,
-    active: BTreeMap<u64, Group>,
+    active: BTreeMap<u64, OrderedGroup>,
     stages: BTreeMap<Stage, StageState>,
     blocks: BTreeMap<(u64, Stage), Phase>,
     by_stage: BTreeSet<(Stage, u64)>,
@@ -107,7 +107,7 @@ pub(crate) struct Groups {
 /// The lock is a leaf: taken with a shard and the volume's queue held, or without.
 #[derive(Debug, Default)]
 pub(crate) struct Ordered {
-    groups: Mutex<Groups>,
+    groups: Mutex<WriteOrder>,
     load: AtomicUsize,
 }
 
@@ -118,7 +118,7 @@ impl Ordered {
     }
 
     /// Looks at the groups, or changes them.
-    pub(crate) fn with<R>(&self, what: impl FnOnce(&mut Groups) -> R) -> R {
+    pub(crate) fn with<R>(&self, what: impl FnOnce(&mut WriteOrder) -> R) -> R {
         let mut groups = lock(&self.groups);
         let result = what(&mut groups);
         self.load.store(groups.load(), Ordering::Release);
@@ -126,7 +126,7 @@ impl Ordered {
     }
 
     /// Does the same unless there is nothing to look after.
-    pub(crate) fn with_any(&self, what: impl FnOnce(&mut Groups)) {
+    pub(crate) fn with_any(&self, what: impl FnOnce(&mut WriteOrder)) {
         if !self.is_empty() {
             self.with(what);
         }
@@ -134,7 +134,7 @@ impl Ordered {
 
     /// Whether no block of any group is still to be written; if one is, it is wanted.
     pub(crate) fn is_written(&self) -> bool {
-        self.is_empty() || self.with(Groups::want_everything)
+        self.is_empty() || self.with(WriteOrder::want_everything)
     }
 
     /// Whether a page must not be written now.
@@ -152,7 +152,7 @@ impl Ordered {
     }
 }
 
-impl Groups {
+impl WriteOrder {
     /// The number of a new group.
     pub(crate) fn add(&mut self) -> u64 {
         self.last_group += 1;
@@ -211,7 +211,7 @@ impl Groups {
             self.stage(stage).waits.extend(&firsts);
         }
         let group =
-            self.active.entry(after).or_insert(Group { open: None, waits: BTreeSet::new() });
+            self.active.entry(after).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
         group.waits.extend(firsts);
         if let Some(group) = self.active.get_mut(&before) {
             group.open = None;
@@ -231,10 +231,10 @@ impl Groups {
     ) -> bool {
         let here = self.stages_in(page);
         let (open, waits) = match self.active.get(&group) {
-            Some(Group { open: Some(stage), .. }) => {
+            Some(OrderedGroup { open: Some(stage), .. }) => {
                 (Some(*stage), self.stages[stage].waits.clone())
             }
-            Some(Group { open: None, waits }) => (None, waits.clone()),
+            Some(OrderedGroup { open: None, waits }) => (None, waits.clone()),
             None => (None, BTreeSet::new()),
         };
         let needed = self.needs(waits.iter().copied());
@@ -274,7 +274,7 @@ impl Groups {
         let (left, flush, beside, wanted) = (0, 0, BTreeSet::new(), false);
         self.stages.insert(stage, StageState { group, left, flush, waits, beside, wanted });
         let entry =
-            self.active.entry(group).or_insert(Group { open: None, waits: BTreeSet::new() });
+            self.active.entry(group).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
         entry.open = Some(stage);
         stage
     }

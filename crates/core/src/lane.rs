@@ -75,7 +75,7 @@ pub(crate) enum Completion<F: Frames> {
 }
 
 /// Where the completions of a lane arrive.
-pub(crate) struct Mailbox<F: Frames> {
+pub(crate) struct CompletionQueue<F: Frames> {
     inbox: Mutex<Vec<Completion<F>>>,
     /// Whether the inbox has something, so that an empty one is not locked.
     full: AtomicBool,
@@ -85,15 +85,15 @@ pub(crate) struct Mailbox<F: Frames> {
     pub(crate) errors_seen: AtomicU64,
 }
 
-impl<F: Frames> std::fmt::Debug for Mailbox<F> {
+impl<F: Frames> std::fmt::Debug for CompletionQueue<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()
     }
 }
 
-impl<F: Frames> Mailbox<F> {
+impl<F: Frames> CompletionQueue<F> {
     pub(crate) fn new(notify: Box<dyn Notify>, errors_seen: u64) -> Self {
-        Mailbox {
+        CompletionQueue {
             inbox: Mutex::new(Vec::new()),
             full: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -217,9 +217,9 @@ impl Ring {
 /// The handle of one thread on one volume. Only the request engine opens it; close it with
 /// [`crate::cache::Cache::close_lane`].
 #[derive(Debug)]
-pub(crate) struct Lane<F: Frames> {
+pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) volume: Arc<Volume<F>>,
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
     /// The streams that its client reads in.
@@ -228,7 +228,7 @@ pub(crate) struct Lane<F: Frames> {
     pub(crate) spare: Vec<FrameId>,
 }
 
-impl<F: Frames> Lane<F> {
+impl<F: Frames> VolumeHandle<F> {
     /// The lane's own counters.
     #[must_use]
     pub(crate) fn recorder(&self) -> &Recorder {
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_mailbox_has_mail_from_delivery_to_collection() {
         let frames = PlainFrames::new(1);
-        let mailbox = Mailbox::<PlainFrames>::new(Box::new(Silent), 0);
+        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
         assert!(!mailbox.has_mail(), "nothing was delivered");
         mailbox.deliver(&frames, Completion::Unstalled);
         assert!(mailbox.has_mail());
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_closed_mailbox_releases_pins_instead_of_keeping_them() {
         let frames = PlainFrames::new(2);
-        let mailbox = Mailbox::<PlainFrames>::new(Box::new(Silent), 0);
+        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
         for frame in [0, 1] {
             let pins = vec![frames.try_pin(frame).unwrap()];
             let filled = Completion::Filled { token: 1, part: 0, pins };

@@ -10,7 +10,7 @@
 use crate::counters::Interface;
 use crate::frames::Frames;
 use crate::group::GroupId;
-use crate::request::{Assembly, WriteTask};
+use crate::request::{ReadRequest, WriteRequest};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, blocks_touched, sectors_touched};
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ pub enum Access {
 #[derive(Debug)]
 pub(crate) struct Mapped<F: Frames> {
     /// The frame; gone once it is in the cache.
-    pub(crate) own: Option<F::Own>,
+    pub(crate) own: Option<F::WritePin>,
     /// Sectors to become dirty.
     pub(crate) mark: u8,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Mapped<F: Frames> {
 pub struct Mapping<F: Frames> {
     pub(crate) access: Access,
     /// Holds what was there, so that the pages stay, and becomes the write at the end.
-    pub(crate) read: Assembly<F>,
-    pub(crate) task: WriteTask,
+    pub(crate) read: ReadRequest<F>,
+    pub(crate) task: WriteRequest,
     pub(crate) blocks: Vec<Mapped<F>>,
     pub(crate) state: State,
 }
@@ -65,8 +65,8 @@ impl<F: Frames> Mapping<F> {
     pub fn new(token: u64, offset: u64, len: u32, access: Access) -> Self {
         Mapping {
             access,
-            read: Assembly::new(token, offset, len).through(Interface::Pin),
-            task: WriteTask::new(token, offset, len, false),
+            read: ReadRequest::new(token, offset, len).through(Interface::Pin),
+            task: WriteRequest::new(token, offset, len, false),
             blocks: Vec::new(),
             state: State::New,
         }
@@ -107,7 +107,7 @@ impl<F: Frames> Mapping<F> {
     }
 
     /// The pieces of a mapping that is mapped: each block's frame, and the range of bytes in it.
-    pub fn pieces(&mut self) -> impl Iterator<Item = (&mut F::Own, Range<usize>)> {
+    pub fn pieces(&mut self) -> impl Iterator<Item = (&mut F::WritePin, Range<usize>)> {
         assert_eq!(self.state, State::Mapped, "the mapping is not mapped");
         let start = usize::try_from(self.task.offset % BLOCK_BYTES_U64).expect("below a block");
         let end = start + self.task.len as usize;

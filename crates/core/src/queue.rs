@@ -6,10 +6,10 @@ mod warm;
 
 use crate::clock::Nanos;
 use crate::frames::Frames;
-use crate::lane::Mailbox;
+use crate::lane::CompletionQueue;
 use crate::page::Paging;
 use crate::policy::Slot;
-use crate::readahead::Wishes;
+use crate::readahead::PendingWindows;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
 use crate::writeback::Batch;
@@ -34,7 +34,7 @@ pub(crate) enum Cause {
 /// Who waits for blocks of a page.
 #[derive(Debug)]
 pub(crate) struct FillWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// The blocks of a read and the part of its assembly that they start at; none for a write that
     /// only wants the page to be there.
@@ -44,7 +44,7 @@ pub(crate) struct FillWaiter<F: Frames> {
 /// Who waits for a flush.
 #[derive(Debug)]
 pub(crate) struct FlushWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// What became dirty at this epoch or before must be written.
     pub(crate) epoch: u64,
@@ -53,7 +53,7 @@ pub(crate) struct FlushWaiter<F: Frames> {
 /// Who waits for a flush of a range.
 #[derive(Debug)]
 pub(crate) struct RangeFlush<F: Frames> {
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     pub(crate) blocks: Range<u64>,
     /// What became dirty there at this epoch or before must be written.
@@ -127,7 +127,7 @@ pub(crate) struct Queue<F: Frames> {
     ahead_tags: Vec<u64>,
     pub(crate) ahead_frames: usize,
     /// What is to be read ahead when there is room for it.
-    pub(crate) wishes: Wishes,
+    pub(crate) wishes: PendingWindows,
     /// Blocks to be read back after a restart.
     pub(crate) warm: ToWarm,
     /// Blocks that a reader in order has passed; what is touched after this time stays.
@@ -154,7 +154,7 @@ pub(crate) struct Queue<F: Frames> {
     /// First blocks of dirty pages whose room is wanted.
     pub(crate) steals: Vec<u64>,
     pub(crate) exclusives: ExclusiveRanges<F>,
-    pub(crate) stalled: Vec<Arc<Mailbox<F>>>,
+    pub(crate) stalled: Vec<Arc<CompletionQueue<F>>>,
 }
 
 impl<F: Frames> Queue<F> {
@@ -165,7 +165,7 @@ impl<F: Frames> Queue<F> {
             ahead: VecDeque::new(),
             ahead_tags: Vec::new(),
             ahead_frames: 0,
-            wishes: Wishes::default(),
+            wishes: PendingWindows::default(),
             warm: ToWarm::default(),
             behind: Vec::new(),
             background: VecDeque::new(),
@@ -414,7 +414,7 @@ impl<F: Frames> Queue<F> {
     }
 
     /// Notes that a lane waits for room.
-    pub(crate) fn stall(&mut self, mailbox: &Arc<Mailbox<F>>) {
+    pub(crate) fn stall(&mut self, mailbox: &Arc<CompletionQueue<F>>) {
         if !self.stalled.iter().any(|other| Arc::ptr_eq(other, mailbox)) {
             self.stalled.push(Arc::clone(mailbox));
         }
@@ -476,7 +476,7 @@ mod tests {
     }
 
     fn exclude(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
-        let mailbox = Arc::new(Mailbox::new(Box::new(Silent), 0));
+        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
         let kind = StoreOpKind::Discard;
         queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token: 0 });
         queue.check();

@@ -25,7 +25,7 @@ mod wishes;
 pub(crate) use detector::Detector;
 pub(crate) use feedback::Feedback;
 pub(crate) use stream::Window;
-pub(crate) use wishes::Wishes;
+pub(crate) use wishes::PendingWindows;
 
 /// What windows may be, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,21 +28,21 @@ pub struct Reference {
 
 /// References and bytes of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReferenceTotals {
     /// Pages touched, each by one request.
     pub references: u64,
     /// Bytes of those pages that were asked for.
     pub bytes: u64,
 }
 
-impl Tally {
+impl ReferenceTotals {
     fn add(&mut self, reference: &Reference) {
         self.references += 1;
         self.bytes += u64::from(reference.bytes);
     }
 
-    fn plus(self, other: Tally) -> Tally {
-        Tally { references: self.references + other.references, bytes: self.bytes + other.bytes }
+    fn plus(self, other: ReferenceTotals) -> ReferenceTotals {
+        ReferenceTotals { references: self.references + other.references, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -50,13 +50,13 @@ impl Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads of resident pages.
-    pub read_hits: Tally,
+    pub read_hits: ReferenceTotals,
     /// Reads of pages that were not resident.
-    pub read_misses: Tally,
+    pub read_misses: ReferenceTotals,
     /// Writes to resident pages.
-    pub write_hits: Tally,
+    pub write_hits: ReferenceTotals,
     /// Writes to pages that were not resident.
-    pub write_misses: Tally,
+    pub write_misses: ReferenceTotals,
     /// Pages that left to make room.
     pub evictions: u64,
 }
@@ -64,19 +64,19 @@ pub struct Counts {
 impl Counts {
     /// All hits.
     #[must_use]
-    pub fn hits(&self) -> Tally {
+    pub fn hits(&self) -> ReferenceTotals {
         self.read_hits.plus(self.write_hits)
     }
 
     /// All misses.
     #[must_use]
-    pub fn misses(&self) -> Tally {
+    pub fn misses(&self) -> ReferenceTotals {
         self.read_misses.plus(self.write_misses)
     }
 
     /// Everything.
     #[must_use]
-    pub fn all(&self) -> Tally {
+    pub fn all(&self) -> ReferenceTotals {
         self.hits().plus(self.misses())
     }
 

@@ -65,7 +65,7 @@ pub(crate) enum Status {
 
 /// A read being assembled: the blocks that it covers, each pinned once it is there.
 #[derive(Debug)]
-pub struct Assembly<F: Frames> {
+pub struct ReadRequest<F: Frames> {
     /// Chosen by the caller; comes back in completions.
     pub token: u64,
     /// First byte of the volume.
@@ -95,11 +95,11 @@ pub struct Assembly<F: Frames> {
     pub(crate) noticed: bool,
 }
 
-impl<F: Frames> Assembly<F> {
+impl<F: Frames> ReadRequest<F> {
     /// A read of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32) -> Self {
-        let mut assembly = Assembly {
+        let mut assembly = ReadRequest {
             token,
             offset,
             len,
@@ -255,7 +255,7 @@ impl<F: Frames> Assembly<F> {
 /// A write under way. Its bytes stay with the caller until it is done.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
-pub(crate) struct WriteTask {
+pub(crate) struct WriteRequest {
     /// Chosen by the caller; comes back in completions.
     pub token: u64,
     /// First byte of the volume.
@@ -283,12 +283,12 @@ pub(crate) struct WriteTask {
     pub(crate) hint: Option<Hint>,
 }
 
-impl WriteTask {
+impl WriteRequest {
     /// A write of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub(crate) fn new(token: u64, offset: u64, len: u32, fua: bool) -> Self {
         assert!(len > 0, "a write of nothing");
-        WriteTask {
+        WriteRequest {
             token,
             offset,
             len,

@@ -6,9 +6,9 @@
 mod regroup;
 
 use crate::clock::Nanos;
-use crate::curve::gate::{Noted, Notes};
+use crate::curve::gate::{SampledReference, PendingSamples};
 use crate::frames::Frames;
-use crate::lane::{Mailbox, Ring};
+use crate::lane::{CompletionQueue, Ring};
 use crate::page::{Chunked, Key, Paging, Slab, Table};
 use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;
@@ -112,7 +112,7 @@ pub(crate) struct Fill<F: Frames> {
     pub(crate) ops_left: u32,
     pub(crate) error: Option<StoreError>,
     /// Frames of operations that failed, for a second try at exactly what was asked for.
-    pub(crate) salvage: Vec<F::Own>,
+    pub(crate) salvage: Vec<F::WritePin>,
     pub(crate) waiters: Vec<FillWaiter<F>>,
     /// Whether it was begun by read-ahead, and nobody has come to wait for it since.
     pub(crate) ahead: bool,
@@ -121,7 +121,7 @@ pub(crate) struct Fill<F: Frames> {
 /// Who waits for a page to be written.
 #[derive(Debug)]
 pub(crate) struct SyncWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// The round that carries the waiter's bytes.
     pub(crate) round: u32,
@@ -152,12 +152,12 @@ pub(crate) struct Instance<F: Frames> {
     /// Pages that are being written.
     pub(crate) rounds: u32,
     /// What the volume's tracker was not told of yet, if it has one.
-    notes: Option<Notes>,
+    notes: Option<PendingSamples>,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
-        let notes = volume.followed.as_ref().map(|followed| Notes::new(followed.gate()));
+        let notes = volume.followed.as_ref().map(|followed| PendingSamples::new(followed.gate()));
         Instance {
             index,
             paging: volume.paging(),
@@ -270,7 +270,7 @@ impl<F: Frames> Instance<F> {
             notes.references += 1;
             notes.misses += 1;
             if sampled {
-                notes.noted.push(Noted { page, missed: true });
+                notes.noted.push(SampledReference { page, missed: true });
             }
         }
         self.hand_on_if_full();
@@ -322,7 +322,7 @@ impl<F: Frames> Instance<F> {
     fn note_sampled_hit(&mut self, slot: Slot) {
         let page = self.pages.get(slot).number;
         let notes = self.notes.as_mut().expect("sampled for a tracker");
-        notes.noted.push(Noted { page, missed: false });
+        notes.noted.push(SampledReference { page, missed: false });
     }
 
     /// Counts a reference to a resident page and tells the policy of it.
@@ -340,7 +340,7 @@ impl<F: Frames> Instance<F> {
     }
 
     fn hand_on_if_full(&mut self) {
-        if self.notes.as_ref().is_some_and(Notes::is_full) {
+        if self.notes.as_ref().is_some_and(PendingSamples::is_full) {
             self.hand_on();
         }
     }

@@ -48,7 +48,7 @@ pub enum StoreOpKind {
 #[derive(Debug)]
 pub enum Buffer<F: Frames> {
     /// To be read into.
-    Owned(F::Own),
+    Owned(F::WritePin),
     /// To be written from.
     Pinned(F::Pin),
 }

@@ -9,13 +9,13 @@ pub use switches::PolicySwitch;
 
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
-use crate::curve::followed::Followed;
+use crate::curve::followed::LockedTracker;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::group::Ordered;
 use crate::hint::Hint;
 use crate::input::{Input, InputLog, LogGuard, Setting};
-use crate::lane::{Mailbox, Notify};
+use crate::lane::{CompletionQueue, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::{Key, Paging};
 use crate::pinned::Pinned;
@@ -103,7 +103,7 @@ impl VolumeOptions {
 const WINDOWS: u64 = 32;
 
 /// Blocks that are mapped for change, and the mailbox of the lane that has them.
-pub(crate) type MapHold<F> = (Range<u64>, Arc<Mailbox<F>>);
+pub(crate) type MapHold<F> = (Range<u64>, Arc<CompletionQueue<F>>);
 
 /// A number that no volume has. The next one would be the key of an empty frame.
 pub(crate) const NO_VOLUME: u16 = u16::MAX - 1;
@@ -146,7 +146,7 @@ pub struct Volume<F: Frames> {
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
     /// What follows its references, if anything does.
-    pub(crate) followed: Option<Followed>,
+    pub(crate) followed: Option<LockedTracker>,
     policy_auto: AtomicBool,
     /// Most references lately were out of reach of any memory.
     pub(crate) scanned: AtomicBool,
@@ -234,7 +234,7 @@ impl<F: Frames> Volume<F> {
             dirty: CachePadded::default(),
             writing: CachePadded::default(),
             failing: AtomicU64::new(0),
-            followed: tracker.map(Followed::new),
+            followed: tracker.map(LockedTracker::new),
             policy_auto: AtomicBool::new(options.policy_auto),
             scanned: AtomicBool::new(false),
             switches: Switches::default(),
@@ -494,7 +494,7 @@ impl<F: Frames> Volume<F> {
     }
 
     /// The error that `mailbox` has not been told of, which it is now.
-    pub(crate) fn untold_error(&self, mailbox: &Mailbox<F>) -> Option<StoreError> {
+    pub(crate) fn untold_error(&self, mailbox: &CompletionQueue<F>) -> Option<StoreError> {
         let errors = self.errors.load(Ordering::Acquire);
         let seen = mailbox.errors_seen.swap(errors, Ordering::AcqRel);
         (seen < errors).then(|| lock(&self.last_error).clone()).flatten()

@@ -13,7 +13,7 @@ mod code;
 mod ring;
 mod types;
 
-pub(crate) use code::{Access, Alu, Code, If, Label, Reg};
+pub(crate) use code::{Access, Alu, Code, JumpCondition, Label, Reg};
 pub(crate) use ring::Ring;
 pub(crate) use types::{Types, TypesError, map_types};
 

@@ -62,7 +62,7 @@ pub struct Priority {
 
 /// What is to change; what is none stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PriorityChange {
     /// From -20 (first) to 19.
     pub nice: Option<i32>,
     /// The scheduling policy.
@@ -218,7 +218,7 @@ impl Priority {
     }
 }
 
-impl Wanted {
+impl PriorityChange {
     /// Sets what is wanted, for the calling thread.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ impl Wanted {
 #[derive(Debug)]
 pub struct Changed {
     before: Priority,
-    wanted: Wanted,
+    wanted: PriorityChange,
     done: bool,
     /// Another thread would set its own.
     here: PhantomData<*const ()>,
@@ -271,7 +271,7 @@ impl Changed {
         if std::mem::replace(&mut self.done, true) {
             return Ok(());
         }
-        let before = Wanted {
+        let before = PriorityChange {
             nice: self.wanted.nice.map(|_| self.before.nice),
             policy: self.wanted.policy.map(|_| self.before.policy),
             io: self.wanted.io.map(|_| self.before.io),
@@ -313,7 +313,7 @@ mod tests {
     fn what_is_set_is_inherited_and_goes_back() {
         let thread = std::thread::spawn(|| {
             let before = Priority::now().unwrap();
-            let wanted = Wanted {
+            let wanted = PriorityChange {
                 nice: Some(before.nice.max(0)),
                 policy: Some(Policy::Batch),
                 io: Some(IoPriority::BestEffort(6)),
@@ -324,7 +324,7 @@ mod tests {
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
             // A drop does the same.
-            drop(Wanted { io: Some(IoPriority::Idle), ..Wanted::default() }.apply().unwrap());
+            drop(PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }.apply().unwrap());
             assert_eq!(Priority::now().unwrap(), before);
         });
         thread.join().unwrap();
@@ -333,10 +333,10 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_changes_nothing() {
         let before = Priority::now().unwrap();
-        let wanted = Wanted {
+        let wanted = PriorityChange {
             io: Some(IoPriority::BestEffort(5)),
             policy: Some(Policy::Another(77, 0)),
-            ..Wanted::default()
+            ..PriorityChange::default()
         };
         let error = wanted.apply().unwrap_err().to_string();
         assert!(error.starts_with("set the scheduling policy to 77:0: "), "{error}");

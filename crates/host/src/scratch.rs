@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is to be made.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ScratchOptions {
     /// Which kind.
     pub kind: &'static Kind,
     /// Size of the device.
@@ -142,7 +142,7 @@ impl Scratch {
     ///
     /// # Errors
     /// Whatever fails first; what was made until then is undone, or the error says that it is not.
-    pub fn make(parent: &Path, wanted: &Wanted) -> Result<Scratch, ScratchError> {
+    pub fn make(parent: &Path, wanted: &ScratchOptions) -> Result<Scratch, ScratchError> {
         let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
         if free < wanted.bytes {
@@ -188,7 +188,7 @@ impl Drop for Scratch {
 
 /// All steps. The scheduler comes before the file system, so that it is there from the first write
 /// on.
-fn build(folder: &mut Folder, wanted: &Wanted) -> Result<(), ScratchError> {
+fn build(folder: &mut Folder, wanted: &ScratchOptions) -> Result<(), ScratchError> {
     let image = folder.image();
     let failed = ScratchError::io(format!("make {}", image.display()));
     File::create_new(&image).and_then(|file| file.set_len(wanted.bytes)).map_err(failed)?;

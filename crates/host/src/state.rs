@@ -52,7 +52,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::priority::{Policy, Wanted};
+    use crate::priority::{Policy, PriorityChange};
     use larder_report::run::trial::SettingChange;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
         assert!(before.contains_key("mount /proc"), "{before:?}");
         assert_eq!(between(&before), [""; 0]);
         let name = format!("{PREFIX}1-0");
-        let changed = Wanted { policy: Some(Policy::Batch), ..Wanted::default() }.apply().unwrap();
+        let changed = PriorityChange { policy: Some(Policy::Batch), ..PriorityChange::default() }.apply().unwrap();
         std::fs::write(scratch.path().join(&name), "x").unwrap();
         let image = format!("in {}, {name}", scratch.path().display());
         assert_eq!(between(&before), [image.as_str(), "process.policy"]);

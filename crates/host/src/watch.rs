@@ -35,7 +35,7 @@ mod tasks;
 
 pub use ledger::Reference;
 pub use lookup::{FileId, ProcessId};
-pub use scope::Wanted;
+pub use scope::WatchScope;
 pub use tasks::Process;
 
 use crate::residency;
@@ -47,7 +47,7 @@ use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
 };
-use ledger::{Ledger, Machine, REMOVED_MAX};
+use ledger::{Accounting, Machine, REMOVED_MAX};
 use names::Names;
 use readings::Readings;
 use rustix::time::{ClockId, clock_gettime};
@@ -73,7 +73,7 @@ const NAMES_PER_STEP: usize = 2000;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What.
-    pub wanted: Wanted,
+    pub wanted: WatchScope,
     /// Memory for events, for each processor; [`BUFFER_KIB`] if nothing is said, or up to
     /// [`BUFFER_KIB_MAX`] where each look-up is told.
     pub buffer_kib: Option<u64>,
@@ -99,7 +99,7 @@ pub enum Bpf {
 
 impl Default for Options {
     fn default() -> Self {
-        let wanted = Wanted::Machine;
+        let wanted = WatchScope::Machine;
         Options { wanted, buffer_kib: None, rows_max: 1000, references_only: false, bpf: Bpf::Auto }
     }
 }
@@ -142,7 +142,7 @@ pub struct Watcher {
     /// The group that is watched, where its memory is counted.
     group: Option<Group>,
     source: Option<Source>,
-    ledger: Ledger,
+    ledger: Accounting,
     names: Names,
     /// Files whose names were looked for.
     named: usize,
@@ -163,7 +163,7 @@ fn cpu_ns() -> u64 {
 }
 
 /// Those with most memory of their own, of those that are watched.
-fn processes(wanted: &Wanted) -> Vec<ProcessMemory> {
+fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
     let mut all = crate::processes::all();
     all.retain(|process| process.private_bytes > 0);
     all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
@@ -203,7 +203,7 @@ impl Watcher {
         }
         let wanted = options.wanted.clone();
         let mut numbers = ByNumber::default();
-        let ledger = Ledger::new(Machine {
+        let ledger = Accounting::new(Machine {
             ask: Box::new(move |thread| scope::told(&wanted, thread)),
             homes: Box::new(homes::devices),
             holds_blocks: Box::new(homes::is_block_device),
@@ -211,8 +211,8 @@ impl Watcher {
             page_bytes: residency::page_bytes(),
         });
         let group = match &options.wanted {
-            Wanted::Group(group) => Group::find(group),
-            Wanted::Machine | Wanted::Path(_) | Wanted::Process(_) => None,
+            WatchScope::Group(group) => Group::find(group),
+            WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
         };
         let readings = Readings::now(group.as_ref());
         let mark = Mark { time_ns: now_ns(), readings, ..Mark::default() };

@@ -22,24 +22,24 @@ const SLICES: usize = 9;
 
 /// The work: reading pages of a file that is memory.
 #[derive(Debug)]
-pub struct Yardstick {
+pub struct CalibrationLoad {
     file: File,
     page: u64,
 }
 
-impl Yardstick {
+impl CalibrationLoad {
     /// Makes the file.
     ///
     /// # Errors
     /// The kernel has no memory for it.
-    pub fn new() -> io::Result<Yardstick> {
+    pub fn new() -> io::Result<CalibrationLoad> {
         let file = File::from(memfd_create("larder-yardstick", MemfdFlags::CLOEXEC)?);
         let page = page_bytes();
         for number in 0..PAGES {
             file.write_all_at(&[1], number * page)?;
         }
         file.set_len(PAGES * page)?;
-        Ok(Yardstick { file, page })
+        Ok(CalibrationLoad { file, page })
     }
 
     /// Reads per second now; takes about two milliseconds.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_same_work_gives_a_rate_each_time() {
-        let yardstick = Yardstick::new().unwrap();
+        let yardstick = CalibrationLoad::new().unwrap();
         for _ in 0..3 {
             let rate = yardstick.reads_per_second().unwrap();
             assert!(rate.is_finite() && rate > 1000.0, "{rate}");

@@ -10,7 +10,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::lane::Notify;
 use larder_core::mapping::{Access, Mapping};
 use larder_core::request::{
-    Assembly, Event, READ_PIECE_BYTES, Reply, Request, Session, SessionLimit, Submitted,
+    ReadRequest, Event, READ_PIECE_BYTES, Reply, Request, Session, SessionLimit, Submitted,
     next_write_piece,
 };
 use larder_core::settings::SettingError;
@@ -100,7 +100,7 @@ impl BlockingSession {
         &mut self,
         request: Request,
         payload: &[u8],
-        mut take: impl FnMut(&ArenaFrames, &Assembly<ArenaFrames>),
+        mut take: impl FnMut(&ArenaFrames, &ReadRequest<ArenaFrames>),
     ) -> Result<(), StoreError> {
         let read = self.run(request, payload, &mut take)?;
         if let Some(read) = read {
@@ -117,7 +117,7 @@ impl BlockingSession {
     ///
     /// # Panics
     /// If the request is not a read, or is longer.
-    pub fn pin(&mut self, request: Request) -> Result<Box<Assembly<ArenaFrames>>, StoreError> {
+    pub fn pin(&mut self, request: Request) -> Result<Box<ReadRequest<ArenaFrames>>, StoreError> {
         let read = self.run(request, &[], &mut |_, _| panic!("a read of more than one piece"))?;
         let read = read.expect("the blocks of a read");
         let (cache, now, session) = self.parts();
@@ -176,7 +176,7 @@ impl BlockingSession {
         self.wake_flag.wait(timeout);
     }
 
-    fn release(&mut self, read: Box<Assembly<ArenaFrames>>) {
+    fn release(&mut self, read: Box<ReadRequest<ArenaFrames>>) {
         let (cache, now, session) = self.parts();
         session.release(cache, now, read);
     }
@@ -186,8 +186,8 @@ impl BlockingSession {
         &mut self,
         request: Request,
         payload: &[u8],
-        take: &mut dyn FnMut(&ArenaFrames, &Assembly<ArenaFrames>),
-    ) -> Result<Option<Box<Assembly<ArenaFrames>>>, StoreError> {
+        take: &mut dyn FnMut(&ArenaFrames, &ReadRequest<ArenaFrames>),
+    ) -> Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError> {
         if payload.len() > READ_PIECE_BYTES as usize {
             return self.write_pieces(request, payload);
         }
@@ -206,7 +206,7 @@ impl BlockingSession {
         &mut self,
         request: Request,
         payload: &[u8],
-    ) -> Result<Option<Box<Assembly<ArenaFrames>>>, StoreError> {
+    ) -> Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError> {
         let mut rest = request.offset..request.offset + request.len;
         let (_, now, session) = self.parts();
         let id = session.begin(now, request, ());
@@ -231,7 +231,7 @@ impl BlockingSession {
         self.wait(&mut |_, _| {}).error.map_or(Ok(None), Err)
     }
 
-    fn wait(&mut self, take: &mut dyn FnMut(&ArenaFrames, &Assembly<ArenaFrames>)) -> Outcome {
+    fn wait(&mut self, take: &mut dyn FnMut(&ArenaFrames, &ReadRequest<ArenaFrames>)) -> Outcome {
         loop {
             if let Some(reply) = self.next_reply(take) {
                 return reply;
@@ -251,7 +251,7 @@ impl BlockingSession {
     /// Continues the request in flight. Returns its reply if it has ended.
     fn next_reply(
         &mut self,
-        take: &mut dyn FnMut(&ArenaFrames, &Assembly<ArenaFrames>),
+        take: &mut dyn FnMut(&ArenaFrames, &ReadRequest<ArenaFrames>),
     ) -> Option<Outcome> {
         let (cache, now, session) = self.parts();
         session.advance(cache, now);

@@ -21,7 +21,7 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{Part, Subject, UnresolvedLayer, footprint_with_unresolved};
+use footprint::{Part, CachedData, UnresolvedLayer, footprint_with_unresolved};
 use machine::{Located, ThisMachine};
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
@@ -200,17 +200,17 @@ enum Source {
 }
 
 impl Source {
-    fn subject(&self, machine: &ThisMachine) -> io::Result<Subject> {
+    fn subject(&self, machine: &ThisMachine) -> io::Result<CachedData> {
         let descriptor = match self {
             Source::Open(descriptor) => descriptor,
-            Source::Export(name) => return Ok(Subject::Export(name.clone())),
-            Source::Mount(number, _) => return Ok(Subject::FileSystem(*number)),
+            Source::Export(name) => return Ok(CachedData::Export(name.clone())),
+            Source::Mount(number, _) => return Ok(CachedData::FileSystem(*number)),
         };
         let Located { inode, kind, device, links, place, at, .. } = machine.locate(descriptor)?;
         Ok(match kind {
-            FileType::BlockDevice => Subject::Disk(device),
-            FileType::Directory => Subject::Tree { inode, place, at },
-            _ => Subject::File { inode, place, links },
+            FileType::BlockDevice => CachedData::Disk(device),
+            FileType::Directory => CachedData::Tree { inode, place, at },
+            _ => CachedData::File { inode, place, links },
         })
     }
 

@@ -16,7 +16,7 @@ use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
 use crate::wake::Waker;
 use driver::Driver;
-use keeper::Keeper;
+use keeper::MaintenanceThread;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::input::InputSink;
@@ -88,7 +88,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     drivers: Mutex<Vec<Driver>>,
     plan: Mutex<Plan>,
-    _keeper: Keeper,
+    _keeper: MaintenanceThread,
 }
 
 /// What the number of frames comes from.
@@ -165,7 +165,7 @@ impl Engine {
             None => cache,
         });
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
-        let keeper = Keeper::start(Arc::clone(&cache), Arc::clone(&clock))?;
+        let keeper = MaintenanceThread::start(Arc::clone(&cache), Arc::clone(&clock))?;
         let plan = Mutex::new(Plan { memory_bytes: wanted, kept: u64::MAX, policy_bytes });
         Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()), plan, _keeper: keeper })
     }

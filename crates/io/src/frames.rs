@@ -1,7 +1,7 @@
 //! The arena of `mem` as the frames of core.
 
 use larder_core::frames::{FrameId, Frames};
-use larder_mem::{Arena, Own, Pin};
+use larder_mem::{Arena, WritePin, Pin};
 
 /// An arena, seen as frames.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl ArenaFrames {
 
 impl Frames for ArenaFrames {
     type Pin = Pin;
-    type Own = Own;
+    type WritePin = WritePin;
 
     fn count(&self) -> u32 {
         self.0.frames()
@@ -55,7 +55,7 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn try_own(&self, frame: FrameId) -> Option<Own> {
+    fn try_own(&self, frame: FrameId) -> Option<WritePin> {
         self.0.try_own(frame)
     }
 
@@ -65,11 +65,11 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn disown(&self, own: Own) {
+    fn disown(&self, own: WritePin) {
         self.0.disown(own);
     }
 
-    fn downgrade(&self, own: Own) -> Pin {
+    fn downgrade(&self, own: WritePin) -> Pin {
         self.0.downgrade(own)
     }
 
@@ -79,15 +79,15 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn owned(&self, own: &Own) -> FrameId {
+    fn owned(&self, own: &WritePin) -> FrameId {
         own.frame()
     }
 
-    fn commit(&self, frames: &mut [Own]) -> Result<(), String> {
+    fn commit(&self, frames: &mut [WritePin]) -> Result<(), String> {
         self.0.commit(frames).map_err(|error| error.to_string())
     }
 
-    fn release(&self, frames: &mut [Own]) {
+    fn release(&self, frames: &mut [WritePin]) {
         let released = self.0.release_all(frames);
         if released < frames.len() {
             let kept = frames.len() - released;
@@ -108,15 +108,15 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn write_with(&self, own: &mut Own, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn write_with(&self, own: &mut WritePin, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         fill(&mut self.0.bytes_mut(own)[offset..][..len]);
     }
 
-    fn zero(&self, own: &mut Own, offset: usize, len: usize) {
+    fn zero(&self, own: &mut WritePin, offset: usize, len: usize) {
         self.0.zero(own, offset, len);
     }
 
-    fn copy(&self, from: &Pin, to: &mut Own, offset: usize, len: usize) {
+    fn copy(&self, from: &Pin, to: &mut WritePin, offset: usize, len: usize) {
         self.0.copy(from, to, offset, len);
     }
 }

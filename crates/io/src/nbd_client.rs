@@ -25,7 +25,7 @@ pub use uri::{NbdAddress, NbdUri, UriError, UriTls};
 use crate::front::nbd::wire;
 use crate::tls::{Channel, TlsClient};
 use deadline::Deadline;
-use handshake::Haggle;
+use handshake::OptionNegotiation;
 use pipeline::Slot;
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
@@ -148,8 +148,8 @@ fn tls_channel(uri: &NbdUri) -> Result<Option<Channel>, ClientError> {
 fn begin(
     stream: &mut BufReader<Stream>,
     channel: Option<Channel>,
-) -> Result<Haggle<'_>, ClientError> {
-    let haggle = Haggle::begin(stream)?;
+) -> Result<OptionNegotiation<'_>, ClientError> {
+    let haggle = OptionNegotiation::begin(stream)?;
     match channel {
         Some(channel) => haggle.start_tls(channel),
         None => Ok(haggle),

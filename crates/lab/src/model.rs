@@ -25,7 +25,7 @@ pub use capped::{Capped, CappedSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
 pub use fixed::Fixed;
-pub use modelled::{Modelled, Totals};
+pub use modelled::{ModelledStore, Totals};
 pub use void::VoidStore;
 
 use larder_core::clock::Nanos;

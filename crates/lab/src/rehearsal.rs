@@ -50,7 +50,7 @@ impl Notify for Bell {
 
 /// A cache without memory, its volumes and their stores, its clients, and the time.
 #[derive(Debug)]
-pub struct Rehearsal<S> {
+pub struct CacheSimulation<S> {
     cache: Cache<NoFrames>,
     volumes: Vec<Served<S>>,
     clients: Vec<Client>,
@@ -69,7 +69,7 @@ pub struct Rehearsal<S> {
 #[error("rehearse a request: {0}")]
 pub struct RehearsalError(String);
 
-impl<S: Store<NoFrames>> Rehearsal<S> {
+impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// A cache of `frames` frames in `shards` parts, in front of `volumes`, with so many clients.
     #[must_use]
     pub fn new(
@@ -96,7 +96,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
         // The clock starts a second after its origin, as a machine's does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
-        Rehearsal { cache, volumes, clients, bell, now, next: Some(now), ops, done }
+        CacheSimulation { cache, volumes, clients, bell, now, next: Some(now), ops, done }
     }
 
     /// The time.
@@ -268,7 +268,7 @@ impl<S: Store<NoFrames>> Rehearsal<S> {
 
     /// Gives the stores what they shall do and takes in what they have done, until nothing moves.
     fn drive_stores(&mut self) -> Option<Nanos> {
-        let Rehearsal { cache, volumes, now, ops, done, .. } = self;
+        let CacheSimulation { cache, volumes, now, ops, done, .. } = self;
         let now = *now;
         let mut next = None;
         for Served { volume, recorder, store } in volumes {

@@ -5,7 +5,7 @@
 //! hold, so that it ends before the hold can be given back.
 
 use crate::error::ArenaError;
-use crate::hold::{Own, Pin};
+use crate::hold::{WritePin, Pin};
 use crate::latch::Latches;
 use crate::map::{Mapping, lock_limit_bytes};
 use crate::prefetch::prefetch;
@@ -111,9 +111,9 @@ impl Arena {
     }
 
     /// Where runs of frames that follow each other lie: offset and length in bytes.
-    fn runs(&self, owns: &[Own]) -> Vec<(usize, usize)> {
+    fn runs(&self, owns: &[WritePin]) -> Vec<(usize, usize)> {
         let runs = owns.chunk_by(|own, next| own.frame() + 1 == next.frame());
-        let place = |run: &[Own]| {
+        let place = |run: &[WritePin]| {
             let frames = run.iter().map(|own| self.latches.owned(own));
             let first = frames.min().expect("a run has at least one frame");
             (first as usize * FRAME_BYTES, run.len() * FRAME_BYTES)
@@ -127,7 +127,7 @@ impl Arena {
     ///
     /// # Errors
     /// If the kernel does not lock the memory. Some of it may be locked then.
-    pub fn commit(&self, owns: &mut [Own]) -> Result<(), ArenaError> {
+    pub fn commit(&self, owns: &mut [WritePin]) -> Result<(), ArenaError> {
         for (offset, len) in self.runs(owns) {
             if self.huge_pages && !self.huge_declined.load(Ordering::Acquire) {
                 // Advice that is not taken costs speed and nothing else.
@@ -201,7 +201,7 @@ impl Arena {
     /// If there is no such frame.
     #[inline]
     #[must_use = "a hold that is dropped holds its frame for ever"]
-    pub fn try_own(&self, frame: u32) -> Option<Own> {
+    pub fn try_own(&self, frame: u32) -> Option<WritePin> {
         self.latches.try_own(frame)
     }
 
@@ -236,13 +236,13 @@ impl Arena {
 
     /// Gives the exclusive hold back.
     #[inline]
-    pub fn disown(&self, own: Own) {
+    pub fn disown(&self, own: WritePin) {
         self.latches.disown(own);
     }
 
     /// Turns the exclusive hold into a shared one, with nobody in between.
     #[inline]
-    pub fn downgrade(&self, own: Own) -> Pin {
+    pub fn downgrade(&self, own: WritePin) -> Pin {
         self.latches.downgrade(own)
     }
 
@@ -259,7 +259,7 @@ impl Arena {
     /// The bytes of an owned frame, to change.
     #[inline]
     #[must_use]
-    pub fn bytes_mut<'a>(&'a self, own: &'a mut Own) -> &'a mut [u8] {
+    pub fn bytes_mut<'a>(&'a self, own: &'a mut WritePin) -> &'a mut [u8] {
         let start = self.address_mut(own);
         // SAFETY: as in `bytes`; the own is the only hold of the frame, and borrowed uniquely.
         unsafe { std::slice::from_raw_parts_mut(start, FRAME_BYTES) }
@@ -276,19 +276,19 @@ impl Arena {
 
     /// Copies `from` into the frame from `offset` on.
     #[inline]
-    pub fn write(&self, own: &mut Own, offset: usize, from: &[u8]) {
+    pub fn write(&self, own: &mut WritePin, offset: usize, from: &[u8]) {
         self.bytes_mut(own)[offset..][..from.len()].copy_from_slice(from);
     }
 
     /// Makes `len` bytes of the frame zero from `offset` on.
     #[inline]
-    pub fn zero(&self, own: &mut Own, offset: usize, len: usize) {
+    pub fn zero(&self, own: &mut WritePin, offset: usize, len: usize) {
         self.bytes_mut(own)[offset..][..len].fill(0);
     }
 
     /// Copies `len` bytes at `offset` from one frame to the same place in another.
     #[inline]
-    pub fn copy(&self, from: &Pin, to: &mut Own, offset: usize, len: usize) {
+    pub fn copy(&self, from: &Pin, to: &mut WritePin, offset: usize, len: usize) {
         self.write(to, offset, &self.bytes(from)[offset..][..len]);
     }
 
@@ -310,7 +310,7 @@ impl Arena {
     /// operation is over; until then no other method gets this own.
     #[inline]
     #[must_use]
-    pub fn address_mut(&self, own: &mut Own) -> *mut u8 {
+    pub fn address_mut(&self, own: &mut WritePin) -> *mut u8 {
         self.frame_start(self.latches.owned(own))
     }
 
@@ -344,7 +344,7 @@ impl Arena {
     /// In a locked arena the frame is locked no more; [`Arena::commit`] locks it again. The kernel
     /// keeps a limited number of pieces of memory apart (`vm.max_map_count`): where very many
     /// frames lie scattered among locked ones, some cannot be released.
-    pub fn release(&self, own: &mut Own) -> bool {
+    pub fn release(&self, own: &mut WritePin) -> bool {
         self.release_all(std::slice::from_mut(own)) == 1
     }
 
@@ -353,7 +353,7 @@ impl Arena {
     /// Frames that follow each other in the arena and in `owns` go in one call. With huge pages,
     /// memory returns for certain and at once where such a run holds all 512 frames from a multiple
     /// of 512 on.
-    pub fn release_all(&self, owns: &mut [Own]) -> usize {
+    pub fn release_all(&self, owns: &mut [WritePin]) -> usize {
         if self.huge_pages && !self.huge_declined.swap(true, Ordering::AcqRel) {
             self.mapping.advise_huge(false);
         }

@@ -28,7 +28,7 @@ pub(crate) struct Hold {
     granter: NonZeroU32,
 }
 
-const _: () = assert!(size_of::<Pin>() == 8 && size_of::<Option<Own>>() == 8);
+const _: () = assert!(size_of::<Pin>() == 8 && size_of::<Option<WritePin>>() == 8);
 
 impl Hold {
     #[inline]
@@ -82,9 +82,9 @@ impl Pin {
 /// [`Arena::downgrade`](crate::Arena::downgrade).
 #[derive(Debug)]
 #[must_use = "an own that is dropped holds its frame for ever"]
-pub struct Own(pub(crate) Hold);
+pub struct WritePin(pub(crate) Hold);
 
-impl Own {
+impl WritePin {
     /// The frame that is owned.
     #[inline]
     #[must_use]
@@ -93,7 +93,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for WritePin {
     /// A regular release forgets the hold, so this runs only for a lost one.
     fn drop(&mut self) {
         if std::thread::panicking() {

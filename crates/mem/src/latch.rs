@@ -16,7 +16,7 @@
 //! Order: whoever gives back releases, whoever takes acquires, and as all changes are
 //! read-modify-write, one acquire sees all releases before it (C++20 release sequences).
 
-use crate::hold::{Hold, Own, Pin};
+use crate::hold::{Hold, WritePin, Pin};
 use crate::prefetch::fetch_to_change;
 use crate::sync::{AtomicU32, Ordering, next_identity, zeros};
 use std::num::NonZeroU32;
@@ -85,11 +85,11 @@ impl Latches {
     /// If there is no such frame.
     #[inline]
     #[must_use = "a hold that is dropped holds its frame for ever"]
-    pub fn try_own(&self, frame: u32) -> Option<Own> {
+    pub fn try_own(&self, frame: u32) -> Option<WritePin> {
         self.words[frame as usize]
             .compare_exchange(0, OWNED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then(|| Own(Hold::new(frame, self.identity)))
+            .then(|| WritePin(Hold::new(frame, self.identity)))
     }
 
     /// Gives a shared hold back.
@@ -108,7 +108,7 @@ impl Latches {
     /// # Panics
     /// If the own is of other latches.
     #[inline]
-    pub fn disown(&self, own: Own) {
+    pub fn disown(&self, own: WritePin) {
         let before = self.word(&own.0).fetch_sub(OWNED, Ordering::Release);
         debug_assert!(before & OWNED != 0, "frame {} was disowned without an owner", own.frame());
         std::mem::forget(own);
@@ -119,7 +119,7 @@ impl Latches {
     /// # Panics
     /// If the own is of other latches.
     #[inline]
-    pub fn downgrade(&self, own: Own) -> Pin {
+    pub fn downgrade(&self, own: WritePin) -> Pin {
         let before = self.word(&own.0).fetch_sub(OWNED - 1, Ordering::Release);
         debug_assert!(before & OWNED != 0, "frame {} was downgraded unowned", own.frame());
         let pin = Pin(Hold::new(own.frame(), self.identity));
@@ -144,7 +144,7 @@ impl Latches {
     /// If the own is of other latches.
     #[inline]
     #[must_use]
-    pub fn owned(&self, own: &Own) -> u32 {
+    pub fn owned(&self, own: &WritePin) -> u32 {
         self.check_granter(&own.0);
         own.frame()
     }

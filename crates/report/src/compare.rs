@@ -8,7 +8,7 @@
 mod text;
 
 use crate::run::trial::{SettingChange, Start};
-use crate::run::{Better, Machine, Run, Sample};
+use crate::run::{Direction, Machine, Run, Sample};
 use crate::stats::shift::Shift;
 use crate::stats::{CONFIDENCE, median};
 use serde::Serialize;
@@ -204,7 +204,7 @@ fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Com
 
 fn judge(
     shift: Option<Shift>,
-    better: Option<Better>,
+    better: Option<Direction>,
     threshold: f64,
     unfair: &str,
 ) -> (Verdict, String) {
@@ -224,7 +224,7 @@ fn judge(
     let (more, less) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     if shift.low > more || shift.high < less {
         let grown = shift.low > more;
-        let good = grown == (better == Better::Higher);
+        let good = grown == (better == Direction::Higher);
         return (if good { Verdict::Better } else { Verdict::Worse }, String::new());
     }
     let limit = crate::format::percent(threshold);
@@ -235,10 +235,10 @@ fn judge(
 }
 
 /// What larger values of a unit mean where nobody said it: rates are to grow, times to shrink.
-fn usual_direction(unit: &str) -> Option<Better> {
+fn usual_direction(unit: &str) -> Option<Direction> {
     match unit {
-        "ns" | "us" | "ms" | "s" => Some(Better::Lower),
-        unit if unit.ends_with("/s") => Some(Better::Higher),
+        "ns" | "us" | "ms" | "s" => Some(Direction::Lower),
+        unit if unit.ends_with("/s") => Some(Direction::Higher),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ pub use changes::{
 };
 pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
 pub use files::{FileStats, Files};
-pub use findings::{ByItself, FINDINGS, Finding, Symptom};
+pub use findings::{AutomaticAction, FINDINGS, Finding, VolumeFinding};
 pub use keep::{Dropped, Pinned, VolumeDropped};
 pub use risk::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
 pub use stats::{

@@ -26,7 +26,7 @@ mod throttled;
 mod watch;
 
 pub use observation::{
-    AccessTimes, FileUse, Layer, Moment, Observation, ProcessUse, ReadAhead, Writes,
+    AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
 };
 pub use show::{rules_table, to_text};
 
@@ -38,7 +38,7 @@ pub const MOMENTS_MIN: usize = 3;
 /// How sure a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sure {
+pub enum Confidence {
     /// The numbers fit, but something else can look like this.
     Perhaps,
     /// The numbers hardly have another explanation.
@@ -47,14 +47,14 @@ pub enum Sure {
     Certain,
 }
 
-impl Sure {
+impl Confidence {
     /// In words.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Sure::Perhaps => "perhaps",
-            Sure::Likely => "likely",
-            Sure::Certain => "certain",
+            Confidence::Perhaps => "perhaps",
+            Confidence::Likely => "likely",
+            Confidence::Certain => "certain",
         }
     }
 }
@@ -71,7 +71,7 @@ pub struct Finding {
     /// What to try: commands of larder; words in capitals are to be filled in.
     pub attempt: Vec<String>,
     /// How sure it is.
-    pub sure: Sure,
+    pub sure: Confidence,
 }
 
 /// A rule, for documentation and tests.
@@ -88,7 +88,7 @@ pub struct Rule {
     /// What to try.
     pub attempt: &'static [&'static str],
     /// How sure it is.
-    pub sure: Sure,
+    pub sure: Confidence,
     /// What was seen, if it fires.
     seen: fn(&Observation) -> Option<String>,
 }

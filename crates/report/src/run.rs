@@ -111,7 +111,7 @@ pub struct Sample {
     pub values: Vec<f64>,
     /// Which values are better, where one can say so.
     #[serde(default)]
-    pub better: Option<Better>,
+    pub better: Option<Direction>,
     /// What it measures with `at` left out; series of one group are drawn in one chart.
     #[serde(default)]
     pub group: Option<String>,
@@ -123,7 +123,7 @@ pub struct Sample {
 /// Whether larger values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Better {
+pub enum Direction {
     /// As with rates.
     Higher,
     /// As with times.
@@ -311,7 +311,7 @@ impl Run {
 
 impl Sample {
     /// A series without values.
-    pub fn new(series: impl Into<String>, unit: impl Into<String>, better: Option<Better>) -> Self {
+    pub fn new(series: impl Into<String>, unit: impl Into<String>, better: Option<Direction>) -> Self {
         Sample {
             series: series.into(),
             unit: unit.into(),
@@ -330,15 +330,15 @@ impl Comparison {
     pub fn of(
         what: impl Into<String>,
         (ours, theirs): (&Sample, &Sample),
-        better: Better,
+        better: Direction,
         required: f64,
     ) -> Option<Comparison> {
         if ours.unit != theirs.unit {
             return None;
         }
         let ratio = match better {
-            Better::Higher => PairedRatio::of(&ours.values, &theirs.values)?,
-            Better::Lower => PairedRatio::of(&theirs.values, &ours.values)?,
+            Direction::Higher => PairedRatio::of(&ours.values, &theirs.values)?,
+            Direction::Lower => PairedRatio::of(&theirs.values, &ours.values)?,
         };
         Some(Comparison {
             what: what.into(),

@@ -11,7 +11,7 @@ mod text;
 
 use crate::advise::curve::{Curve, Point};
 use crate::advise::divide::Share;
-use crate::advise::goal::{Goal, Reach};
+use crate::advise::goal::{Goal, Attainment};
 use crate::advise::page_size::PageSize;
 use crate::advise::regions::{Region, Regions};
 use crate::advise::stability::{Stability, Window};
@@ -86,7 +86,7 @@ pub struct Recommendation {
     /// The page size, bytes.
     pub page_bytes: u32,
     /// How the size came about.
-    pub reach: Reach,
+    pub reach: Attainment,
     /// The hit ratio that was wanted.
     pub wanted_hit_ratio: f64,
     /// The smallest size that reaches it, whatever the budget.

@@ -11,7 +11,7 @@ use crate::compare::{self, CompareError, Compared, Verdict};
 use crate::format;
 use crate::run::parts::Part;
 use crate::run::trial::Start;
-use crate::run::{Better, Run};
+use crate::run::{Direction, Run};
 use crate::stats::median;
 
 /// The label of a part that says on which side it is.
@@ -126,7 +126,7 @@ impl Side<'_> {
 
     /// Whether less is better.
     fn is_time(&self) -> bool {
-        self.native.main_sample().and_then(|main| main.better) == Some(Better::Lower)
+        self.native.main_sample().and_then(|main| main.better) == Some(Direction::Lower)
     }
 
     fn looks_better(&self) -> bool {

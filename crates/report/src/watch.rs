@@ -220,7 +220,7 @@ pub struct ProcessMemory {
 
 /// The same data in two caches: files of a loop device, and the image behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layered {
+pub struct StackedCache {
     /// The cache near the program.
     pub upper: String,
     /// What came into it and stayed while we watched.
@@ -297,7 +297,7 @@ pub struct Watch {
     pub total: Interval,
     /// Caches above each other.
     #[serde(default)]
-    pub layers: Vec<Layered>,
+    pub layers: Vec<StackedCache>,
     /// How look-ups were learnt of, in a few words; empty if they were not.
     #[serde(default)]
     pub means: String,

@@ -291,13 +291,13 @@ fn one(volume: Option<&String>) -> VolumeRequest {
 }
 
 /// The curves, of one volume or all.
-fn curve(client: &Client, volume: Option<&str>) -> Result<output::Shapes> {
+fn curve(client: &Client, volume: Option<&str>) -> Result<output::CurveTable> {
     let mut curves: Curves = client.get("curve")?;
     if let Some(name) = volume {
         curves.volumes.retain(|volume| volume.name == name);
         ensure!(!curves.volumes.is_empty(), "find the volume \"{name}\": none is called so");
     }
-    Ok(output::Shapes(curves))
+    Ok(output::CurveTable(curves))
 }
 
 /// Pins or unpins, and shows what is pinned then.

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 }
 
 /// What every part of the demo needs.
-struct Stage {
+struct DemoContext {
     memory: u64,
     image_bytes: u64,
     trial: Duration,
@@ -55,7 +55,7 @@ struct Stage {
     stop: Arc<AtomicBool>,
 }
 
-impl Stage {
+impl DemoContext {
     /// Ends the demo if Ctrl-C was pressed.
     fn check(&self) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let image = disk::create_image(&arguments.folder)?;
     let stop = Arc::new(AtomicBool::new(false));
     let _watch = watch_signals(&stop)?;
-    let stage = Stage {
+    let stage = DemoContext {
         memory: arguments.memory,
         image_bytes,
         trial: Duration::from_secs(arguments.seconds),
@@ -120,8 +120,8 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
     let until = Arc::clone(&ended);
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
         while !until.load(Ordering::Acquire) {
-            use crate::signals::Asked;
-            if let Some(Asked::Stop | Asked::Reload) = signals.wait(Duration::from_millis(50)) {
+            use crate::signals::SignalAction;
+            if let Some(SignalAction::Stop | SignalAction::Reload) = signals.wait(Duration::from_millis(50)) {
                 stop.store(true, Ordering::Release);
             }
         }
@@ -131,7 +131,7 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
 
 /// One working set on one disk, without and with the cache.
 fn compare(
-    stage: &Stage,
+    stage: &DemoContext,
     image: &disk::Image,
     kind: DiskKind,
     times: f64,

@@ -7,7 +7,7 @@ mod shell;
 use crate::control::{MetricFamily, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Meaning};
+use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
 use std::io;
 
@@ -102,10 +102,10 @@ fn old_names() -> io::Result<()> {
     Ok(())
 }
 
-fn section(title: &str, text: &str, meanings: &[Meaning]) -> io::Result<()> {
+fn section(title: &str, text: &str, meanings: &[MetricDefinition]) -> io::Result<()> {
     println!("\n## {title}\n\n{text}\n")?;
     println!("| name | unit | meaning | known as |\n|---|---|---|---|")?;
-    for Meaning { name, unit, meaning, known_as } in meanings {
+    for MetricDefinition { name, unit, meaning, known_as } in meanings {
         println!("| `{name}` | {} | {meaning} | {known_as} |", unit.name())?;
     }
     Ok(())

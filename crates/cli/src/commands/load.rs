@@ -14,7 +14,7 @@ mod sector;
 use anyhow::{Context, Result, anyhow, ensure};
 use area::Area;
 use clap::Args;
-use connection::{Connection, Load, Tally};
+use connection::{Connection, Load, LoadTotals};
 use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri};
 use larder_report::format;
@@ -116,7 +116,7 @@ fn load(arguments: &Arguments, uri: &NbdUri) -> Result<()> {
 }
 
 /// Runs the connections to their ends; the first failure is the load's.
-fn run_all(connections: Vec<Connection<'_>>) -> Result<Tally> {
+fn run_all(connections: Vec<Connection<'_>>) -> Result<LoadTotals> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             connections.into_iter().map(|connection| scope.spawn(|| connection.run())).collect();
@@ -125,7 +125,7 @@ fn run_all(connections: Vec<Connection<'_>>) -> Result<Tally> {
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
-        ended.into_iter().try_fold(Tally::default(), |sum, tally| Ok(sum.plus(&tally?)))
+        ended.into_iter().try_fold(LoadTotals::default(), |sum, tally| Ok(sum.plus(&tally?)))
     })
 }
 
@@ -149,7 +149,7 @@ fn connect(uri: &NbdUri, connections: u64) -> Result<Vec<Client>> {
     (0..connections).map(connect).collect()
 }
 
-fn report(tally: &Tally, time: Duration) -> Result<()> {
+fn report(tally: &LoadTotals, time: Duration) -> Result<()> {
     println!(
         "{} writes ({}), {} reads ({}), {} flushes in {:.1} s; {} connections broke",
         tally.writes,

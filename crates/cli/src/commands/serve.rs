@@ -17,7 +17,7 @@ mod warm;
 use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
 use crate::output::{self, OutputFile};
-use crate::signals::{Asked, SignalChannel, channel_of_signals};
+use crate::signals::{SignalAction, SignalChannel, channel_of_signals};
 use crate::systemd::Manager;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
@@ -334,18 +334,18 @@ fn wait_for_stop(
 ) {
     loop {
         match signals.wait(Duration::from_hours(1)) {
-            Some(Asked::Report) => {
+            Some(SignalAction::Report) => {
                 point("main", "report");
                 service.report();
             }
             // Without a configuration file, SIGHUP means that the terminal is being closed.
-            Some(Asked::Reload) if arguments.config.is_none() => return,
-            Some(Asked::Reload) => {
+            Some(SignalAction::Reload) if arguments.config.is_none() => return,
+            Some(SignalAction::Reload) => {
                 manager.reloading();
                 reload(service);
                 manager.ready(&service.status());
             }
-            Some(Asked::Stop) => return,
+            Some(SignalAction::Stop) => return,
             None => {}
         }
     }
@@ -358,14 +358,14 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
     let stopping = AtomicBool::new(true);
     let answer = || {
         match signals.wait(TELL) {
-            Some(Asked::Report) => service.report(),
-            Some(Asked::Stop) => {
+            Some(SignalAction::Report) => service.report(),
+            Some(SignalAction::Stop) => {
                 let why = service
                     .stop_failure()
                     .map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
                 eprintln!("larder: still writing; stopping now would lose data{why}");
             }
-            Some(Asked::Reload) => {
+            Some(SignalAction::Reload) => {
                 eprintln!("larder: note: stopping, so nothing is read again");
             }
             None => {}

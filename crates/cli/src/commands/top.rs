@@ -4,7 +4,7 @@ use crate::args;
 use crate::output::sentence;
 use crate::signals;
 use crate::tui::{
-    Act, Eye, Input, LiveTerminal, Picture, Procfs, Recording, State, View, draw, wait_for_keys,
+    ViewAction, Collector, Input, LiveTerminal, TopSnapshot, Procfs, Recording, State, View, draw, wait_for_keys,
 };
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -111,9 +111,9 @@ fn watch(
             for key in keys {
                 let grid = picture.grid(state.view);
                 match state.key(key, grid) {
-                    Act::Quit => return Ok(()),
-                    Act::Draw => {}
-                    Act::Record => {
+                    ViewAction::Quit => return Ok(()),
+                    ViewAction::Draw => {}
+                    ViewAction::Record => {
                         let named = arguments.output.as_deref();
                         let named = named.unwrap_or(Path::new(RECORDING));
                         switch(recording, named, &mut state);
@@ -151,7 +151,7 @@ fn begun(recording: &Recording) -> String {
 }
 
 /// Records what is seen; what cannot be written ends the recording.
-fn record(recording: &mut Option<Recording>, picture: &Picture, state: &mut State) {
+fn record(recording: &mut Option<Recording>, picture: &TopSnapshot, state: &mut State) {
     if let Some(it) = recording
         && let Err(error) = it.append(picture)
     {
@@ -192,7 +192,7 @@ mod tests {
         let (mut recording, mut state) = (None, State::new(View::Files));
         switch(&mut recording, Path::new("/dev/full"), &mut state);
         assert!(state.recording);
-        record(&mut recording, &Picture::default(), &mut state);
+        record(&mut recording, &TopSnapshot::default(), &mut state);
         assert!(!state.recording && state.said.unwrap().contains("No space left"));
     }
 }

@@ -8,7 +8,7 @@ use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use larder_host::watch::{Bpf, Options, STEP, Wanted, Watcher};
+use larder_host::watch::{Bpf, Options, STEP, WatchScope, Watcher};
 use larder_io::engine::machine_memory_bytes;
 use larder_report::format;
 use std::io::Write;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    what: What,
+    what: WatchTargetArgs,
 
     /// How long; until Ctrl-C, if not given.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 
 /// What of the machine is watched; for those commands that watch.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct What {
+pub(crate) struct WatchTargetArgs {
     /// Only this file, or what lies below this folder.
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
@@ -72,13 +72,13 @@ pub(crate) struct What {
     cgroup: Option<String>,
 }
 
-impl What {
-    pub(crate) fn wanted(&self) -> Wanted {
+impl WatchTargetArgs {
+    pub(crate) fn wanted(&self) -> WatchScope {
         match (&self.path, self.pid, &self.cgroup) {
-            (Some(path), ..) => Wanted::Path(path.clone()),
-            (_, Some(pid), _) => Wanted::Process(pid),
-            (.., Some(group)) => Wanted::Group(group.clone()),
-            (None, None, None) => Wanted::Machine,
+            (Some(path), ..) => WatchScope::Path(path.clone()),
+            (_, Some(pid), _) => WatchScope::Process(pid),
+            (.., Some(group)) => WatchScope::Group(group.clone()),
+            (None, None, None) => WatchScope::Machine,
         }
     }
 }
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn what_is_watched_is_one_of_four() {
-        let none = What { path: None, pid: None, cgroup: None };
-        assert_eq!(none.wanted(), Wanted::Machine);
-        let path = What { path: Some("/data".into()), ..none.clone() };
-        assert_eq!(path.wanted(), Wanted::Path("/data".into()));
-        assert_eq!(What { pid: Some(7), ..none.clone() }.wanted(), Wanted::Process(7));
-        let group = What { cgroup: Some("a/b".into()), ..none };
-        assert_eq!(group.wanted(), Wanted::Group("a/b".into()));
+        let none = WatchTargetArgs { path: None, pid: None, cgroup: None };
+        assert_eq!(none.wanted(), WatchScope::Machine);
+        let path = WatchTargetArgs { path: Some("/data".into()), ..none.clone() };
+        assert_eq!(path.wanted(), WatchScope::Path("/data".into()));
+        assert_eq!(WatchTargetArgs { pid: Some(7), ..none.clone() }.wanted(), WatchScope::Process(7));
+        let group = WatchTargetArgs { cgroup: Some("a/b".into()), ..none };
+        assert_eq!(group.wanted(), WatchScope::Group("a/b".into()));
     }
 
     #[test]

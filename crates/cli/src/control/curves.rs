@@ -7,7 +7,7 @@ use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::control::{
-    ByItself, Curves, Finding, Head, REFERENCES_MIN, Symptom, VolumeCurve, needed_memory,
+    AutomaticAction, Curves, Finding, Head, REFERENCES_MIN, VolumeFinding, VolumeCurve, needed_memory,
 };
 use larder_report::sizing::PolicyRatio;
 
@@ -77,7 +77,7 @@ fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> P
 
 /// The findings of a report in words.
 fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport) -> Vec<Finding> {
-    let by_itself = ByItself {
+    let by_itself = AutomaticAction {
         policy: volume.policy_auto(),
         share: service.engine().cache().share_mode() == ShareMode::Auto,
     };
@@ -86,7 +86,7 @@ fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport)
         report::Finding::TooSmall { hit_ratio, .. } => {
             let at = |bytes| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
             let needed = needed_memory(&curve).map_or(0, |needed| needed.point.bytes);
-            Symptom::Thrashing {
+            VolumeFinding::Thrashing {
                 hit_ratio: *hit_ratio,
                 with_twice: at(report.bytes.saturating_mul(2)),
                 more_bytes: needed.saturating_sub(report.bytes),
@@ -94,16 +94,16 @@ fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport)
             }
         }
         report::Finding::TooLarge { spare_bytes, .. } => {
-            Symptom::TooLarge { spare_bytes: *spare_bytes }
+            VolumeFinding::TooLarge { spare_bytes: *spare_bytes }
         }
         report::Finding::BetterPolicy { policy, gain } => {
-            Symptom::BetterPolicy { policy: policy.name(), gain: *gain }
+            VolumeFinding::BetterPolicy { policy: policy.name(), gain: *gain }
         }
-        report::Finding::Scanned { share } => Symptom::Scanned { share: *share },
-        report::Finding::AheadWasted { share } => Symptom::AheadWasted { share: *share },
-        report::Finding::Stolen { share } => Symptom::Stolen { share: *share },
+        report::Finding::Scanned { share } => VolumeFinding::Scanned { share: *share },
+        report::Finding::AheadWasted { share } => VolumeFinding::AheadWasted { share: *share },
+        report::Finding::Stolen { share } => VolumeFinding::Stolen { share: *share },
         report::Finding::WriteAmplification { factor } => {
-            Symptom::WriteAmplification { factor: *factor }
+            VolumeFinding::WriteAmplification { factor: *factor }
         }
     };
     // Of a few references nothing follows.

@@ -33,11 +33,11 @@ const RANGES_MAX: usize = 1024;
 pub(super) const FAILED: &str = "a control request has failed";
 
 /// Where a job tells how far it is; none before it has begun.
-pub(super) type Told = watch::Sender<Option<Progress>>;
+pub(super) type ProgressSender = watch::Sender<Option<Progress>>;
 
 /// How a job ended.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct JobResult {
     done_bytes: u64,
     /// What went wrong, sentences that can follow "failed to".
     failures: Vec<String>,
@@ -58,7 +58,7 @@ impl Jobs {
     pub(super) fn start(
         &self,
         service: &Arc<Service>,
-        job: impl FnOnce(&Service, &Told) -> Ended + Send + 'static,
+        job: impl FnOnce(&Service, &ProgressSender) -> JobResult + Send + 'static,
     ) -> Result<Response, Refused> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let error = format!("begin: {JOBS_MAX} such requests are under way");
@@ -71,9 +71,9 @@ impl Jobs {
                 point("control", "job");
                 job(&service, &told)
             });
-            let Ended { done_bytes, failures } = ended.unwrap_or_else(|panic| {
+            let JobResult { done_bytes, failures } = ended.unwrap_or_else(|panic| {
                 panic.report(service.engine().cache(), FAILED);
-                Ended { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
+                JobResult { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
             });
             told.send_replace(Some(Progress::Done { done_bytes, failures }));
             drop(permit);
@@ -124,7 +124,7 @@ pub(super) fn follow_stop(service: &Service) -> Response {
 
 /// Flushes volumes, all at once, whatever their flush mode. It also fails for each image that was
 /// deleted or replaced.
-pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended {
+pub(super) fn flush(service: &Service, volumes: &[Served], told: &ProgressSender) -> JobResult {
     let mut ended = flush_stores(service, volumes, told);
     let lost = service.lost();
     for served in volumes.iter().filter(|served| lost.contains(&served.plan.path)) {
@@ -136,7 +136,7 @@ pub(super) fn flush(service: &Service, volumes: &[Served], told: &Told) -> Ended
     ended
 }
 
-fn flush_stores(service: &Service, volumes: &[Served], told: &Told) -> Ended {
+fn flush_stores(service: &Service, volumes: &[Served], told: &ProgressSender) -> JobResult {
     let unclean = || -> u64 { volumes.iter().map(|served| served.volume.unclean_bytes()).sum() };
     // Before the first is asked to flush: a small one is done before it is looked at.
     let total_bytes = unclean();
@@ -181,7 +181,7 @@ fn flush_stores(service: &Service, volumes: &[Served], told: &Told) -> Ended {
         }
     }
     left = left.min(unclean());
-    Ended { done_bytes: total_bytes - left, failures }
+    JobResult { done_bytes: total_bytes - left, failures }
 }
 
 /// Removes a volume. Most of its data is written while it is still served, unless it is given up.
@@ -189,10 +189,10 @@ pub(super) fn remove(
     service: &Service,
     served: Served,
     (disconnect, give_up): (bool, bool),
-    told: &Told,
-) -> Ended {
+    told: &ProgressSender,
+) -> JobResult {
     let mut ended = if give_up {
-        Ended::default()
+        JobResult::default()
     } else {
         flush_stores(service, std::slice::from_ref(&served), told)
     };
@@ -241,13 +241,13 @@ pub(super) fn warm(
     service: &Service,
     Served { volume, .. }: &Served,
     ranges: &[ByteRange],
-    told: &Told,
-) -> Ended {
+    told: &ProgressSender,
+) -> JobResult {
     let mut session = match BlockingSession::open(service.engine(), volume) {
         Ok(session) => session,
         Err(error) => {
             let failures = vec![format!("warm {}: {error}", volume.name())];
-            return Ended { done_bytes: 0, failures };
+            return JobResult { done_bytes: 0, failures };
         }
     };
     let total_bytes = ranges.iter().map(|range| range.length).sum();
@@ -277,5 +277,5 @@ pub(super) fn warm(
             }));
         }
     }
-    Ended { done_bytes, failures }
+    JobResult { done_bytes, failures }
 }

@@ -1,6 +1,6 @@
 //! Where a server is controlled.
 
-use super::server::Door;
+use super::server::ControlListener;
 use super::token::Token;
 use crate::args::PathOrNone;
 use crate::commands::serve::Arguments;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const ENDING: &str = ".control";
 
 /// The sockets to listen on.
-pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Result<Vec<Door>> {
+pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Result<Vec<ControlListener>> {
     let mut doors = Vec::new();
     if let Some(listener) = handed_over {
         let is_tcp = matches!(listener.address(), ListenAddress::Tcp(_));
@@ -25,19 +25,19 @@ pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Res
             "use the socket for control that was handed over: it is one of TCP, which needs \
              --control-tcp and --control-token instead"
         );
-        doors.push(Door { listener, token: None });
+        doors.push(ControlListener { listener, token: None });
     } else {
         doors.extend(on_unix(arguments)?);
     }
     if let (Some(address), Some(file)) = (arguments.control_tcp, &arguments.control_token) {
         let token = Some(Token::read(file)?);
         let listener = Listener::bind(&ListenAddress::Tcp(address))?;
-        doors.push(Door { listener, token });
+        doors.push(ControlListener { listener, token });
     }
     Ok(doors)
 }
 
-fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
+fn on_unix(arguments: &Arguments) -> Result<Option<ControlListener>> {
     let bind = |path: PathBuf| Listener::bind(&ListenAddress::Unix(path));
     let bound = match &arguments.control {
         Some(PathOrNone::None) => return Ok(None),
@@ -51,7 +51,7 @@ fn on_unix(arguments: &Arguments) -> Result<Option<Door>> {
             }
         },
     };
-    Ok(Some(Door { listener: bound, token: None }))
+    Ok(Some(ControlListener { listener: bound, token: None }))
 }
 
 /// Listens at the path that `larder ctl` searches.

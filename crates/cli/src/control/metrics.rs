@@ -9,7 +9,7 @@
 use super::curves;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::counters::{
-    COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, Meaning, Totals, Unit,
+    COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, MetricDefinition, Totals, Unit,
 };
 use larder_core::request::{BudgetUsage, PoolUsage};
 use larder_report::control::FINDINGS;
@@ -205,7 +205,7 @@ fn histograms(text: &mut Exposition, volumes: &[Served], totals: &[Totals]) {
     }
 }
 
-fn family(text: &mut Exposition, kind: Kind, meaning: &Meaning) {
+fn family(text: &mut Exposition, kind: Kind, meaning: &MetricDefinition) {
     let unit = match meaning.unit {
         // Not part of the name.
         Unit::Operations => None,
@@ -316,7 +316,7 @@ mod tests {
     fn old_names_lead_to_metrics_that_there_are() {
         let counters = COUNTERS.iter().map(|meaning| format!("larder_{}_total", meaning.name));
         let gauges = GAUGES.iter().map(|meaning| format!("larder_{}", meaning.name));
-        let ends = |meaning: &'static Meaning| {
+        let ends = |meaning: &'static MetricDefinition| {
             ["sum", "count", "bucket"].map(|end| format!("larder_{}_{end}", meaning.name))
         };
         let known: Vec<_> =

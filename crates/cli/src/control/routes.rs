@@ -205,7 +205,7 @@ impl Api {
             let unused = self.service.check_unused(&volume, disconnect);
             unused.map_err(|error| Refused::wrong(error.to_string()))?;
         }
-        let remove = move |service: &Service, told: &jobs::Told| {
+        let remove = move |service: &Service, told: &jobs::ProgressSender| {
             jobs::remove(service, served, (disconnect, give_up), told)
         };
         self.jobs.start(&self.service, remove)

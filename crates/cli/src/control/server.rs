@@ -48,7 +48,7 @@ const CLOSED: &str = "a control connection was closed";
 
 /// A socket, and what must be shown there.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct ControlListener {
     pub(super) listener: Listener,
     pub(super) token: Option<Token>,
 }
@@ -81,7 +81,7 @@ impl Drop for Control {
 }
 
 /// Starts the thread.
-pub(super) fn start(doors: Vec<Door>, service: &Arc<Service>) -> Result<Control> {
+pub(super) fn start(doors: Vec<ControlListener>, service: &Arc<Service>) -> Result<Control> {
     let (closing, closed) = watch::channel(false);
     if doors.is_empty() {
         return Ok(Control { closing, thread: None });
@@ -107,7 +107,7 @@ fn report_end(error: &dyn fmt::Display) {
     report_failed_part("the server cannot be controlled any more; its volumes are served", error);
 }
 
-async fn serve(doors: Vec<Door>, service: &Arc<Service>, closed: watch::Receiver<bool>) {
+async fn serve(doors: Vec<ControlListener>, service: &Arc<Service>, closed: watch::Receiver<bool>) {
     let (bodies, mut tasks) = (Bodies::default(), Vec::new());
     for door in doors {
         let address = door.listener.address().clone();

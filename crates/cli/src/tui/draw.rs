@@ -1,7 +1,7 @@
 //! Drawing: a line of memory, the views, the grid, and the keys. Readable from 80 by 24 on: columns
 //! that have no room are left out from the right, names are cut at their front.
 
-use super::picture::{Grid, Picture, Value, View};
+use super::picture::{Grid, TopSnapshot, Value, View};
 use super::state::State;
 use larder_report::escape;
 use ratatui::Frame;
@@ -19,7 +19,7 @@ const GAP: usize = 2;
 const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q quit";
 
 /// Draws a picture as the user wants it.
-pub(crate) fn draw(frame: &mut Frame<'_>, picture: &Picture, state: &State) {
+pub(crate) fn draw(frame: &mut Frame<'_>, picture: &TopSnapshot, state: &State) {
     let grid = picture.grid(state.view);
     let note = note(grid, state, frame.area());
     let note_lines = wrapped(&escape::line(&note), frame.area().width);
@@ -79,7 +79,7 @@ fn wrapped(text: &str, width: u16) -> Vec<String> {
 
 /// The views, the filter, and the state. The state is there as a whole; where there is no room for
 /// the rest, views that are not shown lose their counts, and then the filter its end.
-fn draw_views(frame: &mut Frame<'_>, area: Rect, picture: &Picture, state: &State) {
+fn draw_views(frame: &mut Frame<'_>, area: Rect, picture: &TopSnapshot, state: &State) {
     let said = Line::from(doing(state)).bold();
     let room = usize::from(area.width).saturating_sub(said.width());
     let whole = views(picture, state, true);
@@ -101,7 +101,7 @@ fn doing(state: &State) -> &'static str {
     }
 }
 
-fn views(picture: &Picture, state: &State, counts: bool) -> Line<'static> {
+fn views(picture: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
     let mut spans = Vec::new();
     for (number, view) in (1..).zip(View::ALL) {
         let (is_shown, rows) = (view == state.view, picture.grid(view).rows.len());

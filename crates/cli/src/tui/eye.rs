@@ -3,7 +3,7 @@
 //!
 //! Which file a process reads, and whether it hits, takes tracing: [`super::uses`].
 
-use super::picture::{Eye, Grid, Picture, Value, View};
+use super::picture::{Collector, Grid, TopSnapshot, Value, View};
 use super::uses::Uses;
 use crate::commands::ctl::Client;
 use larder_host::disk_counters::{self, DiskCounters};
@@ -44,15 +44,15 @@ impl Procfs {
     }
 }
 
-impl Eye for Procfs {
-    fn look(&mut self, view: View) -> Picture {
+impl Collector for Procfs {
+    fn look(&mut self, view: View) -> TopSnapshot {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
-        let mut picture = Picture {
+        let mut picture = TopSnapshot {
             at_s: now.duration_since(self.begun).as_secs_f64(),
             memory: Memory::now().map_or_else(String::new, memory_line),
-            ..Picture::default()
+            ..TopSnapshot::default()
         };
         picture.grids[View::Files.place()] = files();
         picture.grids[View::Processes.place()] = self.look_at_processes(seconds);

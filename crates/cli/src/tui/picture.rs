@@ -138,7 +138,7 @@ pub(crate) struct Grid {
 
 /// A moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Picture {
+pub(crate) struct TopSnapshot {
     /// Seconds since the first one.
     pub(crate) at_s: f64,
     /// Memory in one line, nothing if it is not known.
@@ -147,7 +147,7 @@ pub(crate) struct Picture {
     pub(crate) grids: [Grid; VIEWS],
 }
 
-impl Picture {
+impl TopSnapshot {
     /// What a view shows.
     pub(crate) fn grid(&self, view: View) -> &Grid {
         &self.grids[view.place()]
@@ -172,10 +172,10 @@ impl Picture {
 }
 
 /// Whoever looks at the machine.
-pub(crate) trait Eye {
+pub(crate) trait Collector {
     /// What is to be seen now; rates are those since the last time. What costs the machine
     /// something is looked for only once its view was wanted.
-    fn look(&mut self, view: View) -> Picture;
+    fn look(&mut self, view: View) -> TopSnapshot;
 
     /// To be called every few milliseconds.
     fn step(&mut self);

@@ -1,6 +1,6 @@
 //! What is seen, line by line in a file that was not there before.
 
-use super::picture::Picture;
+use super::picture::TopSnapshot;
 use anyhow::{Context, Result};
 use larder_io::owned_file::{self, FileError};
 use std::fs::File;
@@ -41,7 +41,7 @@ impl Recording {
     }
 
     /// One more line.
-    pub(crate) fn append(&mut self, picture: &Picture) -> Result<()> {
+    pub(crate) fn append(&mut self, picture: &TopSnapshot) -> Result<()> {
         writeln!(self.file, "{}", picture.to_json())
             .with_context(|| format!("record to {}", self.path.display()))
     }
@@ -72,7 +72,7 @@ mod tests {
         for name in ["top.json", "top-2.json", "top-3.json"] {
             let mut recording = Recording::begin(&named).unwrap();
             assert_eq!(recording.path(), folder.path().join(name));
-            recording.append(&Picture::default()).unwrap();
+            recording.append(&TopSnapshot::default()).unwrap();
         }
         for entry in std::fs::read_dir(folder.path()).unwrap() {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -89,6 +89,6 @@ mod tests {
         let missing = folder.path().join("no/top.json");
         assert!(why(&missing).starts_with(&format!("record to {}: No such", missing.display())));
         let mut nowhere = Recording::begin(Path::new("/dev/full")).unwrap();
-        assert!(nowhere.append(&Picture::default()).is_err());
+        assert!(nowhere.append(&TopSnapshot::default()).is_err());
     }
 }

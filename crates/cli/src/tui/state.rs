@@ -5,7 +5,7 @@ use super::terminal::Key;
 
 /// What a key asks of whoever owns the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum ViewAction {
     /// To draw again.
     Draw,
     /// To begin or end the recording.
@@ -95,20 +95,20 @@ impl State {
     }
 
     /// A key; `grid` is what the view shows now.
-    pub(crate) fn key(&mut self, key: Key, grid: &Grid) -> Act {
+    pub(crate) fn key(&mut self, key: Key, grid: &Grid) -> ViewAction {
         self.said = None;
         if key == Key::Interrupt {
-            return Act::Quit;
+            return ViewAction::Quit;
         }
         if self.typing {
             self.type_filter(key);
-            return Act::Draw;
+            return ViewAction::Draw;
         }
         let columns = grid.columns.len().max(1);
         let (sort, reverse) = self.sort(grid);
         match key {
-            Key::Char('q') => return Act::Quit,
-            Key::Char('w') => return Act::Record,
+            Key::Char('q') => return ViewAction::Quit,
+            Key::Char('w') => return ViewAction::Record,
             Key::Char(' ') => self.frozen = !self.frozen,
             Key::Char('/') => self.typing = true,
             Key::Char('r') => self.choice().reverse = !reverse,
@@ -135,7 +135,7 @@ impl State {
         let rows = self.rows(grid).len();
         let choice = self.choice();
         choice.first = choice.first.min(rows.saturating_sub(1));
-        Act::Draw
+        ViewAction::Draw
     }
 
     fn type_filter(&mut self, key: Key) {

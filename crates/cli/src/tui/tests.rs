@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 /// A made-up moment with forty files.
-fn picture() -> Picture {
+fn picture() -> TopSnapshot {
     let rows = (0..40_u32)
         .map(|number| {
             vec![
@@ -20,7 +20,7 @@ fn picture() -> Picture {
             ]
         })
         .collect();
-    let mut picture = Picture { memory: "memory 2 GiB".to_owned(), ..Picture::default() };
+    let mut picture = TopSnapshot { memory: "memory 2 GiB".to_owned(), ..TopSnapshot::default() };
     picture.grids[0] = Grid {
         columns: vec!["open file", "resident", "of it", "dirty", "opened by", "size"],
         sort: 1,
@@ -35,7 +35,7 @@ fn picture() -> Picture {
     picture
 }
 
-fn screen(picture: &Picture, state: &State, width: u16, height: u16) -> Vec<String> {
+fn screen(picture: &TopSnapshot, state: &State, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, picture, state)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -43,7 +43,7 @@ fn screen(picture: &Picture, state: &State, width: u16, height: u16) -> Vec<Stri
     cells.chunks(usize::from(width)).map(|line| line.concat().trim_end().to_owned()).collect()
 }
 
-fn press(state: &mut State, picture: &Picture, keys: &[Key]) -> Act {
+fn press(state: &mut State, picture: &TopSnapshot, keys: &[Key]) -> ViewAction {
     let grid = picture.grids[state.view.place()].clone();
     keys.iter().map(|key| state.key(*key, &grid)).last().expect("a key")
 }
@@ -104,7 +104,7 @@ fn any_size_of_screen_is_drawn() {
     for (width, height) in [(1, 1), (5, 3), (20, 5), (79, 4), (300, 2)] {
         let lines = screen(&picture, &State::new(View::Files), width, height);
         assert_eq!(lines.len(), usize::from(height));
-        assert!(!screen(&Picture::default(), &State::new(View::Disks), width, height).is_empty());
+        assert!(!screen(&TopSnapshot::default(), &State::new(View::Disks), width, height).is_empty());
     }
 }
 
@@ -124,7 +124,7 @@ fn keys_sort_filter_scroll_and_freeze() {
     assert_eq!((state.filter(), state.rows(grid).len()), ("-1", 10));
     press(&mut state, &picture, &[Down, Down]);
     assert_eq!(state.first(), 2);
-    assert_eq!(press(&mut state, &picture, &[Esc]), Act::Draw);
+    assert_eq!(press(&mut state, &picture, &[Esc]), ViewAction::Draw);
     assert_eq!(state.rows(grid).len(), 40);
     press(&mut state, &picture, &[Char(' ')]);
     assert!(state.frozen);
@@ -132,8 +132,8 @@ fn keys_sort_filter_scroll_and_freeze() {
     assert_eq!((state.view, state.filter()), (View::Processes, ""));
     press(&mut state, &picture, &[Char('4')]);
     assert_eq!(state.view, View::Caches);
-    assert_eq!(press(&mut state, &picture, &[Char('w')]), Act::Record);
-    assert_eq!(press(&mut state, &picture, &[Char('q')]), Act::Quit);
+    assert_eq!(press(&mut state, &picture, &[Char('w')]), ViewAction::Record);
+    assert_eq!(press(&mut state, &picture, &[Char('q')]), ViewAction::Quit);
 }
 
 #[test]

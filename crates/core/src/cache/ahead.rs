@@ -15,11 +15,11 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::hint::Hint;
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::page::Key;
 use crate::queue::Queue;
 use crate::readahead::Seen;
-use crate::request::Assembly;
+use crate::request::ReadRequest;
 use crate::store::{StoreError, StoreOp};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -33,8 +33,8 @@ const BEHIND_MAX: usize = 4096;
 
 impl<F: Frames> Cache<F> {
     /// Tells the detector of a read that did not only hit, and asks for what it says.
-    pub(super) fn notice(lane: &mut Lane<F>, assembly: &Assembly<F>, now: Nanos) {
-        let Lane { volume, detector, .. } = lane;
+    pub(super) fn notice(lane: &mut VolumeHandle<F>, assembly: &ReadRequest<F>, now: Nanos) {
+        let VolumeHandle { volume, detector, .. } = lane;
         let hint = assembly.hint_in(volume);
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;

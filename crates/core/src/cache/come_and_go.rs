@@ -9,7 +9,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::lane::{Lane, Mailbox, Notify, Ring};
+use crate::lane::{VolumeHandle, CompletionQueue, Notify, Ring};
 use crate::readahead::Detector;
 use crate::request::LanePermit;
 use crate::settings::{SettingError, check_shares};
@@ -106,7 +106,7 @@ impl<F: Frames> Cache<F> {
         _: LanePermit,
         volume: &Arc<Volume<F>>,
         notify: Box<dyn Notify>,
-    ) -> Result<Lane<F>, SettingError> {
+    ) -> Result<VolumeHandle<F>, SettingError> {
         volume.enter()?;
         // What failed before and was made good since is no news for a client that was not there.
         let unresolved = volume.failing.load(Ordering::Acquire) > 0;
@@ -115,9 +115,9 @@ impl<F: Frames> Cache<F> {
         for (index, ring) in rings.iter().enumerate() {
             self.shard(index).rings.push(Arc::clone(ring));
         }
-        Ok(Lane {
+        Ok(VolumeHandle {
             volume: Arc::clone(volume),
-            mailbox: Arc::new(Mailbox::new(notify, seen)),
+            mailbox: Arc::new(CompletionQueue::new(notify, seen)),
             rings,
             recorder: volume.enroll(),
             detector: Detector::default(),
@@ -126,7 +126,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Closes a lane. What it waited for goes on without it.
-    pub(crate) fn close_lane(&self, lane: Lane<F>) {
+    pub(crate) fn close_lane(&self, lane: VolumeHandle<F>) {
         for (index, ring) in lane.rings.iter().enumerate() {
             self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
         }

@@ -9,7 +9,7 @@ use crate::lane::Completion;
 use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
-use crate::request::{Status, WriteTask};
+use crate::request::{Status, WriteRequest};
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
@@ -179,7 +179,7 @@ impl<F: Frames> Cache<F> {
     ) {
         let (_, part) = waiter.read.expect("only reads bypass");
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut owned: Vec<F::Own> = op
+        let mut owned: Vec<F::WritePin> = op
             .segments
             .into_iter()
             .map(|segment| match segment.buffer {
@@ -289,9 +289,9 @@ impl<F: Frames> Cache<F> {
     /// If the completion is not one of a write.
     pub(crate) fn write_completed(
         &self,
-        lane: &mut crate::lane::Lane<F>,
+        lane: &mut crate::lane::VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteTask,
+        task: &mut WriteRequest,
         completion: Completion<F>,
     ) -> Status {
         match completion {

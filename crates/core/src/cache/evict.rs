@@ -35,7 +35,7 @@ struct Candidate<F: Frames> {
 }
 
 /// Frames of a page that is gone, and whose they were.
-pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::Own>);
+pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
 
 impl<F: Frames> Cache<F> {
     /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
@@ -181,7 +181,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
         steal: bool,
-    ) -> Vec<F::Own> {
+    ) -> Vec<F::WritePin> {
         let mut shard = self.shard(index);
         shard.drain(now);
         // Whoever chose it held no lock: it may be gone, and its number another's.
@@ -207,7 +207,7 @@ impl<F: Frames> Cache<F> {
         index: usize,
         recorder: &Recorder,
         now: Nanos,
-    ) -> Vec<F::Own> {
+    ) -> Vec<F::WritePin> {
         let mut owned = Vec::new();
         let mut shard = self.shard(index);
         shard.drain(now);
@@ -232,7 +232,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
         ahead: bool,
-    ) -> (Vec<F::Own>, Vec<u64>) {
+    ) -> (Vec<F::WritePin>, Vec<u64>) {
         let mut owned = Vec::new();
         let mut steals = Vec::new();
         if let Some(slot) = self.own_behind(instance, &mut owned) {
@@ -271,7 +271,7 @@ impl<F: Frames> Cache<F> {
     fn own_any_page(
         &self,
         instance: &mut Instance<F>,
-        owned: &mut Vec<F::Own>,
+        owned: &mut Vec<F::WritePin>,
     ) -> Option<(Slot, Vec<FrameId>)> {
         let tries = instance.pages.end().min(OTHER_LOOKS);
         for _ in 0..tries {
@@ -309,7 +309,7 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &Instance<F>,
         slot: Slot,
-        owned: &mut Vec<F::Own>,
+        owned: &mut Vec<F::WritePin>,
     ) -> Vec<FrameId> {
         let mut pinned = Vec::new();
         for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
@@ -324,7 +324,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.
-    fn is_awaited(&self, instance: &Instance<F>, slot: Slot, owned: &[F::Own], now: Nanos) -> bool {
+    fn is_awaited(&self, instance: &Instance<F>, slot: Slot, owned: &[F::WritePin], now: Nanos) -> bool {
         let untouched = owned.iter().any(|own| self.table.state(self.frames.owned(own)).ahead);
         untouched && now < instance.touched_at(slot) + AWAITED
     }
@@ -335,7 +335,7 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        owned: &[F::Own],
+        owned: &[F::WritePin],
         recorder: &Recorder,
         ghost: bool,
     ) {
@@ -358,7 +358,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns the frames of a page that a reader in order has passed, if one of them may go.
-    fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::Own>) -> Option<Slot> {
+    fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::WritePin>) -> Option<Slot> {
         for _ in 0..BEHIND_LOOKS {
             let (page, passed_at) = instance.behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
@@ -374,7 +374,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::Own>) -> bool {
+    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::WritePin>) -> bool {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };

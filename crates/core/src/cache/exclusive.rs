@@ -8,7 +8,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::queue::{Context, ExclusiveRange};
@@ -60,7 +60,7 @@ impl<F: Frames> Cache<F> {
     /// If `kind` is neither, or the range is empty or not inside the volume.
     pub(crate) fn exclude(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         kind: StoreOpKind,
         blocks: Range<u64>,

@@ -5,16 +5,16 @@
 //! Where there is no room for the whole page, exactly the blocks asked for are read past the cache.
 
 use super::Cache;
-use super::warm::Along;
+use super::warm::WarmRange;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
-use crate::request::Assembly;
+use crate::request::ReadRequest;
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
@@ -59,9 +59,9 @@ impl<F: Frames> Cache<F> {
     /// Gets `blocks` (of one page) for a read.
     pub(super) fn miss(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut Assembly<F>,
+        assembly: &mut ReadRequest<F>,
         blocks: &Range<u64>,
     ) -> Missing {
         let waiter = FillWaiter {
@@ -87,9 +87,9 @@ impl<F: Frames> Cache<F> {
 
     fn pin_present(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut Assembly<F>,
+        assembly: &mut ReadRequest<F>,
         blocks: &Range<u64>,
     ) -> Missing {
         let volume = Arc::clone(&lane.volume);
@@ -130,7 +130,7 @@ impl<F: Frames> Cache<F> {
     /// a reader gets them past the cache.
     pub(super) fn fetch(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         waiter: FillWaiter<F>,
         blocks: &Range<u64>,
@@ -145,7 +145,7 @@ impl<F: Frames> Cache<F> {
             wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
             self.note_miss(&volume, blocks.start, now);
         }
-        let mut along = Along::default();
+        let mut along = WarmRange::default();
         let outcome = loop {
             let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
             let room = self.reserve(&volume, wanted, spare, recorder, now);
@@ -210,7 +210,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Gives back what a request did not use.
-    pub(super) fn return_spare(&self, lane: &mut Lane<F>) {
+    pub(super) fn return_spare(&self, lane: &mut VolumeHandle<F>) {
         if !lane.spare.is_empty() {
             self.pool.give_back(&lane.volume, lane.spare.drain(..));
         }
@@ -296,9 +296,9 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         blocks: &Range<u64>,
-        owned: Vec<F::Own>,
+        owned: Vec<F::WritePin>,
     ) -> Vec<Segment<F>> {
-        let segment = |(block, mut own): (u64, F::Own)| {
+        let segment = |(block, mut own): (u64, F::WritePin)| {
             let len = volume.bytes_of(block);
             if (len as usize) < BLOCK_BYTES {
                 self.frames.zero(&mut own, len as usize, BLOCK_BYTES - len as usize);
@@ -336,7 +336,7 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        (block, mut own): (u64, F::Own),
+        (block, mut own): (u64, F::WritePin),
         ahead: bool,
     ) {
         let key = Key::new(instance.volume.id, block);
@@ -359,7 +359,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Copies the sectors of `mask`.
-    pub(super) fn overlay(&self, mask: u8, from: &F::Pin, to: &mut F::Own) {
+    pub(super) fn overlay(&self, mask: u8, from: &F::Pin, to: &mut F::WritePin) {
         for sector in (0..8).filter(|sector| mask & (1 << sector) != 0) {
             self.frames.copy(from, to, sector * SECTOR_BYTES, SECTOR_BYTES);
         }

@@ -11,12 +11,12 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::group::Groups;
-use crate::lane::{Completion, Lane};
+use crate::group::WriteOrder;
+use crate::lane::{Completion, VolumeHandle};
 use crate::mode::FlushMode;
 use crate::policy::Slot;
 use crate::queue::{Context, FlushWaiter, Queue};
-use crate::request::{Status, WriteTask};
+use crate::request::{Status, WriteRequest};
 use crate::shard::{Instance, Page};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ const GATHER_MAX: usize = 16_384;
 impl<F: Frames> Cache<F> {
     /// Flushes the volume of `lane`: what was acknowledged before is on stable storage when the
     /// completion with `token` says so.
-    pub(crate) fn flush(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+    pub(crate) fn flush(&self, lane: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
         lane.volume.touch(now);
         if lane.volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
@@ -42,7 +42,7 @@ impl<F: Frames> Cache<F> {
 
     /// The same, also where the flush mode says to ignore flushes: for stopping.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
-    pub(crate) fn flush_always(&self, lane: &mut Lane<F>, now: Nanos, token: u64) -> Status {
+    pub(crate) fn flush_always(&self, lane: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
         lane.volume.touch(now);
         let volume = &lane.volume;
         let mut queue = lock(&volume.queue);
@@ -55,7 +55,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Flushes for a write that asked to be stable and could not be made so by itself.
-    pub(super) fn flush_for(&self, lane: &mut Lane<F>, now: Nanos, task: &mut WriteTask) -> Status {
+    pub(super) fn flush_for(&self, lane: &mut VolumeHandle<F>, now: Nanos, task: &mut WriteRequest) -> Status {
         task.needs_flush = false;
         // Whether flushes are kept was found out when the write began.
         let status = self.flush_always(lane, now, task.token);
@@ -93,7 +93,7 @@ impl<F: Frames> Cache<F> {
             queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(Groups::flush_begun);
+        volume.ordered.with_any(WriteOrder::flush_begun);
     }
 
     /// Where clients' flushes are ignored, the store is flushed when all has been written and the
@@ -127,7 +127,7 @@ impl<F: Frames> Cache<F> {
         let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(Groups::flush_begun);
+        volume.ordered.with_any(WriteOrder::flush_begun);
     }
 
     /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
@@ -270,7 +270,7 @@ impl<F: Frames> Cache<F> {
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
         let failed = queue.flush_failed.clone().or(away.cloned());
-        let ordered = if failed.is_none() { Groups::flush_done } else { Groups::flush_missed };
+        let ordered = if failed.is_none() { WriteOrder::flush_done } else { WriteOrder::flush_missed };
         volume.ordered.with_any(ordered);
         drop(queue);
         for waiter in waiters {

@@ -11,7 +11,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::mode::FlushMode;
 use crate::queue::{Cause, Context, RangeFlush};
 use crate::request::Status;
@@ -34,7 +34,7 @@ impl<F: Frames> Cache<F> {
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
     pub(crate) fn flush_range(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         blocks: Range<u64>,
         stable: bool,

@@ -12,7 +12,7 @@ use super::write::{Placed, count_placed};
 use crate::clock::Nanos;
 use crate::counters::Counter;
 use crate::frames::Frames;
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::mapping::{Access, Mapped, Mapping, State};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};
@@ -37,7 +37,7 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If the range is not inside the volume; or if it is to be overwritten and is not of whole
     /// sectors.
-    pub(crate) fn map(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn map(&self, lane: &mut VolumeHandle<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
         let volume = Arc::clone(&lane.volume);
         if let Some(error) = volume.broken()
             && mapping.state == State::New
@@ -100,7 +100,7 @@ impl<F: Frames> Cache<F> {
     /// Takes in a completion of a mapping that [`Cache::map`] left pending.
     pub(crate) fn map_completed(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         mapping: &mut Mapping<F>,
         completion: Completion<F>,
@@ -122,7 +122,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Makes the range the mapping's; false if another one has a part of it now.
-    fn claim_range(lane: &Lane<F>, mapping: &Mapping<F>) -> Result<bool, StoreError> {
+    fn claim_range(lane: &VolumeHandle<F>, mapping: &Mapping<F>) -> Result<bool, StoreError> {
         let volume = &*lane.volume;
         let (bytes, blocks) = (mapping.bytes(), mapping.block_range());
         let length = volume.geometry().length;
@@ -187,7 +187,7 @@ impl<F: Frames> Cache<F> {
     ///
     /// If it fails before all of it is in the cache ([`Mapping::is_held`]), it can be tried again
     /// or given up with [`Cache::unmap`].
-    pub(crate) fn unpin(&self, lane: &mut Lane<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn unpin(&self, lane: &mut VolumeHandle<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
         let volume = Arc::clone(&lane.volume);
         if mapping.state == State::Mapped {
             mapping.read.release(&self.frames);
@@ -221,7 +221,7 @@ impl<F: Frames> Cache<F> {
     /// Takes in a completion of a mapping that [`Cache::unpin`] left pending.
     pub(crate) fn unpin_completed(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         mapping: &mut Mapping<F>,
         completion: Completion<F>,
@@ -232,7 +232,7 @@ impl<F: Frames> Cache<F> {
     /// Puts what is marked of one page into the cache; none if the page is another one now.
     fn unpin_page(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         mapping: &mut Mapping<F>,
         page: &Range<u64>,
@@ -272,7 +272,7 @@ impl<F: Frames> Cache<F> {
 
     fn place_mapped(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
         mapping: &mut Mapping<F>,
         marked: &[(u64, Dirtied)],

@@ -9,9 +9,9 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::group::{GroupId, Groups, OrderError};
+use crate::group::{GroupId, WriteOrder, OrderError};
 use crate::input::Input;
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::page::Paging;
 use crate::queue::Cause;
 use crate::sync::lock;
@@ -26,7 +26,7 @@ impl<F: Frames> Cache<F> {
     /// [`crate::request::Request`]. The group does not have to be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
-        GroupId { volume: volume.id, number: volume.ordered.with(Groups::add) }
+        GroupId { volume: volume.id, number: volume.ordered.with(WriteOrder::add) }
     }
 
     /// From now on nothing of `after`, written before this call or later, is given to the store
@@ -53,7 +53,7 @@ impl<F: Frames> Cache<F> {
     /// Takes `blocks` of the page of block `first`, which are changed next, into a group, under the
     /// lock of their shard; false if that cannot be now.
     pub(super) fn join_group(
-        lane: &Lane<F>,
+        lane: &VolumeHandle<F>,
         paging: Paging,
         group: Option<GroupId>,
         first: u64,

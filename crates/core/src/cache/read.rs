@@ -5,10 +5,10 @@ use super::fill::Missing;
 use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
-use crate::request::{Assembly, Prefetch, Status};
+use crate::request::{ReadRequest, Prefetch, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
@@ -34,7 +34,7 @@ pub struct HitRead<'a> {
 
 /// The block that `len` bytes at `offset` lie in, and where in it; `None` if not in a single one.
 #[inline]
-fn single_block<F: Frames>(lane: &Lane<F>, offset: u64, len: usize) -> Option<(Key, usize)> {
+fn single_block<F: Frames>(lane: &VolumeHandle<F>, offset: u64, len: usize) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
     let first = lane.volume.lookup_key.load(Ordering::Relaxed);
@@ -60,9 +60,9 @@ impl<F: Frames> Cache<F> {
     /// If the range is not inside the volume.
     pub(crate) fn read(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut Assembly<F>,
+        assembly: &mut ReadRequest<F>,
     ) -> Status {
         let end = assembly.offset + u64::from(assembly.len);
         assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
@@ -80,7 +80,7 @@ impl<F: Frames> Cache<F> {
         status
     }
 
-    fn read_pages(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> Status {
+    fn read_pages(&self, lane: &mut VolumeHandle<F>, now: Nanos, assembly: &mut ReadRequest<F>) -> Status {
         while (assembly.cursor as usize) < assembly.parts.len() {
             if !self.read_page(lane, now, assembly) {
                 if assembly.missing == 0 {
@@ -106,7 +106,7 @@ impl<F: Frames> Cache<F> {
     /// [`Cache::read`], which reads on from there. For several reads at once see
     /// [`Cache::read_hits`].
     #[inline]
-    pub(crate) fn read_hit(&self, lane: &Lane<F>, offset: u64, to: &mut [u8]) -> bool {
+    pub(crate) fn read_hit(&self, lane: &VolumeHandle<F>, offset: u64, to: &mut [u8]) -> bool {
         let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
         let place = self.table.place(key);
         self.table.approach(&self.frames, &place, within);
@@ -119,7 +119,7 @@ impl<F: Frames> Cache<F> {
     /// Faster than one by one: a hit makes two trips to memory, to the table and to the bytes, and
     /// with several at hand those of the later ones are made while the earlier ones are copied.
     #[inline]
-    pub(crate) fn read_hits(&self, lane: &Lane<F>, reads: &mut [HitRead<'_>]) -> usize {
+    pub(crate) fn read_hits(&self, lane: &VolumeHandle<F>, reads: &mut [HitRead<'_>]) -> usize {
         let look = |reads: &[HitRead<'_>], i: usize| {
             let read = reads.get(i)?;
             let (key, within) = single_block(lane, read.offset, read.to.len())?;
@@ -157,7 +157,7 @@ impl<F: Frames> Cache<F> {
     }
 
     #[inline]
-    fn copy_hit(&self, lane: &Lane<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
+    fn copy_hit(&self, lane: &VolumeHandle<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
         let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
         let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
@@ -206,7 +206,7 @@ impl<F: Frames> Cache<F> {
 
     /// Reads the blocks of the next page of the assembly; false if there is no room. If the page
     /// size has changed meanwhile, nothing has happened yet.
-    fn read_page(&self, lane: &mut Lane<F>, now: Nanos, assembly: &mut Assembly<F>) -> bool {
+    fn read_page(&self, lane: &mut VolumeHandle<F>, now: Nanos, assembly: &mut ReadRequest<F>) -> bool {
         let volume = &*lane.volume;
         let first = assembly.first_block() + u64::from(assembly.cursor);
         let last = assembly.first_block() + assembly.parts.len() as u64;
@@ -259,7 +259,7 @@ impl<F: Frames> Cache<F> {
     fn pin_resident(
         &self,
         volume: &Volume<F>,
-        assembly: &mut Assembly<F>,
+        assembly: &mut ReadRequest<F>,
         blocks: &Range<u64>,
     ) -> (u32, Slot, bool) {
         let bytes = assembly.offset..assembly.offset + u64::from(assembly.len);
@@ -283,12 +283,12 @@ impl<F: Frames> Cache<F> {
 
     /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.
     #[inline]
-    pub(super) fn note_hit(&self, lane: &Lane<F>, key: Key, slot: Slot, now: Nanos) {
+    pub(super) fn note_hit(&self, lane: &VolumeHandle<F>, key: Key, slot: Slot, now: Nanos) {
         self.note_hit_in(lane, self.table.shard(key), slot, now);
     }
 
     #[inline]
-    fn note_hit_in(&self, lane: &Lane<F>, index: usize, slot: Slot, now: Nanos) {
+    fn note_hit_in(&self, lane: &VolumeHandle<F>, index: usize, slot: Slot, now: Nanos) {
         if lane.rings[index].push(lane.volume.id, slot) {
             return;
         }

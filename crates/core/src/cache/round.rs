@@ -8,11 +8,11 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Cause, Context, Queue};
-use crate::request::WriteTask;
+use crate::request::WriteRequest;
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -217,7 +217,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Hands a write that is in the cache to the store; the task waits for every page of it.
-    pub(super) fn sync(&self, lane: &Lane<F>, now: Nanos, task: &mut WriteTask, fua: bool) {
+    pub(super) fn sync(&self, lane: &VolumeHandle<F>, now: Nanos, task: &mut WriteRequest, fua: bool) {
         let volume = &*lane.volume;
         let end = task.offset + u64::from(task.len);
         let last = (end - 1) / BLOCK_BYTES_U64;
@@ -247,7 +247,7 @@ impl<F: Frames> Cache<F> {
         queue: &Queue<F>,
         page: u64,
         rounds: &mut Rounds<F>,
-        (lane, task, fua): (&Lane<F>, &mut WriteTask, bool),
+        (lane, task, fua): (&VolumeHandle<F>, &mut WriteRequest, bool),
     ) {
         let blocks = instance.paging.blocks_of(page);
         let Some(slot) = instance.find(&self.table, page) else {
@@ -274,7 +274,7 @@ impl<F: Frames> Cache<F> {
 
     /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round
     /// carries it.
-    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteTask) -> bool {
+    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteRequest) -> bool {
         let bytes = task.offset..task.offset + u64::from(task.len);
         let touched = blocks_touched(&bytes);
         (blocks.start.max(touched.start)..blocks.end.min(touched.end)).all(|block| {

@@ -135,7 +135,7 @@ impl<F: Frames> Cache<F> {
     fn shrink(&self, wanted: usize, now: Nanos) -> bool {
         let wanted = wanted.min(FRAMES_EACH);
         let free = self.pool.take_free(&self.frames, wanted);
-        let mut owned: Vec<F::Own> = free.into_iter().map(|id| self.own_fresh(id)).collect();
+        let mut owned: Vec<F::WritePin> = free.into_iter().map(|id| self.own_fresh(id)).collect();
         while owned.len() < wanted {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
             let mut evicted = evicted;

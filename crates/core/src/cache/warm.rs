@@ -45,7 +45,7 @@ const ALONG_BLOCKS: u64 = 64;
 
 /// Blocks around a missed page that are to be warm, and frames for them.
 #[derive(Debug, Default)]
-pub(super) struct Along {
+pub(super) struct WarmRange {
     blocks: Range<u64>,
     pub(super) frames: Vec<FrameId>,
 }
@@ -144,7 +144,7 @@ impl<F: Frames> Cache<F> {
 
     /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes
     /// frames for them if so many are free.
-    pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut Along) {
+    pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut WarmRange) {
         if !volume.has_warm.load(Ordering::Acquire) || !along.frames.is_empty() {
             return;
         }
@@ -163,7 +163,7 @@ impl<F: Frames> Cache<F> {
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
-        (spare, along): (&mut Vec<FrameId>, &mut Along),
+        (spare, along): (&mut Vec<FrameId>, &mut WarmRange),
         waiter: FillWaiter<F>,
         now: Nanos,
     ) {
@@ -186,7 +186,7 @@ impl<F: Frames> Cache<F> {
         instance: &Instance<F>,
         queue: &Queue<F>,
         page: u64,
-        along: &Along,
+        along: &WarmRange,
     ) -> Range<u64> {
         let paging = instance.paging;
         let mut left = along.frames.len();

@@ -9,12 +9,12 @@ use super::fill::Missing;
 use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
-use crate::request::{Payload, Status, WriteTask};
+use crate::request::{Payload, Status, WriteRequest};
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ struct Piece<'a, P: ?Sized> {
 
 impl<P: Payload + ?Sized> Piece<'_, P> {
     /// Copies the bytes of the piece into a frame.
-    fn write_to<F: Frames>(&self, frames: &F, own: &mut F::Own) {
+    fn write_to<F: Frames>(&self, frames: &F, own: &mut F::WritePin) {
         let fill = |to: &mut [u8]| self.payload.copy_to(self.at, to);
         frames.write_with(own, self.offset, self.len, fill);
     }
@@ -132,9 +132,9 @@ impl<F: Frames> Cache<F> {
     pub(crate) fn write<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteTask,
+        task: &mut WriteRequest,
         payload: &P,
     ) -> Status {
         debug_assert_eq!(volume.id, lane.volume.id, "the volume of the lane");
@@ -183,9 +183,9 @@ impl<F: Frames> Cache<F> {
     pub(super) fn finish_write(
         &self,
         volume: &Volume<F>,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteTask,
+        task: &mut WriteRequest,
         (mode, before): (WriteMode, u32),
     ) -> Status {
         let fua = task.is_stable();
@@ -207,7 +207,7 @@ impl<F: Frames> Cache<F> {
 
     /// Ends or stalls a write at the dirty limit. It waits for the lazy writer; but if the store
     /// has failed to write nearly everything that is dirty, no room can be expected, and it fails.
-    pub(super) fn at_limit(&self, lane: &Lane<F>) -> Status {
+    pub(super) fn at_limit(&self, lane: &VolumeHandle<F>) -> Status {
         if let Some(error) = lane.volume.failure_at_limit() {
             return Status::Failed(error);
         }
@@ -239,7 +239,7 @@ impl<F: Frames> Cache<F> {
     /// Returns the part of a write that lies in the next page.
     fn next_page_part<'a, P: ?Sized>(
         volume: &'a Volume<F>,
-        task: &WriteTask,
+        task: &WriteRequest,
         payload: &'a P,
     ) -> PagePart<'a, F, P> {
         let start = task.offset + u64::from(task.done);
@@ -251,9 +251,9 @@ impl<F: Frames> Cache<F> {
     /// Puts a part of a write into the cache.
     fn place<P: Payload + ?Sized>(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteTask,
+        task: &WriteRequest,
         part: &PagePart<'_, F, P>,
         mode: WriteMode,
     ) -> Placed {
@@ -311,7 +311,7 @@ impl<F: Frames> Cache<F> {
 
     /// Owns the frames of blocks. A block that is absent, or whose frame is pinned, gets `None`: it
     /// needs a new frame.
-    fn own_resident(&self, volume: &Volume<F>, blocks: Range<u64>) -> Vec<Option<F::Own>> {
+    fn own_resident(&self, volume: &Volume<F>, blocks: Range<u64>) -> Vec<Option<F::WritePin>> {
         let own = |block: u64| {
             let frame = self.table.find(Key::new(volume.id, block))?;
             (0..OWN_TRIES).find_map(|_| {
@@ -340,9 +340,9 @@ impl<F: Frames> Cache<F> {
     /// Reads the page of a block that is written to in part.
     fn fill_first<P: Payload + ?Sized>(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteTask,
+        task: &WriteRequest,
         blocks: &Range<u64>,
         again: (&PagePart<'_, F, P>, WriteMode),
     ) -> Placed {
@@ -360,9 +360,9 @@ impl<F: Frames> Cache<F> {
     /// Returns false if one of its blocks is not dirty, or the write is of a group.
     fn absorb_for<P: Payload + ?Sized>(
         &self,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteTask,
+        task: &WriteRequest,
         part: &PagePart<'_, F, P>,
     ) -> bool {
         if task.group.is_some() {
@@ -398,9 +398,9 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         now: Nanos,
-        (part, owned): (&PagePart<'_, F, P>, Vec<Option<F::Own>>),
+        (part, owned): (&PagePart<'_, F, P>, Vec<Option<F::WritePin>>),
         mode: WriteMode,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
     ) -> Placed {
         let volume = part.volume;
         let page = instance.paging.page_of(part.blocks().start);
@@ -492,7 +492,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Writes a piece into its frame; whether the block was dirty before.
-    fn write_owned<P: Payload + ?Sized>(&self, mut own: F::Own, piece: &Piece<'_, P>) -> bool {
+    fn write_owned<P: Payload + ?Sized>(&self, mut own: F::WritePin, piece: &Piece<'_, P>) -> bool {
         let frame = self.frames.owned(&own);
         // It may be of a round whose other operations are not done; its own one is.
         let state = self.table.state(frame);
@@ -510,7 +510,7 @@ impl<F: Frames> Cache<F> {
         frame: FrameId,
         slot: Slot,
         piece: &Piece<'_, P>,
-        lane: &mut Lane<F>,
+        lane: &mut VolumeHandle<F>,
     ) -> bool {
         lane.recorder.add(Counter::ReplacedBlocks, 1);
         let pin = self.pin_published(frame);
@@ -532,10 +532,10 @@ impl<F: Frames> Cache<F> {
 
 /// Counts a page of a write.
 pub(super) fn count_placed<F: Frames>(
-    lane: &Lane<F>,
+    lane: &VolumeHandle<F>,
     placed: Placed,
     mode: WriteMode,
-    task: &mut WriteTask,
+    task: &mut WriteRequest,
 ) {
     let filled = std::mem::take(&mut task.filled);
     let class = match placed {
@@ -583,7 +583,7 @@ mod tests {
         };
         let absorbs = || {
             let len = u32::try_from(BLOCK_BYTES).unwrap();
-            let task = WriteTask::new(9, 0, len, false);
+            let task = WriteRequest::new(9, 0, len, false);
             cache.absorb(&Cache::next_page_part(&volume, &task, &data[..])).is_some()
         };
         assert!(!absorbs(), "block 0 is absent");

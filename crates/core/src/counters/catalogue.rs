@@ -32,7 +32,7 @@ impl Unit {
 
 /// Name, unit and meaning of a number.
 #[derive(Clone, Copy, Debug)]
-pub struct Meaning {
+pub struct MetricDefinition {
     /// Name in every output; units last.
     pub name: &'static str,
     /// Unit.

@@ -8,7 +8,7 @@
 //! was left a moment ago comes back. The numbers are those that came out best over the traces of
 //! docs/curve.md.
 
-use super::candidates::{CANDIDATES, Sums};
+use super::candidates::{CANDIDATES, WindowedTotals};
 use crate::policy::PolicyKind;
 
 /// The share of references that another policy must miss less.
@@ -68,7 +68,7 @@ impl Auto {
 
     /// The policy that misses least of those that miss less, clearly, and how much less. None if
     /// the present one is not compared: nothing is known of it.
-    pub(super) fn better(&self, sums: &Sums) -> Option<(PolicyKind, f64)> {
+    pub(super) fn better(&self, sums: &WindowedTotals) -> Option<(PolicyKind, f64)> {
         let current = CANDIDATES.iter().position(|&kind| kind == self.current)?;
         let leads = CANDIDATES.iter().enumerate().filter_map(|(number, &kind)| {
             let lead = sums.lead(current, number);
@@ -79,7 +79,7 @@ impl Auto {
     }
 
     /// The policy to switch to and how much less it misses, asked at the end of each window.
-    pub(super) fn decide(&mut self, sums: &Sums) -> Option<(PolicyKind, f64)> {
+    pub(super) fn decide(&mut self, sums: &WindowedTotals) -> Option<(PolicyKind, f64)> {
         if self.wait > 0 {
             self.wait -= 1;
             return None;
@@ -94,7 +94,7 @@ mod tests {
     use crate::curve::candidates::COUNT;
 
     /// Windows of 1,000 references in which all miss half but for one candidate.
-    fn windows(sums: &mut Sums, number: usize, misses: &[f64]) {
+    fn windows(sums: &mut WindowedTotals, number: usize, misses: &[f64]) {
         for &misses in misses {
             let mut all = [500.0; COUNT];
             all[number] = misses;
@@ -102,17 +102,17 @@ mod tests {
         }
     }
 
-    fn decisions(auto: &mut Auto, sums: &Sums, count: usize) -> Vec<Option<PolicyKind>> {
+    fn decisions(auto: &mut Auto, sums: &WindowedTotals, count: usize) -> Vec<Option<PolicyKind>> {
         (0..count).map(|_| auto.decide(sums).map(|(kind, _)| kind)).collect()
     }
 
     #[test]
     fn a_steady_lead_is_followed_and_a_single_window_is_not() {
         let mut auto = Auto::new(PolicyKind::S3Fifo);
-        let mut sums = Sums::default();
+        let mut sums = WindowedTotals::default();
         windows(&mut sums, 2, &[500.0, 100.0]);
         assert_eq!(decisions(&mut auto, &sums, 3), [None; 3]);
-        let mut sums = Sums::default();
+        let mut sums = WindowedTotals::default();
         windows(&mut sums, 2, &[480.0; 4]);
         let (kind, gain) = auto.decide(&sums).unwrap();
         assert_eq!(kind, PolicyKind::TwoQ);
@@ -128,7 +128,7 @@ mod tests {
             (4, 350.0, Some(PolicyKind::Lirs)),
         ] {
             let mut auto = Auto::new(PolicyKind::S3Fifo);
-            let mut sums = Sums::default();
+            let mut sums = WindowedTotals::default();
             windows(&mut sums, number, &[misses; 8]);
             assert_eq!(decisions(&mut auto, &sums, 3)[2], wanted, "{number} {misses}");
         }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn after_a_switch_it_rests_and_longer_when_it_goes_back() {
         let mut auto = Auto::new(PolicyKind::S3Fifo);
-        let (mut toward, mut back) = (Sums::default(), Sums::default());
+        let (mut toward, mut back) = (WindowedTotals::default(), WindowedTotals::default());
         windows(&mut toward, 1, &[400.0; 8]);
         windows(&mut back, 0, &[400.0; 8]);
         let mut waits = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn of_a_policy_that_is_not_compared_nothing_is_known() {
         let mut auto = Auto::new(PolicyKind::Sieve);
-        let mut sums = Sums::default();
+        let mut sums = WindowedTotals::default();
         windows(&mut sums, 1, &[100.0; 8]);
         assert_eq!(decisions(&mut auto, &sums, 8), [None; 8]);
     }

@@ -33,7 +33,7 @@ pub(super) fn bytes(slots: usize) -> usize {
 
 /// Sums over windows of sampled references, aged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct WindowedTotals {
     /// References.
     references: f64,
     /// Misses of each candidate.
@@ -51,7 +51,7 @@ pub(super) struct Lead {
     pub(super) chance: f64,
 }
 
-impl Sums {
+impl WindowedTotals {
     /// Ages what was summed and adds a window.
     pub(super) fn turn(&mut self, keep: f64, references: f64, misses: &[f64; COUNT]) {
         self.references = self.references * keep + references;
@@ -89,7 +89,7 @@ pub(super) struct Candidates {
     /// References and misses in the window at hand.
     references: u64,
     misses: [u64; COUNT],
-    pub(super) sums: Sums,
+    pub(super) sums: WindowedTotals,
 }
 
 impl Candidates {
@@ -101,7 +101,7 @@ impl Candidates {
             caches: CANDIDATES.iter().map(|&kind| Small::new(kind, slots)).collect(),
             references: 0,
             misses: [0; COUNT],
-            sums: Sums::default(),
+            sums: WindowedTotals::default(),
         }
     }
 

@@ -1,28 +1,28 @@
 //! The tracker of a volume, as shards and drivers share it.
 
-use super::gate::{Gate, Notes};
+use super::gate::{Sampler, PendingSamples};
 use super::tracker::Tracker;
-use super::traffic::Aged;
+use super::traffic::DecayingCounter;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A tracker behind a lock. Taken after the lock of a shard, and before none.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct LockedTracker {
     tracker: Mutex<Tracker>,
     /// What was written, window by window.
-    traffic: Mutex<Aged>,
+    traffic: Mutex<DecayingCounter>,
     /// A window has ended, and nobody has drawn conclusions yet.
     ended: AtomicBool,
 }
 
-impl Followed {
+impl LockedTracker {
     pub(crate) fn new(tracker: Tracker) -> Self {
         let (tracker, traffic) = (Mutex::new(tracker), Mutex::default());
-        Followed { tracker, traffic, ended: AtomicBool::new(false) }
+        LockedTracker { tracker, traffic, ended: AtomicBool::new(false) }
     }
 
-    pub(crate) fn gate(&self) -> Gate {
+    pub(crate) fn gate(&self) -> Sampler {
         self.tracker().gate()
     }
 
@@ -32,7 +32,7 @@ impl Followed {
         self.ended.store(false, Ordering::Release);
     }
 
-    pub(crate) fn traffic(&self) -> MutexGuard<'_, Aged> {
+    pub(crate) fn traffic(&self) -> MutexGuard<'_, DecayingCounter> {
         lock(&self.traffic)
     }
 
@@ -41,7 +41,7 @@ impl Followed {
     }
 
     /// Takes in what a shard has noted; whether a window ended with that.
-    pub(crate) fn take_in(&self, notes: &mut Notes) -> bool {
+    pub(crate) fn take_in(&self, notes: &mut PendingSamples) -> bool {
         let mut tracker = self.tracker();
         tracker.sampled(&notes.noted);
         notes.noted.clear();

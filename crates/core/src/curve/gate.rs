@@ -13,15 +13,15 @@ const COUNTED_MAX: u64 = 4096;
 
 /// Which pages belong to the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gate {
+pub(crate) struct Sampler {
     salt: u64,
     threshold: u64,
 }
 
-impl Gate {
+impl Sampler {
     /// The gate for hashes below the threshold, of pages numbered with this salt.
     pub(crate) fn new(salt: u64, threshold: u64) -> Self {
-        Gate { salt, threshold }
+        Sampler { salt, threshold }
     }
 
     pub(crate) fn threshold(self) -> u64 {
@@ -43,24 +43,24 @@ impl Gate {
 
 /// A reference to a page of the sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct SampledReference {
     pub(crate) page: u64,
     pub(crate) missed: bool,
 }
 
 /// References that were not handed to the tracker yet.
 #[derive(Debug)]
-pub(crate) struct Notes {
-    pub(crate) gate: Gate,
-    pub(crate) noted: Vec<Noted>,
+pub(crate) struct PendingSamples {
+    pub(crate) gate: Sampler,
+    pub(crate) noted: Vec<SampledReference>,
     /// References of all pages, and those of them that missed.
     pub(crate) references: u64,
     pub(crate) misses: u64,
 }
 
-impl Notes {
-    pub(crate) fn new(gate: Gate) -> Self {
-        Notes { gate, noted: Vec::with_capacity(2 * BATCH), references: 0, misses: 0 }
+impl PendingSamples {
+    pub(crate) fn new(gate: Sampler) -> Self {
+        PendingSamples { gate, noted: Vec::with_capacity(2 * BATCH), references: 0, misses: 0 }
     }
 
     /// Whether it is time to hand on.

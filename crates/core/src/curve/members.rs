@@ -16,7 +16,7 @@ pub(super) fn group(hash: u64) -> usize {
 
 /// The pages of a sample.
 #[derive(Clone, Debug)]
-pub(super) struct Members {
+pub(super) struct SampleSet {
     size: usize,
     threshold: u64,
     index: Index,
@@ -26,14 +26,14 @@ pub(super) struct Members {
     highest: BinaryHeap<(u64, u32)>,
 }
 
-impl Members {
+impl SampleSet {
     /// Bytes for each page: an entry of the index (16 to 32 bytes), the page, its place in the heap
     /// (16), and rounding up of what grows.
     pub(super) const BYTES: usize = 32 + 2 * (8 + 16 + 4);
 
     /// Up to `size` pages, of those whose hash is below `threshold`.
     pub(super) fn new(size: usize, threshold: u64) -> Self {
-        Members {
+        SampleSet {
             size,
             threshold,
             index: Index::for_numbers(size + 1),
@@ -72,7 +72,7 @@ impl Members {
         hash: u64,
         gone: impl FnOnce(u64, u32),
     ) -> Option<u32> {
-        let Members { index, pages, .. } = self;
+        let SampleSet { index, pages, .. } = self;
         let found = index.find(Hash::of(page), |number| pages[number as usize] == page);
         found.or_else(|| self.enter(page, hash, gone))
     }

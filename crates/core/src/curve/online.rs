@@ -10,26 +10,26 @@
 //! Memory: [`bytes`], whatever the workload.
 
 use super::estimate::as_f64;
-use super::members::{Members, group};
+use super::members::{SampleSet, group};
 use super::stack::Stack;
-use super::tally::Tally;
+use super::tally::HitWeights;
 
 /// Bytes of a sample of so many pages, with its counts: what each is as a member, its position in
 /// the stack (4, rounded up) and two marks.
 pub(super) const fn bytes(sample: usize) -> usize {
-    3 * Tally::BYTES + sample * (Members::BYTES + 2 * 4 + 1) + 4096
+    3 * HitWeights::BYTES + sample * (SampleSet::BYTES + 2 * 4 + 1) + 4096
 }
 
 /// The sampled curve of a running workload.
 #[derive(Clone, Debug)]
 pub(super) struct Online {
-    members: Members,
+    members: SampleSet,
     /// A page behind so many others is forgotten.
     depth: f64,
     stack: Stack,
-    window: Tally,
-    recent: Tally,
-    lifetime: Tally,
+    window: HitWeights,
+    recent: HitWeights,
+    lifetime: HitWeights,
 }
 
 impl Online {
@@ -37,12 +37,12 @@ impl Online {
     /// mind while no more than `depth` others are referenced.
     pub(super) fn new(size: usize, threshold: u64, depth: u64) -> Self {
         Online {
-            members: Members::new(size, threshold),
+            members: SampleSet::new(size, threshold),
             depth: as_f64(depth),
             stack: Stack::new(),
-            window: Tally::new(),
-            recent: Tally::new(),
-            lifetime: Tally::new(),
+            window: HitWeights::new(),
+            recent: HitWeights::new(),
+            lifetime: HitWeights::new(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Online {
     /// Ends a window; what was recent is worth so much of what it was.
     pub(super) fn turn(&mut self, keep: f64) {
         let Online { window, recent, lifetime, .. } = self;
-        Tally::turn(window, recent, lifetime, keep);
+        HitWeights::turn(window, recent, lifetime, keep);
         self.forget_deep();
     }
 
@@ -113,14 +113,14 @@ impl Online {
     }
 
     /// What was counted lately.
-    pub(super) fn recent(&self) -> Tally {
+    pub(super) fn recent(&self) -> HitWeights {
         let mut recent = self.recent.clone();
         recent.merge(&self.window);
         recent
     }
 
     /// What was ever counted.
-    pub(super) fn lifetime(&self) -> Tally {
+    pub(super) fn lifetime(&self) -> HitWeights {
         let mut lifetime = self.lifetime.clone();
         lifetime.merge(&self.window);
         lifetime

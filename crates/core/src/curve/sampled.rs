@@ -25,7 +25,7 @@
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
-use super::members::{GROUPS, Members, group};
+use super::members::{GROUPS, SampleSet, group};
 use super::stack::Stack;
 use crate::mix;
 use crate::replace::Reference;
@@ -89,7 +89,7 @@ impl Replicate {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     salt: u64,
-    members: Members,
+    members: SampleSet,
     whole: Replicate,
     without: Vec<Replicate>,
     references: u64,
@@ -109,7 +109,7 @@ impl Sampled {
         assert!(size >= 256, "a sample of {size} pages has no groups to speak of");
         Sampled {
             salt: mix(seed.wrapping_add(1)),
-            members: Members::new(size, u64::MAX),
+            members: SampleSet::new(size, u64::MAX),
             whole: Replicate::new(1.0),
             without: vec![Replicate::new(REST); GROUPS],
             references: 0,

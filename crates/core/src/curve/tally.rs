@@ -23,7 +23,7 @@ const STUDENT: f64 = 2.145;
 
 /// Weights of references.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct HitWeights {
     /// By distance, then by group.
     bins: Box<[[f32; GROUPS]]>,
     /// References that miss at every size.
@@ -36,12 +36,12 @@ pub(super) struct Tally {
     references: f64,
 }
 
-impl Tally {
+impl HitWeights {
     /// Bytes that one takes.
-    pub(super) const BYTES: usize = BINS * GROUPS * size_of::<f32>() + size_of::<Tally>();
+    pub(super) const BYTES: usize = BINS * GROUPS * size_of::<f32>() + size_of::<HitWeights>();
 
     pub(super) fn new() -> Self {
-        Tally {
+        HitWeights {
             bins: vec![[0.0; GROUPS]; BINS].into(),
             first: [0.0; GROUPS],
             missed: [0.0; GROUPS],
@@ -85,7 +85,7 @@ impl Tally {
     /// empty then. All at once and row by row, of which the compiler makes wide operations: it is
     /// most of what a window costs.
     #[expect(clippy::cast_possible_truncation, reason = "a factor of a weight")]
-    pub(super) fn turn(window: &mut Tally, recent: &mut Tally, lifetime: &mut Tally, keep: f64) {
+    pub(super) fn turn(window: &mut HitWeights, recent: &mut HitWeights, lifetime: &mut HitWeights, keep: f64) {
         let fine = keep as f32;
         let past = recent.bins.iter_mut().zip(&mut lifetime.bins);
         for (row, (recent, lifetime)) in window.bins.iter_mut().zip(past) {
@@ -106,7 +106,7 @@ impl Tally {
     }
 
     /// Adds all that another counted.
-    pub(super) fn merge(&mut self, other: &Tally) {
+    pub(super) fn merge(&mut self, other: &HitWeights) {
         for (sums, weights) in self.bins.iter_mut().zip(&other.bins) {
             sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
         }
@@ -114,7 +114,7 @@ impl Tally {
     }
 
     /// Adds what is not by distance.
-    fn add_sums(&mut self, other: &Tally) {
+    fn add_sums(&mut self, other: &HitWeights) {
         self.first.iter_mut().zip(other.first).for_each(|(sum, weight)| *sum += weight);
         self.missed.iter_mut().zip(other.missed).for_each(|(sum, weight)| *sum += weight);
         self.misses += other.misses;

@@ -8,10 +8,10 @@
 use super::auto::Auto;
 use super::candidates::{self, CANDIDATES, Candidates};
 use super::estimate::{as_f64, rate};
-use super::gate::{Gate, Noted};
+use super::gate::{Sampler, SampledReference};
 use super::online::{self, Online};
 use super::report::{CandidateRatio, CurvePoint};
-use super::tally::Tally;
+use super::tally::HitWeights;
 use crate::mix;
 use crate::policy::PolicyKind;
 
@@ -48,7 +48,7 @@ const OCTAVES_ABOVE: i32 = 3;
 /// Follows one volume.
 #[derive(Debug)]
 pub struct Tracker {
-    gate: Gate,
+    gate: Sampler,
     /// Pages that the volume may have.
     pages: u64,
     slots: u64,
@@ -89,7 +89,7 @@ impl Tracker {
         let all = threshold(slots * RESIDENT_PER_TWO_SLOTS / 2, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
-            gate: Gate::new(mix(seed.wrapping_add(3)), all),
+            gate: Sampler::new(mix(seed.wrapping_add(3)), all),
             pages,
             slots,
             online: Online::new(sample, all, pages.saturating_mul(DEPTH)),
@@ -106,13 +106,13 @@ impl Tracker {
         self.bytes
     }
 
-    pub(crate) fn gate(&self) -> Gate {
+    pub(crate) fn gate(&self) -> Sampler {
         self.gate
     }
 
     /// References to pages of the sample.
-    pub(crate) fn sampled(&mut self, noted: &[Noted]) {
-        for &Noted { page, missed } in noted {
+    pub(crate) fn sampled(&mut self, noted: &[SampledReference]) {
+        for &SampledReference { page, missed } in noted {
             let hash = self.gate.hash(page);
             self.online.reference(page, hash, missed);
             self.candidates.reference(page, hash);
@@ -139,7 +139,7 @@ impl Tracker {
     /// better. For whoever has the references one by one.
     pub fn reference(&mut self, page: u64, missed: bool) -> Option<PolicyKind> {
         if self.gate.admits(page) {
-            self.sampled(&[Noted { page, missed }]);
+            self.sampled(&[SampledReference { page, missed }]);
         }
         let ended = self.count(1, u64::from(missed));
         ended.then(|| self.decide()).flatten().map(|(kind, _)| kind)
@@ -211,7 +211,7 @@ impl Tracker {
         self.points(page_bytes, &self.online.lifetime())
     }
 
-    fn points(&self, page_bytes: u64, tally: &Tally) -> Vec<CurvePoint> {
+    fn points(&self, page_bytes: u64, tally: &HitWeights) -> Vec<CurvePoint> {
         let point = |pages| self.point(page_bytes, tally, pages);
         self.sizes().into_iter().filter_map(point).collect()
     }
@@ -232,7 +232,7 @@ impl Tracker {
         sizes
     }
 
-    fn point(&self, page_bytes: u64, tally: &Tally, pages: u64) -> Option<CurvePoint> {
+    fn point(&self, page_bytes: u64, tally: &HitWeights, pages: u64) -> Option<CurvePoint> {
         let estimate = tally.hit_ratio(pages, self.online.rate())?;
         Some(CurvePoint { bytes: pages * page_bytes, estimate })
     }

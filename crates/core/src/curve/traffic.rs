@@ -13,7 +13,7 @@ type Amounts = [f64; 4];
 
 /// What was counted, by age.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aged {
+pub(crate) struct DecayingCounter {
     /// The counters when the last window ended.
     last: Amounts,
     /// What weighs up to then.
@@ -27,7 +27,7 @@ fn amounts(totals: &Totals) -> Amounts {
     [of(Counter::WriteBytes), of(Counter::StoreWriteBytes), blocks, stolen]
 }
 
-impl Aged {
+impl DecayingCounter {
     /// A window has ended.
     pub(crate) fn turn(&mut self, totals: &Totals) {
         let now = amounts(totals);
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn what_was_written_long_ago_hardly_weighs() {
-        let (recorder, mut aged) = (Recorder::default(), Aged::default());
+        let (recorder, mut aged) = (Recorder::default(), DecayingCounter::default());
         let totals = |recorder: &Recorder| {
             let mut totals = Totals::default();
             recorder.add_to(&mut totals);
@@ -66,7 +66,7 @@ mod tests {
         };
         recorder.add(Counter::WriteBytes, 100);
         recorder.add(Counter::StoreWriteBytes, 1_000);
-        let factor = |aged: &Aged, totals: &Totals| {
+        let factor = |aged: &DecayingCounter, totals: &Totals| {
             let traffic = aged.now(totals, 0.0);
             traffic.store_bytes / traffic.client_bytes
         };

@@ -12,7 +12,7 @@ pub struct NoFrames {
 
 /// A hold on a frame that has no bytes.
 #[derive(Debug)]
-pub struct Hold(FrameId);
+pub struct EmptyPin(FrameId);
 
 impl NoFrames {
     /// `count` frames without memory behind them.
@@ -27,58 +27,58 @@ impl NoFrames {
 }
 
 impl Frames for NoFrames {
-    type Pin = Hold;
-    type Own = Hold;
+    type Pin = EmptyPin;
+    type WritePin = EmptyPin;
 
     fn count(&self) -> u32 {
         u32::try_from(self.latches.len()).expect("made from a u32")
     }
 
-    fn try_pin(&self, frame: FrameId) -> Option<Hold> {
+    fn try_pin(&self, frame: FrameId) -> Option<EmptyPin> {
         let taken = self.latch(frame).fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| {
             (count >= 0).then_some(count + 1)
         });
-        taken.is_ok().then_some(Hold(frame))
+        taken.is_ok().then_some(EmptyPin(frame))
     }
 
-    fn try_own(&self, frame: FrameId) -> Option<Hold> {
+    fn try_own(&self, frame: FrameId) -> Option<EmptyPin> {
         self.latch(frame)
             .compare_exchange(0, -1, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then_some(Hold(frame))
+            .then_some(EmptyPin(frame))
     }
 
-    fn unpin(&self, pin: Hold) {
+    fn unpin(&self, pin: EmptyPin) {
         let before = self.latch(pin.0).fetch_sub(1, Ordering::Release);
         assert!(before > 0, "frame {} was unpinned more often than pinned", pin.0);
     }
 
-    fn disown(&self, own: Hold) {
+    fn disown(&self, own: EmptyPin) {
         let before = self.latch(own.0).swap(0, Ordering::Release);
         assert_eq!(before, -1, "frame {} was disowned without being owned", own.0);
     }
 
-    fn downgrade(&self, own: Hold) -> Hold {
+    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
         let before = self.latch(own.0).swap(1, Ordering::Release);
         assert_eq!(before, -1, "frame {} was downgraded without being owned", own.0);
         own
     }
 
-    fn pinned(&self, pin: &Hold) -> FrameId {
+    fn pinned(&self, pin: &EmptyPin) -> FrameId {
         pin.0
     }
 
-    fn owned(&self, own: &Hold) -> FrameId {
+    fn owned(&self, own: &EmptyPin) -> FrameId {
         own.0
     }
 
-    fn read(&self, _pin: &Hold, _offset: usize, to: &mut [u8]) {
+    fn read(&self, _pin: &EmptyPin, _offset: usize, to: &mut [u8]) {
         to.fill(0);
     }
 
-    fn write_with(&self, _: &mut Hold, _: usize, _: usize, _: impl FnOnce(&mut [u8])) {}
+    fn write_with(&self, _: &mut EmptyPin, _: usize, _: usize, _: impl FnOnce(&mut [u8])) {}
 
-    fn zero(&self, _own: &mut Hold, _offset: usize, _len: usize) {}
+    fn zero(&self, _own: &mut EmptyPin, _offset: usize, _len: usize) {}
 
-    fn copy(&self, _from: &Hold, _to: &mut Hold, _offset: usize, _len: usize) {}
+    fn copy(&self, _from: &EmptyPin, _to: &mut EmptyPin, _offset: usize, _len: usize) {}
 }

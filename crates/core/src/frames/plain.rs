@@ -1,6 +1,6 @@
 //! Frames behind ordinary locks: slow, obvious, and without `unsafe`; the double for tests.
 
-use super::none::Hold;
+use super::none::EmptyPin;
 use super::{FrameId, Frames, NO_FRAME, NoFrames};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::units::BLOCK_BYTES;
@@ -43,14 +43,14 @@ impl PlainFrames {
 }
 
 impl Frames for PlainFrames {
-    type Pin = Hold;
-    type Own = Hold;
+    type Pin = EmptyPin;
+    type WritePin = EmptyPin;
 
     fn count(&self) -> u32 {
         self.latches.count()
     }
 
-    fn try_pin(&self, frame: FrameId) -> Option<Hold> {
+    fn try_pin(&self, frame: FrameId) -> Option<EmptyPin> {
         self.latches.try_pin(frame)
     }
 
@@ -58,49 +58,49 @@ impl Frames for PlainFrames {
         self.prefetched.store(frame, Ordering::Relaxed);
     }
 
-    fn try_own(&self, frame: FrameId) -> Option<Hold> {
+    fn try_own(&self, frame: FrameId) -> Option<EmptyPin> {
         self.latches.try_own(frame)
     }
 
-    fn unpin(&self, pin: Hold) {
+    fn unpin(&self, pin: EmptyPin) {
         self.latches.unpin(pin);
     }
 
-    fn disown(&self, own: Hold) {
+    fn disown(&self, own: EmptyPin) {
         self.latches.disown(own);
     }
 
-    fn downgrade(&self, own: Hold) -> Hold {
+    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
         self.latches.downgrade(own)
     }
 
-    fn pinned(&self, pin: &Hold) -> FrameId {
+    fn pinned(&self, pin: &EmptyPin) -> FrameId {
         self.latches.pinned(pin)
     }
 
-    fn owned(&self, own: &Hold) -> FrameId {
+    fn owned(&self, own: &EmptyPin) -> FrameId {
         self.latches.owned(own)
     }
 
-    fn release(&self, frames: &mut [Hold]) {
+    fn release(&self, frames: &mut [EmptyPin]) {
         for own in frames {
             self.bytes(self.owned(own)).fill(UNWRITTEN);
         }
     }
 
-    fn read(&self, pin: &Hold, offset: usize, to: &mut [u8]) {
+    fn read(&self, pin: &EmptyPin, offset: usize, to: &mut [u8]) {
         to.copy_from_slice(&self.bytes(self.pinned(pin))[offset..offset + to.len()]);
     }
 
-    fn write_with(&self, own: &mut Hold, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn write_with(&self, own: &mut EmptyPin, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         fill(&mut self.bytes(self.owned(own))[offset..offset + len]);
     }
 
-    fn zero(&self, own: &mut Hold, offset: usize, len: usize) {
+    fn zero(&self, own: &mut EmptyPin, offset: usize, len: usize) {
         self.bytes(self.owned(own))[offset..offset + len].fill(0);
     }
 
-    fn copy(&self, from: &Hold, to: &mut Hold, offset: usize, len: usize) {
+    fn copy(&self, from: &EmptyPin, to: &mut EmptyPin, offset: usize, len: usize) {
         let source = self.bytes(self.pinned(from))[offset..offset + len].to_vec();
         self.write(to, offset, &source);
     }

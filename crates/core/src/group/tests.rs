@@ -14,7 +14,7 @@ fn page(number: u64) -> Range<u64> {
 }
 
 /// Writes a page and flushes, if it may be written.
-fn write_out(groups: &mut Groups, number: u64) -> bool {
+fn write_out(groups: &mut WriteOrder, number: u64) -> bool {
     if groups.is_held(&page(number)) {
         return false;
     }
@@ -23,14 +23,14 @@ fn write_out(groups: &mut Groups, number: u64) -> bool {
     true
 }
 
-fn flush(groups: &mut Groups) {
+fn flush(groups: &mut WriteOrder) {
     groups.flush_begun();
     groups.flush_done();
 }
 
 #[test]
 fn the_second_group_waits_until_the_first_one_is_flushed() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let (a, b) = (groups.add(), groups.add());
     assert!(groups.join(a, &page(0), 0..1));
     groups.order(a, b).unwrap();
@@ -47,7 +47,7 @@ fn the_second_group_waits_until_the_first_one_is_flushed() {
 
 #[test]
 fn what_was_written_and_not_flushed_still_comes_first() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let (a, b) = (groups.add(), groups.add());
     assert!(groups.join(a, &page(0), 0..2));
     assert!(write_out(&mut groups, 0));
@@ -62,7 +62,7 @@ fn what_was_written_and_not_flushed_still_comes_first() {
 
 #[test]
 fn later_changes_of_the_first_group_are_not_waited_for() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let (a, b) = (groups.add(), groups.add());
     assert!(groups.join(a, &page(0), 0..1));
     groups.order(a, b).unwrap();
@@ -75,7 +75,7 @@ fn later_changes_of_the_first_group_are_not_waited_for() {
 
 #[test]
 fn an_order_that_could_wait_for_itself_is_refused() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let [a, b, c] = [groups.add(), groups.add(), groups.add()];
     assert_eq!(groups.order(a, a), Err(OrderError::Cycle));
     for (group, number) in [(a, 0), (b, 1), (c, 2)] {
@@ -91,7 +91,7 @@ fn an_order_that_could_wait_for_itself_is_refused() {
 
 #[test]
 fn groups_that_share_a_page_cannot_be_ordered_and_one_that_waits_keeps_off() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let [a, b, c] = [groups.add(), groups.add(), groups.add()];
     assert!(groups.join(a, &page(0), 0..1));
     assert!(groups.join(b, &page(0), 1..2));
@@ -108,7 +108,7 @@ fn groups_that_share_a_page_cannot_be_ordered_and_one_that_waits_keeps_off() {
 
 #[test]
 fn a_failed_write_holds_back_what_comes_after() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let (a, b) = (groups.add(), groups.add());
     assert!(groups.join(a, &page(0), 0..1));
     groups.order(a, b).unwrap();
@@ -122,7 +122,7 @@ fn a_failed_write_holds_back_what_comes_after() {
 
 #[test]
 fn too_many_blocks_and_groups_are_refused() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     let first = groups.add();
     let most =
         (0..).take_while(|&block| groups.join(first, &(block..block + 1), std::iter::once(block)));
@@ -175,7 +175,7 @@ impl History {
 
 /// Groups and their history side by side.
 struct Trial {
-    groups: Groups,
+    groups: WriteOrder,
     history: History,
     names: Vec<u64>,
     pages: u64,
@@ -189,7 +189,7 @@ struct Trial {
 
 impl Trial {
     fn new(names: u64, pages: u64) -> Self {
-        let mut groups = Groups::default();
+        let mut groups = WriteOrder::default();
         Trial {
             names: (0..names).map(|_| groups.add()).collect(),
             groups,
@@ -317,7 +317,7 @@ fn random_changes_are_never_written_too_early_and_always_come_to_an_end() {
 
 #[test]
 fn many_written_stages_are_flushed_even_if_nothing_waits_for_them() {
-    let mut groups = Groups::default();
+    let mut groups = WriteOrder::default();
     for number in 0..=STAGES_FLUSH as u64 {
         let group = groups.add();
         let end = number * 2 + 1;

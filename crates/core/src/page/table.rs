@@ -251,7 +251,7 @@ impl Table {
 
     /// The frame of `key`, owned, with its state; without a lock.
     #[inline]
-    pub(crate) fn own<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::Own, FrameState)> {
+    pub(crate) fn own<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
         let own = frames.try_own(frame)?;
         if self.holds(frame, key) {

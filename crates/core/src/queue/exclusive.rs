@@ -10,7 +10,7 @@
 //!   is ready for the store, and stays so.
 
 use crate::frames::Frames;
-use crate::lane::Mailbox;
+use crate::lane::CompletionQueue;
 use crate::store::StoreOpKind;
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct ExclusiveRange<F: Frames> {
     pub(crate) blocks: Range<u64>,
     pub(crate) kind: StoreOpKind,
     pub(crate) epoch: u64,
-    pub(crate) mailbox: Arc<Mailbox<F>>,
+    pub(crate) mailbox: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use crate::lane::Silent;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
-        let mailbox = Arc::new(Mailbox::new(Box::new(Silent), 0));
+        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
         ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, mailbox, token: 0 }
     }
 

@@ -258,7 +258,7 @@ fn a_hint_opens_the_largest_window_at_once() {
 #[test]
 fn windows_that_overlap_a_range_are_forgotten() {
     let mut detector = Detector::default();
-    let mut wishes = Wishes::default();
+    let mut wishes = PendingWindows::default();
     for start in [0, 1000, 2000] {
         let seen = Seen { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
         let window = detector.note(&seen, &LIMITS).window.unwrap();
@@ -275,7 +275,7 @@ fn windows_that_overlap_a_range_are_forgotten() {
 #[test]
 fn wishes_are_bounded_and_come_in_order() {
     let mut detector = Detector::default();
-    let mut wishes = Wishes::default();
+    let mut wishes = PendingWindows::default();
     let mut forgotten = 0;
     for i in 0..100 {
         let seen = Seen { pages: i * 100..i * 100 + 1, missed: true, wasted: 0, sequential: true };

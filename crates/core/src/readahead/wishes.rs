@@ -12,11 +12,11 @@ const WINDOWS_MAX: usize = 64;
 
 /// The windows, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct PendingWindows {
     windows: VecDeque<Window>,
 }
 
-impl Wishes {
+impl PendingWindows {
     /// Adds a window; pages that were forgotten for it.
     pub(crate) fn push(&mut self, window: Window) -> u64 {
         let full = self.windows.len() >= WINDOWS_MAX;

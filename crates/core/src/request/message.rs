@@ -1,6 +1,6 @@
 //! Requests of clients, and their replies.
 
-use super::Assembly;
+use super::ReadRequest;
 use crate::clock::Nanos;
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
@@ -152,7 +152,7 @@ pub struct Reply<F: Frames, C> {
     /// The front end's own data of the request.
     pub context: C,
     /// The blocks of a read, to be given back with [`super::Session::release`].
-    pub data: Option<Box<Assembly<F>>>,
+    pub data: Option<Box<ReadRequest<F>>>,
     /// The mapping that [`RequestOp::Map`] has created.
     pub mapping: Option<Box<Mapping<F>>>,
     /// The error of a request that has failed.
@@ -167,7 +167,7 @@ pub struct Reply<F: Frames, C> {
 #[derive(Debug)]
 pub struct ImmediateReply<F: Frames> {
     /// The blocks of a read, to be given back with [`super::Session::release`].
-    pub data: Option<Box<Assembly<F>>>,
+    pub data: Option<Box<ReadRequest<F>>>,
     /// Classes of the pages of the request.
     pub classes: Classes,
 }
@@ -185,7 +185,7 @@ pub enum Submitted<F: Frames> {
 #[derive(Debug)]
 pub enum Event<F: Frames, C> {
     /// The next bytes of a large read; more follow, or the end with an error.
-    Piece(RequestId, Box<Assembly<F>>),
+    Piece(RequestId, Box<ReadRequest<F>>),
     /// The end of a request.
     End(Reply<F, C>),
 }

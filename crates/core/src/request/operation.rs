@@ -1,12 +1,12 @@
 //! Operations: the calls of the cache that a request consists of.
 
 use super::payload::{Payload, Zeros};
-use super::{Assembly, Status, WriteTask};
+use super::{ReadRequest, Status, WriteRequest};
 use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::counters::Classes;
 use crate::frames::Frames;
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::mapping::Mapping;
 use crate::store::StoreOpKind;
 use crate::volume::Volume;
@@ -23,11 +23,11 @@ pub(super) struct Operation<F: Frames, P> {
 /// The call that an operation makes.
 #[derive(Debug)]
 pub(super) enum Work<F: Frames, P> {
-    Read(Box<Assembly<F>>),
+    Read(Box<ReadRequest<F>>),
     /// A write, and its bytes as long as they are not in the cache.
-    Write(WriteTask, Option<P>),
+    Write(WriteRequest, Option<P>),
     /// A write of zeros.
-    WriteZeros(WriteTask),
+    WriteZeros(WriteRequest),
     Flush {
         /// Also where the volume ignores flushes.
         always: bool,
@@ -50,7 +50,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn submit(
         &mut self,
         cache: &Cache<F>,
-        (volume, lane): (&Volume<F>, &mut Lane<F>),
+        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
         now: Nanos,
         token: u64,
     ) -> Status {
@@ -81,7 +81,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn complete(
         &mut self,
         cache: &Cache<F>,
-        (volume, lane): (&Volume<F>, &mut Lane<F>),
+        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {

@@ -14,13 +14,13 @@ use super::message::{
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{Assembly, LanePermit, Status, WriteTask};
+use super::{ReadRequest, LanePermit, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::lane::{Completion, Lane, Notify};
+use crate::lane::{Completion, VolumeHandle, Notify};
 use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};
@@ -57,7 +57,7 @@ struct Entry<F: Frames, C> {
     /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
     left: Range<u64>,
     /// The last bytes of a read.
-    data: Option<Box<Assembly<F>>>,
+    data: Option<Box<ReadRequest<F>>>,
     mapping: Option<Box<Mapping<F>>>,
     /// Earliest time of the reply.
     due: Nanos,
@@ -67,7 +67,7 @@ struct Entry<F: Frames, C> {
 /// An event that the front end has not polled.
 #[derive(Debug)]
 enum ReadyEvent<F: Frames> {
-    Piece(usize, Box<Assembly<F>>),
+    Piece(usize, Box<ReadRequest<F>>),
     /// The end of a request, whose entry is removed when the event is polled.
     End(usize),
 }
@@ -78,7 +78,7 @@ enum ReadyEvent<F: Frames> {
 #[derive(Debug)]
 pub struct Session<F: Frames, P, C> {
     volume: Arc<Volume<F>>,
-    lane: Lane<F>,
+    lane: VolumeHandle<F>,
     requests: Slab<Entry<F, C>>,
     operations: Slab<Operation<F, P>>,
     /// Operations that found no room, in their order.
@@ -98,7 +98,7 @@ pub struct Session<F: Frames, P, C> {
     /// Bytes of payloads that wait.
     parked_bytes: usize,
     #[expect(clippy::vec_box, reason = "they are handed out boxed")]
-    spare: Vec<Box<Assembly<F>>>,
+    spare: Vec<Box<ReadRequest<F>>>,
     completions: Vec<Completion<F>>,
     /// Number of the session in the log of inputs, and of the reads that it has handed out.
     number: u32,
@@ -171,7 +171,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 | Work::Exclude { .. } => {}
             }
         }
-        let release = |read: Option<Box<Assembly<F>>>| {
+        let release = |read: Option<Box<ReadRequest<F>>>| {
             if let Some(mut read) = read {
                 read.release(cache.frames());
             }
@@ -537,7 +537,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Gives back the blocks of a read, and continues large reads that waited for that.
-    pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<Assembly<F>>) {
+    pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<ReadRequest<F>>) {
         let number = read.token;
         let _logged =
             cache.log_input(|| Input::Release { session: self.number, now, read: number });
@@ -549,7 +549,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
     /// them back with [`Session::release_pins`].
-    pub fn recycle(&mut self, read: Box<Assembly<F>>) {
+    pub fn recycle(&mut self, read: Box<ReadRequest<F>>) {
         drop(self.volume.log_input(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
@@ -583,7 +583,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Stops counting the blocks of a read as pinned; their holder releases them later.
-    pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &Assembly<F>) {
+    pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &ReadRequest<F>) {
         let _logged = cache.log_input(|| Input::Unsupported { call: "a view".to_owned() });
         self.credit(cache, now, pinned_bytes(read));
     }
@@ -621,7 +621,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Gives a read that is handed out its number in the log of inputs.
-    fn number_read(&mut self, read: &mut Assembly<F>) {
+    fn number_read(&mut self, read: &mut ReadRequest<F>) {
         if self.volume.log.is_some() {
             self.reads += 1;
             read.token = self.reads;
@@ -641,7 +641,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    fn reuse(&mut self, read: Box<Assembly<F>>) {
+    fn reuse(&mut self, read: Box<ReadRequest<F>>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(read);
         }
@@ -649,7 +649,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Returns a read of a part of a request.
     #[expect(clippy::unnecessary_box_returns, reason = "a reused read is boxed already")]
-    fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Box<Assembly<F>> {
+    fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Box<ReadRequest<F>> {
         let token = self.operations.vacant_key() as u64;
         let len = u32::try_from(bytes.end - bytes.start).expect("at most a piece");
         let mut read = match self.spare.pop() {
@@ -657,7 +657,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 read.reset(token, bytes.start, len);
                 read
             }
-            None => Box::new(Assembly::new(token, bytes.start, len)),
+            None => Box::new(ReadRequest::new(token, bytes.start, len)),
         };
         read.interface = request.interface;
         (read.hint, read.part) = (request.hint, request.bound.clone());
@@ -665,13 +665,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Returns a write of a part of a request.
-    fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteTask {
+    fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteRequest {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
         if request.is_counted {
             self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
         }
         let token = self.operations.vacant_key() as u64;
-        let mut task = WriteTask::new(token, offset, len, request.fua);
+        let mut task = WriteRequest::new(token, offset, len, request.fua);
         (task.hint, task.group) = (request.hint, request.group);
         task
     }
@@ -682,7 +682,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         cache: &Cache<F>,
         now: Nanos,
         id: usize,
-        task: WriteTask,
+        task: WriteRequest,
         payload: Q,
         status: Status,
     ) {
@@ -937,7 +937,7 @@ fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
 }
 
 /// Counts a request and the bytes that it reads. Written bytes are counted with each operation.
-fn count<F: Frames>(lane: &Lane<F>, request: &Request) {
+fn count<F: Frames>(lane: &VolumeHandle<F>, request: &Request) {
     if !request.is_counted {
         return;
     }
@@ -958,6 +958,6 @@ fn count<F: Frames>(lane: &Lane<F>, request: &Request) {
 }
 
 /// Returns the bytes of the frames that a read pins.
-fn pinned_bytes<F: Frames>(read: &Assembly<F>) -> u64 {
+fn pinned_bytes<F: Frames>(read: &ReadRequest<F>) -> u64 {
     (read.parts.len() * BLOCK_BYTES) as u64
 }

@@ -16,12 +16,12 @@ use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Counter, Gauge};
 use crate::lane::Completion;
 use crate::mode::{FlushMode, WriteMode};
-use crate::request::{Assembly, Payload, Status, WriteTask};
+use crate::request::{ReadRequest, Payload, Status, WriteRequest};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::lock;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64 as BLOCK};
 use crate::volume::{Volume, VolumeOptions};
-use rig::{Plain, Rig, options, tuned};
+use rig::{Plain, TestBench, options, tuned};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ fn kind(result: Option<Result<(), StoreError>>) -> Option<StoreErrorKind> {
 
 #[test]
 fn a_failed_read_fails_only_its_request_and_is_not_cached() {
-    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
+    let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Reads(BLOCK..BLOCK + 1)]);
     let answers = rig.reads(&mut lane, &[[0, 1], [1, 1], [2, 2], [2, 2], [4, 1]]);
@@ -46,7 +46,7 @@ fn a_failed_read_fails_only_its_request_and_is_not_cached() {
 
 #[test]
 fn a_failed_write_back_stays_dirty_is_retried_and_told_to_every_lane() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
     rig.write(&mut one, 3, 7);
     rig.disks[0].plan.set(vec![Fault::Writes(0..16 * BLOCK)]);
@@ -72,9 +72,9 @@ fn a_failed_write_back_stays_dirty_is_retried_and_told_to_every_lane() {
 #[test]
 fn what_is_at_risk_is_told_exactly() {
     let options = VolumeOptions { page_blocks: 2, ..tuned(64, &[("first-delay", 60_000)]) };
-    let mut rig = Rig::new(64, [options]);
+    let mut rig = TestBench::new(64, [options]);
     let mut lane = rig.lane(0);
-    let at_risk = |rig: &Rig, ranges| rig.cache.at_risk(&rig.disks[0].volume, ranges);
+    let at_risk = |rig: &TestBench, ranges| rig.cache.at_risk(&rig.disks[0].volume, ranges);
     let nothing = at_risk(&rig, 8);
     assert_eq!((nothing.blocks, nothing.oldest, nothing.blocks_max), (0, None, 57));
     let begin = rig.now;
@@ -94,7 +94,7 @@ fn what_is_at_risk_is_told_exactly() {
     // One of them fails: its whole page is named, and joined with its neighbour's.
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
-    assert_eq!(Rig::finished(&lane), Some(Ok(())));
+    assert_eq!(TestBench::finished(&lane), Some(Ok(())));
     assert_eq!(at_risk(&rig, 8).oldest, None);
     rig.disks[0].plan.set(vec![Fault::Writes(0..12 * BLOCK)]);
     for block in [0, 3, 10, 20] {
@@ -113,7 +113,7 @@ fn what_is_at_risk_is_told_exactly() {
 
 #[test]
 fn a_full_store_is_named_and_its_data_is_kept_until_there_is_space() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
     rig.write(&mut lane, 0, 1);
@@ -129,7 +129,7 @@ fn a_full_store_is_named_and_its_data_is_kept_until_there_is_space() {
 
 #[test]
 fn a_store_that_shrinks_is_named_and_what_is_cached_stays() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 9, 9);
     rig.disks[0].plan.set(vec![Fault::Shrunk(8 * BLOCK)]);
@@ -141,7 +141,7 @@ fn a_store_that_shrinks_is_named_and_what_is_cached_stays() {
 
 #[test]
 fn a_store_that_stalls_stops_neither_hits_nor_other_volumes_and_loses_nothing() {
-    let mut rig = Rig::new(64, [options(16), options(16)]);
+    let mut rig = TestBench::new(64, [options(16), options(16)]);
     let [mut one, mut other] = [rig.lane(0), rig.lane(1)];
     rig.write(&mut one, 1, 11);
     rig.disks[0].stall.store(true, Ordering::Release);
@@ -152,14 +152,14 @@ fn a_store_that_stalls_stops_neither_hits_nor_other_volumes_and_loses_nothing() 
     assert_eq!(rig.flush(&mut other), Some(Ok(())));
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
-    assert_eq!(Rig::finished(&one), Some(Ok(())));
+    assert_eq!(TestBench::finished(&one), Some(Ok(())));
     assert_eq!(rig.flush(&mut one), Some(Ok(())));
     assert_eq!((rig.stored(0, 1), rig.stored(1, 1)), (12, 21));
 }
 
 #[test]
 fn a_failed_flush_fails_every_later_one() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
     rig.write(&mut one, 0, 1);
     rig.disks[0].plan.set(vec![Fault::Flushes]);
@@ -174,7 +174,7 @@ fn a_failed_flush_fails_every_later_one() {
 
 #[test]
 fn a_flush_that_finds_the_store_away_fails_those_who_wait_and_no_later_one() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
     rig.write(&mut one, 0, 1);
     rig.run_until(rig.now + 60 * SECOND);
@@ -199,7 +199,7 @@ fn a_flush_that_finds_the_store_away_fails_those_who_wait_and_no_later_one() {
 
 #[test]
 fn at_the_dirty_limit_of_a_failing_store_writes_fail_instead_of_hanging() {
-    let mut rig = Rig::new(50, [tuned(64, &[("dirty-limit", 200)])]);
+    let mut rig = TestBench::new(50, [tuned(64, &[("dirty-limit", 200)])]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Writes(0..64 * BLOCK)]);
     let statuses: Vec<_> = (0..20)
@@ -219,7 +219,7 @@ fn at_the_dirty_limit_of_a_failing_store_writes_fail_instead_of_hanging() {
 
 #[test]
 fn blocks_that_cannot_be_written_do_not_keep_others_from_being_written() {
-    let mut rig = Rig::new(50, [tuned(256, &[("dirty-limit", 200)])]);
+    let mut rig = TestBench::new(50, [tuned(256, &[("dirty-limit", 200)])]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Writes(0..10 * BLOCK)]);
     for block in 0..10 {
@@ -245,7 +245,7 @@ fn blocks_that_cannot_be_written_do_not_keep_others_from_being_written() {
 
 #[test]
 fn reads_that_copy_hits_find_nothing_once_an_internal_error_has_ended_the_volume() {
-    let mut rig = Rig::new(16, [options(16)]);
+    let mut rig = TestBench::new(16, [options(16)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 0, 1);
     let mut bytes = [0; 8];
@@ -257,10 +257,10 @@ fn reads_that_copy_hits_find_nothing_once_an_internal_error_has_ended_the_volume
 
 #[test]
 fn a_slow_reader_does_not_hold_up_a_writer_and_its_frame_comes_back() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 5, 1);
-    let mut slow = Assembly::new(1000, 5 * BLOCK, 4096);
+    let mut slow = ReadRequest::new(1000, 5 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut slow), Status::Done);
     rig.write(&mut lane, 5, 2);
     let mut bytes = vec![0; 4096];
@@ -276,9 +276,9 @@ fn a_slow_reader_does_not_hold_up_a_writer_and_its_frame_comes_back() {
 
 #[test]
 fn frames_that_are_held_for_long_do_not_hide_others_that_are_free_again() {
-    let mut rig = Rig::new(40, [options(64)]);
+    let mut rig = TestBench::new(40, [options(64)]);
     let mut lane = rig.lane(0);
-    let mut slow: Vec<_> = (0..20).map(|i| Assembly::new(1000 + i, i * BLOCK, 4096)).collect();
+    let mut slow: Vec<_> = (0..20).map(|i| ReadRequest::new(1000 + i, i * BLOCK, 4096)).collect();
     for (block, slow) in (0..).zip(&mut slow) {
         rig.write(&mut lane, block, 1);
         assert_eq!(rig.cache.read(&mut lane, rig.now, slow), Status::Done);
@@ -299,7 +299,7 @@ fn frames_that_are_held_for_long_do_not_hide_others_that_are_free_again() {
 #[test]
 fn floors_and_ceilings_hold_between_two_volumes() {
     let ceiling = VolumeOptions { min_frames: 10, max_frames: 12, ..options(64) };
-    let mut rig = Rig::new(40, [ceiling, options(64)]);
+    let mut rig = TestBench::new(40, [ceiling, options(64)]);
     let [mut one, mut other] = [rig.lane(0), rig.lane(1)];
     for block in 0..64 {
         rig.read(&mut one, block).unwrap();
@@ -317,7 +317,7 @@ fn floors_and_ceilings_hold_between_two_volumes() {
 
 #[test]
 fn a_stop_drains_while_new_writes_go_through() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 0, 1);
     assert_eq!(rig.stored(0, 0), 0, "lazy");
@@ -346,13 +346,13 @@ impl Payload for StopsMeanwhile {
 #[test]
 fn a_write_that_a_stop_overtakes_goes_through() {
     for is_dirty_before in [false, true] {
-        let mut rig = Rig::new(32, [options(16)]);
+        let mut rig = TestBench::new(32, [options(16)]);
         let mut lane = rig.lane(0);
         if is_dirty_before {
             rig.write(&mut lane, 3, 1);
         }
         let volume = Arc::clone(&rig.disks[0].volume);
-        let mut task = WriteTask::new(rig.token(), 3 * BLOCK, 4096, false);
+        let mut task = WriteRequest::new(rig.token(), 3 * BLOCK, 4096, false);
         let payload = StopsMeanwhile(Arc::clone(&volume));
         let status = rig.cache.write(&volume, &mut lane, rig.now, &mut task, &payload);
         assert_eq!(status, Status::Pending, "it could be acknowledged after all has been written");
@@ -363,7 +363,7 @@ fn a_write_that_a_stop_overtakes_goes_through() {
 
 #[test]
 fn the_lazy_writer_joins_neighbours_in_the_order_of_the_disk() {
-    let mut rig = Rig::new(64, [options(600)]);
+    let mut rig = TestBench::new(64, [options(600)]);
     let mut lane = rig.lane(0);
     for block in [400, 5, 3, 9, 4, 401] {
         rig.write(&mut lane, block, 1);
@@ -374,11 +374,11 @@ fn the_lazy_writer_joins_neighbours_in_the_order_of_the_disk() {
 
 #[test]
 fn reads_go_to_the_store_before_background_writes() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 0, 1);
     rig.now += 10 * SECOND;
-    let mut assembly = Assembly::new(99, 40 * BLOCK, 4096);
+    let mut assembly = ReadRequest::new(99, 40 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
     rig.run();
     let kinds: Vec<_> = rig.ops.iter().map(|op| op.1).collect();
@@ -389,14 +389,14 @@ fn reads_go_to_the_store_before_background_writes() {
 
 #[test]
 fn reads_without_end_do_not_keep_a_write_from_the_store() {
-    let mut rig = Rig::new(128, [options(600)]);
+    let mut rig = TestBench::new(128, [options(600)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 0, 1);
     let mut ops = Vec::new();
     let token = rig.token();
     rig.cache.flush(&mut lane, rig.now, token);
     let mut reads: Vec<_> =
-        (0..60).map(|i| Assembly::new(100 + i, (2 * i + 9) * BLOCK, 4096)).collect();
+        (0..60).map(|i| ReadRequest::new(100 + i, (2 * i + 9) * BLOCK, 4096)).collect();
     for read in &mut reads {
         rig.cache.read(&mut lane, rig.now, read);
     }
@@ -407,7 +407,7 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
         disk.store.submit(rig.now, rig.cache.frames(), op);
     }
     rig.run();
-    assert_eq!(Rig::finished(&lane), Some(Ok(())));
+    assert_eq!(TestBench::finished(&lane), Some(Ok(())));
     rig.cache.close_lane(lane);
     for read in &mut reads {
         read.abandon(rig.cache.frames());
@@ -416,20 +416,20 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
 
 #[test]
 fn a_discard_does_not_hang_the_lazy_writer() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     rig.write(&mut lane, 2, 1);
     let token = rig.token();
     rig.cache.exclude(&mut lane, rig.now, StoreOpKind::Discard, 0..4, token);
     rig.now += 10 * SECOND;
     rig.run();
-    assert_eq!(Rig::finished(&lane), Some(Ok(())));
+    assert_eq!(TestBench::finished(&lane), Some(Ok(())));
     assert!(rig.cache.is_at_rest(&rig.disks[0].volume), "the discarded block need not be written");
 }
 
 #[test]
 fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
-    let mut rig = Rig::new(512, [options(1024)]);
+    let mut rig = TestBench::new(512, [options(1024)]);
     let [mut lane, mut other] = [rig.lane(0), rig.lane(0)];
     for block in 0..256 {
         rig.write(&mut lane, block, 1);
@@ -443,7 +443,7 @@ fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
     }
     rig.cache.check(rig.now);
     let before = rig.ops.len();
-    let mut miss = Assembly::new(90, 700 * BLOCK, 4096);
+    let mut miss = ReadRequest::new(90, 700 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut other, rig.now, &mut miss), Status::Pending);
     rig.run();
     rig.run();
@@ -466,7 +466,7 @@ fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
 #[test]
 fn near_the_dirty_limit_writes_are_acknowledged_later() {
     let values = [("dirty-threshold", 100), ("dirty-limit", 200)];
-    let mut rig = Rig::new(100, [tuned(600, &values)]);
+    let mut rig = TestBench::new(100, [tuned(600, &values)]);
     let mut lane = rig.lane(0);
     // The speed of the store is learnt first: a block in 10 ms.
     for block in 0..100 {
@@ -490,11 +490,11 @@ fn near_the_dirty_limit_writes_are_acknowledged_later() {
 
 #[test]
 fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
-    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 2, ..options(16) }]);
+    let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 2, ..options(16) }]);
     let [mut one, mut other] = [rig.lane(0), rig.lane(0)];
     // Block 1 is in the cache at once; block 2, written in part, has to be read first.
     let data = vec![5; 5000];
-    let mut task = WriteTask::new(rig.token(), BLOCK, 5000, true);
+    let mut task = WriteRequest::new(rig.token(), BLOCK, 5000, true);
     let volume = Arc::clone(&one.volume);
     assert_eq!(rig.cache.write(&volume, &mut one, rig.now, &mut task, &data), Status::Pending);
     let (mut reads, mut done) = (Vec::new(), Vec::new());
@@ -525,7 +525,7 @@ fn ignored_flushes_lose_nothing_older_than_the_bound_in_age_max() {
     const BLOCKS: u64 = 61;
     let tuned = tuned(BLOCKS, &[("age-max", AGE_MAX / MILLISECOND)]);
     let ignoring = VolumeOptions { flush_mode: FlushMode::Ignore, ..tuned };
-    let mut rig = Rig::new(512, [ignoring]);
+    let mut rig = TestBench::new(512, [ignoring]);
     let mut lane = rig.lane(0);
     let mut written: Vec<(Nanos, u64, u8)> = Vec::new();
     // A client that never rests: only their age brings pages to the store.
@@ -566,9 +566,9 @@ fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one
     const BLOCKS: u64 = 4096;
     let tuned = tuned(BLOCKS, &[("age-max", AGE_MAX / MILLISECOND)]);
     let ignoring = VolumeOptions { flush_mode: FlushMode::Ignore, ..tuned };
-    let mut rig = Rig::new(64, [ignoring]);
+    let mut rig = TestBench::new(64, [ignoring]);
     let mut lane = rig.lane(0);
-    let flushes = |rig: &Rig| rig.ops.iter().filter(|op| op.1 == StoreOpKind::Flush).count();
+    let flushes = |rig: &TestBench| rig.ops.iter().filter(|op| op.1 == StoreOpKind::Flush).count();
     // The lazy writer comes to an end of what it took again and again, and never of all.
     for block in 0..1000 {
         rig.write(&mut lane, block, 1);
@@ -590,7 +590,7 @@ fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one
 
 #[test]
 fn runs_of_unclean_blocks_end_where_the_state_changes() {
-    let mut rig = Rig::new(64, [options(1024)]);
+    let mut rig = TestBench::new(64, [options(1024)]);
     let mut lane = rig.lane(0);
     // A region ends at block 256.
     for block in 250..260 {
@@ -614,13 +614,13 @@ fn runs_of_unclean_blocks_end_where_the_state_changes() {
 /// so for all.
 #[test]
 fn a_round_is_stable_for_the_writers_that_wait_for_it_whoever_starts_it() {
-    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
+    let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
     let [mut one, mut other] = [rig.lane(0), rig.lane(0)];
     let volume = Arc::clone(&one.volume);
     let token = rig.token();
     let status = rig.cache.exclude(&mut other, rig.now, StoreOpKind::Discard, 0..1, token);
     assert_eq!(status, Status::Pending);
-    let mut forced = WriteTask::new(rig.token(), BLOCK, 4096, true);
+    let mut forced = WriteRequest::new(rig.token(), BLOCK, 4096, true);
     let data = vec![5; 4096];
     let status = rig.cache.write(&volume, &mut one, rig.now, &mut forced, &data);
     assert_eq!(status, Status::Pending, "the round waits for the discard");
@@ -628,7 +628,7 @@ fn a_round_is_stable_for_the_writers_that_wait_for_it_whoever_starts_it() {
     lock(&volume.queue).remove_exclusive(0);
     volume.exclusives.fetch_sub(1, Ordering::AcqRel);
     volume.set_write_mode(WriteMode::Through).unwrap();
-    let mut plain = WriteTask::new(rig.token(), 2 * BLOCK, 4096, false);
+    let mut plain = WriteRequest::new(rig.token(), 2 * BLOCK, 4096, false);
     let status = rig.cache.write(&volume, &mut other, rig.now, &mut plain, &data);
     assert_eq!(status, Status::Pending);
     let queue = lock(&volume.queue);

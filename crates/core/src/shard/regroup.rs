@@ -5,7 +5,7 @@
 //! dirty since the first of them is, so that nothing waits longer to be written than before.
 
 use super::{Instance, Page, Touched};
-use crate::curve::gate::{Gate, Notes};
+use crate::curve::gate::{Sampler, PendingSamples};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::Slot;
@@ -74,7 +74,7 @@ impl<F: Frames> Instance<F> {
         self.volume.failing.fetch_add(failing, Ordering::AcqRel);
         self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
         // Nothing is noted until there is a tracker of such pages.
-        self.notes = self.notes.take().map(|_| Notes::new(Gate::new(0, 0)));
+        self.notes = self.notes.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
         // What the old policy knows is of other pages. The new one learns of these from the coldest
         // on.
         self.policy = self.volume.policy().build();
@@ -87,7 +87,7 @@ impl<F: Frames> Instance<F> {
     }
 
     /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
-    pub(crate) fn follow(&mut self, gate: Gate) {
+    pub(crate) fn follow(&mut self, gate: Sampler) {
         for slot in self.pages.slots() {
             let sampled = gate.admits(self.pages.get(slot).number);
             if let Some(touched) = self.touched.find_mut(slot)
@@ -96,7 +96,7 @@ impl<F: Frames> Instance<F> {
                 *touched = Touched::new(touched.at() - 1, sampled);
             }
         }
-        self.notes = Some(Notes::new(gate));
+        self.notes = Some(PendingSamples::new(gate));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {

@@ -8,7 +8,7 @@ use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::request::{
-    Assembly, Budget, Event, Park, Payload, Prefetch, Request, RequestOp, Session, SessionLimit,
+    ReadRequest, Budget, Event, Park, Payload, Prefetch, Request, RequestOp, Session, SessionLimit,
     Submitted, Then,
 };
 use larder_core::store::{DelayStore, Geometry, MemoryStore, Store};
@@ -255,14 +255,14 @@ impl World {
         }
     }
 
-    fn take(&mut self, at: usize, token: u64, read: Box<Assembly<Plain>>) {
+    fn take(&mut self, at: usize, token: u64, read: Box<ReadRequest<Plain>>) {
         let mut bytes = vec![0; read.len as usize];
         read.copy_to(self.cache.frames(), &mut bytes);
         self.pending[at].get_mut(&token).expect("it is in flight").returned.extend(bytes);
         self.sessions[at].release(&self.cache, self.now, read);
     }
 
-    fn end(&mut self, at: usize, token: u64, data: Option<Box<Assembly<Plain>>>) {
+    fn end(&mut self, at: usize, token: u64, data: Option<Box<ReadRequest<Plain>>>) {
         if let Some(read) = data {
             self.take(at, token, read);
         }

@@ -44,7 +44,7 @@ pub(crate) enum Alu {
 
 /// When a jump is made; numbers are without a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum If {
+pub(crate) enum JumpCondition {
     Equal = 0x10,
     Above = 0x20,
     Not = 0x50,
@@ -154,13 +154,13 @@ impl Code {
     }
 
     /// Jumps if `left when right`.
-    pub(crate) fn jump_if(&mut self, left: Reg, when: If, right: Reg, to: Label) {
+    pub(crate) fn jump_if(&mut self, left: Reg, when: JumpCondition, right: Reg, to: Label) {
         self.jumps.push((self.words.len(), to));
         self.put(0x0d | when as u8, left, number(right), 0, 0);
     }
 
     /// Jumps if `left when value`.
-    pub(crate) fn jump_if_value(&mut self, left: Reg, when: If, value: i32, to: Label) {
+    pub(crate) fn jump_if_value(&mut self, left: Reg, when: JumpCondition, value: i32, to: Label) {
         self.jumps.push((self.words.len(), to));
         self.put(0x05 | when as u8, left, 0, 0, value);
     }
@@ -208,8 +208,8 @@ mod tests {
         code.set_wide(Reg::R4, 0x1122_3344_5566_7788);
         code.set_map(Reg::R1, 5);
         code.call(131);
-        code.jump_if(Reg::R1, If::Above, Reg::R2, out);
-        code.jump_if_value(Reg::R0, If::Equal, 0, back);
+        code.jump_if(Reg::R1, JumpCondition::Above, Reg::R2, out);
+        code.jump_if_value(Reg::R0, JumpCondition::Equal, 0, back);
         code.set(out);
         code.exit();
         let bytes: Vec<[u8; 8]> = code.finish().into_iter().map(u64::to_le_bytes).collect();

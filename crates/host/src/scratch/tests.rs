@@ -13,7 +13,7 @@ pub(super) fn alone() -> MachineLock {
 }
 
 /// What is wanted in these tests; none, said aloud, where it cannot be made.
-fn wanted() -> Option<Wanted> {
+fn wanted() -> Option<ScratchOptions> {
     let kind = Kind::from_name("ext4").unwrap();
     let lacks = if !rustix::process::geteuid().is_root() {
         Some("root")
@@ -28,7 +28,7 @@ fn wanted() -> Option<Wanted> {
         skip(format_args!("needs {lacks}"));
         return None;
     }
-    Some(Wanted {
+    Some(ScratchOptions {
         kind,
         bytes: 32 * MIB,
         scheduler: "none".to_owned(),
@@ -91,18 +91,18 @@ fn what_cannot_be_made_is_named_and_leaves_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);
-    let refused = |wanted: &Wanted| {
+    let refused = |wanted: &ScratchOptions| {
         let error = Scratch::make(parent, wanted).unwrap_err().to_string();
         assert_eq!(changed(&before, parent), [""; 0], "{error}");
         error
     };
-    let error = refused(&Wanted { bytes: 1 << 60, ..good.clone() });
+    let error = refused(&ScratchOptions { bytes: 1 << 60, ..good.clone() });
     assert!(error.contains("it may grow to 1 EiB and "), "{error}");
-    let error = refused(&Wanted { scheduler: "cfq".to_owned(), ..good.clone() });
+    let error = refused(&ScratchOptions { scheduler: "cfq".to_owned(), ..good.clone() });
     assert!(error.starts_with("use the scheduler \"cfq\": this kernel has none"), "{error}");
-    let error = refused(&Wanted { make_options: vec!["--no-such".to_owned()], ..good.clone() });
+    let error = refused(&ScratchOptions { make_options: vec!["--no-such".to_owned()], ..good.clone() });
     assert!(error.starts_with("run mkfs.ext4 ") && error.contains("--no-such"), "{error}");
-    let error = refused(&Wanted { mount_options: "no_such_option".to_owned(), ..good.clone() });
+    let error = refused(&ScratchOptions { mount_options: "no_such_option".to_owned(), ..good.clone() });
     assert!(error.starts_with("run mount -t ext4 -o no_such_option"), "{error}");
     let absent = parent.join("absent");
     let error = Scratch::make(&absent, &good).unwrap_err().to_string();

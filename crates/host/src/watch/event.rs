@@ -18,7 +18,7 @@ pub(crate) struct Key {
 
 /// How a record names the file system of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Home {
+pub(crate) enum FileSystemId {
     /// By number.
     Device(u32),
     /// By the name of what it writes back to, as `7:0` or `btrfs-1`.
@@ -31,7 +31,7 @@ pub(crate) enum Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Its file system.
-    pub(crate) home: Home,
+    pub(crate) home: FileSystemId,
     /// Its inode.
     pub(crate) ino: u64,
 }
@@ -145,7 +145,7 @@ pub(crate) enum Part {
 
 /// An event that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct EventRequest {
     /// Its group and name.
     pub(crate) name: &'static str,
     /// What it is for.
@@ -184,11 +184,11 @@ impl View<'_> {
     }
 
     fn device(&self) -> Place {
-        Place { home: Home::Device(self.word(0)), ino: self.number(1) }
+        Place { home: FileSystemId::Device(self.word(0)), ino: self.number(1) }
     }
 
     fn backing(&self) -> Place {
-        Place { home: Home::Backing(self.bytes(0)), ino: self.number(1) }
+        Place { home: FileSystemId::Backing(self.bytes(0)), ino: self.number(1) }
     }
 
     fn btrfs(&self) -> Place {
@@ -197,7 +197,7 @@ impl View<'_> {
         if let Some(bytes) = self.record.get(field.offset..field.offset + field.size.min(16)) {
             id[..bytes.len()].copy_from_slice(bytes);
         }
-        Place { home: Home::Btrfs(id), ino: self.number(1) }
+        Place { home: FileSystemId::Btrfs(id), ino: self.number(1) }
     }
 }
 
@@ -217,8 +217,8 @@ const fn wanted(
     file_fields: (&'static str, &'static str),
     fields: &'static [&'static str],
     make: fn(&View<'_>) -> Event,
-) -> Wanted {
-    Wanted { name, part, file_fields, fields, make }
+) -> EventRequest {
+    EventRequest { name, part, file_fields, fields, make }
 }
 
 /// ext4 tells of each folio that a request comes to, with all that is left of the request; before
@@ -250,7 +250,7 @@ fn bio(view: &View<'_>) -> Event {
 
 /// All events that are watched.
 #[rustfmt::skip]
-pub(crate) const WANTED: &[Wanted] = &[
+pub(crate) const WANTED: &[EventRequest] = &[
     wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
         key: v.key(), first: v.number(2), last: v.number(3), held: None,
     }),
@@ -360,7 +360,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Learns where the fields of an event lie.
-    pub(crate) fn learn(&mut self, wanted: &Wanted, format: &Format) {
+    pub(crate) fn learn(&mut self, wanted: &EventRequest, format: &Format) {
         let id = usize::from(format.id);
         if self.known.len() <= id {
             self.known.resize(id + 1, None);

@@ -1,6 +1,6 @@
 //! Which devices file systems are on: mountinfo and sysfs.
 
-use super::event::{Home, Key};
+use super::event::{FileSystemId, Key};
 use crate::mounts;
 use crate::proc;
 use std::fmt::Write;
@@ -60,11 +60,11 @@ pub(super) fn is_block_device(key: Key) -> bool {
 }
 
 /// The numbers that the files of a home may have; none if it is not known.
-pub(super) fn devices(home: &Home) -> Vec<u32> {
+pub(super) fn devices(home: &FileSystemId) -> Vec<u32> {
     match home {
-        Home::Device(dev) => vec![*dev],
-        Home::Btrfs(id) => btrfs(&uuid(id)),
-        Home::Backing(name) => {
+        FileSystemId::Device(dev) => vec![*dev],
+        FileSystemId::Btrfs(id) => btrfs(&uuid(id)),
+        FileSystemId::Backing(name) => {
             let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
             backing(&String::from_utf8_lossy(&name[..end]))
         }
@@ -131,8 +131,8 @@ mod tests {
         let root = mounts::Mount::of(Path::new("/")).unwrap().device;
         let dev = number(root.0, root.1);
         let name = format!("{}:{}", parts(whole(dev)).0, parts(whole(dev)).1);
-        assert!(devices(&Home::Backing(padded(&name))).contains(&dev), "{name}");
-        assert_eq!(devices(&Home::Backing(padded("no-such"))), Vec::<u32>::new());
+        assert!(devices(&FileSystemId::Backing(padded(&name))).contains(&dev), "{name}");
+        assert_eq!(devices(&FileSystemId::Backing(padded("no-such"))), Vec::<u32>::new());
         assert!(!is_block_device(Key { dev, ino: 2 }));
     }
 

@@ -76,7 +76,7 @@ struct Pair {
 
 /// Programs, their maps, and what is known of them.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct KernelProbe {
     ring: Ring,
     _threads: Map,
     pairs: Map,
@@ -199,7 +199,7 @@ fn refused(error: &io::Error) -> String {
     }
 }
 
-impl Inside {
+impl KernelProbe {
     /// Begins: from now on records come into the ring of about `ring_bytes`. `dev` and `ino` are
     /// the only files of interest, if not all are; with `tells_all` each look-up is told.
     ///
@@ -209,7 +209,7 @@ impl Inside {
         ring_bytes: u64,
         (dev, ino): (Option<u32>, Option<u64>),
         tells_all: bool,
-    ) -> Result<Inside, String> {
+    ) -> Result<KernelProbe, String> {
         if cfg!(not(all(target_endian = "little", target_pointer_width = "64"))) {
             return Err("only little-endian processors of 64 bits are known".to_owned());
         }
@@ -230,13 +230,13 @@ impl Inside {
             counts: count_map.number(),
             ring: ring.number(),
         };
-        let only = program::Only { dev, ino };
+        let only = program::FileFilter { dev, ino };
         // Pages that come are to be marked before the first look-up is counted.
         let came = load(&program::came(&layout, &maps, only), layout.came)?;
         let looked_up = load(&program::looked_up(&layout, &maps, only), layout.looked_up)?;
         let links =
             [bpf::attach(&came).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
-        Ok(Inside {
+        Ok(KernelProbe {
             ring,
             _threads: threads,
             pairs,

@@ -2,15 +2,15 @@
 //! the image behind may be once more.
 
 use super::homes;
-use super::ledger::{BLOCK_DEVICES, Ledger};
+use super::ledger::{BLOCK_DEVICES, Accounting};
 use crate::{mounts, proc, residency};
-use larder_report::watch::Layered;
+use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What came into the cache while we watched and stayed there, on loop devices, and what of their
 /// images is resident. Images without a resident page are left out.
-pub(super) fn all(ledger: &Ledger) -> Vec<Layered> {
+pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
     for (file, _, counts) in ledger.counts() {
         let dev = ledger.key(*file).dev;
@@ -26,7 +26,7 @@ pub(super) fn all(ledger: &Ledger) -> Vec<Layered> {
     stayed.filter_map(|(dev, pages)| layer(dev, pages)).collect()
 }
 
-fn layer(dev: u32, pages: u64) -> Option<Layered> {
+fn layer(dev: u32, pages: u64) -> Option<StackedCache> {
     let (major, minor) = homes::parts(dev);
     let image = proc::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"))?;
     let lower = image.trim_end().to_owned();
@@ -34,7 +34,7 @@ fn layer(dev: u32, pages: u64) -> Option<Layered> {
     let mounted =
         mounts::all().into_iter().find(|it| homes::number(it.device.0, it.device.1) == dev);
     let page_bytes = residency::page_bytes();
-    (resident.resident > 0).then(|| Layered {
+    (resident.resident > 0).then(|| StackedCache {
         upper: mounted
             .map_or_else(|| format!("{major}:{minor}"), |it| it.point.display().to_string()),
         upper_bytes: pages * page_bytes,

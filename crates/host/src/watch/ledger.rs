@@ -4,9 +4,9 @@
 //! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
 //! here. Nothing here reads the machine, but through what it is given.
 
-use super::event::{Event, Home, Key, Lookup, Reason};
+use super::event::{Event, FileSystemId, Key, Lookup, Reason};
 use super::fast::Map;
-use super::lookup::{FileId, Found, Lookups, ProcessId, Who};
+use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
 use super::spans::Spans;
 use super::tasks::{Ask, Tasks};
 use larder_report::watch::{Counts, Unattributed};
@@ -27,7 +27,7 @@ const REMEMBERED_MAX: usize = 1 << 20;
 pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
 
 /// The devices that the files of a home may be on.
-pub(crate) type Homes = Box<dyn FnMut(&Home) -> Vec<u32> + Send>;
+pub(crate) type Homes = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
 /// Whether a number of a device is that of the file system that holds block devices.
 pub(crate) type HoldsBlocks = Box<dyn FnMut(Key) -> bool + Send>;
 
@@ -100,14 +100,14 @@ struct Doing {
 struct Same {
     thread: u32,
     key: Key,
-    who: Who,
+    who: ThreadIdentity,
     file: FileId,
     /// Place of their counts.
     place: usize,
 }
 
 /// All counts.
-pub(crate) struct Ledger {
+pub(crate) struct Accounting {
     tasks: Tasks,
     /// The last look-up, until threads come, go or change.
     same: Option<Same>,
@@ -116,7 +116,7 @@ pub(crate) struct Ledger {
     ends: Ends,
     /// How often what a file system says of ends may be asked for.
     round: u32,
-    known_homes: HashMap<Home, Vec<u32>>,
+    known_homes: HashMap<FileSystemId, Vec<u32>>,
     block_homes: Map<u32, bool>,
     page_bytes: u64,
     lookups: Lookups,
@@ -138,17 +138,17 @@ pub(crate) struct Ledger {
     splits: Map<u32, u64>,
 }
 
-impl std::fmt::Debug for Ledger {
+impl std::fmt::Debug for Accounting {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Ledger").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
-impl Ledger {
+impl Accounting {
     /// Nothing counted yet.
     #[must_use]
-    pub(crate) fn new(machine: Machine) -> Ledger {
-        Ledger {
+    pub(crate) fn new(machine: Machine) -> Accounting {
+        Accounting {
             tasks: Tasks::new(machine.ask),
             same: None,
             homes: machine.homes,
@@ -228,12 +228,12 @@ impl Ledger {
     }
 
     /// The same for a thread that mostly does the same again.
-    fn at_again(&mut self, who: Who, file: FileId) -> &mut Counts {
+    fn at_again(&mut self, who: ThreadIdentity, file: FileId) -> &mut Counts {
         let place = self.place_again(who, file);
         &mut self.counts[place].2
     }
 
-    fn place_again(&mut self, who: Who, file: FileId) -> usize {
+    fn place_again(&mut self, who: ThreadIdentity, file: FileId) -> usize {
         let doing = self.doing.entry(who.thread).or_default();
         if let Some((same, process, place)) = doing.pair
             && same == file

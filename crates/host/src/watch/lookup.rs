@@ -39,7 +39,7 @@ const IN_ORDER_MIN: u32 = 2;
 
 /// The thread that does something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct ThreadIdentity {
     /// Its number.
     pub(crate) thread: u32,
     /// Its process.
@@ -69,7 +69,7 @@ pub(crate) struct Found {
 
 /// How a fresh page came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum FillReason {
     /// Somebody asked for it.
     Demand,
     /// It came along.
@@ -81,10 +81,10 @@ enum Why {
 /// A fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
-    who: Who,
+    who: ThreadIdentity,
     /// Look-ups that the thread had made when it came.
     epoch: u32,
-    why: Why,
+    why: FillReason,
 }
 
 /// What a thread reads ahead at the moment.
@@ -121,18 +121,18 @@ pub(crate) struct Lookups {
 
 impl Lookups {
     /// Read-ahead begins because `count` pages from `first` on are wanted and not there.
-    pub(crate) fn wanted(&mut self, who: Who, file: FileId, first: u64, count: u64) {
+    pub(crate) fn wanted(&mut self, who: ThreadIdentity, file: FileId, first: u64, count: u64) {
         let end = first.saturating_add(count);
         self.threads.entry(who.thread).or_default().ahead = Ahead::For { file, first, end };
     }
 
     /// Read-ahead begins for pages that nobody wants yet.
-    pub(crate) fn ahead(&mut self, who: Who) {
+    pub(crate) fn ahead(&mut self, who: ThreadIdentity) {
         self.threads.entry(who.thread).or_default().ahead = Ahead::Beyond;
     }
 
     /// Pages came into the cache.
-    pub(crate) fn added(&mut self, who: Who, file: FileId, first: u64, pages: u64) {
+    pub(crate) fn added(&mut self, who: ThreadIdentity, file: FileId, first: u64, pages: u64) {
         let thread = *self.threads.entry(who.thread).or_default();
         let end = first.saturating_add(pages);
         let spans = self.fresh.entry(file).or_default();
@@ -143,12 +143,12 @@ impl Lookups {
         match thread.ahead {
             Ahead::For { file: of, first: from, end: to } if of == file => {
                 let (from, to) = (from.clamp(first, end), to.clamp(first, end));
-                put(first, from, Why::Ahead);
-                put(from, to, Why::Demand);
-                put(to, end, Why::Ahead);
+                put(first, from, FillReason::Ahead);
+                put(from, to, FillReason::Demand);
+                put(to, end, FillReason::Ahead);
             }
-            Ahead::Beyond => put(first, end, Why::Ahead),
-            Ahead::For { .. } | Ahead::Nothing => put(first, end, Why::Unknown),
+            Ahead::Beyond => put(first, end, FillReason::Ahead),
+            Ahead::For { .. } | Ahead::Nothing => put(first, end, FillReason::Unknown),
         }
         self.spans = (self.spans + spans.len()).saturating_sub(before);
         if self.spans > FRESH_MAX {
@@ -160,7 +160,7 @@ impl Lookups {
     /// `held`: they count. Requests are told from one another by what they asked for.
     pub(crate) fn looked_up(
         &mut self,
-        who: Who,
+        who: ThreadIdentity,
         file: FileId,
         first: u64,
         (last, held): (u64, u64),
@@ -242,7 +242,7 @@ impl Lookups {
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
         self.take(file, page, page.saturating_add(1), |_, fresh| {
-            ahead |= fresh.why == Why::Ahead;
+            ahead |= fresh.why == FillReason::Ahead;
         });
         ahead
     }
@@ -261,7 +261,7 @@ impl Lookups {
         mut unused: impl FnMut(ProcessId, u64),
     ) {
         self.take(file, first, first.saturating_add(pages), |pages, fresh| {
-            if fresh.why == Why::Ahead {
+            if fresh.why == FillReason::Ahead {
                 unused(fresh.who.process, pages);
             }
         });
@@ -300,7 +300,7 @@ impl Lookups {
     fn forget(&mut self) {
         for spans in self.fresh.values_mut() {
             spans.retain(0, u64::MAX, |pages, fresh| {
-                let keep = fresh.why == Why::Demand;
+                let keep = fresh.why == FillReason::Demand;
                 self.forgotten += if keep { 0 } else { pages };
                 keep
             });
@@ -336,7 +336,7 @@ fn beginning(
             // With it, the request is as long as the one before.
             let brought = end - from == before.pages
                 && fresh.get(&file).is_some_and(|spans| {
-                    spans.count(from, first, |fresh| fresh.why != Why::Demand) == first - from
+                    spans.count(from, first, |fresh| fresh.why != FillReason::Demand) == first - from
                 });
             if brought { from } else { first }
         }
@@ -351,18 +351,18 @@ enum Class {
     Others,
 }
 
-fn class(who: Who, epoch: u32, fresh: Fresh) -> Class {
+fn class(who: ThreadIdentity, epoch: u32, fresh: Fresh) -> Class {
     let same_process = fresh.who.process == who.process;
     let own = fresh.who.thread == who.thread || (who.is_worker && same_process);
     // Of others only the number of look-ups is unknown; a page just come is theirs.
-    if own && (fresh.epoch == epoch || fresh.who.thread != who.thread) && fresh.why != Why::Ahead {
+    if own && (fresh.epoch == epoch || fresh.who.thread != who.thread) && fresh.why != FillReason::Ahead {
         return Class::Miss;
     }
     match fresh.why {
-        Why::Demand if same_process => Class::Miss,
-        Why::Demand => Class::Others,
-        Why::Ahead if own && fresh.epoch == epoch => Class::Miss,
-        Why::Ahead | Why::Unknown => Class::Ahead,
+        FillReason::Demand if same_process => Class::Miss,
+        FillReason::Demand => Class::Others,
+        FillReason::Ahead if own && fresh.epoch == epoch => Class::Miss,
+        FillReason::Ahead | FillReason::Unknown => Class::Ahead,
     }
 }
 

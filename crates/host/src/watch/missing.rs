@@ -79,7 +79,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Wanted;
+    use crate::watch::WatchScope;
     use std::path::Path;
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(part(Part::Tasks, "6.1.0"), None);
         let memory = Path::new("/dev/shm");
         if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
-            let scope_of = Scope::find(&Wanted::Path(memory.into())).unwrap();
+            let scope_of = Scope::find(&WatchScope::Path(memory.into())).unwrap();
             assert!(scope(&scope_of).unwrap().contains("memory themselves"));
         }
     }

@@ -3,7 +3,7 @@
 
 use super::event::Key;
 use super::homes;
-use super::tasks::Told;
+use super::tasks::TaskInfo;
 use crate::mounts::{self, Mount};
 use crate::{proc, processes};
 use std::io;
@@ -17,7 +17,7 @@ const KTHREADD: u32 = 2;
 
 /// What is to be watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WatchScope {
     /// All of it.
     #[default]
     Machine,
@@ -33,7 +33,7 @@ pub enum Wanted {
 /// The same, found on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WatchScope,
     /// For a path: where it lies.
     pub(super) path: Option<Place>,
 }
@@ -66,17 +66,17 @@ impl Scope {
     ///
     /// # Errors
     /// There is no such path, process or group.
-    pub(crate) fn find(wanted: &Wanted) -> io::Result<Scope> {
+    pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
         let path = match wanted {
-            Wanted::Path(path) => Some(place(path)?),
-            Wanted::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            WatchScope::Path(path) => Some(place(path)?),
+            WatchScope::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));
             }
-            Wanted::Machine | Wanted::Process(_) | Wanted::Group(_) => None,
+            WatchScope::Machine | WatchScope::Process(_) | WatchScope::Group(_) => None,
         };
         let wanted = match wanted {
-            Wanted::Group(group) => Wanted::Group(group_of(group)?),
-            Wanted::Machine | Wanted::Path(_) | Wanted::Process(_) => wanted.clone(),
+            WatchScope::Group(group) => WatchScope::Group(group_of(group)?),
+            WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => wanted.clone(),
         };
         Ok(Scope { wanted, path })
     }
@@ -85,10 +85,10 @@ impl Scope {
     #[must_use]
     pub(crate) fn words(&self) -> String {
         match &self.wanted {
-            Wanted::Machine => larder_report::watch::WHOLE.to_owned(),
-            Wanted::Path(path) => path.display().to_string(),
-            Wanted::Process(pid) => format!("process {pid}"),
-            Wanted::Group(group) => format!("group {group}"),
+            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
+            WatchScope::Path(path) => path.display().to_string(),
+            WatchScope::Process(pid) => format!("process {pid}"),
+            WatchScope::Group(group) => format!("group {group}"),
         }
     }
 
@@ -99,7 +99,7 @@ impl Scope {
 
     /// Whether rows are chosen by process.
     pub(super) fn by_process(&self) -> bool {
-        matches!(self.wanted, Wanted::Process(_) | Wanted::Group(_))
+        matches!(self.wanted, WatchScope::Process(_) | WatchScope::Group(_))
     }
 
     /// The filter of the kernel for an event that calls device and inode so; empty where all pass.
@@ -118,7 +118,7 @@ impl Scope {
     /// The filter of the kernel for processes that go into the group that is watched; nothing if
     /// none is, or if its name cannot be said in a filter.
     pub(super) fn joins(&self) -> Option<String> {
-        let Wanted::Group(group) = &self.wanted else { return None };
+        let WatchScope::Group(group) = &self.wanted else { return None };
         let group = group.trim_matches('/');
         let is_plain = !group.is_empty() && !group.contains(['"', '*', '?', '[', '\\']);
         is_plain.then(|| format!("dst_path == \"/{group}\" || dst_path ~ \"/{group}/*\""))
@@ -169,18 +169,18 @@ fn group_of(named: &str) -> io::Result<String> {
 }
 
 /// What procfs says of a thread.
-pub(super) fn told(wanted: &Wanted, thread: u32) -> Option<Told> {
+pub(super) fn told(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
     let process = if pid == thread { None } else { proc::read(format!("/proc/{pid}/comm")) };
     let name = text(&status, "Name").unwrap_or_default();
     let watched = match wanted {
-        Wanted::Machine | Wanted::Path(_) => true,
-        Wanted::Process(of) => made_by(*of, pid),
-        Wanted::Group(group) => in_group(group, pid),
+        WatchScope::Machine | WatchScope::Path(_) => true,
+        WatchScope::Process(of) => made_by(*of, pid),
+        WatchScope::Group(group) => in_group(group, pid),
     };
     let kernel = pid == KTHREADD || number(&status, "PPid") == Some(KTHREADD);
-    Some(Told { pid, process: process.unwrap_or_else(|| name.clone()), name, kernel, watched })
+    Some(TaskInfo { pid, process: process.unwrap_or_else(|| name.clone()), name, kernel, watched })
 }
 
 fn text(status: &str, name: &str) -> Option<String> {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn filters_name_the_file_or_its_file_system() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let scope = Scope::find(&Wanted::Path(file.path().to_path_buf())).unwrap();
+        let scope = Scope::find(&WatchScope::Path(file.path().to_path_buf())).unwrap();
         let place = scope.path.clone().unwrap();
         let (dev, ino) = (place.dev, place.ino.unwrap());
         let hot = scope.filter(("s_dev", "i_ino"), true);
@@ -233,17 +233,17 @@ mod tests {
         assert_eq!(scope.joins(), None);
         assert!(scope.has_file(Key { dev, ino }, None));
         assert!(!scope.has_file(Key { dev, ino: ino + 1 }, Some(file.path())));
-        let everything = Scope::find(&Wanted::Machine).unwrap();
+        let everything = Scope::find(&WatchScope::Machine).unwrap();
         assert_eq!(everything.filter(("s_dev", "i_ino"), true), "");
         assert!(everything.has_file(Key { dev, ino }, None));
-        assert!(Scope::find(&Wanted::Path("/no/such/path".into())).is_err());
-        assert!(Scope::find(&Wanted::Process(u32::MAX)).is_err());
+        assert!(Scope::find(&WatchScope::Path("/no/such/path".into())).is_err());
+        assert!(Scope::find(&WatchScope::Process(u32::MAX)).is_err());
     }
 
     #[test]
     fn a_folder_has_what_lies_below_it_by_name() {
         let folder = tempfile::tempdir().unwrap();
-        let scope = Scope::find(&Wanted::Path(folder.path().to_path_buf())).unwrap();
+        let scope = Scope::find(&WatchScope::Path(folder.path().to_path_buf())).unwrap();
         let key = Key { dev: scope.path.as_ref().unwrap().dev, ino: 5 };
         assert!(scope.has_file(key, Some(&folder.path().join("a/b"))));
         assert!(!scope.has_file(key, Some(Path::new("/elsewhere"))));
@@ -254,25 +254,25 @@ mod tests {
     fn processes_are_watched_with_those_that_they_have_made() {
         let own = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = told(&Wanted::Process(own), child.id()).unwrap();
+        let found = told(&WatchScope::Process(own), child.id()).unwrap();
         assert!(found.watched && found.pid == child.id());
-        assert!(!told(&Wanted::Process(child.id()), own).unwrap().watched);
-        assert!(told(&Wanted::Machine, own).unwrap().watched);
+        assert!(!told(&WatchScope::Process(child.id()), own).unwrap().watched);
+        assert!(told(&WatchScope::Machine, own).unwrap().watched);
         child.kill().unwrap();
         child.wait().unwrap();
         let line = proc::read("/proc/self/cgroup").unwrap();
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        assert!(told(&Wanted::Group(group), own).unwrap().watched);
-        assert!(!told(&Wanted::Group("/no/such/group".into()), own).unwrap().watched);
+        assert!(told(&WatchScope::Group(group), own).unwrap().watched);
+        assert!(!told(&WatchScope::Group("/no/such/group".into()), own).unwrap().watched);
     }
 
     #[test]
     fn groups_are_those_that_exist_by_path_or_by_folder() {
         let line = proc::read("/proc/self/cgroup").unwrap();
         let own = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        let found = Scope::find(&Wanted::Group(own.clone())).unwrap();
-        assert_eq!(found.wanted, Wanted::Group(own));
-        let why = Scope::find(&Wanted::Group("no/such/group".into())).unwrap_err().to_string();
+        let found = Scope::find(&WatchScope::Group(own.clone())).unwrap();
+        assert_eq!(found.wanted, WatchScope::Group(own));
+        let why = Scope::find(&WatchScope::Group("no/such/group".into())).unwrap_err().to_string();
         assert!(why.starts_with("there is no such control group"), "{why}");
         let mounts = mounts::all();
         let Some(root) = mounts.iter().find(|mount| mount.fs_type.starts_with("cgroup")) else {
@@ -280,8 +280,8 @@ mod tests {
             return;
         };
         let folder = root.point.to_str().unwrap();
-        let found = Scope::find(&Wanted::Group(format!("{folder}/"))).unwrap();
-        assert_eq!(found.wanted, Wanted::Group("/".into()));
-        assert!(Scope::find(&Wanted::Group(format!("{folder}/no/such"))).is_err());
+        let found = Scope::find(&WatchScope::Group(format!("{folder}/"))).unwrap();
+        assert_eq!(found.wanted, WatchScope::Group("/".into()));
+        assert!(Scope::find(&WatchScope::Group(format!("{folder}/no/such"))).is_err());
     }
 }

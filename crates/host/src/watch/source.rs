@@ -7,8 +7,8 @@
 use super::event::Event;
 use super::event::{Decoder, Part, WANTED};
 #[cfg(feature = "bpf")]
-use super::inside::{self, Inside};
-use super::ledger::{Ledger, Reference};
+use super::inside::{self, KernelProbe};
+use super::ledger::{Accounting, Reference};
 use super::scope::Scope;
 use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
@@ -48,7 +48,7 @@ pub(super) struct Source {
     instance: Instance,
     _tracefs: Tracefs,
     #[cfg(feature = "bpf")]
-    inside: Option<Inside>,
+    inside: Option<KernelProbe>,
     /// Why look-ups are not counted in the kernel, if they are not.
     why_not: Option<String>,
     events: u64,
@@ -84,7 +84,7 @@ fn inodes() -> Option<String> {
 }
 
 #[cfg(feature = "bpf")]
-fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<Inside, String> {
+fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<KernelProbe, String> {
     if options.bpf == Bpf::Off {
         return Err("as was asked for".to_owned());
     }
@@ -96,7 +96,7 @@ fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<I
     let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
     let each = buffer_kib(options, options.references_only);
     let ring = each.saturating_mul(1024).saturating_mul(processors.into());
-    Inside::start(ring, scope.files(), options.references_only)
+    KernelProbe::start(ring, scope.files(), options.references_only)
 }
 
 impl Source {
@@ -181,7 +181,7 @@ impl Source {
     pub(super) fn read(
         &mut self,
         all: bool,
-        ledger: &mut Ledger,
+        ledger: &mut Accounting,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<(), TraceError> {
         ledger.next_round();
@@ -199,7 +199,7 @@ impl Source {
     /// Has the kernel count where it may. Whether it may where it could not yet, as soon as what
     /// has come until now is told.
     #[cfg(feature = "bpf")]
-    fn settle(&mut self, ledger: &Ledger) -> bool {
+    fn settle(&mut self, ledger: &Accounting) -> bool {
         let Some(inside) = &mut self.inside else { return false };
         inside.settle(self.reader.until_ns(), |file| ledger.none_fresh(file));
         inside.has_begun()
@@ -209,7 +209,7 @@ impl Source {
     fn round(
         &mut self,
         all: bool,
-        ledger: &mut Ledger,
+        ledger: &mut Accounting,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<bool, TraceError> {
         let (decoder, events) = (&self.decoder, &mut self.events);
@@ -232,7 +232,7 @@ impl Source {
     fn round(
         &mut self,
         all: bool,
-        ledger: &mut Ledger,
+        ledger: &mut Accounting,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<bool, TraceError> {
         let (decoder, events) = (&self.decoder, &mut self.events);
@@ -256,7 +256,7 @@ impl Source {
     }
 
     /// Takes what the kernel has counted.
-    pub(super) fn take_counted(&mut self, ledger: &mut Ledger) {
+    pub(super) fn take_counted(&mut self, ledger: &mut Accounting) {
         #[cfg(feature = "bpf")]
         if let Some(inside) = &mut self.inside {
             inside.take(|file, process, counted| {
@@ -264,14 +264,14 @@ impl Source {
             });
         }
         #[cfg(not(feature = "bpf"))]
-        let _: (&mut Source, &mut Ledger) = (self, ledger);
+        let _: (&mut Source, &mut Accounting) = (self, ledger);
     }
 
     /// Events that the kernel could not keep, as buffers say.
     pub(super) fn lost(&self) -> u64 {
         let lost = self.instance.losses().events();
         #[cfg(feature = "bpf")]
-        let lost = lost + self.inside.as_ref().map_or(0, Inside::lost);
+        let lost = lost + self.inside.as_ref().map_or(0, KernelProbe::lost);
         lost
     }
 
@@ -279,7 +279,7 @@ impl Source {
     pub(super) fn events(&self) -> u64 {
         let events = self.events;
         #[cfg(feature = "bpf")]
-        let events = events + self.inside.as_ref().map_or(0, Inside::requests);
+        let events = events + self.inside.as_ref().map_or(0, KernelProbe::requests);
         events
     }
 
@@ -296,8 +296,8 @@ impl Source {
 #[cfg(feature = "bpf")]
 fn take_other(
     decoder: &Decoder,
-    mut inside: Option<&mut Inside>,
-    ledger: &mut Ledger,
+    mut inside: Option<&mut KernelProbe>,
+    ledger: &mut Accounting,
     record: &[u8],
 ) -> Option<Reference> {
     if let Some(inside) = &mut inside
@@ -326,8 +326,8 @@ fn take_other(
 /// Takes a record of the programs.
 #[cfg(feature = "bpf")]
 fn take_inside(
-    inside: &mut Inside,
-    ledger: &mut Ledger,
+    inside: &mut KernelProbe,
+    ledger: &mut Accounting,
     thread: u32,
     skipped: &inside::Skipped,
     event: Event,

@@ -6,7 +6,7 @@
 //! own number to another.
 
 use super::fast::Map;
-use super::lookup::{ProcessId, Who};
+use super::lookup::{ProcessId, ThreadIdentity};
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Process {
 
 /// What the machine says of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct TaskInfo {
     /// Its process.
     pub(crate) pid: u32,
     /// Name of the thread.
@@ -35,11 +35,11 @@ pub(crate) struct Told {
 }
 
 /// Looks a thread up; nothing if it is gone.
-pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<Told> + Send>;
+pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 
 #[derive(Clone, Copy, Debug)]
 struct Task {
-    who: Who,
+    who: ThreadIdentity,
     kernel: bool,
     reclaims: bool,
 }
@@ -73,7 +73,7 @@ impl Tasks {
     }
 
     /// Who a thread is.
-    pub(crate) fn who(&mut self, thread: u32) -> Who {
+    pub(crate) fn who(&mut self, thread: u32) -> ThreadIdentity {
         self.task(thread).who
     }
 
@@ -92,7 +92,7 @@ impl Tasks {
         if let Some(task) = self.threads.get(&thread) {
             return *task;
         }
-        let told = (self.ask)(thread).unwrap_or_else(|| Told {
+        let told = (self.ask)(thread).unwrap_or_else(|| TaskInfo {
             pid: thread,
             name: "(gone)".to_owned(),
             process: "(gone)".to_owned(),
@@ -102,14 +102,14 @@ impl Tasks {
         self.meet(thread, told)
     }
 
-    fn meet(&mut self, thread: u32, told: Told) -> Task {
+    fn meet(&mut self, thread: u32, told: TaskInfo) -> Task {
         let flusher = told.name.starts_with("kworker/");
         let (pid, name) =
             if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
         let process = self.process_of(pid, &name, told.watched);
         let is_worker = told.name.starts_with("iou-wrk");
         let reclaims = ["kswapd", "kdamond"].iter().any(|name| told.name.starts_with(name));
-        let who = Who { thread, process, is_worker };
+        let who = ThreadIdentity { thread, process, is_worker };
         let task = Task { who, kernel: told.kernel, reclaims };
         self.threads.insert(thread, task);
         task
@@ -135,13 +135,13 @@ impl Tasks {
             return;
         }
         let who = if same_process {
-            Who { thread, ..parent.who }
+            ThreadIdentity { thread, ..parent.who }
         } else {
             let Process { name, watched, .. } = self.process(parent.who.process).clone();
             // The number may be that of one that is gone.
             self.by_pid.remove(&thread);
             let process = self.process_of(thread, &name, watched);
-            Who { thread, process, is_worker: false }
+            ThreadIdentity { thread, process, is_worker: false }
         };
         self.threads.insert(thread, Task { who, kernel: false, reclaims: false });
     }
@@ -200,7 +200,7 @@ mod tests {
 
     fn tasks() -> Tasks {
         Tasks::new(Box::new(|thread| {
-            let told = |pid, name: &str, process: &str| Told {
+            let told = |pid, name: &str, process: &str| TaskInfo {
                 pid,
                 name: name.into(),
                 process: process.into(),

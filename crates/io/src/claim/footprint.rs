@@ -53,7 +53,7 @@ pub(crate) struct Part {
 
 /// The data that a cache is put in front of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum CachedData {
     /// A regular file, with its number of links.
     File { inode: Inode, place: Option<Place>, links: u64 },
     /// All files below a directory, which is visible at the path `at`.
@@ -118,22 +118,22 @@ pub(crate) trait Machine {
 }
 
 /// Returns the data that a subject depends on.
-pub(crate) fn footprint(subject: &Subject, machine: &dyn Machine) -> Vec<Part> {
+pub(crate) fn footprint(subject: &CachedData, machine: &dyn Machine) -> Vec<Part> {
     footprint_with_unresolved(subject, machine).0
 }
 
 /// Returns the data that a subject depends on, and the layers of it that cannot be found.
 pub(crate) fn footprint_with_unresolved(
-    subject: &Subject,
+    subject: &CachedData,
     machine: &dyn Machine,
 ) -> (Vec<Part>, Vec<UnresolvedLayer>) {
     let mut tracer = Tracer::new(machine);
     match subject {
-        Subject::File { inode, place, links } => {
+        CachedData::File { inode, place, links } => {
             tracer.file(*inode, place.as_ref(), &EVERYTHING, true);
             tracer.other_names(*links, *inode, place.as_ref());
         }
-        Subject::Tree { inode, place, at } => {
+        CachedData::Tree { inode, place, at } => {
             tracer.tree(Some(*inode), place.as_ref(), true);
             for NestedMount { place, file } in machine.mounted_below(at) {
                 match file {
@@ -142,11 +142,11 @@ pub(crate) fn footprint_with_unresolved(
                 }
             }
         }
-        Subject::Disk(number) => tracer.disk(*number, &EVERYTHING, true),
-        Subject::Export(name) => {
+        CachedData::Disk(number) => tracer.disk(*number, &EVERYTHING, true),
+        CachedData::Export(name) => {
             tracer.add(Node::Export(name.clone()), EVERYTHING, true);
         }
-        Subject::FileSystem(number) => {
+        CachedData::FileSystem(number) => {
             let root = Place { filesystem: *number, path: "/".into() };
             tracer.tree(None, Some(&root), true);
         }

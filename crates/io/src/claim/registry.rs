@@ -1,6 +1,6 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
-use super::footprint::{Inode, Node, Part, Subject, footprint, footprint_of_mount, overlap};
+use super::footprint::{Inode, Node, Part, CachedData, footprint, footprint_of_mount, overlap};
 use super::machine::{self, ThisMachine};
 use super::record::Record;
 use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};
@@ -271,7 +271,7 @@ impl Registry {
         claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
         match ThisMachine::look() {
             Ok(machine) => {
-                claim.record.parts.extend(footprint(&Subject::FileSystem(filesystem), &machine));
+                claim.record.parts.extend(footprint(&CachedData::FileSystem(filesystem), &machine));
             }
             Err(error) => tracing::error!(%error, "cannot read the mount table"),
         }

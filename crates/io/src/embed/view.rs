@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::frames::ArenaFrames;
-use larder_core::request::Assembly;
+use larder_core::request::ReadRequest;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct View {
     engine: Arc<Engine>,
-    assembly: Box<Assembly<ArenaFrames>>,
+    assembly: Box<ReadRequest<ArenaFrames>>,
 }
 
 impl View {
-    pub(super) fn new(engine: Arc<Engine>, assembly: Box<Assembly<ArenaFrames>>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, assembly: Box<ReadRequest<ArenaFrames>>) -> Self {
         View { engine, assembly }
     }
 

@@ -17,13 +17,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A running keeper, which ends when this is dropped.
-pub(super) struct Keeper {
+pub(super) struct MaintenanceThread {
     quit: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<Thread>,
 }
 
-impl Keeper {
+impl MaintenanceThread {
     pub(super) fn start(cache: Arc<ArenaCache>, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let waker = Waker::new()?;
         let quit = Arc::new(AtomicBool::new(false));
@@ -35,11 +35,11 @@ impl Keeper {
         let thread = fault::spawn::<()>("keeper", None, run, move |panic| {
             fault::end_process(&cache, panic)
         })?;
-        Ok(Keeper { quit, waker, thread: Some(thread) })
+        Ok(MaintenanceThread { quit, waker, thread: Some(thread) })
     }
 }
 
-impl Drop for Keeper {
+impl Drop for MaintenanceThread {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
         self.waker.notify();

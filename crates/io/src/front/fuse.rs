@@ -29,7 +29,7 @@ pub use crate::mount_table::MountRestrictions;
 pub use files::check_name;
 pub use folder::{
     FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,
-    FolderNews, FolderOptions, KernelPages, OpenedFolder,
+    ChangeEvents, FolderOptions, KernelPages, OpenedFolder,
 };
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;

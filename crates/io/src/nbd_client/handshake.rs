@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::{ConnectOptions, ExportDetails, ListedExport};
 use crate::front::nbd::handshake::BlockSizes;
 use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, Greeting,
+    self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, ServerGreeting,
     OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
 };
 use crate::tls::Channel;
@@ -26,19 +26,19 @@ fn protocol(text: &str) -> ClientError {
     ClientError::Protocol(text.to_owned())
 }
 
-pub(super) struct Haggle<'a> {
+pub(super) struct OptionNegotiation<'a> {
     stream: &'a mut BufReader<Stream>,
     no_zeroes: bool,
     /// Replies to the last option.
     replies: usize,
 }
 
-impl<'a> Haggle<'a> {
+impl<'a> OptionNegotiation<'a> {
     /// Exchanges greeting and client flags.
     pub(super) fn begin(stream: &'a mut BufReader<Stream>) -> Result<Self, ClientError> {
         let mut greeting = [0; GREETING_BYTES];
         stream.read_exact(&mut greeting)?;
-        let flags = Greeting::parse(greeting)?;
+        let flags = ServerGreeting::parse(greeting)?;
         if flags & wire::FLAG_FIXED_NEWSTYLE == 0 {
             return Err(protocol("it does not speak fixed newstyle"));
         }

@@ -13,7 +13,7 @@
 mod source;
 
 pub(crate) use source::{
-    Act, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities, link_to,
+    PendingChange, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities, link_to,
 };
 
 use super::backing::{Backing, Transfer};
@@ -263,13 +263,13 @@ impl Backing for FileTable {
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
             StoreOpKind::Discard => Some(match file.take_act() {
                 // Nothing is dropped that came meanwhile.
-                Act::Renew(writes) | Act::Truncate { writes, .. }
+                PendingChange::Renew(writes) | PendingChange::Truncate { writes, .. }
                     if file.writes() != Some(writes) =>
                 {
                     Err(failed(Errno::BUSY))
                 }
-                Act::Forget | Act::Renew(_) => Ok(()),
-                Act::Truncate { size, .. } => shorten(&file, size).map_err(failed),
+                PendingChange::Forget | PendingChange::Renew(_) => Ok(()),
+                PendingChange::Truncate { size, .. } => shorten(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {
                 let how = if keep_allocated {

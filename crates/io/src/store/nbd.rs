@@ -42,7 +42,7 @@ use larder_core::store::{
 use link::Link;
 use map::Shared;
 use open::{EXCLUDE_BYTES_MAX, Features};
-use pieces::{Piece, What};
+use pieces::{Piece, PieceOperation};
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use std::collections::{HashMap, VecDeque};
@@ -146,10 +146,10 @@ impl NbdStore {
         let op = &self.jobs[index].as_ref().expect("a job under way").op;
         let (kind, range) = (op.kind, op.offset..op.offset + op.len);
         match kind {
-            StoreOpKind::Read => self.cut_range(index, What::Read, &range, self.piece_bytes),
+            StoreOpKind::Read => self.cut_range(index, PieceOperation::Read, &range, self.piece_bytes),
             StoreOpKind::Write { fua } => {
                 let native = fua && self.features.fua();
-                self.cut_range(index, What::Write { fua: native }, &range, self.piece_bytes);
+                self.cut_range(index, PieceOperation::Write { fua: native }, &range, self.piece_bytes);
                 let then_flush = fua && !native && self.features.flush();
                 let job = self.job(index);
                 (job.needs_flush, job.then_flush) = (then_flush, then_flush);
@@ -158,17 +158,17 @@ impl NbdStore {
             StoreOpKind::Flush if !self.control.has_unflushed() => {}
             StoreOpKind::Flush if self.features.flush() => {
                 self.job(index).needs_flush = true;
-                self.add_piece(Piece { job: Some(index), what: What::Flush, range });
+                self.add_piece(Piece { job: Some(index), what: PieceOperation::Flush, range });
             }
             StoreOpKind::Discard if self.features.trim() => {
-                self.cut_range(index, What::Trim, &range, EXCLUDE_BYTES_MAX);
+                self.cut_range(index, PieceOperation::Trim, &range, EXCLUDE_BYTES_MAX);
             }
             StoreOpKind::Zero { keep_allocated } if self.features.zero() => {
-                let what = What::Zero { keep_allocated };
+                let what = PieceOperation::Zero { keep_allocated };
                 self.cut_range(index, what, &range, EXCLUDE_BYTES_MAX);
             }
             StoreOpKind::Zero { .. } => {
-                self.cut_range(index, What::Zeros, &range, self.piece_bytes);
+                self.cut_range(index, PieceOperation::Zeros, &range, self.piece_bytes);
             }
             StoreOpKind::Discard => {
                 let message = format!(
@@ -183,7 +183,7 @@ impl NbdStore {
         }
     }
 
-    fn cut_range(&mut self, index: usize, what: What, range: &Range<u64>, piece_bytes: u32) {
+    fn cut_range(&mut self, index: usize, what: PieceOperation, range: &Range<u64>, piece_bytes: u32) {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at + u64::from(piece_bytes));
@@ -214,7 +214,7 @@ impl NbdStore {
             return;
         }
         if std::mem::take(&mut job.then_flush) && job.error.is_none() {
-            self.add_piece(Piece { job: Some(index), what: What::Flush, range: 0..0 });
+            self.add_piece(Piece { job: Some(index), what: PieceOperation::Flush, range: 0..0 });
             return;
         }
         let Job { op, error, started_at, .. } = self.jobs[index].take().expect("looked at above");
@@ -239,7 +239,7 @@ impl NbdStore {
             return self.next_repeat();
         }
         if let Some((start, len)) = self.map.take_question() {
-            let what = What::Status { changes: self.map.changes() };
+            let what = PieceOperation::Status { changes: self.map.changes() };
             return Some(Piece { job: None, what, range: start..start + u64::from(len) });
         }
         if self.ready.front().is_some_and(|piece| self.has_room(piece)) {
@@ -248,7 +248,7 @@ impl NbdStore {
         // Also after a failed flush: only a flush makes room in the journal.
         if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 {
             self.flushing = true;
-            return Some(Piece { job: None, what: What::Flush, range: 0..0 });
+            return Some(Piece { job: None, what: PieceOperation::Flush, range: 0..0 });
         }
         let change = self.changes.front()?;
         let bytes = self.journal.bytes() + self.sent_change_bytes;
@@ -262,17 +262,17 @@ impl NbdStore {
     }
 
     fn send_piece(&mut self, frames: &ArenaFrames, mut piece: Piece) -> Result<(), ClientError> {
-        if piece.what == What::Flush {
+        if piece.what == PieceOperation::Flush {
             // It covers what has been answered by now.
             let (end, discards) = (self.journal.end(), self.discards);
-            piece.what = What::Flushing { end, discards };
+            piece.what = PieceOperation::Flushing { end, discards };
         }
         let request = self.request(frames, &piece);
         if piece.what.is_change() {
             self.map.changed();
             self.sent_change_bytes += piece.change_bytes();
         }
-        if piece.what.is_change() || piece.what == What::Trim {
+        if piece.what.is_change() || piece.what == PieceOperation::Trim {
             self.control.set_unflushed(true);
         }
         self.sent_bytes += piece.buffer_bytes();

@@ -72,21 +72,21 @@ pub enum ListError {
 
 /// What is wrong with the bytes of a list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum FormatError {
     Foreign,
     Version(u16),
     Damaged(&'static str),
     Stale(Stale),
 }
 
-impl Wrong {
+impl FormatError {
     fn at(self, path: &Path) -> ListError {
         let path = path.to_owned();
         match self {
-            Wrong::Foreign => ListError::Foreign { path },
-            Wrong::Version(version) => ListError::Version { path, version },
-            Wrong::Damaged(what) => ListError::Damaged { path, what },
-            Wrong::Stale(why) => ListError::Stale { path, why },
+            FormatError::Foreign => ListError::Foreign { path },
+            FormatError::Version(version) => ListError::Version { path, version },
+            FormatError::Damaged(what) => ListError::Damaged { path, what },
+            FormatError::Stale(why) => ListError::Stale { path, why },
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn load(
         Err(FileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
-        Err(FileError::TooLong(_)) => return Err(Wrong::Foreign.at(path)),
+        Err(FileError::TooLong(_)) => return Err(FormatError::Foreign.at(path)),
         Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
     };
     parse(path, &bytes, now, ranges_max).map(Some)
@@ -178,13 +178,13 @@ pub(super) fn from_bytes(
     bytes: &[u8],
     now: &StoreIdentity,
     ranges_max: usize,
-) -> Result<Vec<Range<u64>>, Wrong> {
+) -> Result<Vec<Range<u64>>, FormatError> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
     if !MAGIC.starts_with(magic) || magic.is_empty() {
-        return Err(Wrong::Foreign);
+        return Err(FormatError::Foreign);
     }
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(Wrong::Damaged("it is cut short"));
+        return Err(FormatError::Damaged("it is cut short"));
     };
     let word = |at: usize| {
         u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes of a header"))
@@ -192,21 +192,21 @@ pub(super) fn from_bytes(
     // First, since the header of a later version may be another one.
     let version = u16::from_le_bytes([header[8], header[9]]);
     if version != VERSION {
-        return Err(Wrong::Version(version));
+        return Err(FormatError::Version(version));
     }
     if crc32c::crc32c(&header[..28]) != word(28) {
-        return Err(Wrong::Damaged("the checksum of its header is wrong"));
+        return Err(FormatError::Damaged("the checksum of its header is wrong"));
     }
     if u64::from(word(12)) != payload.len() as u64 {
-        return Err(Wrong::Damaged("it is cut short, or something follows it"));
+        return Err(FormatError::Damaged("it is cut short, or something follows it"));
     }
     if crc32c::crc32c(payload) != word(16) {
-        return Err(Wrong::Damaged("its checksum is wrong"));
+        return Err(FormatError::Damaged("its checksum is wrong"));
     }
-    let malformed = |_: io::Error| Wrong::Damaged("its payload is not in the form it should have");
+    let malformed = |_: io::Error| FormatError::Damaged("its payload is not in the form it should have");
     let unpacker = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
     let mut unpacker = BufReader::new(unpacker);
-    identity(&mut unpacker).map_err(malformed)?.check(now).map_err(Wrong::Stale)?;
+    identity(&mut unpacker).map_err(malformed)?.check(now).map_err(FormatError::Stale)?;
     ranges(&mut unpacker, ranges_max).map_err(malformed)
 }
 

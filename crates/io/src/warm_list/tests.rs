@@ -1,7 +1,7 @@
 //! What is saved is read back; what is cut short or changed is refused; stores that are others are
 //! told apart.
 
-use super::file::{HEADER_BYTES, VERSION, Wrong, from_bytes, to_bytes};
+use super::file::{HEADER_BYTES, VERSION, FormatError, from_bytes, to_bytes};
 use super::{ListError, Stale, StoreIdentity, StoreKind, load, save};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -66,22 +66,22 @@ fn every_truncation_and_every_changed_bit_is_refused() {
     let refused = |bytes: &[u8]| from_bytes(bytes, &store(), usize::MAX).unwrap_err();
     for length in 0..bytes.len() {
         let wrong = refused(&bytes[..length]);
-        assert!(matches!(wrong, Wrong::Foreign | Wrong::Damaged(_)), "{length}: {wrong:?}");
+        assert!(matches!(wrong, FormatError::Foreign | FormatError::Damaged(_)), "{length}: {wrong:?}");
     }
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let wrong = refused(&changed);
         let wanted = match bit / 8 {
-            0..8 => matches!(wrong, Wrong::Foreign),
-            8..10 => matches!(wrong, Wrong::Version(_)),
-            _ => matches!(wrong, Wrong::Damaged(_)),
+            0..8 => matches!(wrong, FormatError::Foreign),
+            8..10 => matches!(wrong, FormatError::Version(_)),
+            _ => matches!(wrong, FormatError::Damaged(_)),
         };
         assert!(wanted, "bit {bit}: {wrong:?}");
     }
     let mut longer = bytes;
     longer.push(0);
-    assert!(matches!(refused(&longer), Wrong::Damaged(_)));
+    assert!(matches!(refused(&longer), FormatError::Damaged(_)));
 }
 
 /// A list with this packed in place of what was written, and checksums that are right.
@@ -104,7 +104,7 @@ fn payloads_of_another_form_are_refused_and_harm_nobody() {
     assert!(from_bytes(&with_payload(&raw), &store(), 9).is_ok());
     for length in 0..raw.len() {
         let wrong = from_bytes(&with_payload(&raw[..length]), &store(), 9).unwrap_err();
-        assert!(matches!(wrong, Wrong::Damaged(_)), "{length}: {wrong:?}");
+        assert!(matches!(wrong, FormatError::Damaged(_)), "{length}: {wrong:?}");
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x14);
     for _ in 0..5000 {

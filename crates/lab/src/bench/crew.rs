@@ -6,8 +6,8 @@
 //! that is gone.
 
 use super::error::BenchError;
-use super::gate::Gate;
-use super::workload::Stage;
+use super::gate::BreakableBarrier;
+use super::workload::TrialContext;
 use larder_core::clock::Nanos;
 use larder_report::run::trial::Phase;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,13 +38,13 @@ struct Done {
 /// # Errors
 /// The first error of any worker, by its number; a panic is one.
 pub fn run<W: Send>(
-    stage: &Stage<'_>,
+    stage: &TrialContext<'_>,
     phases: &[&str],
     workers: &mut [W],
     step: impl Fn(&mut W, Place<'_>) -> Result<(), BenchError> + Sync,
 ) -> Result<Vec<Phase>, BenchError> {
     assert!(!workers.is_empty(), "a crew has workers");
-    let gate = Gate::new(workers.len());
+    let gate = BreakableBarrier::new(workers.len());
     let (gate, step) = (&gate, &step);
     let done: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -74,11 +74,11 @@ pub fn run<W: Send>(
 }
 
 fn go<W>(
-    stage: &Stage<'_>,
+    stage: &TrialContext<'_>,
     phases: &[&str],
     number: usize,
     worker: &mut W,
-    gate: &Gate,
+    gate: &BreakableBarrier,
     step: &(impl Fn(&mut W, Place<'_>) -> Result<(), BenchError> + Sync),
 ) -> Done {
     let mut done = Done { times: Vec::with_capacity(phases.len()), failed: None };

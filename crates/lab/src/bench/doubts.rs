@@ -5,7 +5,7 @@ use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
 use larder_core::clock::Nanos;
 use larder_report::format::{bytes, duration, percent};
 use larder_report::run::Run;
-use larder_report::run::trial::{Doubt, Start, Trial, Why};
+use larder_report::run::trial::{Doubt, Start, Trial, DoubtReason};
 
 /// Stolen processor time above this share of a trial is said.
 const STEAL_MAX: f64 = 0.01;
@@ -23,15 +23,15 @@ pub(super) fn of(run: &Run, plan: &Plan, clock_resolution: Nanos, stopped: bool)
     let mut say = |why, text: Option<String>| {
         doubts.extend(text.map(|text| Doubt { why, text }));
     };
-    say(Why::Steal, steal(&run.trials));
-    say(Why::Speed, speed(&run.trials, plan));
-    say(Why::ForeignIo, foreign(&run.trials));
-    say(Why::Interval, interval(run, plan));
-    say(Why::FitsMemory, fits_memory(run, plan));
-    say(Why::SettingsChanged, settings_changed(run));
-    say(Why::Clock, clock(&run.trials, clock_resolution));
+    say(DoubtReason::Steal, steal(&run.trials));
+    say(DoubtReason::Speed, speed(&run.trials, plan));
+    say(DoubtReason::ForeignIo, foreign(&run.trials));
+    say(DoubtReason::Interval, interval(run, plan));
+    say(DoubtReason::FitsMemory, fits_memory(run, plan));
+    say(DoubtReason::SettingsChanged, settings_changed(run));
+    say(DoubtReason::Clock, clock(&run.trials, clock_resolution));
     say(
-        Why::Stopped,
+        DoubtReason::Stopped,
         stopped.then(|| format!("it was stopped after {}", trials(run.trials.len()))),
     );
     doubts

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// What the surroundings could not do: a sentence that can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Trouble(pub String);
+pub struct HostError(pub String);
 
 /// Why a run ended without a result.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum BenchError {
     Workload(String),
     /// The machine could not be asked or changed.
     #[error(transparent)]
-    Surroundings(#[from] Trouble),
+    Surroundings(#[from] HostError),
     /// There is not enough room.
     #[error(
         "run in {}: it needs {} and {} are free",

@@ -11,12 +11,12 @@ use super::crew;
 use super::error::BenchError;
 use super::parts::InParts;
 use super::target::{AtFile, AtPath, Buffering, Place, Target};
-use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
 use crate::workload::fileload::{FileTooSmall, Fileload, Order};
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_core::hint::Hint;
 use larder_report::format;
-use larder_report::run::Better;
+use larder_report::run::Direction;
 use rustix::fs::Advice;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const ANSWER: &str = "answer time";
 
 /// How the files are read.
 #[derive(Clone, Debug)]
-pub struct Manner {
+pub struct ReadPattern {
     /// In which order.
     pub order: Order,
     /// Bytes of a read; each makes a part of the run. Not empty.
@@ -89,7 +89,7 @@ impl FileSet {
 /// The whole run.
 #[derive(Debug)]
 pub struct FileloadBench {
-    manner: Manner,
+    manner: ReadPattern,
     sets: Vec<FileSet>,
 }
 
@@ -101,7 +101,7 @@ impl FileloadBench {
     ///
     /// # Panics
     /// Without files, read sizes, or reads in flight.
-    pub fn new(manner: Manner, sets: Vec<FileSet>) -> Result<Self, FileTooSmall> {
+    pub fn new(manner: ReadPattern, sets: Vec<FileSet>) -> Result<Self, FileTooSmall> {
         assert!(!sets.is_empty() && sets.iter().all(|set| !set.files.is_empty()), "files");
         assert!(!manner.read_bytes.is_empty() && manner.in_flight > 0, "somebody reads");
         for file in sets.iter().flat_map(|set| &set.files) {
@@ -177,7 +177,7 @@ impl Part<'_> {
         if set.is_empty() { name.to_owned() } else { format!("{name}, {set}") }
     }
 
-    fn one(&self, name: &str, unit: &str, better: Better) -> Series {
+    fn one(&self, name: &str, unit: &str, better: Direction) -> Series {
         let series = Series::new(self.named(name), unit, Some(better));
         if self.whole.manner.read_bytes.len() == 1 {
             return series;
@@ -222,9 +222,9 @@ impl Workload for Part<'_> {
 
     fn series(&self) -> Vec<Series> {
         vec![
-            self.one(THROUGHPUT, "bytes/s", Better::Higher),
-            self.one(READS, "reads/s", Better::Higher),
-            self.one(ANSWER, "ns", Better::Lower),
+            self.one(THROUGHPUT, "bytes/s", Direction::Higher),
+            self.one(READS, "reads/s", Direction::Higher),
+            self.one(ANSWER, "ns", Direction::Lower),
         ]
     }
 
@@ -244,16 +244,16 @@ impl Workload for Part<'_> {
         self.set().paths()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         let files = &mut self.whole.sets[self.set].files;
         files.iter_mut().try_for_each(|file| file.prepare(stage))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Files(self.paths())
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Files(self.paths())
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let manner = &self.whole.manner;
         let (files, in_flight) = (self.set().files.iter(), manner.in_flight);
         let users = files
@@ -304,11 +304,11 @@ struct User {
     read_len: usize,
     /// Reads of the trial.
     reads: u64,
-    places: Mutex<Places>,
+    places: Mutex<RemainingReads>,
 }
 
 /// What is left to be read by all readers of a user.
-struct Places {
+struct RemainingReads {
     offsets: Box<dyn Iterator<Item = u64> + Send>,
     left: u64,
 }
@@ -323,7 +323,7 @@ struct Reader<'a> {
 
 impl User {
     fn new(
-        manner: &Manner,
+        manner: &ReadPattern,
         place: &AtPath,
         read_bytes: u64,
         seed: u64,
@@ -342,7 +342,7 @@ impl User {
         let reads = manner.reads.unwrap_or(load.reads());
         let read_len = usize::try_from(read_bytes)
             .map_err(|error| BenchError::Workload(format!("make room for a read: {error}")))?;
-        let places = Places { offsets: Box::new(load.offsets(seed)), left: reads };
+        let places = RemainingReads { offsets: Box::new(load.offsets(seed)), left: reads };
         let places = Mutex::new(places);
         Ok(User { file, buffering: buffering(manner.hint), read_len, reads, places })
     }
@@ -367,7 +367,7 @@ impl User {
 }
 
 impl Reader<'_> {
-    fn work(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn work(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         while let Some(offset) = self.user.next() {
             stage.check()?;
             let begun_at = stage.now();

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Lets threads through together, again and again, until it is broken.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct BreakableBarrier {
     threads: usize,
     state: Mutex<State>,
     opened: Condvar,
@@ -18,9 +18,9 @@ struct State {
     broken: bool,
 }
 
-impl Gate {
+impl BreakableBarrier {
     pub(super) fn new(threads: usize) -> Self {
-        Gate { threads, state: Mutex::default(), opened: Condvar::new() }
+        BreakableBarrier { threads, state: Mutex::default(), opened: Condvar::new() }
     }
 
     /// Waits for all threads; false if the gate is broken and nobody shall go on.

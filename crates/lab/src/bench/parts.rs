@@ -2,9 +2,9 @@
 //! for them, so that each of their trials starts cold or warm by itself. What they show is one run.
 
 use super::error::BenchError;
-use super::player::{Played, Progress, play};
+use super::player::{RunResult, Progress, play};
 use super::repeat::Plan;
-use super::surroundings::Surroundings;
+use super::surroundings::HostEnv;
 use super::workload::Workload;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
@@ -46,10 +46,10 @@ pub struct PartsProgress {
 pub fn play_parts(
     whole: &mut dyn InParts,
     plan: &Plan,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostEnv,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(PartsProgress),
-) -> Result<Played, BenchError> {
+) -> Result<RunResult, BenchError> {
     // A panic goes on upwards, but leaves no files behind.
     let played = catch_unwind(AssertUnwindSafe(|| each(whole, plan, surroundings, stop, watch)));
     let cleaned = whole.clean_up();
@@ -60,16 +60,16 @@ pub fn play_parts(
 fn each(
     whole: &mut dyn InParts,
     plan: &Plan,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostEnv,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(PartsProgress),
-) -> Result<Played, BenchError> {
+) -> Result<RunResult, BenchError> {
     let parts = whole.parts();
     assert!(parts > 0, "something is measured");
     let budget = plan.budget.map(|budget| budget / parts as u64);
     let plan = Plan { budget, ..plan.clone() };
     let what = whole.what();
-    let mut sum: Option<Played> = None;
+    let mut sum: Option<RunResult> = None;
     for number in 0..parts {
         let mut tell = |progress| watch(PartsProgress { part: number + 1, parts, progress });
         let played = play(&mut *whole.part(number), &plan, surroundings, stop, &mut tell);

@@ -4,12 +4,12 @@ use super::doubts;
 use super::error::BenchError;
 use super::pace::Pace;
 use super::repeat::{Plan, half_width};
-use super::surroundings::{Counted, Found, Surroundings};
-use super::workload::{Footing, Outcome, Series, Stage, Workload};
+use super::surroundings::{Counted, Found, HostEnv};
+use super::workload::{StartState, Outcome, Series, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::parts::together;
-use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, Why};
+use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, DoubtReason};
 use larder_report::run::{Run, Sample};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ pub struct Progress {
 
 /// A run that came to an end.
 #[derive(Debug)]
-pub struct Played {
+pub struct RunResult {
     /// What it showed; at least one trial.
     pub run: Run,
     /// Somebody stopped it before it was done.
@@ -67,25 +67,25 @@ pub struct Played {
 pub fn play(
     workload: &mut dyn Workload,
     plan: &Plan,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostEnv,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(Progress),
-) -> Result<Played, BenchError> {
+) -> Result<RunResult, BenchError> {
     look_at_room(workload, surroundings)?;
-    let mut player = Player::new(workload, plan, surroundings, stop);
+    let mut player = TrialRunner::new(workload, plan, surroundings, stop);
     // A panic is a broken invariant and goes on upwards, but leaves no files behind.
     let ended = catch_unwind(AssertUnwindSafe(|| player.trials(workload, watch)));
     player.tell(watch, Step::CleaningUp);
     let cleaned = workload.clean_up();
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
     let stopped = BenchError::first_of(ended, cleaned)?;
-    Ok(Played { run: player.finish(stopped), stopped })
+    Ok(RunResult { run: player.finish(stopped), stopped })
 }
 
 /// Whether a workload has the room that it needs; an error if not.
 pub(super) fn look_at_room(
     workload: &dyn Workload,
-    surroundings: &dyn Surroundings,
+    surroundings: &dyn HostEnv,
 ) -> Result<(), BenchError> {
     for space in workload.space() {
         let free = surroundings.free_bytes(&space.folder)?;
@@ -97,26 +97,26 @@ pub(super) fn look_at_room(
 }
 
 /// Trials of a workload from one start, one after the other.
-pub(super) struct Player<'a> {
+pub(super) struct TrialRunner<'a> {
     plan: &'a Plan,
-    surroundings: &'a dyn Surroundings,
+    surroundings: &'a dyn HostEnv,
     stop: &'a AtomicBool,
     series: Vec<Series>,
     paths: Vec<PathBuf>,
     run: Run,
     /// Sentences of the workload and about what is below the page cache, each once.
-    said: BTreeSet<(Why, String)>,
+    said: BTreeSet<(DoubtReason, String)>,
     /// Values of the main series, those of all ranks together; empty where there is one alone.
     totals: Vec<f64>,
     begun_at: Nanos,
     pace: Pace,
 }
 
-impl<'a> Player<'a> {
+impl<'a> TrialRunner<'a> {
     pub(super) fn new(
         workload: &dyn Workload,
         plan: &'a Plan,
-        surroundings: &'a dyn Surroundings,
+        surroundings: &'a dyn HostEnv,
         stop: &'a AtomicBool,
     ) -> Self {
         let mut run = Run::new(workload.what(), surroundings.time_of_day(), surroundings.machine());
@@ -141,7 +141,7 @@ impl<'a> Player<'a> {
         // A trial that one rank sets aside would have to go in all of them.
         let alone = surroundings.ranks().is_none();
         let pace = Pace::new(plan.same_speed.filter(|_| alone));
-        Player { plan, surroundings, stop, series, paths, run, said, totals, begun_at, pace }
+        TrialRunner { plan, surroundings, stop, series, paths, run, said, totals, begun_at, pace }
     }
 
     /// Prepares and does all trials; whether it was stopped after at least one.
@@ -289,11 +289,11 @@ impl<'a> Player<'a> {
             resident: Some(found.resident),
         };
         match workload.footing() {
-            Footing::Unknown(_) if start == Start::AsIs => {
+            StartState::Unknown(_) if start == Start::AsIs => {
                 Ok(Started { start, ..Started::default() })
             }
-            Footing::Unknown(why) => Err(BenchError::NoStart { start, why }),
-            Footing::Own(own) => {
+            StartState::Unknown(why) => Err(BenchError::NoStart { start, why }),
+            StartState::Own(own) => {
                 let found = own.start(start)?;
                 let right = match start {
                     Start::Cold => found.resident == 0,
@@ -307,10 +307,10 @@ impl<'a> Player<'a> {
                     pages,
                 })
             }
-            Footing::Files(files) => {
+            StartState::Files(files) => {
                 let below = self.surroundings.below(&files);
                 if start != Start::AsIs {
-                    self.said.extend(below.into_iter().map(|text| (Why::Below, text)));
+                    self.said.extend(below.into_iter().map(|text| (DoubtReason::Below, text)));
                 }
                 let found = match start {
                     Start::Cold => self.surroundings.make_cold(&files, &mut more)?,
@@ -344,7 +344,7 @@ impl<'a> Player<'a> {
             values.is_empty(),
             "a workload announces its series, and these it did not: {values:?}"
         );
-        self.said.extend(outcome.doubts.into_iter().map(|text| (Why::Workload, text)));
+        self.said.extend(outcome.doubts.into_iter().map(|text| (DoubtReason::Workload, text)));
         trial.phases = outcome.phases;
         let latencies = outcome.latencies.iter().map(|(what, times)| latency(what, times));
         trial.latencies = latencies.collect();
@@ -363,8 +363,8 @@ impl<'a> Player<'a> {
         self.run
     }
 
-    fn stage(&self, trial: u64) -> Stage<'a> {
-        Stage { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
+    fn stage(&self, trial: u64) -> TrialContext<'a> {
+        TrialContext { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
     }
 
     /// Trials that count so far.

@@ -4,11 +4,11 @@
 //! to drop; what is read was written a moment before, in every PostMark there ever was.
 
 use super::error::BenchError;
-use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
 use crate::workload::postmark::trial::per_s;
 use crate::workload::postmark::{self, Control, Fsync, Options, Phase, PostmarkError};
 use larder_report::format;
-use larder_report::run::{Better, trial};
+use larder_report::run::{Direction, trial};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -154,10 +154,10 @@ impl Workload for PostmarkBench {
     }
 
     fn series(&self) -> Vec<Series> {
-        let better = Some(Better::Higher);
+        let better = Some(Direction::Higher);
         let mut series = vec![
             Series::new(TRANSACTIONS, "transactions/s", better),
-            Series::new(TOTAL, "s", Some(Better::Lower)),
+            Series::new(TOTAL, "s", Some(Direction::Lower)),
             Series::new(CREATION, "files/s", better),
             Series::new(DELETION, "files/s", better),
             Series::new(READS, "files/s", better),
@@ -180,15 +180,15 @@ impl Workload for PostmarkBench {
         if locations.is_empty() { vec![PathBuf::from(".")] } else { named.collect() }
     }
 
-    fn prepare(&mut self, _: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, _: &TrialContext<'_>) -> Result<(), BenchError> {
         Ok(())
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Files(Vec::new())
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Files(Vec::new())
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let asked = || stage.check().is_err();
         let begins = |phase: Phase| stage.meet(phase.name()).is_ok();
         let control = Control::asking(&asked).before_phases(&begins);

@@ -9,14 +9,14 @@
 use super::crew::{self, Place as Where};
 use super::error::BenchError;
 use super::target::{Place, Target};
-use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
 use crate::random::{Random, Spread};
 use crate::workload::probe::{Action, Order, Probe, ProbeRequest, ProbeRequests};
 use crate::workload::trial::{ResponseTimes, Trial};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_report::format;
-use larder_report::run::Better;
+use larder_report::run::Direction;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ const ACTIONS: [(Action, &str, &str); 2] =
     [(Action::Read, READS, "reads/s"), (Action::Write, WRITES, "writes/s")];
 
 /// Something that goes on beside each trial: a process that takes memory, for one.
-pub trait Beside: std::fmt::Debug {
+pub trait BackgroundLoad: std::fmt::Debug {
     /// Series of its own, behind those of the Probe.
     fn series(&self) -> Vec<Series>;
 
@@ -62,7 +62,7 @@ pub struct ProbeBench {
     compute: Spread,
     threads: usize,
     length: Nanos,
-    beside: Option<Box<dyn Beside>>,
+    beside: Option<Box<dyn BackgroundLoad>>,
 }
 
 impl ProbeBench {
@@ -86,7 +86,7 @@ impl ProbeBench {
 
     /// The same with something beside each trial.
     #[must_use]
-    pub fn beside(self, beside: Box<dyn Beside>) -> Self {
+    pub fn beside(self, beside: Box<dyn BackgroundLoad>) -> Self {
         ProbeBench { beside: Some(beside), ..self }
     }
 }
@@ -145,12 +145,12 @@ impl Workload for ProbeBench {
 
     fn series(&self) -> Vec<Series> {
         let mut series = vec![
-            Series::new(CYCLES, "cycles/s", Some(Better::Higher)),
-            Series::new(ANSWER, "ns", Some(Better::Lower)),
+            Series::new(CYCLES, "cycles/s", Some(Direction::Higher)),
+            Series::new(ANSWER, "ns", Some(Direction::Lower)),
         ];
         for (action, name, unit) in ACTIONS {
             if self.probe.pattern.contains(&action) {
-                series.push(Series::new(name, unit, Some(Better::Higher)));
+                series.push(Series::new(name, unit, Some(Direction::Higher)));
             }
         }
         series.extend(self.beside.iter().flat_map(|beside| beside.series()));
@@ -165,15 +165,15 @@ impl Workload for ProbeBench {
         self.place.paths()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         self.place.prepare(stage)
     }
 
-    fn footing(&mut self) -> Footing<'_> {
+    fn footing(&mut self) -> StartState<'_> {
         self.place.footing()
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let mut workers = (0..self.threads)
             .map(|number| Worker::new(self, stage.seed + number as u64))
             .collect::<Result<Vec<_>, _>>()?;
@@ -186,7 +186,7 @@ impl Workload for ProbeBench {
         });
         let beside = self.beside.as_mut().map(|beside| beside.end()).transpose();
         let (phases, beside) = (phases?, beside?);
-        let mut sums = Sums::default();
+        let mut sums = ProbeTotals::default();
         for worker in &workers {
             sums.add(worker);
         }
@@ -239,7 +239,7 @@ impl Worker {
 
     fn work(
         &mut self,
-        stage: &Stage<'_>,
+        stage: &TrialContext<'_>,
         place: Where<'_>,
         length: Nanos,
     ) -> Result<(), BenchError> {
@@ -286,7 +286,7 @@ impl Worker {
     }
 
     /// Keeps the processor busy; answers when it is done.
-    fn compute(&mut self, stage: &Stage<'_>) -> Nanos {
+    fn compute(&mut self, stage: &TrialContext<'_>) -> Nanos {
         let now = stage.now();
         if self.compute == Spread::default() {
             return now;
@@ -309,7 +309,7 @@ impl Worker {
 
 /// What all threads showed.
 #[derive(Default)]
-struct Sums {
+struct ProbeTotals {
     cycles_per_s: f64,
     reads_per_s: f64,
     writes_per_s: f64,
@@ -322,7 +322,7 @@ struct Sums {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and times stay below 2^53")]
-impl Sums {
+impl ProbeTotals {
     fn add(&mut self, worker: &Worker) {
         // A thread goes on until it has measured a cycle, unless the trial failed.
         let Some(times) = worker.times else { return };

@@ -12,7 +12,7 @@ use super::error::BenchError;
 use super::repeat::Plan;
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
-use larder_report::run::trial::Why;
+use larder_report::run::trial::DoubtReason;
 use serde_json::Value;
 use std::fmt;
 
@@ -34,10 +34,10 @@ pub trait Ranks: fmt::Debug + Send + Sync {
 #[must_use]
 pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
     let mut run = Run::together(parts);
-    run.doubts.retain(|doubt| doubt.why != Why::Interval);
+    run.doubts.retain(|doubt| doubt.why != DoubtReason::Interval);
     // The clocks are those of the ranks, which have said what is to be said of them.
     let of_sums = doubts::of(&run, plan, 0, false);
-    run.doubts.extend(of_sums.into_iter().filter(|doubt| doubt.why == Why::Interval));
+    run.doubts.extend(of_sums.into_iter().filter(|doubt| doubt.why == DoubtReason::Interval));
     run
 }
 
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(run.main_sample().unwrap().values, [15.0]);
         assert_eq!(run.trials[0].phases[0].duration_ns, 9);
         assert_eq!(run.parts.len(), 2);
-        assert!(run.doubts.iter().any(|doubt| doubt.why == Why::Interval), "{:?}", run.doubts);
+        assert!(run.doubts.iter().any(|doubt| doubt.why == DoubtReason::Interval), "{:?}", run.doubts);
     }
 
     #[test]

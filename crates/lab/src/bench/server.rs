@@ -14,13 +14,13 @@ pub use share::{Extent, Folder, Share};
 
 use super::crew;
 use super::error::BenchError;
-use super::workload::{Footing, Outcome, Series, Space, Stage, Workload};
+use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
 use crate::random::Random;
 use crate::workload::server::{Kind, ServerLoad, Transaction};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_report::format;
-use larder_report::run::Better;
+use larder_report::run::Direction;
 use larder_report::run::stress::{ANSWER, CLIENTS, THROUGHPUT};
 use serde_json::{Value, json};
 use share::Items;
@@ -70,7 +70,7 @@ impl ServerBench {
     }
 
     /// A name with the step that it is of.
-    fn named(name: &str, unit: &str, better: Better, clients: u64) -> Series {
+    fn named(name: &str, unit: &str, better: Direction, clients: u64) -> Series {
         #[expect(clippy::cast_precision_loss, reason = "clients are few")]
         let at = clients as f64;
         Series::new(name, unit, Some(better)).at(&[(CLIENTS, at)])
@@ -78,16 +78,16 @@ impl ServerBench {
 
     fn of_step(clients: u64) -> [Series; 3] {
         [
-            ServerBench::named(THROUGHPUT, "bytes/s", Better::Higher, clients),
-            ServerBench::named(TRANSACTIONS, "transactions/s", Better::Higher, clients),
-            ServerBench::named(ANSWER, "ns", Better::Lower, clients),
+            ServerBench::named(THROUGHPUT, "bytes/s", Direction::Higher, clients),
+            ServerBench::named(TRANSACTIONS, "transactions/s", Direction::Higher, clients),
+            ServerBench::named(ANSWER, "ns", Direction::Lower, clients),
         ]
     }
 
     /// One step: what it showed, put into the outcome, and its throughput.
     fn step(
         &self,
-        stage: &Stage<'_>,
+        stage: &TrialContext<'_>,
         clients: u64,
         outcome: &mut Outcome,
     ) -> Result<f64, BenchError> {
@@ -169,7 +169,7 @@ impl Workload for ServerBench {
     }
 
     fn series(&self) -> Vec<Series> {
-        let mut series = vec![Series::new(PEAK, "bytes/s", Some(Better::Higher))];
+        let mut series = vec![Series::new(PEAK, "bytes/s", Some(Direction::Higher))];
         series.extend(self.steps.clients.iter().flat_map(|&it| ServerBench::of_step(it)));
         series
     }
@@ -182,15 +182,15 @@ impl Workload for ServerBench {
         self.share.paths()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         self.share.prepare(&self.extent, stage)
     }
 
-    fn footing(&mut self) -> Footing<'_> {
+    fn footing(&mut self) -> StartState<'_> {
         self.share.footing(&self.extent)
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let mut outcome = Outcome::default();
         let mut peak = 0.0_f64;
         for &clients in &self.steps.clients {
@@ -238,7 +238,7 @@ impl<'a> Client<'a> {
     }
 
     /// Works until the measure phase is over.
-    fn work(&mut self, stage: &Stage<'_>, begun_at: Nanos) -> Result<(), BenchError> {
+    fn work(&mut self, stage: &TrialContext<'_>, begun_at: Nanos) -> Result<(), BenchError> {
         let measures_from = begun_at + self.steps.warm_up;
         let ends_at = measures_from + self.steps.measure;
         while let Some(transaction) = self.transactions.next() {

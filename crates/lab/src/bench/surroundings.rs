@@ -1,6 +1,6 @@
 //! What the player must know of the machine, and the few things it must be able to do to it.
 
-use super::error::Trouble;
+use super::error::HostError;
 use super::ranks::Ranks;
 use larder_core::clock::Nanos;
 use larder_report::run::Machine;
@@ -36,7 +36,7 @@ pub struct Counted {
 
 /// The machine as the player sees it. Nothing here is called while a trial runs, except for
 /// [`Surroundings::now`] and, between phases, [`Surroundings::ranks`].
-pub trait Surroundings: Sync {
+pub trait HostEnv: Sync {
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> Nanos;
 
@@ -63,7 +63,7 @@ pub trait Surroundings: Sync {
     ///
     /// # Errors
     /// The path is not there, or nobody tells.
-    fn free_bytes(&self, path: &Path) -> Result<u64, Trouble>;
+    fn free_bytes(&self, path: &Path) -> Result<u64, HostError>;
 
     /// Writes out and drops the pages of these files, and whatever else the surroundings are set up
     /// to drop; then what is resident. `more` is asked whether to go on.
@@ -74,7 +74,7 @@ pub trait Surroundings: Sync {
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble>;
+    ) -> Result<Found, HostError>;
 
     /// Reads these files in; then what is resident. `more` is asked whether to go on.
     ///
@@ -84,13 +84,13 @@ pub trait Surroundings: Sync {
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble>;
+    ) -> Result<Found, HostError>;
 
     /// What is resident of these files, without changing it.
     ///
     /// # Errors
     /// The kernel does not tell.
-    fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble>;
+    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError>;
 
     /// What lies below the page cache of these files and may keep data that nobody can look at, as
     /// sentences: a FUSE daemon's own cache, for one.

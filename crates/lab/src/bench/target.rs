@@ -5,7 +5,7 @@
 
 use super::error::BenchError;
 use super::held::{Held, clear_up_beside};
-use super::workload::{Footing, Space, Stage};
+use super::workload::{StartState, Space, TrialContext};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
@@ -52,7 +52,7 @@ pub trait Place: fmt::Debug + Sync {
     ///
     /// # Errors
     /// It cannot be made.
-    fn prepare(&mut self, _stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, _stage: &TrialContext<'_>) -> Result<(), BenchError> {
         Ok(())
     }
 
@@ -71,7 +71,7 @@ pub trait Place: fmt::Debug + Sync {
     fn open(&self) -> Result<Box<dyn Target>, BenchError>;
 
     /// What of it is cold or warm.
-    fn footing(&mut self) -> Footing<'_>;
+    fn footing(&mut self) -> StartState<'_>;
 
     /// Paths whose disks and settings matter; none where they are on another machine.
     fn paths(&self) -> Vec<PathBuf> {
@@ -131,7 +131,7 @@ impl AtPath {
         options.open(&self.path).map_err(BenchError::io(format!("open {}", self.path.display())))
     }
 
-    fn make(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn make(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         let failed = || BenchError::io(format!("make {}", self.path.display()));
         let create = || File::create_new(&self.path).map(drop);
         self.made = Some(Held::make(&self.path, create).map_err(failed())?);
@@ -175,7 +175,7 @@ impl Place for AtPath {
         folder.map(|folder| Space { folder, bytes: self.bytes }).into_iter().collect()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.new && self.made.is_none() { self.make(stage) } else { Ok(()) }
     }
 
@@ -195,8 +195,8 @@ impl Place for AtPath {
         Ok(Box::new(AtFile::over(self.open_file()?, self.buffering)))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Files(vec![self.path.clone()])
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Files(vec![self.path.clone()])
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -295,7 +295,7 @@ mod tests {
             assert_eq!((bytes[4095], bytes[4096]), (1, 7), "{buffering:?}");
             assert!(target.read_at(2 * 4096, &mut bytes).is_err(), "beyond the end");
             assert_eq!(place.bytes(), 3 * 4096);
-            assert!(matches!(place.footing(), Footing::Files(files) if files == [path.clone()]));
+            assert!(matches!(place.footing(), StartState::Files(files) if files == [path.clone()]));
         }
     }
 

@@ -50,7 +50,7 @@ impl Double {
     }
 }
 
-impl Surroundings for Double {
+impl HostEnv for Double {
     fn now(&self) -> Nanos {
         let step = if self.step == 0 { 10 } else { self.step };
         self.clock.fetch_add(step, Ordering::Relaxed)
@@ -81,21 +81,21 @@ impl Surroundings for Double {
         next(&self.speeds)
     }
 
-    fn free_bytes(&self, _: &Path) -> Result<u64, Trouble> {
+    fn free_bytes(&self, _: &Path) -> Result<u64, HostError> {
         Ok(self.free_bytes)
     }
 
-    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, Trouble> {
+    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
         self.note("cold");
         Ok(next(&self.found))
     }
 
-    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, Trouble> {
+    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
         self.note("warm");
         Ok(next(&self.found))
     }
 
-    fn look(&self, _: &[PathBuf]) -> Result<Found, Trouble> {
+    fn look(&self, _: &[PathBuf]) -> Result<Found, HostError> {
         self.note("look");
         Ok(next(&self.found))
     }
@@ -110,7 +110,7 @@ impl Surroundings for Double {
 }
 
 /// What a double does when it is asked for a trial.
-pub(crate) type Trial = Box<dyn FnMut(&Stage<'_>) -> Result<Outcome, BenchError>>;
+pub(crate) type Trial = Box<dyn FnMut(&TrialContext<'_>) -> Result<Outcome, BenchError>>;
 
 /// A workload with one series, `rate`.
 pub(crate) struct Given {
@@ -126,7 +126,7 @@ pub(crate) struct Given {
 #[derive(Debug)]
 pub(crate) struct Counts(pub(super) Found);
 
-impl Own for Counts {
+impl OwnCache for Counts {
     fn start(&mut self, _: Start) -> Result<Found, BenchError> {
         Ok(self.0.clone())
     }
@@ -134,7 +134,7 @@ impl Own for Counts {
 
 impl Given {
     pub(crate) fn doing(
-        trial: impl FnMut(&Stage<'_>) -> Result<Outcome, BenchError> + 'static,
+        trial: impl FnMut(&TrialContext<'_>) -> Result<Outcome, BenchError> + 'static,
     ) -> Self {
         let trial = Box::new(trial);
         let (prepared, cleaned, fails_to_clean) = (false, 0, false);
@@ -168,7 +168,7 @@ impl Workload for Given {
     }
 
     fn series(&self) -> Vec<Series> {
-        vec![Series::new("rate", "1/s", Some(Better::Higher))]
+        vec![Series::new("rate", "1/s", Some(Direction::Higher))]
     }
 
     fn space(&self) -> Vec<Space> {
@@ -179,22 +179,22 @@ impl Workload for Given {
         Vec::new()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         self.prepared = true;
         stage.check()
     }
 
-    fn footing(&mut self) -> Footing<'_> {
+    fn footing(&mut self) -> StartState<'_> {
         match &mut self.own {
-            Some(own) => Footing::Own(own),
+            Some(own) => StartState::Own(own),
             None if self.unknown => {
-                Footing::Unknown("the server has a cache of its own".to_owned())
+                StartState::Unknown("the server has a cache of its own".to_owned())
             }
-            None => Footing::Files(vec!["/given/file".into()]),
+            None => StartState::Files(vec!["/given/file".into()]),
         }
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         (self.trial)(stage)
     }
 
@@ -211,6 +211,6 @@ pub(crate) fn never() -> AtomicBool {
 }
 
 /// Where a workload stands that is run without the player.
-pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> Stage<'a> {
-    Stage { trial: 1, seed: 1, stop, surroundings: double }
+pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> TrialContext<'a> {
+    TrialContext { trial: 1, seed: 1, stop, surroundings: double }
 }

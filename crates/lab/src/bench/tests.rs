@@ -22,7 +22,7 @@ fn plan(start: Start) -> Plan {
     Plan { start, ..Plan::default() }
 }
 
-fn played(workload: &mut Given, plan: &Plan, machine: &Double) -> Result<Played, BenchError> {
+fn played(workload: &mut Given, plan: &Plan, machine: &Double) -> Result<RunResult, BenchError> {
     play(workload, plan, machine, &never(), &mut |_| ())
 }
 
@@ -32,7 +32,7 @@ fn refused(workload: &mut Given, start: Start, machine: &Double) -> String {
     error.to_string()
 }
 
-fn doubts(run: &Run, why: Why) -> Vec<&str> {
+fn doubts(run: &Run, why: DoubtReason) -> Vec<&str> {
     run.doubts.iter().filter(|it| it.why == why).map(|it| it.text.as_str()).collect()
 }
 
@@ -56,7 +56,7 @@ fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
     assert_eq!((run.set_aside, run.speed()), (2, Some(100.0)));
     assert_eq!(run.trials.iter().map(|trial| trial.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     assert!(run.starts_in_words().ends_with("2 more were set aside: the machine was slower then."));
-    assert!(doubts(&run, Why::Speed).is_empty(), "{:?}", run.doubts);
+    assert!(doubts(&run, DoubtReason::Speed).is_empty(), "{:?}", run.doubts);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn without_patience_slow_trials_count_and_that_is_said() {
     let run = played(&mut workload, &at_same_speed(), &machine).unwrap().run;
     assert_eq!(run.trials.len(), 6);
     assert_eq!(
-        doubts(&run, Why::Speed),
+        doubts(&run, DoubtReason::Speed),
         ["the machine was more than 10.0 % slower than it can be in 5 of 6 trials (at worst \
           30.0 %), as the same small work before and after them shows"]
     );
@@ -80,7 +80,7 @@ fn without_patience_slow_trials_count_and_that_is_said() {
         Double { speeds: std::sync::Mutex::new([Some(1.0), Some(9.0)].into()), ..machine };
     let plan = Plan { same_speed: None, ..at_same_speed() };
     let run = played(&mut workload, &plan, &machine).unwrap().run;
-    assert_eq!((run.set_aside, doubts(&run, Why::Speed).len()), (0, 0), "not asked for");
+    assert_eq!((run.set_aside, doubts(&run, DoubtReason::Speed).len()), (0, 0), "not asked for");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn half_warm_is_refused_as_cold_and_as_warm_with_the_reason() {
     let mut workload = Given::values(&[1.0]);
     let run = played(&mut workload, &plan(Start::AsIs), &half()).unwrap().run;
     assert_eq!(run.trials[0].started.resident, Some(5));
-    assert!(doubts(&run, Why::FitsMemory)[0].starts_with("its files (64 KiB) fit into memory"));
+    assert!(doubts(&run, DoubtReason::FitsMemory)[0].starts_with("its files (64 KiB) fit into memory"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_nobody_can_tell_is_measured_as_is_only() {
     let mut workload = Given { unknown: true, ..Given::values(&[1.0]) };
     let run = played(&mut workload, &plan(Start::AsIs), &machine(&[])).unwrap().run;
     assert_eq!(run.trials[0].started.pages, None);
-    assert!(doubts(&run, Why::FitsMemory).is_empty(), "{:?}", run.doubts);
+    assert!(doubts(&run, DoubtReason::FitsMemory).is_empty(), "{:?}", run.doubts);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
             Some(kept) => {
                 let played = played.unwrap();
                 assert!(played.stopped && played.run.trials.len() == kept);
-                assert_eq!(doubts(&played.run, Why::Stopped), ["it was stopped after 3 trials"]);
+                assert_eq!(doubts(&played.run, DoubtReason::Stopped), ["it was stopped after 3 trials"]);
             }
         }
     }
@@ -244,13 +244,13 @@ fn steal_and_foreign_io_are_counted_for_the_trials_alone() {
     let near = |share: Option<f64>, wanted: f64| (share.unwrap() - wanted).abs() < 1e-12;
     assert!(near(run.trials[0].steal, 0.02) && near(run.trials[1].steal, 0.0));
     assert!(near(run.trials[0].foreign(), 0.1) && near(run.trials[1].foreign(), 0.0));
-    let steal = doubts(&run, Why::Steal);
+    let steal = doubts(&run, DoubtReason::Steal);
     assert_eq!(
         steal,
         ["the hypervisor took more than 1.0 % of the processors away in 1 of 2 trials (at worst \
              2.0 %)"]
     );
-    let foreign = doubts(&run, Why::ForeignIo);
+    let foreign = doubts(&run, DoubtReason::ForeignIo);
     assert!(
         foreign[0].starts_with("in 1 of 2 trials the disks moved more than 5.0 %"),
         "{foreign:?}"
@@ -265,18 +265,18 @@ fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
     let plan = Plan { trials: 6..=6, ..Plan::default() };
     let mut workload = Given::values(&[1.0, 2.0]);
     let run = played(&mut workload, &plan, &machine).unwrap().run;
-    let interval = doubts(&run, Why::Interval)[0];
+    let interval = doubts(&run, DoubtReason::Interval)[0];
     assert!(interval.starts_with("the 95 % interval of \"rate\" is +-33.3 %"), "{interval}");
     assert_eq!(
-        doubts(&run, Why::Clock),
+        doubts(&run, DoubtReason::Clock),
         ["phase \"work\" took 1.00 s once and the clock moves in steps of 100 ms"]
     );
     let changed = "settings changed during the run: vm.swappiness from 60 to 10";
-    assert_eq!(doubts(&run, Why::SettingsChanged), [changed]);
-    assert_eq!(doubts(&run, Why::Below), ["FUSE"], "said once, not per trial");
+    assert_eq!(doubts(&run, DoubtReason::SettingsChanged), [changed]);
+    assert_eq!(doubts(&run, DoubtReason::Below), ["FUSE"], "said once, not per trial");
     let few = Plan { trials: 3..=3, ..plan };
     let run = played(&mut Given::values(&[1.0]), &few, &machine).unwrap().run;
-    assert!(doubts(&run, Why::Interval)[0].starts_with("3 trials of \"rate\" are too few"));
+    assert!(doubts(&run, DoubtReason::Interval)[0].starts_with("3 trials of \"rate\" are too few"));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn progress_names_steps_and_counts_trials() {
 }
 
 /// Runs a crew of four inside of a trial and answers what the step saw.
-fn crew_of_four<F>(step: F) -> Result<Played, BenchError>
+fn crew_of_four<F>(step: F) -> Result<RunResult, BenchError>
 where
     F: Fn(&mut Vec<usize>, crew::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
 {

@@ -9,9 +9,9 @@
 //! made is removed however it ends, the last one first.
 
 use super::error::BenchError;
-use super::player::{Player, Progress, Step, look_at_room};
+use super::player::{TrialRunner, Progress, Step, look_at_room};
 use super::repeat::Plan;
-use super::surroundings::Surroundings;
+use super::surroundings::HostEnv;
 use super::workload::Workload;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
@@ -19,14 +19,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 
 /// One way of doing the work.
-pub struct Way<'a> {
+pub struct TrialVariant<'a> {
     /// The work, done in this way.
     pub workload: &'a mut dyn Workload,
     /// The machine as this way sees it.
-    pub surroundings: &'a dyn Surroundings,
+    pub surroundings: &'a dyn HostEnv,
 }
 
-impl std::fmt::Debug for Way<'_> {
+impl std::fmt::Debug for TrialVariant<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Way").field("workload", &self.workload.name()).finish_non_exhaustive()
     }
@@ -47,7 +47,7 @@ pub struct TurnsProgress {
 
 /// What came out.
 #[derive(Debug)]
-pub struct Turns {
+pub struct AlternatingTrials {
     /// A run for each way from each start: those of the first way first.
     pub runs: Vec<Run>,
     /// Somebody stopped it before it was done.
@@ -58,7 +58,7 @@ pub struct Turns {
 struct Cell<'a> {
     way: usize,
     start: Start,
-    player: Player<'a>,
+    player: TrialRunner<'a>,
 }
 
 /// Plays all ways from all starts by turns. How often, for how long and with which seed the plan
@@ -70,12 +70,12 @@ struct Cell<'a> {
 /// # Panics
 /// Without ways or starts.
 pub fn play_by_turns(
-    ways: &mut [Way<'_>],
+    ways: &mut [TrialVariant<'_>],
     starts: &[Start],
     plan: &Plan,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(TurnsProgress),
-) -> Result<Turns, BenchError> {
+) -> Result<AlternatingTrials, BenchError> {
     assert!(!ways.is_empty() && !starts.is_empty(), "something is measured");
     let plans: Vec<Plan> =
         starts.iter().map(|start| Plan { start: *start, ..plan.clone() }).collect();
@@ -83,7 +83,7 @@ pub fn play_by_turns(
     for (number, way) in ways.iter().enumerate() {
         look_at_room(way.workload, way.surroundings)?;
         for plan in &plans {
-            let player = Player::new(way.workload, plan, way.surroundings, stop);
+            let player = TrialRunner::new(way.workload, plan, way.surroundings, stop);
             cells.push(Cell { way: number, start: plan.start, player });
         }
     }
@@ -94,13 +94,13 @@ pub fn play_by_turns(
         ways.iter_mut().rev().map(|way| way.workload.clean_up()).fold(Ok(()), Result::and);
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
     let stopped = BenchError::first_of(ended, cleaned)?;
-    Ok(Turns { runs: cells.into_iter().map(|cell| cell.player.finish(stopped)).collect(), stopped })
+    Ok(AlternatingTrials { runs: cells.into_iter().map(|cell| cell.player.finish(stopped)).collect(), stopped })
 }
 
 /// All rounds; whether it was stopped after each had a trial.
 fn rounds(
     cells: &mut [Cell<'_>],
-    ways: &mut [Way<'_>],
+    ways: &mut [TrialVariant<'_>],
     starts: usize,
     watch: &mut dyn FnMut(TurnsProgress),
 ) -> Result<bool, BenchError> {
@@ -143,7 +143,7 @@ fn rounds(
 fn trial(
     cells: &mut [Cell<'_>],
     number: usize,
-    ways: &mut [Way<'_>],
+    ways: &mut [TrialVariant<'_>],
     watch: &mut dyn FnMut(TurnsProgress),
 ) -> Result<(), BenchError> {
     let done = done(cells);

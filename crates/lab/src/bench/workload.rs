@@ -1,10 +1,10 @@
 //! What is measured, as the player sees it.
 
 use super::error::BenchError;
-use super::surroundings::{Found, Surroundings};
+use super::surroundings::{Found, HostEnv};
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::HistogramSnapshot;
-use larder_report::run::Better;
+use larder_report::run::Direction;
 use larder_report::run::trial::{Phase, Start};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Series {
     /// Unit of the values.
     pub unit: String,
     /// Which values are better; none for what is neither, as a count.
-    pub better: Option<Better>,
+    pub better: Option<Direction>,
     /// What it measures without `at`; none where it stands alone.
     pub group: Option<String>,
     /// Where in its group it lies, as `clients: 4`.
@@ -32,7 +32,7 @@ pub struct Series {
 
 impl Series {
     /// A series that stands alone.
-    pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Option<Better>) -> Self {
+    pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Option<Direction>) -> Self {
         let (name, unit) = (name.into(), unit.into());
         Series { name, unit, better, group: None, at: BTreeMap::new() }
     }
@@ -59,18 +59,18 @@ pub struct Space {
 
 /// What is cold or warm when a trial begins, and who can tell.
 #[derive(Debug)]
-pub enum Footing<'a> {
+pub enum StartState<'a> {
     /// Files behind the page cache: the player makes and reads back. Files that are not there yet
     /// are not named.
     Files(Vec<PathBuf>),
     /// Something with a cache of its own, which makes and counts.
-    Own(&'a mut dyn Own),
+    Own(&'a mut dyn OwnCache),
     /// Nobody can tell, with why: a server with a cache of its own. Only `as-is` is allowed.
     Unknown(String),
 }
 
 /// Something with a cache of its own.
-pub trait Own: std::fmt::Debug {
+pub trait OwnCache: std::fmt::Debug {
     /// Makes it cold or warm, and counts: blocks that it is about, and those that are cached.
     ///
     /// # Errors
@@ -80,22 +80,22 @@ pub trait Own: std::fmt::Debug {
 
 /// What a trial is given.
 #[derive(Clone, Copy)]
-pub struct Stage<'a> {
+pub struct TrialContext<'a> {
     /// Counted from 1; 0 while preparing.
     pub trial: u64,
     /// The seed of everything random: the same in each trial, so that each does the same.
     pub seed: u64,
     pub(super) stop: &'a AtomicBool,
-    pub(super) surroundings: &'a dyn Surroundings,
+    pub(super) surroundings: &'a dyn HostEnv,
 }
 
-impl std::fmt::Debug for Stage<'_> {
+impl std::fmt::Debug for TrialContext<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Stage").field("trial", &self.trial).field("seed", &self.seed).finish()
     }
 }
 
-impl Stage<'_> {
+impl TrialContext<'_> {
     /// Nanoseconds of the player's clock.
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -180,16 +180,16 @@ pub trait Workload {
     ///
     /// # Errors
     /// It cannot be made.
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError>;
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError>;
 
     /// What must be cold or warm before the next trial.
-    fn footing(&mut self) -> Footing<'_>;
+    fn footing(&mut self) -> StartState<'_>;
 
     /// One trial: the same work each time.
     ///
     /// # Errors
     /// Anything that makes its values meaningless; a request that failed, for one.
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError>;
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError>;
 
     /// Removes what it made, and nothing else. Called once, also after an error or a stop.
     ///

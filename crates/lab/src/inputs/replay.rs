@@ -12,7 +12,7 @@ use larder_core::frames::{Frames, NoFrames};
 use larder_core::input::{Input, LeaseChange, LoggedLimit, Query, Setting};
 use larder_core::lane::Silent;
 use larder_core::request::{
-    self, Assembly, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
+    self, ReadRequest, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
     Zeros,
 };
 use larder_core::store::{StoreDone, StoreOp};
@@ -36,7 +36,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 const TIME_MAX: Nanos = 1 << 62;
 
 type Pin = <NoFrames as Frames>::Pin;
-type Read = Box<Assembly<NoFrames>>;
+type Read = Box<ReadRequest<NoFrames>>;
 
 /// A log that cannot be replayed.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ const FRAMES: u32 = 2048;
 const LENGTH: u64 = 64 << 20;
 
 type Session = request::Session<NoFrames, Zeros, ()>;
-type Read = Box<request::Assembly<NoFrames>>;
+type Read = Box<request::ReadRequest<NoFrames>>;
 
 /// A file in memory.
 #[derive(Clone, Default)]

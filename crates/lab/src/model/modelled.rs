@@ -32,7 +32,7 @@ pub struct Totals {
 
 /// A store `S` with the timing of the model `M`.
 #[derive(Debug)]
-pub struct Modelled<F: Frames, S, M> {
+pub struct ModelledStore<F: Frames, S, M> {
     inner: S,
     model: M,
     /// In order of arrival; `accesses[i]` describes `waiting[i]`.
@@ -78,11 +78,11 @@ fn changes(kind: StoreOpKind) -> bool {
     matches!(kind, StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } | StoreOpKind::Discard)
 }
 
-impl<F: Frames, S: Store<F>, M: Model> Modelled<F, S, M> {
+impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
     /// `inner`, as slow as `model` says.
     pub fn new(inner: S, model: M) -> Self {
         assert!(model.parallel() > 0, "a model that serves nothing never ends");
-        Modelled {
+        ModelledStore {
             inner,
             model,
             waiting: Vec::new(),
@@ -237,7 +237,7 @@ impl<F: Frames, S: Store<F>, M: Model> Modelled<F, S, M> {
     }
 }
 
-impl<F: Frames, S: Store<F>, M: Model> Store<F> for Modelled<F, S, M> {
+impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }

@@ -3,7 +3,7 @@
 //!
 //! Rates are operations per second of virtual time.
 
-use super::{Model, Modelled};
+use super::{Model, ModelledStore};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
@@ -42,18 +42,18 @@ impl Store<NoFrames> for Instant {
 
 /// A store that answers `lag` nanoseconds after it was asked.
 #[derive(Debug)]
-pub(super) struct Lagging {
+pub(super) struct DelayedStore {
     instant: Instant,
     lag: Nanos,
 }
 
-impl Lagging {
+impl DelayedStore {
     pub(super) fn new(length: u64, lag: Nanos) -> Self {
-        Lagging { instant: Instant::new(length), lag }
+        DelayedStore { instant: Instant::new(length), lag }
     }
 }
 
-impl Store<NoFrames> for Lagging {
+impl Store<NoFrames> for DelayedStore {
     fn geometry(&self) -> Geometry {
         self.instant.geometry()
     }
@@ -127,7 +127,7 @@ pub(super) fn closed_loop<M: Model>(
     mut place: impl FnMut(u64) -> u64,
 ) -> Loop {
     let frames = NoFrames::new(0);
-    let mut store = Modelled::new(Instant::new(u64::MAX), model);
+    let mut store = ModelledStore::new(Instant::new(u64::MAX), model);
     let (mut now, mut next) = (0, 0);
     let mut seen = Loop { rate: 0.0, longest: 0, order: Vec::new() };
     while seen.order.len() < usize::try_from(count).unwrap() {

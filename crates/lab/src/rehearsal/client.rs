@@ -6,7 +6,7 @@ use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::request::{
-    self, Assembly, Event, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
+    self, ReadRequest, Event, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
     next_write_piece,
 };
 use larder_core::store::StoreError;
@@ -146,7 +146,7 @@ impl Client {
         cache: &Cache<NoFrames>,
         now: Nanos,
         volume: usize,
-        data: Option<Box<Assembly<NoFrames>>>,
+        data: Option<Box<ReadRequest<NoFrames>>>,
         error: Option<StoreError>,
     ) -> Result<Moved, RehearsalError> {
         if let Some(read) = data {

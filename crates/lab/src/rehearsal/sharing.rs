@@ -5,7 +5,7 @@
 //! with pages the hotter the lower their number, the other in order, over and over. The clock goes
 //! on by the same time with each request, and the stores need no time.
 
-use super::{Rehearsal, RehearsalError, Request};
+use super::{CacheSimulation, RehearsalError, Request};
 use crate::model::VoidStore;
 use crate::random::Random;
 use crate::trace::Op;
@@ -73,7 +73,7 @@ pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, Rehearsal
         let store = VoidStore::new(options.geometry);
         (options, store)
     });
-    let mut rehearsal = Rehearsal::new(sharing.frames, 1, served, 1);
+    let mut rehearsal = CacheSimulation::new(sharing.frames, 1, served, 1);
     if let Division::Mode(mode) = division {
         rehearsal.set_share_mode(mode);
     }
@@ -106,7 +106,7 @@ pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, Rehearsal
     Ok(ratio)
 }
 
-fn hits(rehearsal: &Rehearsal<VoidStore<NoFrames>>) -> u64 {
+fn hits(rehearsal: &CacheSimulation<VoidStore<NoFrames>>) -> u64 {
     (0..2).map(|volume| rehearsal.totals(volume).get(Counter::ReadHit)).sum()
 }
 

@@ -1,7 +1,7 @@
 //! Tests of rehearsals.
 
 use super::*;
-use crate::model::{Disk, Modelled, VoidStore};
+use crate::model::{Disk, ModelledStore, VoidStore};
 use crate::workload::probe::Probe;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
@@ -18,9 +18,9 @@ fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
     let mut options = VolumeOptions::new("probe", geometry);
     options.tunables = Tunables::nt();
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
-    let store = Modelled::new(MemoryStore::new(geometry), disk);
+    let store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(cache_bytes / 4096).unwrap();
-    let mut rehearsal = Rehearsal::new(frames, 1, [(options, store)], 1);
+    let mut rehearsal = CacheSimulation::new(frames, 1, [(options, store)], 1);
     let mut dirty = Vec::new();
     for request in probe.requests(7) {
         rehearsal.serve(&request).unwrap();
@@ -64,7 +64,7 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
             ..VolumeOptions::new("loop", geometry)
         };
         let store = VoidStore::new(geometry);
-        let mut rehearsal = Rehearsal::new(4_000, 1, [(options, store)], 1);
+        let mut rehearsal = CacheSimulation::new(4_000, 1, [(options, store)], 1);
         for block in (0..6_000).cycle().take(400_000) {
             let client = rehearsal.wait_for_idle(0).unwrap();
             let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };

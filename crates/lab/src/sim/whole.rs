@@ -8,8 +8,8 @@
 //! Volumes are as long as the trace reaches, rounded up to a page of 1 MiB. Requests beyond 4 KiB
 //! borders are cut as the NBD server cuts them. Sizes are bytes, times are nanoseconds.
 
-use crate::model::{Capped, CappedSpec, Disk, Fixed, Modelled, VoidStore};
-use crate::rehearsal::{Rehearsal, RehearsalError, Request};
+use crate::model::{Capped, CappedSpec, Disk, Fixed, ModelledStore, VoidStore};
+use crate::rehearsal::{CacheSimulation, RehearsalError, Request};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
@@ -72,16 +72,16 @@ impl StoreModel {
         let void = VoidStore::new(geometry);
         match self {
             StoreModel::Instant => Box::new(void),
-            StoreModel::Fixed(time) => Box::new(Modelled::new(void, Fixed(time))),
+            StoreModel::Fixed(time) => Box::new(ModelledStore::new(void, Fixed(time))),
             StoreModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
-                Box::new(Modelled::new(void, disk))
+                Box::new(ModelledStore::new(void, disk))
             }
             StoreModel::CloudGeneral => {
-                Box::new(Modelled::new(void, Capped::new(CappedSpec::general_purpose())))
+                Box::new(ModelledStore::new(void, Capped::new(CappedSpec::general_purpose())))
             }
             StoreModel::CloudStandard => {
-                Box::new(Modelled::new(void, Capped::new(CappedSpec::standard())))
+                Box::new(ModelledStore::new(void, Capped::new(CappedSpec::standard())))
             }
         }
     }
@@ -266,7 +266,7 @@ pub fn simulate(
     Ok(WholeOutcome { totals, elapsed, unclean_blocks, curves })
 }
 
-fn build(lengths: &Lengths, options: &WholeOptions) -> Rehearsal<Box<dyn Store<NoFrames>>> {
+fn build(lengths: &Lengths, options: &WholeOptions) -> CacheSimulation<Box<dyn Store<NoFrames>>> {
     let volume = |(number, &length): (usize, &u64)| {
         // A volume that is only flushed has a length all the same.
         let length = length.max(LENGTH_STEP);
@@ -281,7 +281,7 @@ fn build(lengths: &Lengths, options: &WholeOptions) -> Rehearsal<Box<dyn Store<N
         (of, options.store.build(geometry))
     };
     let volumes = lengths.lengths.iter().enumerate().map(volume);
-    Rehearsal::new(options.frames, options.shards, volumes, options.clients)
+    CacheSimulation::new(options.frames, options.shards, volumes, options.clients)
 }
 
 /// A record as a request; `None` if it asks for nothing.

@@ -1,7 +1,7 @@
 //! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md has the
 //! columns. Read back it gives the same records.
 
-use super::decode::{Out, Wrong};
+use super::decode::{Out, FormatError};
 use super::text::{LineFormat, take_field, take_number};
 use super::{Addressing, NameOf, Op, Record, Source};
 use memchr::memchr;
@@ -46,7 +46,7 @@ impl CsvReader {
         rest: &mut &[u8],
         (of, number): (NameOf, u32),
         out: &mut Out<'_>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FormatError> {
         let whole: &[u8] = rest;
         let name = if whole.first() == Some(&b'"') {
             self.take_quoted(rest)?;
@@ -66,7 +66,7 @@ impl CsvReader {
     }
 
     /// Takes a field in quotes.
-    fn take_quoted(&mut self, rest: &mut &[u8]) -> Result<(), Wrong> {
+    fn take_quoted(&mut self, rest: &mut &[u8]) -> Result<(), FormatError> {
         self.unquoted.clear();
         let mut inside = &rest[1..];
         loop {
@@ -98,7 +98,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 }
 
 impl LineFormat for CsvReader {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let mut number = |why| take_number(rest, b',').ok_or(why);
         let time_ns = number("time_ns is not a number")?;

@@ -9,7 +9,7 @@ use super::names::AllNames;
 use super::{Addressing, LEN_MAX, NameOf, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
 
 /// What is wrong with a record: a fragment such as "the offset is not a number".
-pub(super) type Wrong = &'static str;
+pub(super) type FormatError = &'static str;
 
 /// How a format's bytes become records.
 pub(super) trait Decode: Send {
@@ -49,7 +49,7 @@ pub(super) struct Bad {
     name: String,
     max: u64,
     count: u64,
-    first: Option<(String, Wrong)>,
+    first: Option<(String, FormatError)>,
 }
 
 impl Bad {
@@ -62,7 +62,7 @@ impl Bad {
     pub(super) fn add(
         &mut self,
         place: impl FnOnce() -> String,
-        why: Wrong,
+        why: FormatError,
     ) -> Result<(), TraceError> {
         self.count += 1;
         if self.count <= self.max {
@@ -115,26 +115,26 @@ impl Clock {
 
 impl Out<'_> {
     /// Takes a record whose time counts from anywhere.
-    pub(super) fn push(&mut self, mut record: Record) -> Result<(), Wrong> {
+    pub(super) fn push(&mut self, mut record: Record) -> Result<(), FormatError> {
         record.time_ns = self.clock.since_first(record.time_ns);
         self.push_as_is(record)
     }
 
     /// Takes a record of one of our own files, whose times are right already.
-    pub(super) fn push_as_is(&mut self, record: Record) -> Result<(), Wrong> {
+    pub(super) fn push_as_is(&mut self, record: Record) -> Result<(), FormatError> {
         check(&record, self.addressing)?;
         self.batch.push(record);
         Ok(())
     }
 
     /// Counts a bad record at a byte of the stream.
-    pub(super) fn bad_byte(&mut self, at: u64, why: Wrong) -> Result<(), TraceError> {
+    pub(super) fn bad_byte(&mut self, at: u64, why: FormatError) -> Result<(), TraceError> {
         self.bad.add(|| format!("byte {at}"), why)
     }
 }
 
 /// Refuses values that consumers do not handle; every reader of a format calls it for each record.
-pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), Wrong> {
+pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), FormatError> {
     if record.time_ns > TIME_NS_MAX {
         return Err("a time more than 146 years after the first");
     }
@@ -247,7 +247,7 @@ pub(super) trait FixedRecord: Send {
     fn bytes(&self) -> usize;
 
     /// One record of that length; none where it is not a request.
-    fn record(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), Wrong>;
+    fn record(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), FormatError>;
 
     /// What offsets and lengths count.
     fn addressing(&self) -> Addressing {

@@ -7,7 +7,7 @@
 use super::summary::PAGE_BYTES;
 use super::{Addressing, NameOf, Op, Record, Source};
 use larder_core::counters::Class;
-use larder_report::findings::{FileUse, Moment, Observation};
+use larder_report::findings::{FileUse, MachineSnapshot, Observation};
 use std::collections::BTreeMap;
 
 /// Files, or volumes without names of files, that are kept apart.
@@ -85,7 +85,7 @@ impl Observer {
             seconds,
             page_bytes: PAGE_BYTES,
             moments: (1..=MOMENTS)
-                .map(|at| Moment { at_s: f64::from(at) * part, ..Moment::default() })
+                .map(|at| MachineSnapshot { at_s: f64::from(at) * part, ..MachineSnapshot::default() })
                 .collect(),
             files: files.collect(),
             ..Observation::default()

@@ -39,7 +39,7 @@ pub(super) use twitter::{Twitter, is_operation as twitter_operation};
 pub(super) use vscsi::Vscsi;
 
 use super::bytes;
-use super::decode::{Decode, FixedRecord, Out, Wrong};
+use super::decode::{Decode, FixedRecord, Out, FormatError};
 use super::text;
 use super::{Addressing, LEN_MAX, Op, Record, TraceError};
 
@@ -47,11 +47,11 @@ use super::{Addressing, LEN_MAX, Op, Record, TraceError};
 const SECTOR_BYTES: u64 = 512;
 
 /// A number of sectors as bytes.
-fn sectors(count: u64) -> Result<u64, Wrong> {
+fn sectors(count: u64) -> Result<u64, FormatError> {
     count.checked_mul(SECTOR_BYTES).ok_or("a number of sectors beyond 2^64 bytes")
 }
 
 /// A time in units of `unit_ns`.
-fn time(count: u64, unit_ns: u64) -> Result<u64, Wrong> {
+fn time(count: u64, unit_ns: u64) -> Result<u64, FormatError> {
     count.checked_mul(unit_ns).ok_or("a time beyond 2^64 ns")
 }

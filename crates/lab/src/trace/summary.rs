@@ -18,7 +18,7 @@ const VOLUMES_MAX: usize = 65_536;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RequestTotals {
     /// How many.
     pub requests: u64,
     /// Their bytes.
@@ -29,7 +29,7 @@ pub struct Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSummary {
     /// By operation, in the order of [`Op::ALL`].
-    pub ops: [Tally; Op::ALL.len()],
+    pub ops: [RequestTotals; Op::ALL.len()],
     /// Reads and writes that begin where the one before ended.
     pub sequential: u64,
     /// Where the furthest read or write ended.

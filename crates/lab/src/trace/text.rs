@@ -2,14 +2,14 @@
 //!
 //! Invariant: what is not exactly a number is none; nothing is guessed or cut.
 
-use super::decode::{Decode, Out, Wrong};
+use super::decode::{Decode, Out, FormatError};
 use super::{Addressing, Op, TraceError};
 use memchr::memchr_iter;
 
 /// How a line becomes a record.
 pub(super) trait LineFormat: Send {
     /// One line without its end, not empty; nothing is pushed where it is not a request.
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong>;
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError>;
 
     /// Whether the first line is none of the records, whatever it looks like.
     fn has_header(&self) -> bool {
@@ -17,7 +17,7 @@ pub(super) trait LineFormat: Send {
     }
 
     /// The end of the file: what was held back is pushed now.
-    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), FormatError> {
         Ok(())
     }
 

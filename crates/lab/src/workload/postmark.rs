@@ -28,12 +28,12 @@ mod table;
 pub mod trial;
 
 pub use checked::Operation;
-pub use command::{Command, Complaint};
+pub use command::{Command, ParameterError};
 pub use config::{Config, Location, ReportFormat};
 pub use counts::{Counts, Sum};
 pub use engine::{Engine, TooLarge};
 pub use error::PostmarkError;
-pub use files::{File, Files, Model, Room};
+pub use files::{File, Files, Model, SpaceUse};
 pub use options::{Control, Data, Fsync, Options, Phase};
 pub use script::{Script, ScriptError, Step};
 pub use session::Session;

@@ -16,13 +16,13 @@ pub struct Trial {
     /// When the first measured cycle began.
     measured_from: Option<Nanos>,
     measured_to: Nanos,
-    tally: Tally,
+    tally: RunningStatistics,
     unmeasured: u64,
 }
 
 /// Mean and spread, one value at a time (Welford's method).
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct RunningStatistics {
     count: u64,
     mean: f64,
     squares: f64,
@@ -61,7 +61,7 @@ impl Trial {
             ends_at: begins_at + length,
             measured_from: None,
             measured_to: 0,
-            tally: Tally::default(),
+            tally: RunningStatistics::default(),
             unmeasured: 0,
         }
     }
@@ -120,7 +120,7 @@ impl Trial {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and times stay below 2^53")]
-impl Tally {
+impl RunningStatistics {
     fn add(&mut self, value: Nanos) {
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);

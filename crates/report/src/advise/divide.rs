@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A volume that wants memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claimant {
+pub struct MemoryRequest {
     /// What it is called.
     pub name: String,
     /// Its references; what a hit ratio is a share of.
@@ -37,9 +37,9 @@ pub struct Share {
 /// What the claimants have with the memory that was `given` to each, in whole units of
 /// `unit_bytes` (the bytes of a page). The hit ratios are those of the curves themselves.
 #[must_use]
-pub fn shares(claimants: &[Claimant], given: &[u64], unit_bytes: u64) -> Vec<Share> {
+pub fn shares(claimants: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec<Share> {
     let whole = |bytes: u64| bytes / unit_bytes.max(1) * unit_bytes.max(1);
-    let share = |(claimant, &bytes): (&Claimant, &u64)| {
+    let share = |(claimant, &bytes): (&MemoryRequest, &u64)| {
         let bytes = whole(bytes);
         let point = claimant.curve.at(bytes);
         Share {
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn shares_are_whole_pages_with_the_hits_of_the_curve() {
         let curve = Curve::new([Point::exact(8192, 0.5)]);
-        let one = Claimant { name: "one".to_owned(), references: 10, curve };
+        let one = MemoryRequest { name: "one".to_owned(), references: 10, curve };
         let made = shares(&[one], &[5000], 4096);
         assert_eq!((made[0].bytes, made[0].footprint_bytes), (4096, 8192));
         assert!((made[0].hit_ratio - 0.25).abs() < 1e-12);

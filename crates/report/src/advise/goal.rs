@@ -30,7 +30,7 @@ impl Goal {
 /// How a choice came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reach {
+pub enum Attainment {
     /// The target is reached.
     Reached,
     /// The budget ends before the target.
@@ -45,7 +45,7 @@ pub struct Choice {
     /// The curve there.
     pub point: Point,
     /// Whether the target is reached.
-    pub reach: Reach,
+    pub reach: Attainment,
     /// The smallest size that reaches the target, whatever the budget; bytes.
     pub target_bytes: Option<u64>,
 }
@@ -64,7 +64,7 @@ pub struct Source<'a> {
 pub fn why(
     goal: &Goal,
     ceiling: f64,
-    reach: Reach,
+    reach: Attainment,
     target_bytes: Option<u64>,
     source: Source<'_>,
 ) -> String {
@@ -76,15 +76,15 @@ pub fn why(
          what {everything} reaches"
     );
     match reach {
-        Reach::Reached => format!("The smallest size with {goal}."),
-        Reach::Budget => {
+        Attainment::Reached => format!("The smallest size with {goal}."),
+        Attainment::Budget => {
             let needed = target_bytes.map_or_else(
                 || "more than was looked at".to_owned(),
                 |bytes| format!("about {}", format::bytes(bytes)),
             );
             format!("All that the budget allows. The target ({goal}) needs {needed}.")
         }
-        Reach::End => {
+        Attainment::End => {
             format!("{largest}: the estimates end below the target ({goal}) within their bars.")
         }
     }
@@ -100,9 +100,9 @@ pub fn choose(curve: &Curve, ceiling: f64, goal: &Goal) -> Option<Choice> {
     let target_bytes = curve.reaching(goal.hit_ratio(ceiling));
     let wanted = target_bytes.unwrap_or(curve.last_bytes());
     let (bytes, reach) = match goal.budget_bytes {
-        Some(budget) if budget < wanted => (budget, Reach::Budget),
-        _ if target_bytes.is_none() => (wanted, Reach::End),
-        _ => (wanted, Reach::Reached),
+        Some(budget) if budget < wanted => (budget, Attainment::Budget),
+        _ if target_bytes.is_none() => (wanted, Attainment::End),
+        _ => (wanted, Attainment::Reached),
     };
     Some(Choice { point: curve.at(bytes)?, reach, target_bytes })
 }
@@ -119,14 +119,14 @@ mod tests {
     fn the_smallest_size_that_reaches_the_target() {
         let goal = Goal { target: 0.75, budget_bytes: None };
         let found = choose(&curve(), 0.8, &goal).unwrap();
-        assert_eq!((found.point.bytes, found.reach), (200, Reach::Reached));
+        assert_eq!((found.point.bytes, found.reach), (200, Attainment::Reached));
     }
 
     #[test]
     fn never_more_than_the_budget() {
         let goal = Goal { target: 0.75, budget_bytes: Some(150) };
         let found = choose(&curve(), 0.8, &goal).unwrap();
-        assert_eq!((found.point.bytes, found.reach), (150, Reach::Budget));
+        assert_eq!((found.point.bytes, found.reach), (150, Attainment::Budget));
         assert_eq!(found.target_bytes, Some(200));
         assert!((found.point.hit_ratio - 0.4).abs() < 1e-12);
     }
@@ -135,7 +135,7 @@ mod tests {
     fn a_target_above_the_curve_takes_all_of_it_and_says_so() {
         let goal = Goal { target: 1.0, budget_bytes: None };
         let found = choose(&curve(), 0.9, &goal).unwrap();
-        assert_eq!((found.point.bytes, found.reach), (400, Reach::End));
+        assert_eq!((found.point.bytes, found.reach), (400, Attainment::End));
     }
 
     #[test]

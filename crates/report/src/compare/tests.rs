@@ -1,12 +1,12 @@
 //! Verdicts on samples whose truth is known, from named seeds, with noise such as benchmarks have.
 
 use super::*;
-use crate::run::trial::{Doubt, Started, Trial, Why};
+use crate::run::trial::{Doubt, Started, Trial, DoubtReason};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::json;
 
-fn run(series: &[(&str, &str, Option<Better>, &[f64])]) -> Run {
+fn run(series: &[(&str, &str, Option<Direction>, &[f64])]) -> Run {
     let mut run = Run::new("something", "2026-11-21T03:22:11Z", Machine::default());
     run.workload = "probe".to_owned();
     for (name, unit, better, values) in series {
@@ -17,7 +17,7 @@ fn run(series: &[(&str, &str, Option<Better>, &[f64])]) -> Run {
 }
 
 fn of(a: &[f64], b: &[f64]) -> Compared {
-    let higher = Some(Better::Higher);
+    let higher = Some(Direction::Higher);
     let (a, b) = (run(&[("rate", "1/s", higher, a)]), run(&[("rate", "1/s", higher, b)]));
     compare(&a, &b, THRESHOLD).unwrap().series.remove(0)
 }
@@ -59,7 +59,7 @@ fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
 fn better_and_worse_follow_what_is_better() {
     assert_eq!(of(&STEADY, &times(1.1)).verdict, Verdict::Better);
     assert_eq!(of(&STEADY, &times(0.9)).verdict, Verdict::Worse);
-    let time = |values: &[f64]| run(&[("time", "ms", Some(Better::Lower), values)]);
+    let time = |values: &[f64]| run(&[("time", "ms", Some(Direction::Lower), values)]);
     let found = compare(&time(&STEADY), &time(&times(1.1)), THRESHOLD).unwrap();
     assert!(found.is_worse() && found.series[0].verdict == Verdict::Worse);
     // Where nobody said it, the unit does.
@@ -100,8 +100,8 @@ fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
 
 #[test]
 fn stolen_time_makes_a_comparison_void() {
-    let mut b = run(&[("rate", "1/s", Some(Better::Higher), &times(2.0))]);
-    let a = run(&[("rate", "1/s", Some(Better::Higher), &STEADY)]);
+    let mut b = run(&[("rate", "1/s", Some(Direction::Higher), &times(2.0))]);
+    let a = run(&[("rate", "1/s", Some(Direction::Higher), &STEADY)]);
     b.trials = [0.02, 0.1].map(|steal| Trial { steal: Some(steal), ..Trial::default() }).into();
     let found = compare(&a, &b, THRESHOLD).unwrap();
     assert_eq!(found.series[0].why, "the hypervisor took 6.0 % of the processors away");
@@ -111,7 +111,7 @@ fn stolen_time_makes_a_comparison_void() {
 
 #[test]
 fn what_else_is_different_and_doubtful_is_said() {
-    let higher = Some(Better::Higher);
+    let higher = Some(Direction::Higher);
     let mut a = run(&[("old", "1/s", higher, &STEADY), ("rate", "1/s", higher, &STEADY)]);
     let mut b = run(&[("rate", "1/s", higher, &times(1.2)), ("new", "1/s", higher, &STEADY)]);
     a.main = Some("rate".to_owned());
@@ -122,7 +122,7 @@ fn what_else_is_different_and_doubtful_is_said() {
         run.settings.insert("file_bytes".to_owned(), json!(4096));
     }
     b.environment.insert("vm.swappiness".to_owned(), "10".to_owned());
-    b.doubts = vec![Doubt { why: Why::Clock, text: "the clock is coarse".to_owned() }];
+    b.doubts = vec![Doubt { why: DoubtReason::Clock, text: "the clock is coarse".to_owned() }];
     let found = compare(&a, &b, THRESHOLD).unwrap();
     assert_eq!(
         (found.only_a.clone(), found.only_b.clone()),

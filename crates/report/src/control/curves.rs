@@ -9,7 +9,7 @@
 use super::Head;
 use super::findings::Finding;
 use crate::advise::curve::{Curve, Point};
-use crate::advise::goal::{self, Choice, Goal, Reach, Source};
+use crate::advise::goal::{self, Choice, Goal, Attainment, Source};
 use crate::advise::regions::{Region, Regions};
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::format;
@@ -168,8 +168,8 @@ impl VolumeCurve {
         let why = goal::why(&goal, ceiling, needed.reach, needed.target_bytes, source);
         let size = format::bytes(needed.point.bytes);
         match needed.reach {
-            Reach::End => advice.push(why),
-            Reach::Reached | Reach::Budget => advice.push(format!("{size}: {why}")),
+            Attainment::End => advice.push(why),
+            Attainment::Reached | Attainment::Budget => advice.push(format!("{size}: {why}")),
         }
         advice
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What was seen of a volume. Shares are of its references, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Symptom<'a> {
+pub enum VolumeFinding<'a> {
     /// Pages are missed that were there a moment ago: twice the memory would hit far more.
     Thrashing {
         /// Hits now.
@@ -53,7 +53,7 @@ pub enum Symptom<'a> {
 
 /// What the cache does by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByItself {
+pub struct AutomaticAction {
     /// It changes the policy of the volume.
     pub policy: bool,
     /// It moves memory between volumes.
@@ -82,55 +82,55 @@ pub const FINDINGS: [&str; 7] = [
     "write-amplification",
 ];
 
-impl Symptom<'_> {
+impl VolumeFinding<'_> {
     fn name(self) -> &'static str {
         FINDINGS[match self {
-            Symptom::Thrashing { .. } => 0,
-            Symptom::TooLarge { .. } => 1,
-            Symptom::BetterPolicy { .. } => 2,
-            Symptom::Scanned { .. } => 3,
-            Symptom::AheadWasted { .. } => 4,
-            Symptom::Stolen { .. } => 5,
-            Symptom::WriteAmplification { .. } => 6,
+            VolumeFinding::Thrashing { .. } => 0,
+            VolumeFinding::TooLarge { .. } => 1,
+            VolumeFinding::BetterPolicy { .. } => 2,
+            VolumeFinding::Scanned { .. } => 3,
+            VolumeFinding::AheadWasted { .. } => 4,
+            VolumeFinding::Stolen { .. } => 5,
+            VolumeFinding::WriteAmplification { .. } => 6,
         }]
     }
 
     fn seen(self) -> String {
         match self {
-            Symptom::Thrashing { hit_ratio, with_twice, .. } => format!(
+            VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
                 "it thrashes: pages are missed that were there a moment ago; with twice the \
                  memory {} would hit, with this {}",
                 format::percent(with_twice),
                 format::percent(hit_ratio)
             ),
-            Symptom::TooLarge { spare_bytes } => {
+            VolumeFinding::TooLarge { spare_bytes } => {
                 format!("{} of its memory bring next to nothing", format::bytes(spare_bytes))
             }
-            Symptom::BetterPolicy { policy, gain } => {
+            VolumeFinding::BetterPolicy { policy, gain } => {
                 format!("{policy} would hit {:.1} of 100 references more", gain * 100.0)
             }
-            Symptom::Scanned { share } => format!(
+            VolumeFinding::Scanned { share } => format!(
                 "{} of its references are to pages that no memory would still hold: it is gone \
                  through once",
                 format::percent(share)
             ),
-            Symptom::AheadWasted { share } => {
+            VolumeFinding::AheadWasted { share } => {
                 format!("{} of what was read ahead was not touched", format::percent(share))
             }
-            Symptom::Stolen { share } => format!(
+            VolumeFinding::Stolen { share } => format!(
                 "{} of what is written back is written because its room is wanted",
                 format::percent(share)
             ),
-            Symptom::WriteAmplification { factor } => {
+            VolumeFinding::WriteAmplification { factor } => {
                 format!("the store writes {factor:.1} bytes for each byte that clients write")
             }
         }
     }
 
-    fn answer(self, volume: &str, by_itself: ByItself) -> String {
+    fn answer(self, volume: &str, by_itself: AutomaticAction) -> String {
         match self {
-            Symptom::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
-            Symptom::Thrashing { more_bytes, with_more, .. } => {
+            VolumeFinding::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
+            VolumeFinding::Thrashing { more_bytes, with_more, .. } => {
                 let moved = if by_itself.share {
                     "; what other volumes do not gain from is moved to it"
                 } else {
@@ -139,33 +139,33 @@ impl Symptom<'_> {
                 let (more, reached) = (format::bytes(more_bytes), format::percent(with_more));
                 format!("it needs {more} more to reach {reached}{moved}")
             }
-            Symptom::TooLarge { .. } if by_itself.share => {
+            VolumeFinding::TooLarge { .. } if by_itself.share => {
                 "they are moved to other volumes that gain from them".to_owned()
             }
-            Symptom::TooLarge { .. } => "larder ctl curve says who would gain from them".to_owned(),
-            Symptom::BetterPolicy { .. } if by_itself.policy => {
+            VolumeFinding::TooLarge { .. } => "larder ctl curve says who would gain from them".to_owned(),
+            VolumeFinding::BetterPolicy { .. } if by_itself.policy => {
                 "the policy is changed if that lasts".to_owned()
             }
-            Symptom::BetterPolicy { policy, .. } => {
+            VolumeFinding::BetterPolicy { policy, .. } => {
                 format!("larder ctl set {volume}.policy={policy}, or =auto")
             }
-            Symptom::Scanned { .. } if by_itself.share => {
+            VolumeFinding::Scanned { .. } if by_itself.share => {
                 "its memory goes to volumes that gain more".to_owned()
             }
-            Symptom::Scanned { .. } => {
+            VolumeFinding::Scanned { .. } => {
                 "where there are other volumes, larder ctl set share=auto keeps it from taking \
                  their memory"
                     .to_owned()
             }
-            Symptom::AheadWasted { .. } => format!(
+            VolumeFinding::AheadWasted { .. } => format!(
                 "windows were made smaller and begin later; larder ctl set {volume}.hint=random \
                  ends it"
             ),
-            Symptom::Stolen { .. } => format!(
+            VolumeFinding::Stolen { .. } => format!(
                 "larder ctl set {volume}.dirty-threshold to less writes earlier and in order; more \
                  memory helps as well"
             ),
-            Symptom::WriteAmplification { .. } => {
+            VolumeFinding::WriteAmplification { .. } => {
                 "writes of less than a block that are each flushed do that, and writes that failed \
                  and were tried again; let clients flush less often"
                     .to_owned()
@@ -177,7 +177,7 @@ impl Symptom<'_> {
 impl Finding {
     /// The words for what was seen of `volume`.
     #[must_use]
-    pub fn of(volume: &str, symptom: Symptom<'_>, by_itself: ByItself) -> Finding {
+    pub fn of(volume: &str, symptom: VolumeFinding<'_>, by_itself: AutomaticAction) -> Finding {
         Finding {
             finding: symptom.name().to_owned(),
             seen: symptom.seen(),
@@ -199,28 +199,28 @@ mod tests {
     #[test]
     fn each_symptom_has_its_name_and_an_answer_that_fits_what_is_done_already() {
         let symptoms = [
-            Symptom::Thrashing {
+            VolumeFinding::Thrashing {
                 hit_ratio: 0.1,
                 with_twice: 0.5,
                 more_bytes: 8 << 20,
                 with_more: 0.6,
             },
-            Symptom::TooLarge { spare_bytes: 1 << 20 },
-            Symptom::BetterPolicy { policy: "2q", gain: 0.034 },
-            Symptom::Scanned { share: 0.9 },
-            Symptom::AheadWasted { share: 0.6 },
-            Symptom::Stolen { share: 0.3 },
-            Symptom::WriteAmplification { factor: 2.0 },
+            VolumeFinding::TooLarge { spare_bytes: 1 << 20 },
+            VolumeFinding::BetterPolicy { policy: "2q", gain: 0.034 },
+            VolumeFinding::Scanned { share: 0.9 },
+            VolumeFinding::AheadWasted { share: 0.6 },
+            VolumeFinding::Stolen { share: 0.3 },
+            VolumeFinding::WriteAmplification { factor: 2.0 },
         ];
         for (name, symptom) in FINDINGS.iter().zip(symptoms) {
-            for by_itself in [ByItself::default(), ByItself { policy: true, share: true }] {
+            for by_itself in [AutomaticAction::default(), AutomaticAction { policy: true, share: true }] {
                 let found = Finding::of("data", symptom, by_itself);
                 assert_eq!(found.finding, *name);
                 assert!(found.line("data").is_ascii() && !found.answer.is_empty());
             }
         }
         let of = |symptom, policy, share| {
-            Finding::of("data", symptom, ByItself { policy, share }).line("data")
+            Finding::of("data", symptom, AutomaticAction { policy, share }).line("data")
         };
         assert_eq!(
             of(symptoms[0], false, false),

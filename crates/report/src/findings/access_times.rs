@@ -1,7 +1,7 @@
 //! Times of access that are written because files are read.
 
 use super::observation::share;
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 use crate::format;
 
 /// Inodes per second: with relatime a file is written once a day, so this is thousands of files or
@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     attempt: &[
         "larder bench matrix --workload postmark --variant a=;relatime --variant b=;noatime",
     ],
-    sure: Sure::Certain,
+    sure: Confidence::Certain,
     seen,
 };
 

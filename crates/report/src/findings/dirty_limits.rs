@@ -1,7 +1,7 @@
 //! Limits on what may be dirty that do not fit the disk.
 
 use super::observation::bytes;
-use super::{Observation, Rule, Sure, throttled};
+use super::{Observation, Rule, Confidence, throttled};
 use crate::format;
 
 /// What is dirty should be on the disk within this: the kernel's default age of dirty data
@@ -22,7 +22,7 @@ pub(super) const TOO_HIGH: Rule = Rule {
     why: "A flush, a stop or a loss of power meets so much data that it takes, or costs, half a \
           minute and more.",
     attempt: &["larder serve IMAGE --set dirty-limit=100 --set age-max=5000 --listen unix:SOCKET"],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen: too_high,
 };
 
@@ -34,7 +34,7 @@ pub(super) const TOO_LOW: Rule = Rule {
     why: "Writers wait although the disk would take what they write: bursts that fit into memory \
           are not absorbed.",
     attempt: &["larder serve IMAGE --memory SIZE --set dirty-limit=900 --listen unix:SOCKET"],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen: too_low,
 };
 

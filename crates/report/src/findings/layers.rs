@@ -1,7 +1,7 @@
 //! Caches above each other that hold the same.
 
 use super::observation::bytes;
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 
 /// Both hold at least this share of the memory; less is not worth a change.
 const OF_MEMORY: f64 = 0.05;
@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
              two copies are the sum of both",
     why: "Two copies of the same data compete for one memory; the lower one is hardly ever asked.",
     attempt: &["larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
-    sure: Sure::Certain,
+    sure: Confidence::Certain,
     seen,
 };
 

@@ -1,7 +1,7 @@
 //! A process whose memory grows and grows, and squeezes the cache.
 
 use super::observation::{bytes, mean};
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 
 /// It grew by this share of what the cache held at the beginning: less does not squeeze it.
 const GREW: f64 = 0.25;
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
         "larder bench probe FOLDER --scenario leak --memory SIZE",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
     ],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen,
 };
 

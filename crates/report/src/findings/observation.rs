@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The machine at a moment. Rates are those since the moment before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Moment {
+pub struct MachineSnapshot {
     /// Seconds since the beginning.
     pub at_s: f64,
     /// What the file cache holds.
@@ -106,7 +106,7 @@ pub struct Observation {
     /// Memory of the machine.
     pub memory_bytes: Option<f64>,
     /// Moments, evenly spread.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<MachineSnapshot>,
     /// Files, those of which something is known.
     pub files: Vec<FileUse>,
     /// Processes.
@@ -137,7 +137,7 @@ impl Observation {
     }
 
     /// What one field was at all moments that have it.
-    pub(super) fn values(&self, field: fn(&Moment) -> Option<f64>) -> Vec<f64> {
+    pub(super) fn values(&self, field: fn(&MachineSnapshot) -> Option<f64>) -> Vec<f64> {
         self.moments.iter().filter_map(field).collect()
     }
 

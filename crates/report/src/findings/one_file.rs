@@ -1,7 +1,7 @@
 //! Misses concentrated in one file.
 
 use super::observation::share;
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 use crate::format;
 
 /// More than half of all misses: what is done about this file decides the whole.
@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     why: "Memory, another policy or another place for this one file changes more than anything \
           that is done for all.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
-    sure: Sure::Certain,
+    sure: Confidence::Certain,
     seen,
 };
 

@@ -1,7 +1,7 @@
 //! Paging while hardly any memory is available.
 
 use super::observation::bytes;
-use super::{Moment, Observation, Rule, Sure};
+use super::{MachineSnapshot, Observation, Rule, Confidence};
 use crate::format;
 
 /// 4 MB of a machine with 64 MB: the bound that was told to administrators in 1998.
@@ -24,17 +24,17 @@ pub(super) const RULE: Rule = Rule {
     why: "Programs and the cache take memory from each other, and both read back from the disk \
           what they lost.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen,
 };
 
 fn seen(observation: &Observation) -> Option<String> {
     let floor = observation.memory_bytes.map_or(AVAILABLE, |memory| memory * OF_MEMORY);
-    let short = |moment: &&Moment| {
+    let short = |moment: &&MachineSnapshot| {
         moment.available_bytes.is_some_and(|bytes| bytes <= floor)
             && moment.paging_per_s.is_some_and(|pages| pages >= PAGES)
     };
-    let moments: Vec<&Moment> = observation.moments.iter().filter(short).collect();
+    let moments: Vec<&MachineSnapshot> = observation.moments.iter().filter(short).collect();
     let all = observation.moments.len() as u64;
     let part = super::observation::share(moments.len() as u64, all);
     if moments.len() < MOMENTS || part < TIME {

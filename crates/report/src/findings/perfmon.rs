@@ -1,6 +1,6 @@
 //! A log of Perfmon as an observation.
 
-use super::{Moment, Observation, ProcessUse, Writes};
+use super::{MachineSnapshot, Observation, ProcessUse, Writes};
 use crate::perfmon::Summary;
 
 /// Bytes of a page of the machines that Perfmon runs on.
@@ -17,14 +17,14 @@ impl From<&Summary> for Observation {
             let points = &line(name)?.points;
             points.iter().find(|point| point.0.total_cmp(&time).is_eq()).map(|point| point.1)
         };
-        let moments: Vec<Moment> = times
+        let moments: Vec<MachineSnapshot> = times
             .iter()
-            .map(|&time| Moment {
+            .map(|&time| MachineSnapshot {
                 at_s: time,
                 cache_bytes: at("cache", time),
                 available_bytes: at("available", time),
                 paging_per_s: at("pages of paging", time),
-                ..Moment::default()
+                ..MachineSnapshot::default()
             })
             .collect();
         // One sample counts as a second.

@@ -1,7 +1,7 @@
 //! Read-ahead that is wasted, or too small.
 
 use super::observation::share;
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 use crate::format;
 
 /// More than half of what was brought went unused: the same bound as for volumes that larder
@@ -25,7 +25,7 @@ pub(super) const WASTED: Rule = Rule {
         "larder serve IMAGE --read-ahead 64KiB --listen unix:SOCKET",
         "larder serve IMAGE --hint random --listen unix:SOCKET",
     ],
-    sure: Sure::Certain,
+    sure: Confidence::Certain,
     seen: wasted,
 };
 
@@ -40,7 +40,7 @@ pub(super) const TOO_SMALL: Rule = Rule {
         "larder bench fileload FOLDER",
         "larder serve IMAGE --read-ahead 4MiB --listen unix:SOCKET",
     ],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen: too_small,
 };
 

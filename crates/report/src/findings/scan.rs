@@ -1,7 +1,7 @@
 //! A scan that flushes the cache.
 
 use super::observation::{bytes, mean, share};
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 use crate::format;
 
 /// A file that is read in order but for a tenth: seeks at borders of extents and threads.
@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
         "larder sim TRACE --policy lru,linux,s3fifo,arc,min",
         "larder serve IMAGE --policy s3fifo --listen unix:SOCKET",
     ],
-    sure: Sure::Likely,
+    sure: Confidence::Likely,
     seen,
 };
 

@@ -7,7 +7,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// Ten moments, ten seconds apart, of a machine with 1 GiB that is at peace.
 fn calm() -> Observation {
-    let moment = |at: u32| Moment {
+    let moment = |at: u32| MachineSnapshot {
         at_s: f64::from(at) * 10.0,
         cache_bytes: Some(400.0 * MIB),
         dirty_bytes: Some(8.0 * MIB),
@@ -280,9 +280,9 @@ fn maybe() -> impl Strategy<Value = Option<f64>> {
     proptest::option::of(wild())
 }
 
-fn moment() -> impl Strategy<Value = Moment> {
+fn moment() -> impl Strategy<Value = MachineSnapshot> {
     let all = (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe());
-    all.prop_map(|parts| Moment {
+    all.prop_map(|parts| MachineSnapshot {
         at_s: parts.0,
         cache_bytes: parts.1,
         dirty_bytes: parts.2,

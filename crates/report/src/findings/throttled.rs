@@ -1,6 +1,6 @@
 //! Writers that are made to wait.
 
-use super::{Observation, Rule, Sure};
+use super::{Observation, Rule, Confidence};
 use crate::format;
 
 /// A hundredth of the time of one process: users notice, and no healthy run shows it. The kernel
@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
         "larder bench probe FOLDER",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
     ],
-    sure: Sure::Certain,
+    sure: Confidence::Certain,
     seen,
 };
 

@@ -4,7 +4,7 @@
 //! does not show. What only the whole machine has, as dirty memory, is set against what was written
 //! only where the whole machine was watched.
 
-use super::{AccessTimes, FileUse, Layer, Moment, Observation, ProcessUse, ReadAhead, Writes};
+use super::{AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes};
 use crate::advise::as_f64;
 use crate::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn writer(disks: &[Disk]) -> Option<&Disk> {
     much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
 }
 
-fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> Moment {
+fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> MachineSnapshot {
     let memory = &interval.memory;
     let seconds = as_f64(interval.duration_ns.max(1)) / SECOND;
     let known = memory.total_bytes > 0;
@@ -30,7 +30,7 @@ fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> Moment {
     let writer = interval.disks.iter().find(|disk| Some(disk.name.as_str()) == writer);
     let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
     let written = sectors * SECTOR_BYTES;
-    Moment {
+    MachineSnapshot {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
         cache_bytes: bytes(memory.resident_bytes),
         // What is on its way is not on the disk yet.

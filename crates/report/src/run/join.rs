@@ -58,7 +58,7 @@ pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Doubt, Latency, Phase, SettingChange, Started, Why};
+    use super::super::trial::{Doubt, Latency, Phase, SettingChange, Started, DoubtReason};
     use super::super::{Machine, Sample};
     use super::*;
 
@@ -79,7 +79,7 @@ mod tests {
         };
         run.set_aside = trials;
         run.trials = (1..=trials).map(trial).collect();
-        run.doubts = vec![Doubt { why: Why::Steal, text: "it was stolen".to_owned() }];
+        run.doubts = vec![Doubt { why: DoubtReason::Steal, text: "it was stolen".to_owned() }];
         run.environment_changes =
             vec![SettingChange { name: format!("changed by {name}"), before: None, after: None }];
         run

@@ -5,8 +5,8 @@
 //! `SERIES: PART`. What is the same in all parts is said once, in the run.
 
 use super::join::add;
-use super::trial::{Doubt, Trial, Why};
-use super::{Better, Run, Sample};
+use super::trial::{Doubt, Trial, DoubtReason};
+use super::{Direction, Run, Sample};
 use crate::format;
 use crate::stats::Summary;
 use crate::table::{Cell, Column, Table};
@@ -168,7 +168,7 @@ impl Run {
         });
         let mut values: Vec<(&str, f64)> = values.collect();
         values.sort_by(|a, b| a.1.total_cmp(&b.1));
-        if main.better == Some(Better::Higher) {
+        if main.better == Some(Direction::Higher) {
             values.reverse();
         }
         Some([*values.first()?, *values.last()?])
@@ -233,13 +233,13 @@ fn in_all<'a, V: Clone + PartialEq + 'a>(
 
 /// Doubts of all parts, each once, with the parts that have it.
 fn doubts(parts: &[Part]) -> Vec<Doubt> {
-    let mut known: BTreeMap<(Why, &str), BTreeSet<usize>> = BTreeMap::new();
+    let mut known: BTreeMap<(DoubtReason, &str), BTreeSet<usize>> = BTreeMap::new();
     for (number, part) in parts.iter().enumerate() {
         for doubt in &part.run.doubts {
             known.entry((doubt.why, &doubt.text)).or_default().insert(number);
         }
     }
-    let doubt = |((why, text), of): ((Why, &str), BTreeSet<usize>)| {
+    let doubt = |((why, text), of): ((DoubtReason, &str), BTreeSet<usize>)| {
         let names: Vec<&str> = of.iter().map(|number| parts[*number].name.as_str()).collect();
         let all = of.len() == parts.len();
         let of = if all { "in all".to_owned() } else { names.join("; ") };

@@ -135,7 +135,7 @@ fn placed(sample: &Sample) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Better, Machine};
+    use super::super::{Direction, Machine};
     use super::*;
 
     fn steps(of: &[(f64, f64, f64)]) -> Vec<Step> {
@@ -179,7 +179,7 @@ mod tests {
         let mut run = Run::new("load", "2026-11-21T03:22:11Z", Machine::default());
         for &(clients, throughput, answer) in of.iter().rev() {
             for (group, value) in [(THROUGHPUT, throughput), (ANSWER, answer)] {
-                let mut sample = Sample::new(group, "unit", Some(Better::Higher));
+                let mut sample = Sample::new(group, "unit", Some(Direction::Higher));
                 sample.group = Some(group.to_owned());
                 sample.at = [(CLIENTS.to_owned(), clients)].into();
                 sample.values = vec![value, value * 3.0, value];

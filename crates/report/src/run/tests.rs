@@ -1,11 +1,11 @@
 //! The file format: what is written is read back, what is not known is refused with a sentence.
 
-use super::trial::{Latency, Phase, Start, Started, Why};
+use super::trial::{Latency, Phase, Start, Started, DoubtReason};
 use super::*;
 use serde_json::json;
 
 fn sample(series: &str, values: &[f64]) -> Sample {
-    Sample { values: values.to_vec(), ..Sample::new(series, "ms", Some(Better::Lower)) }
+    Sample { values: values.to_vec(), ..Sample::new(series, "ms", Some(Direction::Lower)) }
 }
 
 fn run() -> Run {
@@ -21,7 +21,7 @@ fn run() -> Run {
     run.settings.insert("memory_bytes".to_owned(), json!(1_u64 << 60));
     run.samples = vec![sample("ours", &[1.0, 0.1, 2.0]), sample("theirs", &[2.0, 0.3, 3.0])];
     let pair = (&run.samples[0], &run.samples[1]);
-    run.comparisons.extend(Comparison::of("answer time", pair, Better::Lower, 1.5));
+    run.comparisons.extend(Comparison::of("answer time", pair, Direction::Lower, 1.5));
     run.samples[0].group = Some("answer time".to_owned());
     run.samples[0].at.insert("clients".to_owned(), 4.0);
     run.main = Some("theirs".to_owned());
@@ -36,7 +36,7 @@ fn run() -> Run {
         ..Trial::default()
     }];
     run.environment.insert("vm.swappiness".to_owned(), "60".to_owned());
-    run.doubts = vec![Doubt { why: Why::ForeignIo, text: "others wrote".to_owned() }];
+    run.doubts = vec![Doubt { why: DoubtReason::ForeignIo, text: "others wrote".to_owned() }];
     run
 }
 
@@ -64,7 +64,7 @@ fn a_ratio_above_one_is_always_better() {
     assert!((comparison.ratio_max - 3.0).abs() < 1e-9);
     assert!(comparison.holds && run.holds());
     let pair = (&run.samples[0], &run.samples[1]);
-    let higher = Comparison::of("rate", pair, Better::Higher, 1.0).unwrap();
+    let higher = Comparison::of("rate", pair, Direction::Higher, 1.0).unwrap();
     assert!((higher.ratio_median - 0.5).abs() < 1e-9 && !higher.holds);
 }
 
@@ -73,9 +73,9 @@ fn samples_that_cannot_be_compared_are_not() {
     let mut other = sample("other", &[1.0, 2.0, 3.0]);
     other.unit = "s".to_owned();
     let ours = sample("ours", &[1.0, 2.0, 3.0]);
-    assert_eq!(Comparison::of("units", (&ours, &other), Better::Higher, 1.0), None);
+    assert_eq!(Comparison::of("units", (&ours, &other), Direction::Higher, 1.0), None);
     let short = sample("short", &[1.0]);
-    assert_eq!(Comparison::of("lengths", (&ours, &short), Better::Higher, 1.0), None);
+    assert_eq!(Comparison::of("lengths", (&ours, &short), Direction::Higher, 1.0), None);
 }
 
 #[test]

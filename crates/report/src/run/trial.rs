@@ -174,7 +174,7 @@ impl Latency {
 /// Why a result may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum DoubtReason {
     /// The hypervisor gave processor time to others.
     Steal,
     /// The machine was slower during some trials than during others.
@@ -201,7 +201,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
     /// Of which kind.
-    pub why: Why,
+    pub why: DoubtReason,
     /// The sentence.
     pub text: String,
 }

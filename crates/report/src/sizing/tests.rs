@@ -68,7 +68,7 @@ fn sizing(trace: &str) -> Sizing {
             memory_bytes: 67 * MIB,
             policy: "arc".to_owned(),
             page_bytes: 16_384,
-            reach: Reach::Reached,
+            reach: Attainment::Reached,
             wanted_hit_ratio: 0.57,
             target_bytes: Some(64 * MIB),
             region: Some(regions.region(64 * MIB)),
@@ -200,7 +200,7 @@ fn text_page_and_json_say_the_same() {
 fn a_budget_that_ends_early_is_said() {
     let mut made = sizing("trace.csv");
     let advice = made.recommendation.as_mut().unwrap();
-    (advice.reach, advice.bytes) = (Reach::Budget, 16 * MIB);
+    (advice.reach, advice.bytes) = (Attainment::Budget, 16 * MIB);
     assert!(made.to_text().contains("All that the budget allows"));
     assert!(made.to_text().contains("needs about 64 MiB"), "{}", made.to_text());
 }

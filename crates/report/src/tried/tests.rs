@@ -12,7 +12,7 @@ fn part(side: &str, start: Start, times: f64, counts: &[(&str, f64)]) -> Part {
     run.workload = "probe".to_owned();
     run.main = Some("rate".to_owned());
     let values = STEADY.map(|value| value * times).to_vec();
-    run.samples.push(Sample { values, ..Sample::new("rate", "1/s", Some(Better::Higher)) });
+    run.samples.push(Sample { values, ..Sample::new("rate", "1/s", Some(Direction::Higher)) });
     for (name, value) in counts {
         run.samples.push(Sample { values: vec![*value; 6], ..Sample::new(*name, "pages", None) });
     }
@@ -124,7 +124,7 @@ fn files_that_are_made_and_removed_are_judged_by_what_the_disk_moved() {
 fn times_are_turned_round_and_different_work_is_refused() {
     let mut parts = [part(NATIVE, Start::Cold, 1.0, &[]), part(LARDER, Start::Cold, 0.25, &[])];
     for part in &mut parts {
-        part.run.samples[0].better = Some(Better::Lower);
+        part.run.samples[0].better = Some(Direction::Lower);
     }
     let text = verdict(&parts).unwrap();
     assert!(text.contains("better (4.00 times as fast, 3.96 to 4.04)"), "{text}");

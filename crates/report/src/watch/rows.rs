@@ -9,26 +9,26 @@ const DISK_PAGE: u64 = 16;
 
 /// What may be asked of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Matter {
+pub(super) enum WatchColumn {
     Reads,
     Writes,
     Leaving,
 }
 
-impl Matter {
-    const ALL: [Matter; 3] = [Matter::Reads, Matter::Writes, Matter::Leaving];
+impl WatchColumn {
+    const ALL: [WatchColumn; 3] = [WatchColumn::Reads, WatchColumn::Writes, WatchColumn::Leaving];
 
     /// How much a row has to do with it: pages, and disks kept busy; 0 if nothing.
     pub(super) fn weight(self, it: &Counts, page_bytes: u64) -> u64 {
         let of_disk = |bytes: u64| DISK_PAGE * bytes.div_ceil(page_bytes.max(1));
         match self {
-            Matter::Reads => it.read_pages + it.map_touches + of_disk(it.disk_read_bytes),
-            Matter::Writes => {
+            WatchColumn::Reads => it.read_pages + it.map_touches + of_disk(it.disk_read_bytes),
+            WatchColumn::Writes => {
                 let pages = it.write_pages.max(it.write_requests).max(it.dirtied_pages);
                 let moved = of_disk(it.disk_write_bytes + it.disk_lazy_write_bytes);
                 pages + it.lazy_flushes + it.throttles + moved
             }
-            Matter::Leaving => {
+            WatchColumn::Leaving => {
                 it.evicted_pages + it.dropped_pages + it.refault_pages + it.read_ahead_unused_pages
             }
         }
@@ -45,7 +45,7 @@ impl Matter {
 
 /// How much a row matters altogether.
 fn weight(counts: &Counts, page_bytes: u64) -> u64 {
-    Matter::ALL.iter().map(|matter| matter.weight(counts, page_bytes)).sum()
+    WatchColumn::ALL.iter().map(|matter| matter.weight(counts, page_bytes)).sum()
 }
 
 /// The rows in the order of their weight, at most `max` of them; and how many there were. If there
@@ -68,7 +68,7 @@ pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
 fn keep_first(all: &mut Vec<Row>, page_bytes: u64, max: usize) {
     // The best rank that each has in any matter; those without one come last, by their weight.
     let mut ranks = vec![usize::MAX; all.len()];
-    for matter in Matter::ALL {
+    for matter in WatchColumn::ALL {
         for (rank, place) in matter.order(all, page_bytes).into_iter().enumerate() {
             ranks[place] = ranks[place].min(rank);
         }

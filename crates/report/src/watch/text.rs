@@ -1,6 +1,6 @@
 //! The text form.
 
-use super::rows::Matter;
+use super::rows::WatchColumn;
 use super::{Counts, Interval, Row, Unattributed, Watch, disks};
 use crate::format;
 use crate::table::{Cell, Column, Table};
@@ -35,18 +35,18 @@ fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
 }
 
 /// Rows of an interval, as many as are wanted of each matter.
-struct Wanted<'a> {
+struct IntervalRows<'a> {
     rows: &'a [Row],
     page_bytes: u64,
     rows_max: usize,
 }
 
-impl Wanted<'_> {
+impl IntervalRows<'_> {
     /// Puts in the rows that have most to do with a matter; how many others have to do with it.
     fn put<const N: usize>(
         &self,
         table: &mut Table,
-        matter: Matter,
+        matter: WatchColumn,
         cells: impl Fn(&Counts) -> [Cell; N],
     ) -> usize {
         let order = matter.order(self.rows, self.page_bytes);
@@ -57,7 +57,7 @@ impl Wanted<'_> {
     }
 }
 
-fn reads(wanted: &Wanted<'_>) -> (Table, usize) {
+fn reads(wanted: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("read_pages", "pages read"),
         ("hit_pages", "hits"),
@@ -70,7 +70,7 @@ fn reads(wanted: &Wanted<'_>) -> (Table, usize) {
         ("disk_read_bytes", "from disk"),
     ];
     let mut table = table("reads, in pages", columns);
-    let more = wanted.put(&mut table, Matter::Reads, |it| {
+    let more = wanted.put(&mut table, WatchColumn::Reads, |it| {
         [
             Cell::count(it.read_pages),
             Cell::count(it.hit_pages),
@@ -86,7 +86,7 @@ fn reads(wanted: &Wanted<'_>) -> (Table, usize) {
     (table, more)
 }
 
-fn writes(wanted: &Wanted<'_>) -> (Table, usize) {
+fn writes(wanted: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("write_bytes", "written"),
         ("write_new_pages", "new pages"),
@@ -99,7 +99,7 @@ fn writes(wanted: &Wanted<'_>) -> (Table, usize) {
         ("throttled_ms", "throttled"),
     ];
     let mut table = table("writes", columns);
-    let more = wanted.put(&mut table, Matter::Writes, |it| {
+    let more = wanted.put(&mut table, WatchColumn::Writes, |it| {
         [
             if it.write_requests > 0 { Cell::bytes(it.write_bytes) } else { Cell::missing() },
             Cell::count(it.write_new_pages),
@@ -119,7 +119,7 @@ fn writes(wanted: &Wanted<'_>) -> (Table, usize) {
     (table, more)
 }
 
-fn leaving(wanted: &Wanted<'_>) -> (Table, usize) {
+fn leaving(wanted: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("evicted_pages", "evicted"),
         ("dropped_pages", "dropped"),
@@ -127,7 +127,7 @@ fn leaving(wanted: &Wanted<'_>) -> (Table, usize) {
         ("read_ahead_unused_pages", "read ahead unused"),
     ];
     let mut table = table("pages that left, and by whom", columns);
-    let more = wanted.put(&mut table, Matter::Leaving, |it| {
+    let more = wanted.put(&mut table, WatchColumn::Leaving, |it| {
         [
             Cell::count(it.evicted_pages),
             Cell::count(it.dropped_pages),
@@ -168,7 +168,7 @@ impl Interval {
     #[must_use]
     pub fn to_text(&self, page_bytes: u64, rows_max: usize) -> String {
         let mut text = String::new();
-        let wanted = Wanted { rows: &self.rows, page_bytes, rows_max };
+        let wanted = IntervalRows { rows: &self.rows, page_bytes, rows_max };
         let disks = disks::table(&self.disks, self.duration_ns);
         for (table, more) in [reads(&wanted), writes(&wanted), leaving(&wanted), (disks, 0)] {
             if table.is_empty() && more == 0 {

@@ -2,7 +2,7 @@
 
 use super::left_over::clear_up;
 use super::places::length;
-use super::playing::Playing;
+use super::playing::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use larder_core::hint::Hint;
 use larder_host::extents;
 use larder_host::residency::files_below;
 use larder_lab::bench::Start;
-use larder_lab::bench::fileload::{FileSet, FileloadBench, Manner};
+use larder_lab::bench::fileload::{FileSet, FileloadBench, ReadPattern};
 use larder_lab::workload::fileload::{DATABASE_READ_BYTES, FILE_BYTES, Order, READ_BYTES};
 use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED};
 use std::fs::File;
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     hint: Hint,
 
     #[command(flatten)]
-    playing: Playing,
+    playing: RunArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,7 +90,7 @@ impl Mode {
 }
 
 impl Arguments {
-    fn manner(&self) -> Result<Manner> {
+    fn manner(&self) -> Result<ReadPattern> {
         let read_bytes = match (&self.read[..], self.mode) {
             ([], Mode::Database) => vec![DATABASE_READ_BYTES],
             ([], _) => vec![READ_BYTES],
@@ -106,7 +106,7 @@ impl Arguments {
         }
         let in_flight = usize::try_from(self.in_flight).context("count reads in flight")?;
         let (order, reads, hint) = (self.mode.order(), self.reads, self.hint);
-        Ok(Manner { order, read_bytes, reads, in_flight, hint })
+        Ok(ReadPattern { order, read_bytes, reads, in_flight, hint })
     }
 
     fn users(&self) -> Result<Option<usize>> {

@@ -1,7 +1,7 @@
 //! A benchmark inside of another command, which says where it works and how often: its own words
 //! stand behind `--`.
 
-use super::playing::Playing;
+use super::playing::RunArgs;
 use super::{postmark, probe};
 use crate::args::allow_hyphens;
 use anyhow::{Result, bail};
@@ -57,7 +57,7 @@ pub(super) fn parse<A: Args + FromArgMatches>(
     let matches = command.try_get_matches_from(words);
     let matches = matches.unwrap_or_else(|error| error.exit());
     // How it is played is the business of the command outside.
-    let playing = Playing::augment_args(Command::new(name));
+    let playing = RunArgs::augment_args(Command::new(name));
     for argument in playing.get_arguments() {
         let source = matches.value_source(argument.get_id().as_str());
         if source == Some(ValueSource::CommandLine) {

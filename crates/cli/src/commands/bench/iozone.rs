@@ -10,7 +10,7 @@ mod threads;
 use super::bar::{Bar, left};
 use super::left_over::clear_up;
 use super::playing::{Confidence, confidence, finish, start, trials};
-use super::surroundings::Here;
+use super::surroundings::LocalHost;
 use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
@@ -150,7 +150,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (wanted, plan) = (arguments.wanted()?, arguments.plan()?);
     let stop = Stop::listen()?;
     let (mut bar, begun) = (Bar::new("of {len} tests"), Instant::now());
-    let here = Here::new(false);
+    let here = LocalHost::new(false);
     let mut watch = |at: Progressed<'_>| show(&mut bar, begun, &at);
     let result = match &wanted {
         Shown::Grid(grid) => grid.run(&plan, &here, stop.flag(), &mut watch),

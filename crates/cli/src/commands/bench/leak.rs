@@ -8,8 +8,8 @@
 use anyhow::{Result, ensure};
 use larder_core::clock::Nanos;
 use larder_host::{memory, residency};
-use larder_lab::bench::probe::Beside;
-use larder_lab::bench::{BenchError, Better, Series};
+use larder_lab::bench::probe::BackgroundLoad;
+use larder_lab::bench::{BenchError, Direction, Series};
 use larder_report::format;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -52,11 +52,11 @@ impl Leak {
     }
 }
 
-impl Beside for Leak {
+impl BackgroundLoad for Leak {
     fn series(&self) -> Vec<Series> {
         let mut series = vec![Series::new(TAKEN, "bytes", None)];
         if self.file.is_some() {
-            series.push(Series::new(LEFT, "bytes", Some(Better::Higher)));
+            series.push(Series::new(LEFT, "bytes", Some(Direction::Higher)));
         }
         series
     }

@@ -8,14 +8,14 @@
 mod variant;
 
 use super::inside::Inner;
-use super::playing::Playing;
+use super::playing::RunArgs;
 use crate::args;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use larder_host::scratch::{KINDS, Kind, Scratch, ScratchError, Wanted, remove_left_over};
+use larder_host::scratch::{KINDS, Kind, Scratch, ScratchError, ScratchOptions, remove_left_over};
 use larder_host::{settings, state};
-use larder_lab::bench::{BenchError, Doubt, Played, Why};
+use larder_lab::bench::{BenchError, Doubt, RunResult, DoubtReason};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use larder_report::run::trial::SettingChange;
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     scratch: PathBuf,
 
     #[command(flatten)]
-    playing: Playing,
+    playing: RunArgs,
 
     /// Words for the benchmark, as it takes them outside of a matrix.
     #[arg(value_name = "WORD", last = true)]
@@ -148,7 +148,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return arguments.playing.finish("matrix", (stop, Err(BenchError::Stopped)));
     }
     let run = arguments.gather(parts, left_out, &changes, result.as_ref().err());
-    let code = arguments.playing.finish("matrix", (stop, Ok(Played { run, stopped })));
+    let code = arguments.playing.finish("matrix", (stop, Ok(RunResult { run, stopped })));
     say_changes(&changes);
     result.and(code).map(|code| if changes.is_empty() { code } else { ExitCode::from(1) })
 }
@@ -215,7 +215,7 @@ impl Arguments {
                 continue;
             }
             let name = cell.name();
-            let wanted = Wanted {
+            let wanted = ScratchOptions {
                 kind: cell.kind,
                 bytes: self.size,
                 scheduler: cell.scheduler.to_owned(),
@@ -249,7 +249,7 @@ impl Arguments {
     }
 
     /// One cell, on a file system that is mounted.
-    fn play(&self, cell: &Cell<'_>, folder: &Path, stop: &Stop, shown: &str) -> Result<Played> {
+    fn play(&self, cell: &Cell<'_>, folder: &Path, stop: &Stop, shown: &str) -> Result<RunResult> {
         let mut workload = self.workload.workload(folder, &self.words)?;
         let changed = cell.variant.priority.apply()?;
         let played = self.playing.play_part(workload.as_mut(), stop, shown);
@@ -274,12 +274,12 @@ impl Arguments {
         run.settings.insert("size_bytes".to_owned(), self.size.into());
         run.environment.extend(settings::snapshot(std::slice::from_ref(&self.scratch)));
         run.environment_changes = changes.to_vec();
-        let doubt = |text| Doubt { why: Why::Workload, text };
+        let doubt = |text| Doubt { why: DoubtReason::Workload, text };
         run.doubts.extend(left_out.into_iter().map(doubt));
         run.doubts.extend(error.map(|error| doubt(format!("it ended early: {error:#}"))));
         if !changes.is_empty() {
             let text = format!("the machine is not as before in {} places", changes.len());
-            run.doubts.push(Doubt { why: Why::SettingsChanged, text });
+            run.doubts.push(Doubt { why: DoubtReason::SettingsChanged, text });
         }
         run
     }

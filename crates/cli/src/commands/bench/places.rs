@@ -10,8 +10,8 @@ use larder_io::file_map::FileMap;
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store::{EngineStore, Timed};
 use larder_lab::bench::target::{AtPath, Place, Target};
-use larder_lab::bench::{BenchError, Footing, Found, Own, Space, Stage, Start};
-use larder_lab::model::{Disk, Modelled};
+use larder_lab::bench::{BenchError, StartState, Found, OwnCache, Space, TrialContext, Start};
+use larder_lab::model::{Disk, ModelledStore};
 use std::fmt::Display;
 use std::io::{self, Seek};
 use std::os::unix::fs::FileTypeExt;
@@ -68,8 +68,8 @@ impl Place for AtExport {
         Ok(Box::new(Connection(client.map_err(|error| broken("connect")(&error))?)))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Unknown("a server may cache, and does not say what".to_owned())
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Unknown("a server may cache, and does not say what".to_owned())
     }
 }
 
@@ -118,7 +118,7 @@ impl Place for AtMapping {
         self.file.space()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         self.file.prepare(stage)
     }
 
@@ -134,7 +134,7 @@ impl Place for AtMapping {
         Ok(Box::new(Mapped(map.map_err(failed)?)))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
+    fn footing(&mut self) -> StartState<'_> {
         self.file.footing()
     }
 
@@ -191,7 +191,7 @@ impl InProcess {
             Behind::Memory => Box::new(Timed::new(memory, clock)),
             Behind::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(self.bytes);
-                Box::new(Timed::new(Modelled::new(memory, disk), clock))
+                Box::new(Timed::new(ModelledStore::new(memory, disk), clock))
             }
         }
     }
@@ -222,7 +222,7 @@ impl InProcess {
     }
 }
 
-impl Own for InProcess {
+impl OwnCache for InProcess {
     fn start(&mut self, start: Start) -> Result<Found, BenchError> {
         let bytes = self.bytes;
         let volume = match (&self.running, start) {
@@ -271,8 +271,8 @@ impl Place for InProcess {
         Ok(Box::new(Lane(handle)))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Own(self)
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Own(self)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
 use super::bar::{Bar, left};
-use super::ranks::Together;
-use super::surroundings::Here;
+use super::ranks::MultiHostArgs;
+use super::surroundings::LocalHost;
 use crate::args;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
@@ -11,7 +11,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use clap::Args;
 use larder_lab::bench::{
-    BenchError, InParts, PartsProgress, Plan, Played, Progress, SameSpeed, Start, Step, Workload,
+    BenchError, InParts, PartsProgress, Plan, RunResult, Progress, SameSpeed, Start, Step, Workload,
     play, play_parts,
 };
 use larder_report::format;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct Playing {
+pub(super) struct RunArgs {
     /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
     /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
     /// custom of the benchmark.
@@ -69,7 +69,7 @@ pub(super) struct Playing {
     output: Option<OutputFile>,
 
     #[command(flatten)]
-    pub(super) together: Together,
+    pub(super) together: MultiHostArgs,
 }
 
 /// How small an interval is to be; none for any.
@@ -118,7 +118,7 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     }
 }
 
-impl Playing {
+impl RunArgs {
     /// The plan, with the start that is the custom where none was said.
     pub(super) fn plan(&self, custom: Start) -> Plan {
         Plan {
@@ -166,8 +166,8 @@ impl Playing {
     }
 
     /// The machine for the player.
-    pub(super) fn here(&self) -> Here {
-        Here::new(self.drop_all)
+    pub(super) fn here(&self) -> LocalHost {
+        LocalHost::new(self.drop_all)
     }
 
     /// Plays one of several workloads; `part` says which, for people who wait.
@@ -176,7 +176,7 @@ impl Playing {
         workload: &mut dyn Workload,
         stop: &Stop,
         part: &str,
-    ) -> Result<Played, BenchError> {
+    ) -> Result<RunResult, BenchError> {
         let mut bar = Trials::new(part);
         let mut show = |progress| bar.show(progress);
         let plan = self.plan(Start::Cold);
@@ -189,7 +189,7 @@ impl Playing {
     pub(super) fn finish(
         &self,
         name: &str,
-        played: (Stop, Result<Played, BenchError>),
+        played: (Stop, Result<RunResult, BenchError>),
     ) -> Result<ExitCode> {
         finish(name, played, |run| self.format.write(run), self.output.as_deref())
     }
@@ -199,12 +199,12 @@ impl Playing {
 /// then ends as the signal asks.
 pub(super) fn finish(
     name: &str,
-    (stop, result): (Stop, Result<Played, BenchError>),
+    (stop, result): (Stop, Result<RunResult, BenchError>),
     show: impl FnOnce(&Run) -> Result<String>,
     output: Option<&Path>,
 ) -> Result<ExitCode> {
     let what = format!("run {name}");
-    let Played { mut run, stopped } = match result {
+    let RunResult { mut run, stopped } = match result {
         Err(error) if error.is_stop() => {
             eprintln!("larder: stopped before the first trial; what it made is removed");
             stop.end()?;

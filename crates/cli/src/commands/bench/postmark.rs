@@ -5,7 +5,7 @@
 
 mod settings;
 
-use super::playing::Playing;
+use super::playing::RunArgs;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     data: Data,
 
     #[command(flatten)]
-    playing: Playing,
+    playing: RunArgs,
 }
 
 fn threads(text: &str) -> Result<NonZero<u32>, String> {

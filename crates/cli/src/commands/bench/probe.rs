@@ -4,7 +4,7 @@
 use super::leak::Leak;
 use super::left_over::clear_up;
 use super::places::{AtExport, AtMapping, Behind, InProcess, length};
-use super::playing::Playing;
+use super::playing::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -100,7 +100,7 @@ pub(super) struct Arguments {
     overwrite: bool,
 
     #[command(flatten)]
-    playing: Playing,
+    playing: RunArgs,
 }
 
 /// What was measured in 1998 with a cache of 26 MB, that of the third being 40 MB.

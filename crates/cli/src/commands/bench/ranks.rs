@@ -14,15 +14,15 @@ mod hub;
 mod link;
 mod mpi;
 
-use super::playing::{Playing, Trials};
-use super::surroundings::Here;
+use super::playing::{RunArgs, Trials};
+use super::surroundings::LocalHost;
 use crate::output::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use company::Company;
-use hub::{Member, RESULT};
-use larder_lab::bench::{BenchError, Played, Ranks, Start, total};
+use company::Communicator;
+use hub::{RankLink, RESULT};
+use larder_lab::bench::{BenchError, RunResult, Ranks, Start, total};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use link::{Hello, PROTOCOL};
@@ -42,7 +42,7 @@ const RANKS_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Several machines")]
-pub(super) struct Together {
+pub(super) struct MultiHostArgs {
     /// Start this very command on these hosts, one rank on each, and let them do the same together.
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     hosts: Vec<String>,
@@ -104,7 +104,7 @@ enum Role {
     Mpi(Seat),
 }
 
-impl Together {
+impl MultiHostArgs {
     /// Whether there is more than one rank.
     pub(super) fn is_asked(&self) -> bool {
         !self.hosts.is_empty() || !matches!(self.role(), Ok(Role::Alone))
@@ -132,7 +132,7 @@ impl Together {
 }
 
 /// Whether a peer that may join fits to those who are there already; why not, in a sentence.
-fn fits(hello: &Hello, ranks: usize, there: &[Option<Member>]) -> Result<(), String> {
+fn fits(hello: &Hello, ranks: usize, there: &[Option<RankLink>]) -> Result<(), String> {
     let who = format!("rank {} on {}", hello.rank, hello.host);
     let ours = env!("CARGO_PKG_VERSION");
     if (hello.protocol, hello.version.as_str()) != (PROTOCOL, ours) {
@@ -145,7 +145,7 @@ fn fits(hello: &Hello, ranks: usize, there: &[Option<Member>]) -> Result<(), Str
     if let Some(other) = &there[hello.rank] {
         return Err(format!("{who} and {} are both this rank", other.name()));
     }
-    let differs = |other: &&Member| other.hello.what != hello.what;
+    let differs = |other: &&RankLink| other.hello.what != hello.what;
     there.iter().flatten().find(differs).map_or(Ok(()), |other| {
         let (here, there) = (&hello.what, &other.hello.what);
         Err(format!("{who} measures \"{here}\", and {} \"{there}\"", other.name()))
@@ -153,7 +153,7 @@ fn fits(hello: &Hello, ranks: usize, there: &[Option<Member>]) -> Result<(), Str
 }
 
 /// Says to all who are there why nothing comes of it.
-fn turn_away(there: Vec<Option<Member>>, why: &str) {
+fn turn_away(there: Vec<Option<RankLink>>, why: &str) {
     for mut member in there.into_iter().flatten() {
         // One who is gone need not be told.
         drop(link::write(&mut member.link.writer, &link::Message::Ends(why.to_owned())));
@@ -161,7 +161,7 @@ fn turn_away(there: Vec<Option<Member>>, why: &str) {
 }
 
 /// What all handed over as one run. A host that has one rank only gives its name to the part.
-fn as_one(playing: &Playing, hosts: &[String], handed: Vec<Value>) -> Result<Run> {
+fn as_one(playing: &RunArgs, hosts: &[String], handed: Vec<Value>) -> Result<Run> {
     ensure!(hosts.len() == handed.len(), "gather the results: not every rank has one");
     let part = |(rank, (host, value)): (usize, (&String, Value))| {
         let run = Run::from_json(&value.to_string())?;
@@ -179,7 +179,7 @@ fn as_one(playing: &Playing, hosts: &[String], handed: Vec<Value>) -> Result<Run
 /// The leader in this process, if it is here, with the hosts of all ranks.
 type Leader = JoinHandle<Result<(Vec<String>, Vec<Value>), String>>;
 
-impl Playing {
+impl RunArgs {
     /// Leads ranks on other hosts, if that was asked for; nothing if not. It comes before anything
     /// of the benchmark is looked at: that is there and not here.
     pub(super) fn lead(&self, name: &str) -> Result<Option<ExitCode>> {
@@ -191,7 +191,7 @@ impl Playing {
         match hosts::lead(&self.together, stop.flag()) {
             Ok(handed) => {
                 let run = as_one(self, hosts, handed)?;
-                self.finish(name, (stop, Ok(Played { run, stopped: false }))).map(Some)
+                self.finish(name, (stop, Ok(RunResult { run, stopped: false }))).map(Some)
             }
             Err(why) => {
                 stop.end()?;
@@ -206,7 +206,7 @@ impl Playing {
         &self,
         name: &str,
         what: &str,
-        play: impl FnOnce(&Here, &AtomicBool, &mut Trials) -> Result<Played, BenchError>,
+        play: impl FnOnce(&LocalHost, &AtomicBool, &mut Trials) -> Result<RunResult, BenchError>,
     ) -> Result<ExitCode> {
         let stop = Stop::listen()?;
         let (company, leader) = match self.together.role()? {
@@ -216,14 +216,14 @@ impl Playing {
                 bar.end();
                 return self.finish(name, (stop, result));
             }
-            Role::Started(seat) => (hosts::join(Together::hello(&seat, name, what), &stop)?, None),
+            Role::Started(seat) => (hosts::join(MultiHostArgs::hello(&seat, name, what), &stop)?, None),
             Role::Mpi(seat) => {
-                mpi::join(&self.together, Together::hello(&seat, name, what), &stop)?
+                mpi::join(&self.together, MultiHostArgs::hello(&seat, name, what), &stop)?
             }
         };
         let company = Arc::new(company);
         let mut bar = if company.is_first() { Trials::new("") } else { Trials::hidden() };
-        let here = self.here().with(Arc::<Company>::clone(&company));
+        let here = self.here().with(Arc::<Communicator>::clone(&company));
         let result = play(&here, stop.flag(), &mut bar);
         bar.end();
         let run = match hand_over(&company, result) {
@@ -252,12 +252,12 @@ impl Playing {
                 return Err(error).context(format!("run {name}"));
             }
         };
-        self.finish(name, (stop, Ok(Played { run, stopped: false })))
+        self.finish(name, (stop, Ok(RunResult { run, stopped: false })))
     }
 }
 
 /// Hands the record to the leader, when all have one. A run that was stopped is none.
-fn hand_over(company: &Company, played: Result<Played, BenchError>) -> Result<(), BenchError> {
+fn hand_over(company: &Communicator, played: Result<RunResult, BenchError>) -> Result<(), BenchError> {
     let played = played?;
     if played.stopped {
         return Err(BenchError::Stopped);
@@ -296,7 +296,7 @@ mod tests {
             token: String::new(),
         };
         let link = Link::new(std::io::empty(), std::io::sink());
-        let there = [Some(Member { hello: hello(0, "x"), link }), None];
+        let there = [Some(RankLink { hello: hello(0, "x"), link }), None];
         assert_eq!(fits(&hello(1, "x"), 2, &there), Ok(()));
         let why = |hello: &Hello| fits(hello, 2, &there).unwrap_err();
         let old = Hello { version: "0.0.1".to_owned(), ..hello(1, "x") };

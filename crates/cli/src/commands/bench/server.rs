@@ -2,7 +2,7 @@
 
 use super::left_over::clear_up;
 use super::places::{AtExport, length};
-use super::playing::Playing;
+use super::playing::RunArgs;
 use super::probe::{milliseconds, pair};
 use crate::args;
 use anyhow::{Context, Result, ensure};
@@ -73,7 +73,7 @@ pub(super) struct Arguments {
     overwrite: bool,
 
     #[command(flatten)]
-    playing: Playing,
+    playing: RunArgs,
 }
 
 fn mix(text: &str) -> Result<Mix, String> {

@@ -5,10 +5,10 @@ use larder_host::activity::Activity;
 use larder_host::disk::Disk;
 use larder_host::residency::keep::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
-use larder_host::yardstick::Yardstick;
+use larder_host::yardstick::CalibrationLoad;
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{Counted, Found, Ranks, Surroundings, Trouble};
+use larder_lab::bench::{Counted, Found, Ranks, HostEnv, HostError};
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -17,40 +17,40 @@ use std::sync::Arc;
 
 /// This machine.
 #[derive(Debug)]
-pub(super) struct Here {
+pub(super) struct LocalHost {
     clock: MonotonicClock,
     /// Drop everything that is cached, not the files of the workload alone.
     drop_all: bool,
     ranks: Option<Arc<dyn Ranks>>,
     /// None where the kernel cannot give it its memory.
-    yardstick: Option<Yardstick>,
+    yardstick: Option<CalibrationLoad>,
 }
 
-impl Here {
+impl LocalHost {
     pub(super) fn new(drop_all: bool) -> Self {
-        Here {
+        LocalHost {
             clock: MonotonicClock::new(),
             drop_all,
             ranks: None,
-            yardstick: Yardstick::new().ok(),
+            yardstick: CalibrationLoad::new().ok(),
         }
     }
 
     /// The same as one of several ranks.
     pub(super) fn with(self, ranks: Arc<dyn Ranks>) -> Self {
-        Here { ranks: Some(ranks), ..self }
+        LocalHost { ranks: Some(ranks), ..self }
     }
 }
 
 /// Opens files once for all that is done to them: where an open drops pages (FUSE), nobody shall
 /// open them in between on our account. They are opened anew for each start, since a workload may
 /// have made others of the same names.
-fn open(paths: &[PathBuf]) -> Result<Files, Trouble> {
+fn open(paths: &[PathBuf]) -> Result<Files, HostError> {
     Files::open(paths.to_vec()).map_err(trouble)
 }
 
-fn trouble(error: impl Display) -> Trouble {
-    Trouble(error.to_string())
+fn trouble(error: impl Display) -> HostError {
+    HostError(error.to_string())
 }
 
 /// What was found, where no resident page shall be.
@@ -79,7 +79,7 @@ fn disks(paths: &[PathBuf]) -> Vec<Disk> {
     disks.into_iter().collect()
 }
 
-impl Surroundings for Here {
+impl HostEnv for LocalHost {
     fn now(&self) -> Nanos {
         self.clock.now()
     }
@@ -115,16 +115,16 @@ impl Surroundings for Here {
         self.yardstick.as_ref()?.reads_per_second().ok()
     }
 
-    fn free_bytes(&self, path: &Path) -> Result<u64, Trouble> {
+    fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
         space::free_bytes(path)
-            .map_err(|error| Trouble(format!("see what is free in {}: {error}", path.display())))
+            .map_err(|error| HostError(format!("see what is free in {}: {error}", path.display())))
     }
 
     fn make_cold(
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, HostError> {
         let files = open(files)?;
         files.drop(more).map_err(trouble)?;
         if self.drop_all {
@@ -137,11 +137,11 @@ impl Surroundings for Here {
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, HostError> {
         open(files)?.fill(|_| more()).map(|found| warm(&found)).map_err(trouble)
     }
 
-    fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {
+    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError> {
         open(files)?.residency().map(|found| cold(&found)).map_err(trouble)
     }
 

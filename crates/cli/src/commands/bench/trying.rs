@@ -24,7 +24,7 @@ use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
 use larder_lab::bench::{
-    BenchError, Plan, Played, Start, Step, Turns, TurnsProgress, Way, play_by_turns,
+    BenchError, Plan, RunResult, Start, Step, AlternatingTrials, TurnsProgress, TrialVariant, play_by_turns,
 };
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     removed?;
     let stopped = turns.stopped;
     let run = arguments.gather(turns, why_one)?;
-    finish("the trial", (stop, Ok(Played { run, stopped })), |run| arguments.show(run), None)
+    finish("the trial", (stop, Ok(RunResult { run, stopped })), |run| arguments.show(run), None)
 }
 
 impl Arguments {
@@ -153,7 +153,7 @@ impl Arguments {
         Ok(())
     }
 
-    fn play(&self, work: &Work, starts: &[Start], scratch: &Scratch, stop: &Stop) -> Result<Turns> {
+    fn play(&self, work: &Work, starts: &[Start], scratch: &Scratch, stop: &Stop) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
         let mut cache = Cache::new(Mounting::new(self.memory, self.flush, scratch));
         // What keeps it from being mounted is said before anything is made that takes time.
@@ -174,8 +174,8 @@ impl Arguments {
             let Both { native, larder } = both;
             let mut larder = Through::new(larder, &cache, work.writes());
             let mut ways = [
-                Way { workload: native, surroundings: &native_side },
-                Way { workload: &mut larder, surroundings: &larder_side },
+                TrialVariant { workload: native, surroundings: &native_side },
+                TrialVariant { workload: &mut larder, surroundings: &larder_side },
             ];
             play_by_turns(&mut ways, starts, &plan, stop.flag(), &mut |at| shown.show(at))
         });
@@ -184,7 +184,7 @@ impl Arguments {
     }
 
     /// All runs as one, with the verdict.
-    fn gather(&self, turns: Turns, why_one: Option<String>) -> Result<Run> {
+    fn gather(&self, turns: AlternatingTrials, why_one: Option<String>) -> Result<Run> {
         let starts = turns.runs.len() / 2;
         let sides = [NATIVE, LARDER].into_iter().flat_map(|side| std::iter::repeat_n(side, starts));
         let part = |(run, side): (Run, &str)| {

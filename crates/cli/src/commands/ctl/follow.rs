@@ -12,24 +12,24 @@ use serde_json::json;
 use std::time::Instant;
 
 /// The words for a request.
-pub(super) struct Words {
+pub(super) struct RequestText {
     /// While it goes on.
     doing: &'static str,
     /// When it is done.
     done: &'static str,
 }
 
-pub(super) const FLUSH: Words = Words { doing: "writing", done: "flushed" };
-pub(super) const WARM: Words = Words { doing: "reading", done: "warmed" };
-pub(super) const REMOVE: Words = Words { doing: "writing", done: "removed" };
-pub(super) const STOP: Words = Words { doing: "writing", done: "stopped" };
+pub(super) const FLUSH: RequestText = RequestText { doing: "writing", done: "flushed" };
+pub(super) const WARM: RequestText = RequestText { doing: "reading", done: "warmed" };
+pub(super) const REMOVE: RequestText = RequestText { doing: "writing", done: "removed" };
+pub(super) const STOP: RequestText = RequestText { doing: "writing", done: "stopped" };
 
 /// Asks, shows how far it is, and says how it ended.
 pub(super) fn run<B: Serialize>(
     client: &Client,
     name: &str,
     request: &B,
-    words: &Words,
+    words: &RequestText,
     format: Format,
 ) -> Result<()> {
     let begun = Instant::now();

@@ -155,9 +155,9 @@ impl Answer for Listed {
 }
 
 /// Curves and what follows from them.
-pub(super) struct Shapes(pub(super) Curves);
+pub(super) struct CurveTable(pub(super) Curves);
 
-impl Answer for Shapes {
+impl Answer for CurveTable {
     fn to_text(&self) -> String {
         self.0.to_text()
     }

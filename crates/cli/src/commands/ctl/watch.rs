@@ -4,7 +4,7 @@ use super::client::Client;
 use super::output::{self, Answer};
 use super::{Command, Format};
 use crate::output::raw_stdout;
-use crate::signals::{Asked, channel_of_signals};
+use crate::signals::{SignalAction, channel_of_signals};
 use anyhow::{Result, bail};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -40,8 +40,8 @@ pub(super) fn run(
         next = next.max(Instant::now());
         let left = next.saturating_duration_since(Instant::now());
         match signals.wait(left) {
-            Some(Asked::Stop | Asked::Reload) => return Ok(ExitCode::SUCCESS),
-            Some(Asked::Report) | None => {}
+            Some(SignalAction::Stop | SignalAction::Reload) => return Ok(ExitCode::SUCCESS),
+            Some(SignalAction::Report) | None => {}
         }
     }
 }

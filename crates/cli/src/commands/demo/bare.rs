@@ -1,6 +1,6 @@
 //! A trial without a cache: each request goes straight to the store.
 
-use super::Stage;
+use super::DemoContext;
 use super::disk::Disk;
 use super::outcome::{Rate, Runner};
 use anyhow::{Result, anyhow};
@@ -12,7 +12,7 @@ use larder_io::wake::Waker;
 use larder_lab::workload::probe::{Action, Probe, ProbeRequest};
 use larder_mem::{Arena, ArenaOptions};
 
-pub(super) fn trial(stage: &Stage, disk: Disk, probe: &Probe, title: &str) -> Result<Rate> {
+pub(super) fn trial(stage: &DemoContext, disk: Disk, probe: &Probe, title: &str) -> Result<Rate> {
     let arena = Arena::new(ArenaOptions { frames: 1, huge_pages: false, lock: false })?;
     let frames = ArenaFrames::new(arena);
     let waker = Waker::new()?;

@@ -1,6 +1,6 @@
 //! A trial with the cache: a server on a socket, and its own client.
 
-use super::Stage;
+use super::DemoContext;
 use super::disk::Disk;
 use super::outcome::{Rate, Runner};
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ pub(super) struct Cached {
 }
 
 pub(super) fn trial(
-    stage: &Stage,
+    stage: &DemoContext,
     disk: Disk,
     probe: &Probe,
     fits: bool,
@@ -74,7 +74,7 @@ pub(super) fn trial(
     Ok(Cached { rate: runner.rate()?, measured, left })
 }
 
-fn warm(stage: &Stage, client: &mut Client, bytes: u64) -> Result<()> {
+fn warm(stage: &DemoContext, client: &mut Client, bytes: u64) -> Result<()> {
     let mut at = 0;
     while at < bytes {
         stage.check()?;

@@ -1,11 +1,11 @@
 //! The disks of the demo: an image on the machine's own, and a modelled one.
 
-use super::Stage;
+use super::DemoContext;
 use crate::progress;
 use anyhow::{Context, Result};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, Solid, Timed};
-use larder_lab::model::{self, Modelled};
+use larder_lab::model::{self, ModelledStore};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -50,7 +50,7 @@ pub(super) fn create_image(folder: &Path) -> Result<EmptyImage<'_>> {
 
 impl EmptyImage<'_> {
     /// Fills the image with data.
-    pub(super) fn fill(self, stage: &Stage) -> Result<Image> {
+    pub(super) fn fill(self, stage: &DemoContext) -> Result<Image> {
         let EmptyImage { folder, mut file } = self;
         let what = || format!("make an image in {}", folder.display());
         let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
@@ -80,7 +80,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn open(kind: DiskKind, image: &Image, stage: &Stage) -> Result<Self> {
+    pub(super) fn open(kind: DiskKind, image: &Image, stage: &DemoContext) -> Result<Self> {
         let clock = Arc::clone(&stage.clock);
         match kind {
             DiskKind::Real => {
@@ -96,7 +96,7 @@ impl Disk {
                 let length = stage.image_bytes;
                 let geometry = Geometry { length, granule: 512, read_only: false };
                 let disk = model::Disk::seven_thousand_two_hundred(length);
-                let modelled = Modelled::new(MemoryStore::new(geometry), disk);
+                let modelled = ModelledStore::new(MemoryStore::new(geometry), disk);
                 let store = Box::new(Timed::new(modelled, clock));
                 Ok(Disk { store, map: Arc::new(Solid) })
             }

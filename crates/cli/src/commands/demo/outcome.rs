@@ -1,6 +1,6 @@
 //! Running a trial by the second-half rule, and what the trials showed.
 
-use super::Stage;
+use super::DemoContext;
 use super::cached::Cached;
 use crate::progress;
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub(super) type Rate = f64;
 
 /// Gives out the requests of a trial until its time is over.
 pub(super) struct Runner<'a> {
-    stage: &'a Stage,
+    stage: &'a DemoContext,
     clock: Arc<MonotonicClock>,
     requests: ProbeRequests,
     trial: Trial,
@@ -28,7 +28,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(stage: &'a Stage, probe: &Probe, title: &str) -> Self {
+    pub(super) fn new(stage: &'a DemoContext, probe: &Probe, title: &str) -> Self {
         let now = stage.clock.now();
         let length = u64::try_from(stage.trial.as_nanos()).expect("at most minutes");
         let bar = progress::bar(length / 1_000_000, "{prefix:32} [{bar:30}] {msg}");

@@ -11,8 +11,8 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use larder_lab::model::{Disk, Modelled};
-use larder_lab::rehearsal::Rehearsal;
+use larder_lab::model::{Disk, ModelledStore};
+use larder_lab::rehearsal::CacheSimulation;
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 
@@ -33,9 +33,9 @@ pub(super) fn chart() -> Result<String> {
     let mut options = VolumeOptions::new("probe", geometry);
     options.tunables = Tunables::nt();
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
-    let store = Modelled::new(MemoryStore::new(geometry), disk);
+    let store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
-    let mut rehearsal = Rehearsal::new(frames, 1, [(options, store)], 1);
+    let mut rehearsal = CacheSimulation::new(frames, 1, [(options, store)], 1);
     let begin = rehearsal.now();
     let (mut dirty, mut written) = (Vec::new(), Vec::new());
     let mut next = begin;

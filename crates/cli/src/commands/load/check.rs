@@ -52,7 +52,7 @@ pub(super) fn check(image: &Path, log: &Path) -> Result<Verdict> {
     let promises = Promises::read(Records::open(log)?)?;
     let name = image.display();
     let mut file = File::open(image).with_context(|| format!("open the image {name}"))?;
-    let mut wrong = Wrong::default();
+    let mut wrong = ImageError::default();
     let mut chunk = Vec::new();
     let sectors = promises.floor.len() as u64;
     for first in (0..sectors).step_by(usize::try_from(CHUNK_SECTORS).expect("it is small")) {
@@ -149,7 +149,7 @@ impl Promises {
 
 /// What is wrong with an image.
 #[derive(Debug, Default)]
-struct Wrong {
+struct ImageError {
     /// The writes that are missing; 0 is none of them.
     writes: HashSet<u64>,
     findings: Vec<String>,
@@ -165,7 +165,7 @@ struct Run {
     floor: u64,
 }
 
-impl Wrong {
+impl ImageError {
     fn add(&mut self, promises: &Promises, sector: u64, content: Content) {
         let floor = promises.floor[index(sector)];
         let blamed = if floor == 0 { promises.last[index(sector)] } else { floor };

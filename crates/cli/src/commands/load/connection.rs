@@ -34,7 +34,7 @@ pub(super) struct Load {
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct LoadTotals {
     pub(super) writes: u64,
     pub(super) written_bytes: u64,
     pub(super) reads: u64,
@@ -44,10 +44,10 @@ pub(super) struct Tally {
     pub(super) broken: u64,
 }
 
-impl Tally {
+impl LoadTotals {
     /// Both together.
-    pub(super) fn plus(&self, other: &Tally) -> Tally {
-        Tally {
+    pub(super) fn plus(&self, other: &LoadTotals) -> LoadTotals {
+        LoadTotals {
             writes: self.writes + other.writes,
             written_bytes: self.written_bytes + other.written_bytes,
             reads: self.reads + other.reads,
@@ -59,7 +59,7 @@ impl Tally {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum LoadOperation {
     Read(Range),
     Write(Range),
     Flush,
@@ -70,7 +70,7 @@ enum What {
 struct Flight {
     cookie: u64,
     id: u64,
-    what: What,
+    what: LoadOperation,
 }
 
 /// A connection and what it knows of its stripes.
@@ -87,7 +87,7 @@ pub(super) struct Connection<'a> {
     /// Buffers that are not in flight.
     spare: Vec<Vec<u8>>,
     count: u64,
-    tally: Tally,
+    tally: LoadTotals,
 }
 
 impl<'a> Connection<'a> {
@@ -104,13 +104,13 @@ impl<'a> Connection<'a> {
             flights: Vec::new(),
             spare: Vec::new(),
             count: 0,
-            tally: Tally::default(),
+            tally: LoadTotals::default(),
         }
     }
 
     /// Loads until the connection breaks, time is up, or another connection has ended. With the
     /// first connection that ends otherwise than by its time, the whole load ends.
-    pub(super) fn run(mut self) -> Result<Tally> {
+    pub(super) fn run(mut self) -> Result<LoadTotals> {
         let mut ended = self.drive();
         if ended.as_ref().is_err_and(is_end) {
             self.tally.broken = 1;
@@ -160,9 +160,9 @@ impl<'a> Connection<'a> {
         for _ in 0..TRIES {
             let range = self.area.draw(&mut self.random);
             let free = self.flights.iter().all(|flight| match flight.what {
-                What::Flush => true,
-                What::Read(other) => !write || !range.overlaps(&other),
-                What::Write(other) => !range.overlaps(&other),
+                LoadOperation::Flush => true,
+                LoadOperation::Read(other) => !write || !range.overlaps(&other),
+                LoadOperation::Write(other) => !range.overlaps(&other),
             });
             if free {
                 if write {
@@ -185,23 +185,23 @@ impl<'a> Connection<'a> {
         self.load.log.add(Record::Write { id, first: range.first, sectors, fua })?;
         let flags = if fua { CMD_FLAG_FUA } else { 0 };
         let request = Request::write(range.offset(), data).with_flags(flags);
-        self.submit(request, id, What::Write(range))
+        self.submit(request, id, LoadOperation::Write(range))
     }
 
     fn send_read(&mut self, range: Range) -> Result<()> {
         let mut buffer = self.buffer(range);
         // An answer that leaves bytes as they were must not look right.
         buffer.fill(0xa5);
-        self.submit(Request::read(range.offset(), buffer), 0, What::Read(range))
+        self.submit(Request::read(range.offset(), buffer), 0, LoadOperation::Read(range))
     }
 
     fn send_flush(&mut self) -> Result<()> {
         let id = self.next_id();
         self.load.log.add(Record::Flush { id })?;
-        self.submit(Request::flush(), id, What::Flush)
+        self.submit(Request::flush(), id, LoadOperation::Flush)
     }
 
-    fn submit(&mut self, request: Request, id: u64, what: What) -> Result<()> {
+    fn submit(&mut self, request: Request, id: u64, what: LoadOperation) -> Result<()> {
         let cookie = self.client.submit(request)?;
         self.flights.push(Flight { cookie, id, what });
         Ok(())
@@ -232,17 +232,17 @@ impl<'a> Connection<'a> {
             return Err(ClientError::Request(error).into());
         }
         match what {
-            What::Flush => {
+            LoadOperation::Flush => {
                 self.load.log.add(Record::Flushed { id })?;
                 self.tally.flushes += 1;
             }
-            What::Write(range) => {
+            LoadOperation::Write(range) => {
                 self.load.log.add(Record::Written { id })?;
                 self.known_of(range).fill(id);
                 self.tally.writes += 1;
                 self.tally.written_bytes += completion.data.len() as u64;
             }
-            What::Read(range) => {
+            LoadOperation::Read(range) => {
                 self.verify(range, &completion.data)?;
                 self.tally.reads += 1;
                 self.tally.read_bytes += completion.data.len() as u64;

@@ -6,7 +6,7 @@
 use super::service::{Served, Service};
 use super::shared::Listening;
 use super::{Arguments, FolderArguments};
-use crate::signals::{Asked, SignalChannel};
+use crate::signals::{SignalAction, SignalChannel};
 use anyhow::{Result, ensure};
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
@@ -250,7 +250,7 @@ impl Service {
                 told = why;
             }
             match signals.wait(RETRY) {
-                Some(Asked::Stop) => {
+                Some(SignalAction::Stop) => {
                     eprintln!(
                         "larder: WARNING: {} is cut off from those who use it",
                         path.display()
@@ -260,8 +260,8 @@ impl Service {
                     }
                     return true;
                 }
-                Some(Asked::Report) => self.report(),
-                Some(Asked::Reload) | None => {}
+                Some(SignalAction::Report) => self.report(),
+                Some(SignalAction::Reload) | None => {}
             }
         }
     }

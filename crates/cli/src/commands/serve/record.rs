@@ -113,7 +113,7 @@ impl Recording {
         });
         let begun = clock.now();
         let (held, sum) = (Vec::new(), Recorded::default());
-        let keeper = Keeper { writer, clock, begun, cut_at: begun, held, sum };
+        let keeper = RecorderThread { writer, clock, begun, cut_at: begun, held, sum };
         let thread = {
             let (shared, shared_at_end) = (Arc::clone(&shared), Arc::clone(&shared));
             let record = move || keeper.keep(&shared).map(Ok);
@@ -142,7 +142,7 @@ impl Recording {
 }
 
 /// What the recorder's thread has.
-struct Keeper<W: Write> {
+struct RecorderThread<W: Write> {
     writer: Writer<W>,
     clock: Arc<dyn Clock>,
     begun: Nanos,
@@ -153,7 +153,7 @@ struct Keeper<W: Write> {
     sum: Recorded,
 }
 
-impl<W: Write> Keeper<W> {
+impl<W: Write> RecorderThread<W> {
     fn keep(mut self, shared: &Shared) -> io::Result<Recorded> {
         let mut rings: Vec<(u32, EventReceiver)> = Vec::new();
         loop {

@@ -19,7 +19,7 @@ use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
 use crate::runtime_directory::runtime_directory;
-use crate::signals::{Asked, Asker};
+use crate::signals::{SignalAction, Asker};
 use anyhow::{Context, Result, anyhow};
 use larder_core::input::InputSink;
 use larder_core::mode::FlushMode;
@@ -398,7 +398,7 @@ impl Service {
 
     /// Asks for a stop, as SIGTERM does.
     pub(crate) fn ask_to_stop(&self) {
-        if !self.asker.ask(Asked::Stop) {
+        if !self.asker.ask(SignalAction::Stop) {
             tracing::warn!("asked to stop, but nobody listens");
         }
     }

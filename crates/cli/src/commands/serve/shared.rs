@@ -2,7 +2,7 @@
 
 use larder_host::changes::{Change, Changes};
 use larder_io::fault::{self, Thread, report_failed_part};
-use larder_io::front::fuse::{FolderMount, FolderNews};
+use larder_io::front::fuse::{FolderMount, ChangeEvents};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +35,7 @@ impl Listening {
         }
     }
 
-    fn with(changes: Changes, news: FolderNews) -> io::Result<Self> {
+    fn with(changes: Changes, news: ChangeEvents) -> io::Result<Self> {
         let (end, stop) = rustix::pipe::pipe()?;
         let news = Arc::new(news);
         let news_at_end = Arc::clone(&news);
@@ -61,7 +61,7 @@ impl Drop for Listening {
     }
 }
 
-fn listen(mut changes: Changes, news: &FolderNews, end: &OwnedFd) -> io::Result<()> {
+fn listen(mut changes: Changes, news: &ChangeEvents, end: &OwnedFd) -> io::Result<()> {
     while let Some(changes) = changes.next(end.as_fd())? {
         fault::point("changes", "source");
         for change in changes {
@@ -71,7 +71,7 @@ fn listen(mut changes: Changes, news: &FolderNews, end: &OwnedFd) -> io::Result<
     Ok(())
 }
 
-fn tell(news: &FolderNews, change: Change) {
+fn tell(news: &ChangeEvents, change: Change) {
     match change {
         Change::Contents(file) => news.contents(file.device, file.number),
         Change::Attributes(file) => news.attributes(file.device, file.number),

@@ -9,7 +9,7 @@ use crate::live::{self, Plan};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use larder_core::policy::PolicyKind;
-use larder_host::watch::Wanted;
+use larder_host::watch::WatchScope;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::format;
 use larder_report::sizing::Sizing;
@@ -21,10 +21,10 @@ use std::time::Duration;
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let wanted = match (&arguments.trace, arguments.pid, &arguments.cgroup) {
-        (Some(path), ..) => Wanted::Path(path.clone()),
-        (_, Some(pid), _) => Wanted::Process(pid),
-        (.., Some(group)) => Wanted::Group(group.clone()),
-        (None, None, None) => Wanted::Machine,
+        (Some(path), ..) => WatchScope::Path(path.clone()),
+        (_, Some(pid), _) => WatchScope::Process(pid),
+        (.., Some(group)) => WatchScope::Group(group.clone()),
+        (None, None, None) => WatchScope::Machine,
     };
     let stop = Stop::listen()?;
     let time = arguments.time.map(Duration::from_nanos);

@@ -1,7 +1,7 @@
 //! `larder trace record`: what programs on this machine read and write through its file cache.
 
 use crate::args;
-use crate::commands::watch::What;
+use crate::commands::watch::WatchTargetArgs;
 use crate::live::{self, Plan};
 use crate::output::{OutputFile, Whole};
 use crate::signals::Stop;
@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     file: OutputFile,
 
     #[command(flatten)]
-    what: What,
+    what: WatchTargetArgs,
 
     /// How long; until Ctrl-C, if not given.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]

@@ -15,7 +15,7 @@ use super::input::{Input, InputArguments, open_trace};
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
-use feed::{Feed, Judge};
+use feed::{RequestSource, RecordFilter};
 use larder_io::nbd_client::NbdUri;
 use outcome::Outcome;
 use std::io::Write;
@@ -88,13 +88,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     };
     let connections = usize::try_from(arguments.connections).context("connect so often")?;
     let (targets, clients) = targets.connect(connections)?;
-    let judge = Judge { wrap: arguments.wrap, read_only: arguments.read_only };
+    let judge = RecordFilter { wrap: arguments.wrap, read_only: arguments.read_only };
     if path.is_file() {
         check(path, arguments, targets.clone(), judge)
             .with_context(|| format!("replay {}", path.display()))?;
     }
     let input = Input::open(path, &arguments.input)?;
-    let feed = Mutex::new(Feed::new(input, targets, judge)?);
+    let feed = Mutex::new(RequestSource::new(input, targets, judge)?);
     let stop = Stop::listen()?;
     let default_depth = if arguments.speed.is_some() { TIMED_DEPTH } else { 1 };
     let depth = arguments.depth.unwrap_or(default_depth);
@@ -124,9 +124,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Reads the whole trace once, so that what cannot be replayed is said before anything is done.
-fn check(path: &Path, arguments: &Arguments, targets: Targets, judge: Judge) -> Result<()> {
+fn check(path: &Path, arguments: &Arguments, targets: Targets, judge: RecordFilter) -> Result<()> {
     let input = Input::of(open_trace(path, &arguments.input, None, None)?);
-    let mut feed = Feed::new(input, targets, judge)?.quietly();
+    let mut feed = RequestSource::new(input, targets, judge)?.quietly();
     while feed.next()?.is_some() {}
     let unused = feed.targets.unused();
     ensure!(unused.is_empty(), "no volume of the trace is called {}", unused.join(" or "));

@@ -1,7 +1,7 @@
 //! File systems to work on, the command that watches, and what it said.
 
 use larder_host::residency;
-use larder_host::scratch::{KINDS, Scratch, Wanted};
+use larder_host::scratch::{KINDS, Scratch, ScratchOptions};
 use larder_host::tracefs::Tracefs;
 use larder_report::watch::{Counts, Watch};
 use larder_testing::{MachineLock, budget, skip};
@@ -169,7 +169,7 @@ impl Bench {
         }
         let folder = tempfile::tempdir().unwrap();
         let metadata: &[&str] = if kind == "btrfs" { &["-m", "single"] } else { &[] };
-        let wanted = Wanted {
+        let wanted = ScratchOptions {
             kind: KINDS.iter().find(|it| it.name == kind).unwrap(),
             bytes: IMAGE_BYTES,
             scheduler: "none".to_owned(),

@@ -1,41 +1,41 @@
 //! Read-ahead and hints, seen from outside: what the store is asked, what clients wait for, and
 //! what the counters say.
 
-use super::rig::{Plain, Rig, options, tuned};
+use super::rig::{Plain, TestBench, options, tuned};
 use crate::counters::{Class, Counter, Gauge};
 use crate::hint::Hint;
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::policy::PolicyKind;
-use crate::request::{Assembly, Status};
+use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 
-fn count(rig: &Rig, counter: Counter) -> u64 {
+fn count(rig: &TestBench, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
 }
 
-fn store_reads(rig: &Rig) -> Vec<(u64, u64)> {
+fn store_reads(rig: &TestBench) -> Vec<(u64, u64)> {
     let reads = rig.ops.iter().filter(|op| op.1 == StoreOpKind::Read);
     reads.map(|&(_, _, block, count)| (block, count)).collect()
 }
 
 /// Reads that are told to be for good have ended.
-fn read_all(rig: &mut Rig, lane: &mut Lane<Plain>, blocks: impl IntoIterator<Item = u64>) {
+fn read_all(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, blocks: impl IntoIterator<Item = u64>) {
     for block in blocks {
         assert!(rig.read(lane, block).is_ok(), "block {block}");
     }
 }
 
-fn poll(rig: &mut Rig, depth: usize) -> Vec<StoreOp<Plain>> {
+fn poll(rig: &mut TestBench, depth: usize) -> Vec<StoreOp<Plain>> {
     let mut ops = Vec::new();
     let disk = &rig.disks[0];
     rig.cache.poll(&disk.volume, &disk.recorder, rig.now, depth, &mut ops);
     ops
 }
 
-fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
+fn submit(rig: &mut TestBench, ops: Vec<StoreOp<Plain>>) {
     for op in ops {
         rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
     }
@@ -43,7 +43,7 @@ fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
 
 #[test]
 fn a_reader_in_order_hits_what_was_read_ahead_in_large_reads() {
-    let mut rig = Rig::new(65_536, [options(2048)]);
+    let mut rig = TestBench::new(65_536, [options(2048)]);
     let mut lane = rig.lane(0);
     read_all(&mut rig, &mut lane, 0..2048);
     assert_eq!(count(&rig, Counter::ReadMiss), 3);
@@ -63,16 +63,16 @@ fn a_reader_in_order_hits_what_was_read_ahead_in_large_reads() {
 
 #[test]
 fn a_client_that_comes_early_waits_for_what_is_coming_and_goes_first() {
-    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut rig = TestBench::new(4096, [options(2048)]);
     let mut lane = rig.lane(0);
     // Blocks 3 to 6 are there; the first touch of them asks for 7 to 14.
     read_all(&mut rig, &mut lane, 0..3);
-    let mut fourth = Assembly::new(90, 3 * BLOCK, 4096);
+    let mut fourth = ReadRequest::new(90, 3 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut fourth), Status::Done);
     fourth.release(rig.cache.frames());
     assert!(poll(&mut rig, 0).is_empty(), "begun, and not in the store");
     // In the middle of them: it overtakes what is before it there.
-    let mut early = Assembly::new(91, 10 * BLOCK, 4096);
+    let mut early = ReadRequest::new(91, 10 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut early), Status::Pending);
     assert_eq!(early.classes().worst(), Some(Class::ReadAheadWait));
     let ops = poll(&mut rig, 8);
@@ -96,7 +96,7 @@ fn a_client_that_comes_early_waits_for_what_is_coming_and_goes_first() {
 
 #[test]
 fn what_fails_on_the_way_is_told_to_nobody_and_not_kept() {
-    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut rig = TestBench::new(4096, [options(2048)]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Reads(8 * BLOCK..9 * BLOCK)]);
     read_all(&mut rig, &mut lane, 0..8);
@@ -114,7 +114,7 @@ fn what_fails_on_the_way_is_told_to_nobody_and_not_kept() {
 
 #[test]
 fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
-    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut rig = TestBench::new(4096, [options(2048)]);
     let mut lane = rig.lane(0);
     read_all(&mut rig, &mut lane, 0..3);
     rig.cache.close_lane(lane);
@@ -122,12 +122,12 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
     // A stream elsewhere, whose window has a bad spot further on.
     rig.disks[0].plan.set(vec![Fault::Reads(1005 * BLOCK..1006 * BLOCK)]);
     read_all(&mut rig, &mut lane, [1000, 1001]);
-    let mut third = Assembly::new(90, 1002 * BLOCK, 4096);
+    let mut third = ReadRequest::new(90, 1002 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut third), Status::Pending);
     let ops = poll(&mut rig, 8);
     // It is in the store's hands, with the bad spot in it, when somebody asks for a page of it.
     submit(&mut rig, ops);
-    let mut fourth = Assembly::new(91, 1003 * BLOCK, 4096);
+    let mut fourth = ReadRequest::new(91, 1003 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut fourth), Status::Pending);
     assert_eq!(fourth.classes().worst(), Some(Class::ReadAheadWait));
     rig.run();
@@ -147,7 +147,7 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
 
 #[test]
 fn what_is_evicted_untouched_is_wasted_and_makes_windows_smaller() {
-    let mut rig = Rig::new(256, [tuned(200_000, &[("read-ahead-share", 500)])]);
+    let mut rig = TestBench::new(256, [tuned(200_000, &[("read-ahead-share", 500)])]);
     let mut lane = rig.lane(0);
     // Short streams all over: each leaves most of its window behind.
     for start in (0..400).map(|i| i * 400) {
@@ -167,10 +167,10 @@ fn what_is_evicted_untouched_is_wasted_and_makes_windows_smaller() {
 
 #[test]
 fn a_discard_goes_past_what_is_read_ahead_there() {
-    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut rig = TestBench::new(4096, [options(2048)]);
     let mut lane = rig.lane(0);
     read_all(&mut rig, &mut lane, [0, 1]);
-    let mut third = Assembly::new(90, 2 * BLOCK, 4096);
+    let mut third = ReadRequest::new(90, 2 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut third), Status::Pending);
     assert!(poll(&mut rig, 0).is_empty(), "begun, and not in the store");
     let status = rig.cache.exclude(&mut lane, rig.now, StoreOpKind::Discard, 4..6, 91);
@@ -198,7 +198,7 @@ fn a_discard_goes_past_what_is_read_ahead_there() {
 #[test]
 fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
     let quiet = [("dirty-threshold", 900), ("dirty-limit", 900), ("read-ahead-share", 500)];
-    let mut rig = Rig::new(64, [tuned(4096, &quiet)]);
+    let mut rig = TestBench::new(64, [tuned(4096, &quiet)]);
     let mut lane = rig.lane(0);
     for block in 1000..1050 {
         rig.write(&mut lane, block, 7);
@@ -207,7 +207,7 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
     let mut held = Vec::new();
     let random = (2000..2010).map(|block| (Hint::Random, block));
     for (hint, block) in random.chain((0..4).map(|block| (Hint::Sequential, block))) {
-        let mut assembly = Assembly::new(block, block * BLOCK, 4096);
+        let mut assembly = ReadRequest::new(block, block * BLOCK, 4096);
         assembly.hint = Some(hint);
         let status = rig.cache.read(&mut lane, rig.now, &mut assembly);
         rig.run();
@@ -231,12 +231,12 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
 
 #[test]
 fn no_memory_beyond_its_share_is_on_its_way() {
-    let mut rig = Rig::new(1024, [tuned(100_000, &[("read-ahead-share", 50)])]);
+    let mut rig = TestBench::new(1024, [tuned(100_000, &[("read-ahead-share", 50)])]);
     let mut lane = rig.lane(0);
     let before = rig.gauge(Gauge::Resident);
     rig.disks[0].volume.set_hint(Hint::Sequential);
     for start in (0..12).map(|i| i * 5000) {
-        let mut assembly = Assembly::new(start, start * BLOCK, 4096);
+        let mut assembly = ReadRequest::new(start, start * BLOCK, 4096);
         assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
         assembly.abandon(rig.cache.frames());
         let ops = poll(&mut rig, 0);
@@ -251,7 +251,7 @@ fn no_memory_beyond_its_share_is_on_its_way() {
 
 #[test]
 fn hints_say_what_is_read_ahead_and_kept() {
-    let mut rig = Rig::new(65_536, [options(20_000)]);
+    let mut rig = TestBench::new(65_536, [options(20_000)]);
     let mut lane = rig.lane(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     volume.set_hint(Hint::Random);
@@ -283,7 +283,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
     assert!(rig.gauge(Gauge::Resident) <= resident + BLOCK, "nothing entered for good");
 
     // What a request says goes before what the volume says.
-    let mut kept = Assembly::new(77, 7000 * BLOCK, 4096);
+    let mut kept = ReadRequest::new(77, 7000 * BLOCK, 4096);
     kept.hint = Some(Hint::Normal);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut kept), Status::Pending);
     rig.run();
@@ -303,13 +303,13 @@ fn what_a_reader_in_order_has_passed_goes_before_anything_else() {
     let hot = 100;
     let left = |hint| {
         let lru = VolumeOptions { policy: PolicyKind::Lru, ..options(100_000) };
-        let mut rig = Rig::new(1024, [lru]);
+        let mut rig = TestBench::new(1024, [lru]);
         let mut lane = rig.lane(0);
         rig.disks[0].volume.set_hint(Hint::Random);
         read_all(&mut rig, &mut lane, (0..hot).map(|i| 90_000 + 2 * i));
         rig.disks[0].volume.set_hint(hint);
         read_all(&mut rig, &mut lane, 0..20_000);
-        let hits = |rig: &Rig| count(rig, Counter::ReadHit);
+        let hits = |rig: &TestBench| count(rig, Counter::ReadHit);
         let before = hits(&rig);
         rig.disks[0].volume.set_hint(Hint::Random);
         read_all(&mut rig, &mut lane, (0..hot).map(|i| 90_000 + 2 * i));
@@ -327,17 +327,17 @@ fn what_a_reader_in_order_has_passed_goes_before_anything_else() {
 fn hot_hits(policy: PolicyKind, read_ahead: bool, scan: bool) -> u64 {
     let mut options = tuned(200_000, if read_ahead { &[] } else { &[("read-ahead-max", 0)] });
     options.policy = policy;
-    let mut rig = Rig::new(2048, [options]);
+    let mut rig = TestBench::new(2048, [options]);
     let (mut one, mut other) = (rig.lane(0), rig.lane(0));
     let mut seed = 1_u64;
-    let mut hot = |rig: &mut Rig, lane: &mut Lane<Plain>| {
+    let mut hot = |rig: &mut TestBench, lane: &mut VolumeHandle<Plain>| {
         seed = crate::mix(seed + 1);
         read_all(rig, lane, [100_000 + seed % 1200 * 3]);
     };
     for _ in 0..12_000 {
         hot(&mut rig, &mut one);
     }
-    let scanned = |rig: &Rig| count(rig, Counter::ReadHit);
+    let scanned = |rig: &TestBench| count(rig, Counter::ReadHit);
     let before = scanned(&rig);
     let rounds = 20_000;
     for block in 0..rounds {
@@ -369,7 +369,7 @@ fn a_long_scan_leaves_the_hot_set_alone_with_and_without_read_ahead() {
 #[test]
 fn what_a_scan_brings_in_goes_first_where_the_cache_may_choose() {
     let run = |policy_auto| {
-        let mut rig = Rig::new(2048, [VolumeOptions { policy_auto, ..options(200_000) }]);
+        let mut rig = TestBench::new(2048, [VolumeOptions { policy_auto, ..options(200_000) }]);
         let (mut one, mut other) = (rig.lane(0), rig.lane(0));
         let mut seed = 1_u64;
         for round in 0..30_000 {
@@ -395,7 +395,7 @@ fn what_a_scan_brings_in_goes_first_where_the_cache_may_choose() {
 /// The segment of a deleted file may belong to another file when the discard is done.
 #[test]
 fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
-    let mut rig = Rig::new(4096, [options(2048)]);
+    let mut rig = TestBench::new(4096, [options(2048)]);
     let mut lane = rig.lane(0);
     read_all(&mut rig, &mut lane, [0, 1]);
     let status = rig.cache.exclude(&mut lane, rig.now, StoreOpKind::Discard, 4..2048, 91);
@@ -403,7 +403,7 @@ fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
     let ops = poll(&mut rig, 8);
     assert_eq!(ops.iter().map(|op| op.kind).collect::<Vec<_>>(), [StoreOpKind::Discard]);
     // While the store discards, the stream asks for a window.
-    let mut third = Assembly::new(90, 2 * BLOCK, 4096);
+    let mut third = ReadRequest::new(90, 2 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut third), Status::Pending);
     assert!(rig.disks[0].volume.has_wishes.load(Ordering::Relaxed), "a window waits");
     submit(&mut rig, ops);

@@ -1,10 +1,10 @@
 //! Stores that fail writes while the dirty limit is reached: full, broken in part, or only slow.
 
-use super::rig::{Plain, Rig, tuned};
+use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::counters::Gauge;
-use crate::lane::Lane;
-use crate::request::{Status, WriteTask};
+use crate::lane::VolumeHandle;
+use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ const FRAMES: u32 = 200;
 const BLOCKS_MAX: u64 = 180;
 
 /// Writes one block and waits for up to `seconds` while the write is stalled.
-fn write_within(rig: &mut Rig, lane: &mut Lane<Plain>, block: u64, seconds: u64) -> Status {
+fn write_within(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, block: u64, seconds: u64) -> Status {
     let data = vec![1; usize::try_from(BLOCK).unwrap()];
     let len = u32::try_from(BLOCK).unwrap();
-    let mut task = WriteTask::new(rig.token(), block * BLOCK, len, false);
+    let mut task = WriteRequest::new(rig.token(), block * BLOCK, len, false);
     let volume = Arc::clone(&lane.volume);
     let mut status = rig.cache.write(&volume, lane, rig.now, &mut task, &data);
     let end = rig.now + seconds * SECOND;
@@ -38,7 +38,7 @@ fn is_done(status: &Status) -> bool {
 
 /// Writes every other block, so that no two are joined to one write of the store, until a write is
 /// not done within a minute. Returns the number of writes that were done, and the last status.
-fn fill(rig: &mut Rig, lane: &mut Lane<Plain>) -> (u64, Status) {
+fn fill(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>) -> (u64, Status) {
     let written = (0..).map(|count| (count, write_within(rig, lane, 2 * count, 60)));
     written.into_iter().find(|(_, status)| !is_done(status)).unwrap()
 }
@@ -49,7 +49,7 @@ fn is_full(status: &Status) -> bool {
 
 #[test]
 fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() {
-    let mut rig = Rig::new(FRAMES, [tuned(1024, &[])]);
+    let mut rig = TestBench::new(FRAMES, [tuned(1024, &[])]);
     let mut lane = rig.lane(0);
     for block in 1000..1010 {
         rig.write(&mut lane, block, 1);
@@ -86,7 +86,7 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
 
 #[test]
 fn a_range_that_cannot_be_written_does_not_keep_the_rest_from_being_written() {
-    let mut rig = Rig::new(FRAMES, [tuned(4096, &[])]);
+    let mut rig = TestBench::new(FRAMES, [tuned(4096, &[])]);
     let mut lane = rig.lane(0);
     // More than one burst of the lazy writer, and more than goes beyond the limit.
     rig.disks[0].plan.set(vec![Fault::Writes(0..200 * BLOCK)]);
@@ -109,7 +109,7 @@ fn a_range_that_cannot_be_written_does_not_keep_the_rest_from_being_written() {
 
 #[test]
 fn all_that_failed_is_tried_again_in_turn_while_a_part_of_it_still_fails() {
-    let mut rig = Rig::new(FRAMES, [tuned(1024, &[])]);
+    let mut rig = TestBench::new(FRAMES, [tuned(1024, &[])]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
     let (_, status) = fill(&mut rig, &mut lane);
@@ -124,7 +124,7 @@ fn all_that_failed_is_tried_again_in_turn_while_a_part_of_it_still_fails() {
 
 #[test]
 fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
-    let mut rig = Rig::new(FRAMES, [tuned(4096, &[])]);
+    let mut rig = TestBench::new(FRAMES, [tuned(4096, &[])]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Writes(0..20 * BLOCK)]);
     for block in (0..20).step_by(2) {

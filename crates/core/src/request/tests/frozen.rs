@@ -1,6 +1,6 @@
 //! A frozen volume keeps what it has, and what is dropped is gone.
 
-use super::rig::{Rig, tuned};
+use super::rig::{TestBench, tuned};
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
@@ -13,7 +13,7 @@ fn options(blocks: u64) -> VolumeOptions {
 
 #[test]
 fn a_frozen_volume_keeps_what_it_has_and_takes_nothing_in() {
-    let mut rig = Rig::new(32, [VolumeOptions { page_blocks: 2, ..options(64) }]);
+    let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 2, ..options(64) }]);
     let mut lane = rig.lane(0);
     for block in 0..8 {
         assert_eq!(rig.read(&mut lane, block), Ok(0));
@@ -48,7 +48,7 @@ fn a_frozen_volume_keeps_what_it_has_and_takes_nothing_in() {
 
 #[test]
 fn a_frozen_volume_that_fills_the_memory_gives_up_no_more_than_its_misses_need() {
-    let mut rig = Rig::new(16, [options(64)]);
+    let mut rig = TestBench::new(16, [options(64)]);
     let mut lane = rig.lane(0);
     for block in 0..16 {
         assert_eq!(rig.read(&mut lane, block), Ok(0));
@@ -63,7 +63,7 @@ fn a_frozen_volume_that_fills_the_memory_gives_up_no_more_than_its_misses_need()
 
 #[test]
 fn others_take_the_room_of_a_frozen_volume_last() {
-    let mut rig = Rig::new(32, [options(64), options(64)]);
+    let mut rig = TestBench::new(32, [options(64), options(64)]);
     let [mut frozen, mut other] = [rig.lane(0), rig.lane(1)];
     for block in 0..16 {
         assert_eq!(rig.read(&mut frozen, block), Ok(0));
@@ -77,7 +77,7 @@ fn others_take_the_room_of_a_frozen_volume_last() {
 
 #[test]
 fn dropping_forgets_what_is_clean_and_keeps_what_is_not() {
-    let mut rig = Rig::new(32, [options(64)]);
+    let mut rig = TestBench::new(32, [options(64)]);
     let mut lane = rig.lane(0);
     for block in 0..8 {
         assert_eq!(rig.read(&mut lane, block), Ok(0));

@@ -1,6 +1,6 @@
 //! Limits on pinned ranges and concurrent writes, and batches of hits.
 
-use super::rig::{Rig, options, tuned};
+use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge};
@@ -8,7 +8,7 @@ use crate::lane::{Completion, Silent};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::pinned::PinError;
-use crate::request::{Assembly, Status};
+use crate::request::{ReadRequest, Status};
 use crate::settings::SettingError;
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
@@ -16,7 +16,7 @@ use crate::volume::{LENGTH_MAX, VolumeOptions};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-fn pin(rig: &Rig, disk: usize, bytes: Range<u64>) -> Result<(), PinError> {
+fn pin(rig: &TestBench, disk: usize, bytes: Range<u64>) -> Result<(), PinError> {
     rig.cache.pin_range(&rig.disks[disk].volume, bytes, rig.now)
 }
 
@@ -26,7 +26,7 @@ fn bytes(blocks: Range<u64>) -> Range<u64> {
 
 #[test]
 fn a_volume_has_1024_pinned_ranges_at_most() {
-    let rig = Rig::new(4096, [options(4096)]);
+    let rig = TestBench::new(4096, [options(4096)]);
     for range in 0..1024 {
         pin(&rig, 0, bytes(range * 2..range * 2 + 1)).unwrap();
     }
@@ -40,7 +40,7 @@ fn a_volume_has_1024_pinned_ranges_at_most() {
 #[test]
 fn a_refused_pin_names_the_limit_that_it_exceeds() {
     let small = VolumeOptions { max_frames: 20, ..options(512) };
-    let rig = Rig::new(64, [small, options(512), options(512)]);
+    let rig = TestBench::new(64, [small, options(512), options(512)]);
     let limit = |error: PinError| match error {
         PinError::TooMuch { volume, asked_bytes, wanted_bytes, most_bytes } => {
             assert_eq!(volume, "v");
@@ -60,7 +60,7 @@ fn a_refused_pin_names_the_limit_that_it_exceeds() {
 #[test]
 fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     let values = [("background-depth", 3), ("dirty-threshold", 900), ("dirty-limit", 900)];
-    let mut rig = Rig::new(64, [tuned(64, &values)]);
+    let mut rig = TestBench::new(64, [tuned(64, &values)]);
     let mut lane = rig.lane(0);
     for block in (0..40).step_by(2) {
         rig.write(&mut lane, block, 1);
@@ -69,7 +69,7 @@ fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes(), [(0, 1), (2, 1), (4, 1)], "three, however often it is polled");
     // The pending read of a client does not start another write.
-    let mut assembly = Assembly::new(1000, 63 * BLOCK, 4096);
+    let mut assembly = ReadRequest::new(1000, 63 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
     rig.run();
     assert_eq!(rig.writes().len(), 3);
@@ -91,7 +91,7 @@ fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
 
 #[test]
 fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     let is_resident = |block: u64| block % 3 != 1;
     for block in (0..40).filter(|&block| is_resident(block)) {
@@ -117,7 +117,7 @@ fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
 
 #[test]
 fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
-    let rig = Rig::new(32, [options(16)]);
+    let rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     let mut mappings: Vec<_> =
         [4, 3, 5].map(|block| Mapping::new(block, block * BLOCK, 4096, Access::Overwrite)).into();
@@ -136,7 +136,7 @@ fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
 #[test]
 fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     let values = [("dirty-threshold", 900), ("dirty-limit", 900)];
-    let mut rig = Rig::new(64, [tuned(64, &values)]);
+    let mut rig = TestBench::new(64, [tuned(64, &values)]);
     let mut lane = rig.lane(0);
     for block in [10, 20, 40] {
         rig.write(&mut lane, block, 1);
@@ -169,7 +169,7 @@ fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
 
 #[test]
 fn a_store_that_became_short_fails_beyond_its_end_only() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Shrunk(10 * BLOCK)]);
     assert!(rig.read(&mut lane, 9).is_ok(), "the last block that it has");
@@ -179,7 +179,7 @@ fn a_store_that_became_short_fails_beyond_its_end_only() {
 /// An upstream server may announce any length.
 #[test]
 fn a_store_with_more_bytes_than_a_volume_can_have_is_refused() {
-    let rig = Rig::new(64, [options(64)]);
+    let rig = TestBench::new(64, [options(64)]);
     let add = |length| {
         let mut wanted = options(64);
         wanted.geometry.length = length;
@@ -197,7 +197,7 @@ fn a_store_with_more_bytes_than_a_volume_can_have_is_refused() {
 fn the_write_mode_can_be_changed_unless_the_store_takes_no_writes() {
     let mut read_only = options(64);
     read_only.geometry.read_only = true;
-    let rig = Rig::new(64, [options(64), read_only]);
+    let rig = TestBench::new(64, [options(64), read_only]);
     let volumes = [0, 1].map(|disk| &rig.disks[disk].volume);
     for mode in [WriteMode::Through, WriteMode::ReadOnly, WriteMode::Back] {
         volumes[0].set_write_mode(mode).unwrap();

@@ -1,23 +1,23 @@
 //! Mappings for change: what others see of them, what they hold, and what is refused.
 
-use super::rig::{Plain, Rig, options};
+use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge, Interface};
-use crate::lane::{Completion, Lane};
+use crate::lane::{Completion, VolumeHandle};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
-use crate::request::{Assembly, Status};
+use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 
-fn new_mapping(rig: &mut Rig, blocks: [u64; 2], access: Access) -> Mapping<Plain> {
+fn new_mapping(rig: &mut TestBench, blocks: [u64; 2], access: Access) -> Mapping<Plain> {
     let len = u32::try_from(blocks[1] * BLOCK).unwrap();
     Mapping::new(rig.token(), blocks[0] * BLOCK, len, access)
 }
 
 /// Maps, until that is done or nothing moves any more.
-fn map(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) -> Status {
+fn map(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, mapping: &mut Mapping<Plain>) -> Status {
     let mut status = rig.cache.map(lane, rig.now, mapping);
     while status == Status::Pending {
         rig.run();
@@ -30,7 +30,7 @@ fn map(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) -> S
     status
 }
 
-fn unpin(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) {
+fn unpin(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, mapping: &mut Mapping<Plain>) {
     let mut status = rig.cache.unpin(lane, rig.now, mapping);
     while status == Status::Pending {
         rig.run();
@@ -48,7 +48,7 @@ fn unpin(rig: &mut Rig, lane: &mut Lane<Plain>, mapping: &mut Mapping<Plain>) {
     assert!(!mapping.is_held(), "over");
 }
 
-fn bytes_at(rig: &Rig, lane: &Lane<Plain>, offset: u64) -> [u8; 4] {
+fn bytes_at(rig: &TestBench, lane: &VolumeHandle<Plain>, offset: u64) -> [u8; 4] {
     let mut found = [0; 4];
     assert!(rig.cache.read_hit(lane, offset, &mut found), "resident");
     found
@@ -56,7 +56,7 @@ fn bytes_at(rig: &Rig, lane: &Lane<Plain>, offset: u64) -> [u8; 4] {
 
 #[test]
 fn a_change_is_seen_at_the_unpin_and_keeps_what_others_wrote_beside_it() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let [mut one, two] = [rig.lane(0), rig.lane(0)];
     rig.write(&mut one, 1, 7);
     let mut mapping = new_mapping(&mut rig, [1, 2], Access::Change);
@@ -79,7 +79,7 @@ fn a_change_is_seen_at_the_unpin_and_keeps_what_others_wrote_beside_it() {
 
 #[test]
 fn what_is_not_marked_and_what_is_given_up_has_not_happened() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     for marked in [false, true] {
         let mut mapping = new_mapping(&mut rig, [0, 4], Access::Change);
@@ -99,11 +99,11 @@ fn what_is_not_marked_and_what_is_given_up_has_not_happened() {
 
 #[test]
 fn a_page_that_is_mapped_is_not_evicted() {
-    let mut rig = Rig::new(16, [options(64)]);
+    let mut rig = TestBench::new(16, [options(64)]);
     let mut lane = rig.lane(0);
     let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
     assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
-    let mut looked_at = Assembly::new(rig.token(), 60 * BLOCK, 100).through(Interface::Map);
+    let mut looked_at = ReadRequest::new(rig.token(), 60 * BLOCK, 100).through(Interface::Map);
     let status = rig.cache.read(&mut lane, rig.now, &mut looked_at);
     assert_eq!(status, Status::Pending);
     rig.run();
@@ -125,7 +125,7 @@ fn a_page_that_is_mapped_is_not_evicted() {
 
 #[test]
 fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
     let mut first = new_mapping(&mut rig, [0, 8], Access::Overwrite);
     assert_eq!(map(&mut rig, &mut one, &mut first), Status::Done);
@@ -153,7 +153,7 @@ fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() 
 #[test]
 fn mapping_fails_where_the_store_does_and_where_nothing_may_be_written() {
     let read_only = VolumeOptions { write_mode: WriteMode::ReadOnly, ..options(16) };
-    let mut rig = Rig::new(32, [options(16), read_only]);
+    let mut rig = TestBench::new(32, [options(16), read_only]);
     let [mut lane, mut other] = [rig.lane(0), rig.lane(1)];
     rig.disks[0].plan.set(vec![Fault::Reads(0..BLOCK)]);
     let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
@@ -176,7 +176,7 @@ fn a_mapping_writes_through_where_the_volume_does() {
     for granule in [512, 4096] {
         let mut through = VolumeOptions { write_mode: WriteMode::Through, ..options(16) };
         through.geometry.granule = granule;
-        let mut rig = Rig::new(32, [through]);
+        let mut rig = TestBench::new(32, [through]);
         let mut lane = rig.lane(0);
         let mut mapping = new_mapping(&mut rig, [2, 1], Access::Overwrite);
         assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
@@ -192,7 +192,7 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     let mut volume = options(16);
     // A block that is written in part needs the rest of it from the store.
     volume.geometry.granule = 4096;
-    let mut rig = Rig::new(32, [volume]);
+    let mut rig = TestBench::new(32, [volume]);
     let mut lane = rig.lane(0);
     let mut mapping = new_mapping(&mut rig, [2, 2], Access::Overwrite);
     assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
@@ -219,11 +219,11 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
 
 #[test]
 fn each_interface_counts_its_calls_and_hits() {
-    let mut rig = Rig::new(32, [options(16)]);
+    let mut rig = TestBench::new(32, [options(16)]);
     let mut lane = rig.lane(0);
     for interface in Interface::ALL {
         for _ in 0..3 {
-            let mut read = Assembly::new(rig.token(), 0, 9000).through(interface);
+            let mut read = ReadRequest::new(rig.token(), 0, 9000).through(interface);
             if rig.cache.read(&mut lane, rig.now, &mut read) == Status::Pending {
                 rig.run();
                 let mut mail = Vec::new();

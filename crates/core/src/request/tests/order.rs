@@ -1,36 +1,36 @@
 //! Ordered groups where the store fails, and who pushes what is held back.
 
-use super::rig::{Plain, Rig, options};
+use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge};
 use crate::group::{GroupId, OrderError};
-use crate::lane::Lane;
+use crate::lane::VolumeHandle;
 use crate::mapping::{Access, Mapping};
 use crate::mode::{FlushMode, WriteMode};
-use crate::request::{Status, WriteTask};
+use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::Arc;
 
-fn write(rig: &mut Rig, lane: &mut Lane<Plain>, group: GroupId, block: u64, byte: u8) -> Status {
+fn write(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, group: GroupId, block: u64, byte: u8) -> Status {
     let len = u32::try_from(BLOCK).unwrap();
     let data = vec![byte; len as usize];
-    let mut task = WriteTask::new(rig.token(), block * BLOCK, len, false);
+    let mut task = WriteRequest::new(rig.token(), block * BLOCK, len, false);
     task.group = Some(group);
     let status = rig.cache.write(&Arc::clone(&lane.volume), lane, rig.now, &mut task, &data);
     rig.finish_write(lane, &mut task, &data, status)
 }
 
-fn groups(rig: &Rig) -> [GroupId; 2] {
+fn groups(rig: &TestBench) -> [GroupId; 2] {
     [rig.cache.group(&rig.disks[0].volume), rig.cache.group(&rig.disks[0].volume)]
 }
 
-fn order(rig: &Rig, [before, after]: [GroupId; 2]) -> Result<(), OrderError> {
+fn order(rig: &TestBench, [before, after]: [GroupId; 2]) -> Result<(), OrderError> {
     rig.cache.order(&rig.disks[0].volume, before, after)
 }
 
-fn kinds(rig: &Rig) -> Vec<(StoreOpKind, u64)> {
+fn kinds(rig: &TestBench) -> Vec<(StoreOpKind, u64)> {
     rig.ops.iter().map(|&(_, kind, block, _)| (kind, block)).collect()
 }
 
@@ -39,7 +39,7 @@ const WRITE: StoreOpKind = StoreOpKind::Write { fua: false };
 #[test]
 fn the_lazy_writer_writes_the_first_group_flushes_and_writes_the_second() {
     for flush_mode in [FlushMode::Keep, FlushMode::Ignore] {
-        let mut rig = Rig::new(64, [VolumeOptions { flush_mode, ..options(64) }]);
+        let mut rig = TestBench::new(64, [VolumeOptions { flush_mode, ..options(64) }]);
         let mut lane = rig.lane(0);
         let [a, b] = groups(&rig);
         // The second group's page lies before the first one's and is dirty for longer.
@@ -58,7 +58,7 @@ fn the_lazy_writer_writes_the_first_group_flushes_and_writes_the_second() {
 #[test]
 fn a_flush_and_a_write_through_push_what_they_wait_for() {
     for mode in [WriteMode::Back, WriteMode::Through] {
-        let mut rig = Rig::new(64, [options(64)]);
+        let mut rig = TestBench::new(64, [options(64)]);
         let mut lane = rig.lane(0);
         let [a, b] = groups(&rig);
         assert_eq!(write(&mut rig, &mut lane, a, 40, 1), Status::Done);
@@ -76,7 +76,7 @@ fn a_flush_and_a_write_through_push_what_they_wait_for() {
 
 #[test]
 fn a_failed_write_of_the_first_group_holds_the_second_back_and_flushes_say_so() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     let [a, b] = groups(&rig);
     assert_eq!(write(&mut rig, &mut lane, a, 40, 1), Status::Done);
@@ -98,7 +98,7 @@ fn a_failed_write_of_the_first_group_holds_the_second_back_and_flushes_say_so() 
 
 #[test]
 fn after_a_failed_flush_of_the_store_the_second_group_is_held_for_ever() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     let [a, b] = groups(&rig);
     assert_eq!(write(&mut rig, &mut lane, a, 40, 1), Status::Done);
@@ -115,7 +115,7 @@ fn after_a_failed_flush_of_the_store_the_second_group_is_held_for_ever() {
 
 #[test]
 fn a_write_on_a_page_that_must_be_stable_before_it_waits_for_that_page() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     let [a, b] = groups(&rig);
     assert_eq!(write(&mut rig, &mut lane, a, 5, 1), Status::Done);
@@ -130,7 +130,7 @@ fn a_write_on_a_page_that_must_be_stable_before_it_waits_for_that_page() {
 
 #[test]
 fn a_mapping_keeps_the_order_of_its_group() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     let mut lane = rig.lane(0);
     let [a, b] = groups(&rig);
     let mut mapping = Mapping::new(1, 40 * BLOCK, 4096, Access::Overwrite);

@@ -1,6 +1,6 @@
 //! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
 
-use super::rig::{Rig, options, tuned};
+use super::rig::{TestBench, options, tuned};
 use crate::clock::SECOND;
 use crate::counters::Gauge;
 use crate::mode::WriteMode;
@@ -13,18 +13,18 @@ use crate::volume::VolumeOptions;
 use std::ops::Range;
 use std::sync::Arc;
 
-fn pin(rig: &Rig, blocks: Range<u64>) -> Result<(), PinError> {
+fn pin(rig: &TestBench, blocks: Range<u64>) -> Result<(), PinError> {
     let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
     rig.cache.pin_range(&rig.disks[0].volume, bytes, rig.now)
 }
 
-fn unpin(rig: &Rig, blocks: Range<u64>) {
+fn unpin(rig: &TestBench, blocks: Range<u64>) {
     let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
     rig.cache.unpin_range(&rig.disks[0].volume, bytes, rig.now).unwrap();
 }
 
 /// Which of `blocks` are resident.
-fn resident(rig: &Rig, blocks: Range<u64>) -> Vec<u64> {
+fn resident(rig: &TestBench, blocks: Range<u64>) -> Vec<u64> {
     let lane = rig.lane(0);
     let found = blocks.filter(|block| rig.cache.read_hit(&lane, block * BLOCK, &mut [0; 8]));
     let found = found.collect();
@@ -36,7 +36,7 @@ fn resident(rig: &Rig, blocks: Range<u64>) -> Vec<u64> {
 fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
     for policy in PolicyKind::ALL {
         for page_blocks in [1, 4] {
-            let mut rig = Rig::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
+            let mut rig = TestBench::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
             let mut lane = rig.lane(0);
             assert_eq!(rig.read(&mut lane, 17), Ok(0), "there before it is pinned");
             pin(&rig, 16..32).unwrap();
@@ -60,7 +60,7 @@ fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
 
 #[test]
 fn half_of_the_memory_can_be_pinned_and_the_refusal_says_so() {
-    let mut rig = Rig::new(64, [options(512), options(512)]);
+    let mut rig = TestBench::new(64, [options(512), options(512)]);
     pin(&rig, 0..32).unwrap();
     let error = pin(&rig, 100..101).unwrap_err();
     assert!(matches!(error, PinError::TooMuch { .. }), "{error:?}");
@@ -82,7 +82,7 @@ fn half_of_the_memory_can_be_pinned_and_the_refusal_says_so() {
 
 #[test]
 fn other_reads_go_on_where_all_that_may_be_is_pinned() {
-    let mut rig = Rig::new(32, [tuned(512, &[("dirty-limit", 900)])]);
+    let mut rig = TestBench::new(32, [tuned(512, &[("dirty-limit", 900)])]);
     let mut lane = rig.lane(0);
     pin(&rig, 0..16).unwrap();
     for block in 0..200 {
@@ -101,7 +101,7 @@ fn other_reads_go_on_where_all_that_may_be_is_pinned() {
 #[test]
 fn what_could_not_be_read_or_was_discarded_is_read_again() {
     let around = VolumeOptions { write_mode: WriteMode::Around, ..options(64) };
-    let mut rig = Rig::new(32, [around]);
+    let mut rig = TestBench::new(32, [around]);
     let mut lane = rig.lane(0);
     rig.disks[0].plan.set(vec![Fault::Reads(2 * BLOCK..3 * BLOCK)]);
     pin(&rig, 0..8).unwrap();
@@ -127,7 +127,7 @@ fn what_could_not_be_read_or_was_discarded_is_read_again() {
 
 #[test]
 fn a_closed_volume_reads_no_pinned_pages() {
-    let mut rig = Rig::new(64, [options(64)]);
+    let mut rig = TestBench::new(64, [options(64)]);
     pin(&rig, 0..16).unwrap();
     let volume = Arc::clone(&rig.disks[0].volume);
     rig.cache.close_volume(&volume).unwrap();

@@ -4,8 +4,8 @@ use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::PlainFrames;
-use crate::lane::{Completion, Lane, Silent};
-use crate::request::{Assembly, LanePermit, Status, WriteTask};
+use crate::lane::{Completion, VolumeHandle, Silent};
+use crate::request::{ReadRequest, LanePermit, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
     StoreError, StoreOpKind,
@@ -28,7 +28,7 @@ pub(super) struct Disk {
 }
 
 /// A cache over one or two volumes whose stores fail, stall and remember.
-pub(super) struct Rig {
+pub(super) struct TestBench {
     pub(super) cache: Cache<Plain>,
     pub(super) disks: Vec<Disk>,
     pub(super) now: Nanos,
@@ -50,7 +50,7 @@ pub(super) fn tuned(blocks: u64, values: &[(&str, u64)]) -> VolumeOptions {
     options
 }
 
-impl Rig {
+impl TestBench {
     pub(super) fn new(frames: u32, volumes: impl IntoIterator<Item = VolumeOptions>) -> Self {
         let cache = Cache::new(PlainFrames::new(frames), 1);
         let disk = |options: VolumeOptions| {
@@ -64,10 +64,10 @@ impl Rig {
             Disk { volume, store, platter, plan, stall, recorder }
         };
         let disks = volumes.into_iter().map(disk).collect();
-        Rig { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
+        TestBench { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
     }
 
-    pub(super) fn lane(&self, disk: usize) -> Lane<Plain> {
+    pub(super) fn lane(&self, disk: usize) -> VolumeHandle<Plain> {
         let volume = &self.disks[disk].volume;
         self.cache.open_lane(LanePermit(()), volume, Box::new(Silent)).unwrap()
     }
@@ -110,14 +110,14 @@ impl Rig {
     /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
     pub(super) fn try_write(
         &mut self,
-        lane: &mut Lane<Plain>,
+        lane: &mut VolumeHandle<Plain>,
         blocks: [u64; 2],
         byte: u8,
         fua: bool,
     ) -> Status {
         let len = u32::try_from(blocks[1] * BLOCK).unwrap();
         let data = vec![byte; len as usize];
-        let mut task = WriteTask::new(self.token(), blocks[0] * BLOCK, len, fua);
+        let mut task = WriteRequest::new(self.token(), blocks[0] * BLOCK, len, fua);
         let status = self.cache.write(&Arc::clone(&lane.volume), lane, self.now, &mut task, &data);
         self.finish_write(lane, &mut task, &data, status)
     }
@@ -125,8 +125,8 @@ impl Rig {
     /// Goes on with a write until it is done or nothing moves any more.
     pub(super) fn finish_write(
         &mut self,
-        lane: &mut Lane<Plain>,
-        task: &mut WriteTask,
+        lane: &mut VolumeHandle<Plain>,
+        task: &mut WriteRequest,
         data: &[u8],
         mut status: Status,
     ) -> Status {
@@ -150,7 +150,7 @@ impl Rig {
         status
     }
 
-    pub(super) fn write(&mut self, lane: &mut Lane<Plain>, block: u64, byte: u8) {
+    pub(super) fn write(&mut self, lane: &mut VolumeHandle<Plain>, block: u64, byte: u8) {
         let status = self.try_write(lane, [block, 1], byte, false);
         assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
     }
@@ -158,14 +158,14 @@ impl Rig {
     /// Begins reads, then lets the stores work; the first byte of each, or its error.
     pub(super) fn reads(
         &mut self,
-        lane: &mut Lane<Plain>,
+        lane: &mut VolumeHandle<Plain>,
         blocks: &[[u64; 2]],
     ) -> Vec<Result<u8, StoreError>> {
         let mut pending = HashMap::new();
         let mut ended = Vec::new();
         for (index, [block, count]) in blocks.iter().enumerate() {
             let len = u32::try_from(count * BLOCK).unwrap();
-            let mut assembly = Assembly::new(self.token(), block * BLOCK, len);
+            let mut assembly = ReadRequest::new(self.token(), block * BLOCK, len);
             let status = self.cache.read(lane, self.now, &mut assembly);
             ended.push((index, status, assembly.token));
             pending.insert(assembly.token, assembly);
@@ -198,19 +198,19 @@ impl Rig {
         ended.into_iter().map(&mut answer).collect()
     }
 
-    pub(super) fn read(&mut self, lane: &mut Lane<Plain>, block: u64) -> Result<u8, StoreError> {
+    pub(super) fn read(&mut self, lane: &mut VolumeHandle<Plain>, block: u64) -> Result<u8, StoreError> {
         self.reads(lane, &[[block, 1]]).remove(0)
     }
 
     /// Flushes; none if it does not come to an end.
-    pub(super) fn flush(&mut self, lane: &mut Lane<Plain>) -> Option<Result<(), StoreError>> {
+    pub(super) fn flush(&mut self, lane: &mut VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
         let token = self.token();
         assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
         self.run();
         Self::finished(lane)
     }
 
-    pub(super) fn finished(lane: &Lane<Plain>) -> Option<Result<(), StoreError>> {
+    pub(super) fn finished(lane: &VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
         let mut mail = Vec::new();
         lane.collect(&mut mail);
         mail.into_iter().find_map(|completion| match completion {

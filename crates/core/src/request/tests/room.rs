@@ -1,12 +1,12 @@
 //! Room that a request needs while it holds pages itself.
 
-use super::rig::{Plain, Rig, options};
+use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::Gauge;
 use crate::hint::Hint;
-use crate::lane::{Completion, Lane, Silent};
+use crate::lane::{Completion, VolumeHandle, Silent};
 use crate::policy::PolicyKind;
-use crate::request::{Assembly, Request, RequestOp, Session, SessionLimit, Status, Submitted};
+use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status, Submitted};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 const TRIES: usize = 8;
 
 /// Reads `count` blocks with one request; how it ends when it has been tried again and again.
-fn read_stubbornly(rig: &mut Rig, lane: &mut Lane<Plain>, [first, count]: [u64; 2]) -> Status {
+fn read_stubbornly(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, [first, count]: [u64; 2]) -> Status {
     let len = u32::try_from(count * BLOCK).unwrap();
-    let mut assembly = Assembly::new(rig.token(), first * BLOCK, len);
+    let mut assembly = ReadRequest::new(rig.token(), first * BLOCK, len);
     let mut status = Status::Stalled;
     for _ in 0..TRIES {
         if status == Status::Stalled {
@@ -42,7 +42,7 @@ fn read_stubbornly(rig: &mut Rig, lane: &mut Lane<Plain>, [first, count]: [u64; 
 fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(4096) };
-        let mut rig = Rig::new(1024, [volume]);
+        let mut rig = TestBench::new(1024, [volume]);
         let mut lane = rig.lane(0);
         for block in (100..228).chain(1024..1920) {
             rig.now += 1000;
@@ -59,14 +59,14 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
 #[test]
 fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };
-    let mut rig = Rig::new(512, [volume]);
+    let mut rig = TestBench::new(512, [volume]);
     let mut lane = rig.lane(0);
     for part in 0..8 {
         let status = read_stubbornly(&mut rig, &mut lane, [part * 64, 64]);
         assert_eq!(status, Status::Done);
     }
     rig.disks[0].volume.set_hint(Hint::Random);
-    let mut read = Assembly::new(rig.token(), 1024 * BLOCK, 256 * 4096);
+    let mut read = ReadRequest::new(rig.token(), 1024 * BLOCK, 256 * 4096);
     assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
     rig.run();
     read.abandon(rig.cache.frames());
@@ -81,7 +81,7 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     for policy in PolicyKind::ALL {
         let page_blocks = u32::try_from(PAGE).unwrap();
         let volume = VolumeOptions { page_blocks, policy, ..options(4096) };
-        let mut rig = Rig::new(256, [volume]);
+        let mut rig = TestBench::new(256, [volume]);
         let (mut lane, mut other) = (rig.lane(0), rig.lane(0));
         let mut held = Vec::new();
         for page in 0..256 / PAGE {
@@ -92,7 +92,7 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
             // Of every other page all blocks are pinned: these pages give nothing.
             let blocks = if page % 2 == 0 { PAGE } else { 1 };
             let len = u32::try_from(blocks * BLOCK).unwrap();
-            let mut read = Assembly::new(rig.token(), page * PAGE * BLOCK, len);
+            let mut read = ReadRequest::new(rig.token(), page * PAGE * BLOCK, len);
             assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Done);
             held.push(read);
         }
@@ -121,7 +121,7 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
     const FRAMES: u32 = 1024;
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(8192) };
-        let mut rig = Rig::new(FRAMES, [volume]);
+        let mut rig = TestBench::new(FRAMES, [volume]);
         let mut lane = rig.lane(0);
         for _ in 0..4 {
             for block in 0..u64::from(FRAMES) {
@@ -145,10 +145,10 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
 /// Waiting for the next retry would make each such read 5 ms slower.
 #[test]
 fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
-    let mut rig = Rig::new(64, [options(4096)]);
+    let mut rig = TestBench::new(64, [options(4096)]);
     let (mut holder, mut waiter) = (rig.lane(0), rig.lane(0));
     let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
-    let mut wanted = Assembly::new(rig.token(), 1024 * BLOCK, 4096);
+    let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
     assert_eq!(woken(&mut waiter), 0);
     rig.cache.release(&mut reads.pop().unwrap());
@@ -165,7 +165,7 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
 /// others out of reads: closing releases both.
 #[test]
 fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
-    let mut rig = Rig::new(64, [options(4096)]);
+    let mut rig = TestBench::new(64, [options(4096)]);
     let (mut waiter, limit) = (rig.lane(0), SessionLimit::Own(u64::MAX));
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
@@ -177,7 +177,7 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     }
     rig.run();
     session.advance(&rig.cache, rig.now);
-    let mut wanted = Assembly::new(rig.token(), 1024 * BLOCK, 4096);
+    let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
     assert_eq!(woken(&mut waiter), 0);
     session.close(&rig.cache);
@@ -189,15 +189,15 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
 }
 
 /// Returns how often a lane was told to try again.
-fn woken(lane: &mut Lane<Plain>) -> usize {
+fn woken(lane: &mut VolumeHandle<Plain>) -> usize {
     let mut mail = Vec::new();
     lane.collect(&mut mail);
     mail.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
 /// Reads 32 blocks and keeps them pinned.
-fn hold(rig: &mut Rig, lane: &mut Lane<Plain>, first: u64) -> Assembly<Plain> {
-    let mut read = Assembly::new(rig.token(), first * BLOCK, 32 * 4096);
+fn hold(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, first: u64) -> ReadRequest<Plain> {
+    let mut read = ReadRequest::new(rig.token(), first * BLOCK, 32 * 4096);
     assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
     rig.run();
     let mut mail = Vec::new();

@@ -1,31 +1,31 @@
 //! Warm restart: what was resident, by heat, and how it comes back.
 
-use super::rig::{Plain, Rig, options};
+use super::rig::{Plain, TestBench, options};
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
-use crate::lane::Lane;
-use crate::request::{Assembly, Status};
+use crate::lane::VolumeHandle;
+use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::ops::Range;
 
-fn count(rig: &Rig, counter: Counter) -> u64 {
+fn count(rig: &TestBench, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
 }
 
-fn read_all(rig: &mut Rig, lane: &mut Lane<Plain>, blocks: impl IntoIterator<Item = u64>) {
+fn read_all(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, blocks: impl IntoIterator<Item = u64>) {
     for block in blocks {
         assert!(rig.read(lane, block).is_ok(), "block {block}");
         rig.now += 1000;
     }
 }
 
-fn random_rig(frames: u32, blocks: u64) -> Rig {
-    Rig::new(frames, [VolumeOptions { hint: Hint::Random, ..options(blocks) }])
+fn random_rig(frames: u32, blocks: u64) -> TestBench {
+    TestBench::new(frames, [VolumeOptions { hint: Hint::Random, ..options(blocks) }])
 }
 
-fn residents(rig: &Rig, most: usize) -> Vec<Range<u64>> {
+fn residents(rig: &TestBench, most: usize) -> Vec<Range<u64>> {
     rig.cache.residents(&rig.disks[0].volume, rig.now, most)
 }
 
@@ -109,28 +109,28 @@ fn nothing_is_evicted_for_what_is_read_back() {
 }
 
 /// What the store is given now: first block and blocks of each operation.
-fn poll(rig: &Rig) -> (Vec<StoreOp<Plain>>, Vec<(u64, u64)>) {
+fn poll(rig: &TestBench) -> (Vec<StoreOp<Plain>>, Vec<(u64, u64)>) {
     let mut ops = Vec::new();
     rig.cache.poll(&rig.disks[0].volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
     let order = ops.iter().map(|op| (op.offset / BLOCK, op.len / BLOCK)).collect();
     (ops, order)
 }
 
-fn submit(rig: &mut Rig, ops: Vec<StoreOp<Plain>>) {
+fn submit(rig: &mut TestBench, ops: Vec<StoreOp<Plain>>) {
     for op in ops {
         rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
     }
 }
 
 /// Begins a read of a block that is not resident.
-fn begin_read(rig: &Rig, lane: &mut Lane<Plain>, block: u64) -> Assembly<Plain> {
-    let mut read = Assembly::new(7, block * BLOCK, 4096);
+fn begin_read(rig: &TestBench, lane: &mut VolumeHandle<Plain>, block: u64) -> ReadRequest<Plain> {
+    let mut read = ReadRequest::new(7, block * BLOCK, 4096);
     assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
     read
 }
 
 /// Closes the lane of an answered read, abandons the read, and checks the cache.
-fn abandon_read(mut rig: Rig, lane: Lane<Plain>, mut read: Assembly<Plain>) {
+fn abandon_read(mut rig: TestBench, lane: VolumeHandle<Plain>, mut read: ReadRequest<Plain>) {
     rig.cache.close_lane(lane);
     read.abandon(rig.cache.frames());
     rig.run();

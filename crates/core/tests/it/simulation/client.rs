@@ -6,13 +6,13 @@ use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::frames::PlainFrames;
 use larder_core::mapping::Mapping;
-use larder_core::request::{Assembly, Session};
+use larder_core::request::{ReadRequest, Session};
 use std::ops::Range;
 
 /// A read that is done and whose pins are still held, as by a slow socket.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) read: Box<Assembly<PlainFrames>>,
+    pub(crate) read: Box<ReadRequest<PlainFrames>>,
     /// What it held when it was done.
     pub(crate) copy: Vec<u8>,
 }

@@ -46,7 +46,7 @@ struct Order {
 
 /// What was written and ordered, as clients know it.
 #[derive(Debug, Default)]
-struct Ledger {
+struct OrderRecord {
     writes: Vec<Written>,
     orders: Vec<Order>,
     /// By sector, the writes that touched it.
@@ -58,7 +58,7 @@ struct Ledger {
     is_lazy: bool,
 }
 
-impl Ledger {
+impl OrderRecord {
     fn wrote(&mut self, id: u64, group: Option<GroupId>, bytes: Range<u64>) {
         for sector in bytes.start / SECTOR..bytes.end / SECTOR {
             self.touched.entry(sector).or_default().push(id);
@@ -122,7 +122,7 @@ impl Ledger {
 /// A world with a ledger.
 struct Ordered {
     world: World,
-    ledger: Ledger,
+    ledger: OrderRecord,
     /// Whether the cache is told of orders; if not, the checks must find that out.
     tell: bool,
 }
@@ -132,7 +132,7 @@ impl Ordered {
         let mut world = World::new(setup, log);
         world.open(0);
         let is_lazy = setup.volumes[0].write_mode == WriteMode::Back;
-        Ordered { world, ledger: Ledger { is_lazy, ..Ledger::default() }, tell }
+        Ordered { world, ledger: OrderRecord { is_lazy, ..OrderRecord::default() }, tell }
     }
 
     fn group(&self) -> GroupId {

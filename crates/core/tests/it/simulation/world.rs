@@ -13,7 +13,7 @@ use larder_core::lane::Silent;
 use larder_core::mapping::Access;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{
-    self, Assembly, Event, Reply, RequestOp, Session, SessionLimit, Submitted,
+    self, ReadRequest, Event, Reply, RequestOp, Session, SessionLimit, Submitted,
 };
 use larder_core::settings::SettingError;
 use larder_core::store::{
@@ -412,7 +412,7 @@ impl World {
         &mut self,
         client: usize,
         request: Request,
-        data: Option<Box<Assembly<PlainFrames>>>,
+        data: Option<Box<ReadRequest<PlainFrames>>>,
         error: Option<StoreError>,
     ) {
         let Request { token, bytes, kind, event, modes } = request;

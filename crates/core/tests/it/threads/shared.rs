@@ -6,7 +6,7 @@ use larder_core::frames::{Frames, PlainFrames};
 use larder_core::lane::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::request::{Assembly, Event, Request, RequestOp, Session, SessionLimit, Submitted};
+use larder_core::request::{ReadRequest, Event, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::{Geometry, MemoryStore, Store};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::{Volume, VolumeOptions};
@@ -85,7 +85,7 @@ impl Shared {
         session: &mut PlainSession,
         request: Request,
         payload: &[u8],
-    ) -> Option<Box<Assembly<Plain>>> {
+    ) -> Option<Box<ReadRequest<Plain>>> {
         let submitted = session.submit(&self.cache, self.now(), request, payload, || ());
         if let Submitted::Done(done) = submitted {
             return done.data;

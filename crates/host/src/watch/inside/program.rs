@@ -10,7 +10,7 @@
 //! Invariants: a thread's own values are written by that thread alone, so no program waits for
 //! another; what cannot be told is counted as lost.
 
-use crate::bpf::{Access, Alu, Code, If, Label, Reg, Types, TypesError, helper};
+use crate::bpf::{Access, Alu, Code, JumpCondition, Label, Reg, Types, TypesError, helper};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Look-ups of a thread in a file that are counted in the kernel.
@@ -132,7 +132,7 @@ pub(super) struct Maps {
 
 /// The only files that are of interest, if not all are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Only {
+pub(super) struct FileFilter {
     /// Those on a device.
     pub(super) dev: Option<u32>,
     /// Of look-ups, those of one file.
@@ -141,18 +141,18 @@ pub(super) struct Only {
 
 /// Loads inode and device into `R8` and `R9`, from the mapping in `R7`; those that are not wanted
 /// go to `out`.
-fn file(code: &mut Code, layout: &Layout, only: Only, out: Label) {
+fn file(code: &mut Code, layout: &Layout, only: FileFilter, out: Label) {
     code.load(Access::U64, R7, R7, layout.host);
     code.load(Access::U64, R8, R7, layout.ino);
     code.load(Access::U64, R1, R7, layout.sb);
     code.load(Access::U32, R9, R1, layout.dev);
     if let Some(dev) = only.dev {
         code.set_wide(R1, u64::from(dev));
-        code.jump_if(R9, If::Not, R1, out);
+        code.jump_if(R9, JumpCondition::Not, R1, out);
     }
     if let Some(ino) = only.ino {
         code.set_wide(R1, ino);
-        code.jump_if(R8, If::Not, R1, out);
+        code.jump_if(R8, JumpCondition::Not, R1, out);
     }
 }
 
@@ -199,7 +199,7 @@ fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.alu_value(Alu::Set, R2, RECORD_BYTES);
     code.alu_value(Alu::Set, R3, 0);
     code.call(helper::RESERVE);
-    code.jump_if_value(R0, If::Equal, 0, lost);
+    code.jump_if_value(R0, JumpCondition::Equal, 0, lost);
     code.store_value(Access::U16, R0, 0, i32::from(RECORD_ID.cast_signed()));
     code.store_value(Access::U16, R0, KIND, kind.into());
     code.load(Access::U32, R1, R10, TID);
@@ -256,14 +256,14 @@ fn last_page(code: &mut Code, layout: &Layout) {
     // Of what has no size it becomes more than any page.
     code.alu_value(Alu::Add, R2, -1);
     code.alu_value(Alu::ShiftRight, R2, shift);
-    code.jump_if(R2, If::Above, R1, inside);
+    code.jump_if(R2, JumpCondition::Above, R1, inside);
     code.alu(Alu::Set, R1, R2);
     code.set(inside);
     code.store(Access::U64, R10, HELD_LAST, R1);
 }
 
 /// `(struct address_space *mapping, pgoff_t first, pgoff_t last)`
-pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
+pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
     let [lost, out, other, searched, found, counted, tell, update] =
         std::array::from_fn(|_| code.label());
@@ -273,17 +273,17 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     last_page(&mut code, layout);
     code.load(Access::U64, R1, R6, 8);
     code.load(Access::U64, R2, R10, HELD_LAST);
-    code.jump_if(R1, If::Above, R2, out);
+    code.jump_if(R1, JumpCondition::Above, R2, out);
     thread(&mut code, layout, maps, CREATE);
-    code.jump_if_value(R7, If::Equal, 0, lost);
+    code.jump_if_value(R7, JumpCondition::Equal, 0, lost);
     // Most threads look up in the same file again.
     code.load(Access::U64, R1, R7, OF_INO);
-    code.jump_if(R1, If::Not, R8, other);
+    code.jump_if(R1, JumpCondition::Not, R8, other);
     code.load(Access::U32, R1, R7, OF_DEV);
-    code.jump_if(R1, If::Not, R9, other);
+    code.jump_if(R1, JumpCondition::Not, R9, other);
     code.store_value(Access::U32, R10, SAME, 1);
     code.load(Access::U32, R1, R7, OF_PAIR);
-    code.jump_if_value(R1, If::Not, 0, counted);
+    code.jump_if_value(R1, JumpCondition::Not, 0, counted);
     code.jump(searched);
     code.set(other);
     code.store_value(Access::U32, R10, SAME, 0);
@@ -291,7 +291,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     code.load(Access::U32, R1, R10, TID);
     code.store(Access::U32, R10, KEY + 12, R1);
     search(&mut code, maps.pairs);
-    code.jump_if_value(R0, If::Not, 0, found);
+    code.jump_if_value(R0, JumpCondition::Not, 0, found);
     code.store_value(Access::U32, R7, OF_PAIR, 0);
     code.jump(tell);
     code.set(found);
@@ -304,7 +304,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R1, 0);
     code.load(Access::U64, R3, R1, 8);
-    code.jump_if(R2, If::Not, R3, tell);
+    code.jump_if(R2, JumpCondition::Not, R3, tell);
     code.store_value(Access::U32, R10, COUNTS, 1);
     code.jump(update);
     code.set(tell);
@@ -332,15 +332,15 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.load(Access::U64, R1, R6, 8);
     code.load(Access::U64, R2, R6, 16);
     code.load(Access::U32, R3, R10, SAME);
-    code.jump_if_value(R3, If::Equal, 0, new);
+    code.jump_if_value(R3, JumpCondition::Equal, 0, new);
     code.load(Access::U64, R4, R7, OF_LAST);
     code.load(Access::U64, R5, R7, OF_FIRST);
-    code.jump_if(R4, If::Not, R2, another);
-    code.jump_if(R1, If::Above, R5, rest);
+    code.jump_if(R4, JumpCondition::Not, R2, another);
+    code.jump_if(R1, JumpCondition::Above, R5, rest);
     code.set(another);
-    code.jump_if(R1, If::Equal, R4, on);
+    code.jump_if(R1, JumpCondition::Equal, R4, on);
     code.alu_value(Alu::Add, R4, 1);
-    code.jump_if(R1, If::Equal, R4, on);
+    code.jump_if(R1, JumpCondition::Equal, R4, on);
     code.set(new);
     code.alu_value(Alu::Set, R3, 0);
     code.jump(set);
@@ -357,7 +357,7 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.alu_value(Alu::Add, R2, 1);
     code.store(Access::U64, R7, OF_PAGES, R2);
     code.load(Access::U32, R3, R10, COUNTS);
-    code.jump_if_value(R3, If::Equal, 0, out);
+    code.jump_if_value(R3, JumpCondition::Equal, 0, out);
     // Of those that were asked for, the file has these.
     code.load(Access::U64, R2, R10, HELD_LAST);
     code.alu(Alu::Sub, R2, R1);
@@ -371,7 +371,7 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.alu(Alu::Add, R1, R2);
     code.store(Access::U64, R3, 8, R1);
     code.load(Access::U32, R1, R7, OF_IN_ORDER);
-    code.jump_if_value(R1, If::Equal, 0, skipped);
+    code.jump_if_value(R1, JumpCondition::Equal, 0, skipped);
     code.load(Access::U64, R1, R3, 16);
     code.alu(Alu::Add, R1, R2);
     code.store(Access::U64, R3, 16, R1);
@@ -379,7 +379,7 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.set(rest);
     code.store(Access::U64, R7, OF_FIRST, R1);
     code.load(Access::U32, R3, R10, COUNTS);
-    code.jump_if_value(R3, If::Equal, 0, out);
+    code.jump_if_value(R3, JumpCondition::Equal, 0, out);
     code.set(skipped);
     code.load(Access::U32, R1, R7, OF_SKIPPED);
     code.alu_value(Alu::Add, R1, 1);
@@ -387,16 +387,16 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
 }
 
 /// `(struct folio *folio)`
-pub(super) fn came(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
+pub(super) fn came(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
     let [lost, out, unknown, single, nothing, done] = std::array::from_fn(|_| code.label());
     code.load(Access::U64, R6, R1, 0);
     code.load(Access::U64, R7, R6, layout.mapping);
-    file(&mut code, layout, Only { ino: None, ..only }, out);
+    file(&mut code, layout, FileFilter { ino: None, ..only }, out);
     now(&mut code);
     code.store_value(Access::U32, R10, KEY + 12, 0);
     search(&mut code, maps.files);
-    code.jump_if_value(R0, If::Equal, 0, unknown);
+    code.jump_if_value(R0, JumpCondition::Equal, 0, unknown);
     code.load(Access::U32, R2, R0, 0);
     element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R10, NOW);
@@ -409,11 +409,11 @@ pub(super) fn came(layout: &Layout, maps: &Maps, only: Only) -> Vec<u64> {
     code.alu_value(Alu::Set, R2, 0);
     code.load(Access::U64, R1, R6, layout.flags);
     code.alu_value(Alu::And, R1, layout.large);
-    code.jump_if_value(R1, If::Equal, 0, single);
+    code.jump_if_value(R1, JumpCondition::Equal, 0, single);
     code.load(Access::U8, R2, R6, layout.order);
     code.set(single);
     code.store(Access::U64, R0, LAST, R2);
-    code.jump_if_value(R7, If::Equal, 0, nothing);
+    code.jump_if_value(R7, JumpCondition::Equal, 0, nothing);
     since(&mut code);
     code.jump(done);
     code.set(nothing);

@@ -6,10 +6,10 @@ use std::fs::File as Opened;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// Nothing where this machine cannot: then why was printed.
-fn started(file: &Opened, tells_all: bool) -> Option<(Inside, Key)> {
+fn started(file: &Opened, tells_all: bool) -> Option<(KernelProbe, Key)> {
     let found = file.metadata().unwrap();
     let dev = rustix::fs::major(found.dev()) << 20 | rustix::fs::minor(found.dev());
-    match Inside::start(1 << 20, (Some(dev), Some(found.ino())), tells_all) {
+    match KernelProbe::start(1 << 20, (Some(dev), Some(found.ino())), tells_all) {
         Ok(inside) => Some((inside, Key { dev, ino: found.ino() })),
         Err(why) => {
             assert!(!why.contains("refuses the program"), "{why}");
@@ -32,7 +32,7 @@ fn file(pages: usize) -> Option<Opened> {
 }
 
 /// Pages that come to other files of the file system are told as well.
-fn told(inside: &mut Inside, of: Key) -> Vec<(u32, Skipped, Event)> {
+fn told(inside: &mut KernelProbe, of: Key) -> Vec<(u32, Skipped, Event)> {
     let mut all = Vec::new();
     inside.records(&mut |_, record| all.push(decode(record).unwrap()));
     all.retain(|(_, _, event)| match event {

@@ -6,11 +6,11 @@
 
 #[cfg(feature = "bpf")]
 use super::super::event::Event;
-use super::super::event::{Home, Key, Place};
+use super::super::event::{FileSystemId, Key, Place};
 use super::super::lookup::FileId;
 use super::super::owners::Owners;
 use super::super::spans::Spans;
-use super::{BLOCK_DEVICES, Ledger};
+use super::{BLOCK_DEVICES, Accounting};
 
 /// Removed files that are kept apart from whoever gets their number; beyond it they stand under
 /// one name.
@@ -48,7 +48,7 @@ impl File {
     }
 }
 
-impl Ledger {
+impl Accounting {
     /// How the kernel names a file.
     #[must_use]
     pub(crate) fn key(&self, file: FileId) -> Key {
@@ -114,7 +114,7 @@ impl Ledger {
     /// The file at a place; of several devices that it may be on, the one where it is known.
     pub(super) fn file_at(&mut self, place: Place) -> FileId {
         let devices = match place.home {
-            Home::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
+            FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
             home => {
                 if !self.known_homes.contains_key(&home) {
                     let devices = (self.homes)(&home);

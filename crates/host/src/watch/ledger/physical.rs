@@ -5,7 +5,7 @@
 //! pages dirty. Requests of devices that lie below others are the same ones again and not counted.
 
 use super::super::lookup::FileId;
-use super::{BLOCK_DEVICES, Ledger};
+use super::{BLOCK_DEVICES, Accounting};
 
 /// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -14,7 +14,7 @@ const SECTOR_BYTES: u64 = 512;
 /// on.
 const BTREE_INODE: u64 = 1;
 
-impl Ledger {
+impl Accounting {
     /// Records that a thread has added pages of a file to the page cache and is about to read them
     /// from the disk. If they are metadata, they locate the data of the file that the thread was
     /// reading, and it continues with that file.

@@ -1,7 +1,7 @@
 //! Events by hand, and what they must come to.
 
 use super::super::event::{Event, Place};
-use super::super::tasks::Told;
+use super::super::tasks::TaskInfo;
 use super::*;
 
 const DEV: u32 = 7 << 20;
@@ -12,7 +12,7 @@ const FLUSHER: u32 = 7;
 const KSWAPD: u32 = 9;
 const PAGE: u64 = 4096;
 
-fn ledger() -> Ledger {
+fn ledger() -> Accounting {
     let ask: Ask = Box::new(|thread| {
         let name = match thread {
             DB => "db",
@@ -22,12 +22,12 @@ fn ledger() -> Ledger {
             _ => return None,
         };
         let (pid, kernel) = (thread, thread < 10);
-        Some(Told { pid, name: name.into(), process: name.into(), kernel, watched: true })
+        Some(TaskInfo { pid, name: name.into(), process: name.into(), kernel, watched: true })
     });
-    Ledger::new(Machine {
+    Accounting::new(Machine {
         ask,
         homes: Box::new(|home| match home {
-            Home::Backing(name) if name.starts_with(b"7:0\0") => vec![DEV + 1, DEV],
+            FileSystemId::Backing(name) if name.starts_with(b"7:0\0") => vec![DEV + 1, DEV],
             _ => Vec::new(),
         }),
         holds_blocks: Box::new(|key| key.dev == 3),
@@ -39,11 +39,11 @@ fn ledger() -> Ledger {
 fn backing(ino: u64) -> Place {
     let mut name = [0; 32];
     name[..3].copy_from_slice(b"7:0");
-    Place { home: Home::Backing(name), ino }
+    Place { home: FileSystemId::Backing(name), ino }
 }
 
 /// Counts of a process over all files.
-fn of(ledger: &Ledger, name: &str) -> Counts {
+fn of(ledger: &Accounting, name: &str) -> Counts {
     let mut sum = Counts::default();
     for (_, process, counts) in ledger.counts() {
         if ledger.tasks().process(*process).name == name {
@@ -53,7 +53,7 @@ fn of(ledger: &Ledger, name: &str) -> Counts {
     sum
 }
 
-fn take(ledger: &mut Ledger, thread: u32, events: &[Event]) {
+fn take(ledger: &mut Accounting, thread: u32, events: &[Event]) {
     for event in events {
         ledger.take(thread, *event);
     }
@@ -106,7 +106,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     assert_eq!((lazy.lazy_periodic_pages, lazy.lazy_flushes), (2, 1));
     assert_eq!(ledger.unattributed().write_bytes, PAGE, "after it has left the file");
     // fsync(2) is the process itself.
-    let out = Event::WriteOut { place: Place { home: Home::Device(DEV), ino: 12 } };
+    let out = Event::WriteOut { place: Place { home: FileSystemId::Device(DEV), ino: 12 } };
     take(&mut ledger, CP, &[dirty(0), out, bio(8, true)]);
     assert_eq!(of(&ledger, "cp").disk_write_bytes, PAGE);
 }
@@ -178,7 +178,7 @@ fn metadata_read_during_a_read_does_not_change_the_file_of_its_data() {
         let direct = Event::Direct { key: FILE };
         take(&mut ledger, DB, &[direct, page(0), page(1), meta(8), meta(8), bio(16, false)]);
         let file = ledger.file_of(FILE);
-        let read = |ledger: &Ledger| -> u64 {
+        let read = |ledger: &Accounting| -> u64 {
             let of_file = ledger.counts().iter().filter(|(of, ..)| *of == file);
             of_file.map(|(.., counts)| counts.disk_read_bytes).sum()
         };
@@ -207,7 +207,7 @@ fn waits_metadata_and_the_lives_of_threads() {
 }
 
 /// What was looked up, in pages, where the kernel does not say where the file ends.
-fn asked(ledger: &mut Ledger, key: Key, first: u64, last: u64) -> u64 {
+fn asked(ledger: &mut Accounting, key: Key, first: u64, last: u64) -> u64 {
     let found = ledger.take(DB, Event::Lookup { key, first, last, held: None }).unwrap();
     found.bytes / PAGE
 }

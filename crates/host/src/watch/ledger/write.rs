@@ -6,9 +6,9 @@
 
 use super::super::event::{Key, Place, Reason};
 use super::super::lookup::FileId;
-use super::{Ledger, Reference};
+use super::{Accounting, Reference};
 
-impl Ledger {
+impl Accounting {
     pub(super) fn write(
         &mut self,
         thread: u32,

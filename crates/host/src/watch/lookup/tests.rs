@@ -2,16 +2,16 @@
 
 use super::*;
 
-const A: Who = Who { thread: 10, process: 1, is_worker: false };
-const B: Who = Who { thread: 20, process: 2, is_worker: false };
-const WORKER: Who = Who { thread: 11, process: 1, is_worker: true };
+const A: ThreadIdentity = ThreadIdentity { thread: 10, process: 1, is_worker: false };
+const B: ThreadIdentity = ThreadIdentity { thread: 20, process: 2, is_worker: false };
+const WORKER: ThreadIdentity = ThreadIdentity { thread: 11, process: 1, is_worker: true };
 
 fn found(hits: u64, ahead: u64, misses: u64) -> Found {
     Found { is_new: true, hits, ahead, misses, ..Found::default() }
 }
 
 /// A look-up without its place, and without where the one before was.
-fn look(lookups: &mut Lookups, who: Who, file: FileId, first: u64, last: u64) -> Found {
+fn look(lookups: &mut Lookups, who: ThreadIdentity, file: FileId, first: u64, last: u64) -> Found {
     Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, (last, last)) }
 }
 

@@ -135,59 +135,59 @@ fn machine() -> Invented {
     invented
 }
 
-fn file(filesystem: u64, path: &str, inode: u64) -> Subject {
-    Subject::File { inode: (filesystem, inode), place: Some(place(filesystem, path)), links: 1 }
+fn file(filesystem: u64, path: &str, inode: u64) -> CachedData {
+    CachedData::File { inode: (filesystem, inode), place: Some(place(filesystem, path)), links: 1 }
 }
 
-fn tree(filesystem: u64, path: &str, inode: u64, at: &str) -> Subject {
+fn tree(filesystem: u64, path: &str, inode: u64, at: &str) -> CachedData {
     let place = Some(place(filesystem, path));
-    Subject::Tree { inode: (filesystem, inode), place, at: at.into() }
+    CachedData::Tree { inode: (filesystem, inode), place, at: at.into() }
 }
 
-fn image() -> Subject {
+fn image() -> CachedData {
     file(ROOT, "/srv/images/a.img", 10)
 }
 
-fn images() -> Subject {
+fn images() -> CachedData {
     tree(ROOT, "/srv/images", 3, "/srv/images")
 }
 
 /// A directory in which the image is mounted.
-fn single() -> Subject {
+fn single() -> CachedData {
     tree(ROOT, "/single", 9, "/single")
 }
 
 /// A file of the file system on the loop device, which is not in the mount table.
-fn unlisted() -> Subject {
-    Subject::File { inode: (ON_LOOP, 24), place: None, links: 1 }
+fn unlisted() -> CachedData {
+    CachedData::File { inode: (ON_LOOP, 24), place: None, links: 1 }
 }
 
 /// The image again, under an unknown name.
-fn nameless() -> Subject {
-    Subject::File { inode: (ROOT, 10), place: None, links: 1 }
+fn nameless() -> CachedData {
+    CachedData::File { inode: (ROOT, 10), place: None, links: 1 }
 }
 
 /// A loop device on such a file.
 const LOOP_LINKED: u64 = 705;
 
 /// A file with one more name at an unknown path.
-fn linked() -> Subject {
+fn linked() -> CachedData {
     let place = Some(place(ROOT, "/elsewhere/c.img"));
-    Subject::File { inode: (ROOT, 14), place, links: 2 }
+    CachedData::File { inode: (ROOT, 14), place, links: 2 }
 }
 
 /// A directory that is reached only through a bind mount, so that its parents are not visible.
-fn bound(path: &str, inode: u64) -> Subject {
+fn bound(path: &str, inode: u64) -> CachedData {
     tree(ROOT, path, inode, "/bound")
 }
 
 /// Pairs of subjects, with whether they are the same data.
-type Case = (&'static str, Subject, Subject, bool);
+type Case = (&'static str, CachedData, CachedData, bool);
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
-    let disk = Subject::Disk;
-    let export = |name: &str| Subject::Export(name.to_owned());
+    let disk = CachedData::Disk;
+    let export = |name: &str| CachedData::Export(name.to_owned());
     let (same, different) = (true, false);
     vec![
         ("an image twice", image(), nameless(), same),
@@ -306,17 +306,17 @@ fn cases() -> Vec<Case> {
         ("the same and another file", linked(), image(), different),
         (
             "a Larder mount and a file of it",
-            Subject::FileSystem(LARDER),
+            CachedData::FileSystem(LARDER),
             file(LARDER, "/disk", 30),
             same,
         ),
         (
             "and a file system on a loop device on it",
-            Subject::FileSystem(LARDER),
+            CachedData::FileSystem(LARDER),
             tree(ON_LARDER, "/", 2, "/l"),
             same,
         ),
-        ("a Larder mount and another directory", Subject::FileSystem(LARDER), images(), different),
+        ("a Larder mount and another directory", CachedData::FileSystem(LARDER), images(), different),
         ("an export twice", export("h:1 a"), export("h:1 a"), same),
         ("two exports", export("h:1 a"), export("h:1 b"), different),
     ]
@@ -336,8 +336,8 @@ fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
 fn what_the_kernel_has_mounted_overlaps_what_it_lies_on_and_not_its_own_files() {
     let machine = machine();
     let mounted = footprint_of_mount(ON_LOOP, &machine);
-    let overlaps = |subject: &Subject| overlap(&footprint(subject, &machine), &mounted).is_some();
-    assert!(overlaps(&image()) && overlaps(&Subject::Disk(LOOP)));
+    let overlaps = |subject: &CachedData| overlap(&footprint(subject, &machine), &mounted).is_some();
+    assert!(overlaps(&image()) && overlaps(&CachedData::Disk(LOOP)));
     assert!(!overlaps(&file(ON_LOOP, "/f", 22)) && !overlaps(&tree(ON_LOOP, "/deep", 21, "/m")));
     assert!(!overlaps(&file(ROOT, "/srv/images/b.img", 11)));
 }
@@ -349,7 +349,7 @@ fn a_layer_that_cannot_be_found_is_known_to_all_that_lies_above() {
     let filesystem = FileSystem { unresolved: Some(unresolved.clone()), ..FileSystem::default() };
     machine.filesystems.insert(60, filesystem);
     machine.mounts.push(("/above/ov".into(), NestedMount { place: place(60, "/"), file: None }));
-    let found = |subject: &Subject| footprint_with_unresolved(subject, &machine).1;
+    let found = |subject: &CachedData| footprint_with_unresolved(subject, &machine).1;
     for subject in [file(60, "/f", 1), tree(60, "/d", 2, "/ov/d"), tree(ROOT, "/a", 9, "/above")] {
         assert_eq!(found(&subject), std::slice::from_ref(&unresolved), "{subject:?}");
     }
@@ -362,7 +362,7 @@ fn a_directory_that_was_renamed_is_known_by_its_inode() {
     let renamed = footprint(&tree(ROOT, "/srv/old", 3, "/srv/old"), &machine);
     assert!(overlap(&renamed, &footprint(&image(), &machine)).is_some());
     let successor = footprint(&tree(ROOT, "/srv/images", 40, "/srv/images"), &machine);
-    let elsewhere = Subject::File {
+    let elsewhere = CachedData::File {
         inode: (ROOT, 41),
         place: Some(place(ROOT, "/srv/images/b.img")),
         links: 1,
@@ -378,6 +378,6 @@ fn circular_facts_come_to_an_end() {
     machine.disks.insert(3, Disk::Part { of: 2, start: 1, bytes: 9 });
     let layers = vec![place(7, "/a"), place(7, "/b")];
     machine.filesystems.insert(7, FileSystem { disks: vec![1], layers, unresolved: None });
-    assert!(!footprint(&Subject::Disk(2), &machine).iter().any(|part| part.range.end > 10));
-    assert!(footprint(&Subject::FileSystem(7), &machine).len() <= PARTS_MAX);
+    assert!(!footprint(&CachedData::Disk(2), &machine).iter().any(|part| part.range.end > 10));
+    assert!(footprint(&CachedData::FileSystem(7), &machine).len() <= PARTS_MAX);
 }

@@ -2,7 +2,7 @@
 
 use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
-use super::link::Asked;
+use super::link::FuseRequest;
 use super::volume_session::InFlight;
 use super::worker::{READ_BYTES_MAX, Worker};
 use crate::front::extents::extents;
@@ -22,7 +22,7 @@ const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
 impl Worker {
     /// Takes a request that is about data; false if it is about something else.
-    pub(super) fn take_data_request(&mut self, now: Nanos, asked: Asked<'_>) -> bool {
+    pub(super) fn take_data_request(&mut self, now: Nanos, asked: FuseRequest<'_>) -> bool {
         if !matches!(
             asked.header.opcode,
             opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE | opcode::LSEEK
@@ -35,8 +35,8 @@ impl Worker {
         true
     }
 
-    fn begin(&mut self, now: Nanos, asked: Asked<'_>) -> Result<(), Errno> {
-        let Asked { header, body, data } = asked;
+    fn begin(&mut self, now: Nanos, asked: FuseRequest<'_>) -> Result<(), Errno> {
+        let FuseRequest { header, body, data } = asked;
         let unique = header.unique;
         if header.opcode == opcode::LSEEK {
             let file = self.shared.files().at(header.nodeid).ok_or(Errno::SHUTDOWN)?;

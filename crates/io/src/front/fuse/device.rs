@@ -5,10 +5,10 @@
 //! from, as the kernel demands.
 
 use super::abi::OutHeader;
-use super::ring::Lent;
+use super::ring::RingPayload;
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
-use larder_core::request::{Assembly, READ_PIECE_BYTES};
+use larder_core::request::{ReadRequest, READ_PIECE_BYTES};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -36,7 +36,7 @@ const FEW_SLICES: usize = 4;
 #[derive(Debug)]
 pub(super) enum Received {
     /// A request of so many bytes; the data of a write that lies elsewhere.
-    Request(usize, Option<Lent>),
+    Request(usize, Option<RingPayload>),
     /// Nothing now.
     Nothing,
     /// The file system is unmounted.
@@ -137,7 +137,7 @@ impl Device {
         &self,
         unique: u64,
         frames: &ArenaFrames,
-        read: &Assembly<ArenaFrames>,
+        read: &ReadRequest<ArenaFrames>,
     ) {
         let bytes = read.offset % BLOCK_BYTES_U64 + u64::from(read.len);
         if bytes.div_ceil(BLOCK_BYTES_U64) < FEW_SLICES as u64 {
@@ -154,7 +154,7 @@ impl Device {
         &self,
         unique: u64,
         frames: &ArenaFrames,
-        read: &Assembly<ArenaFrames>,
+        read: &ReadRequest<ArenaFrames>,
     ) {
         let header = header(unique, read.len as usize, 0);
         // On the stack, as a hit allocates nothing.

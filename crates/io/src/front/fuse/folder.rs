@@ -24,11 +24,11 @@ mod rules;
 mod sections;
 mod shed;
 
-pub(super) use clerk::{Clerks, own_mask};
+pub(super) use clerk::{BlockingPool, own_mask};
 pub(super) use data::Recent;
 pub use figures::{FailingFile, FileFigures};
 pub use mount::FolderMount;
-pub use news::FolderNews;
+pub use news::ChangeEvents;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::{InHeader, capability};
@@ -44,7 +44,7 @@ use crate::store::files::{FileTable, SourceFile, link_to};
 use clerk::{CoveredWrite, Job};
 use entries::Listing;
 use larder_core::clock::Clock;
-use news::News;
+use news::ChangeWatcher;
 use nodes::{Forgotten, Node, Nodes};
 use rules::Rules;
 use rustix::fs::{Mode, OFlags};
@@ -133,7 +133,7 @@ pub struct Folder {
     /// Who is told what others have changed.
     kernel: Kernel,
     /// Whether we are told of that.
-    news: News,
+    news: ChangeWatcher,
     /// What is not as good as it could be, and is known only since it is mounted.
     notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
@@ -220,7 +220,7 @@ impl Folder {
         let rules = Rules::new(&options.rules, link_to(&root));
         let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
         let descriptors = raise_descriptors();
-        let news = News::none(nodes.device());
+        let news = ChangeWatcher::none(nodes.device());
         let root = Arc::new(root);
         let (mut stores, mut said) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
@@ -326,7 +326,7 @@ impl Folder {
 
     /// The kernel forgets `count` of its lookups of a node; what has something in the cache and no
     /// name goes.
-    fn forget(&self, clerks: &Clerks, id: u64, count: u64) {
+    fn forget(&self, clerks: &BlockingPool, id: u64, count: u64) {
         let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();

@@ -3,11 +3,11 @@
 
 use super::abi::InHeader;
 use super::device::{Device, Received};
-use super::ring::{Lent, Ring};
+use super::ring::{RingPayload, Ring};
 use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use larder_core::lane::Notify as _;
-use larder_core::request::Assembly;
+use larder_core::request::ReadRequest;
 use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct FuseRequest<'a> {
     pub(super) header: &'a InHeader,
     /// What follows the head, without the data of a write.
     pub(super) body: &'a [u8],
@@ -24,7 +24,7 @@ pub(super) struct Asked<'a> {
     pub(super) data: &'a [u8],
 }
 
-impl Asked<'_> {
+impl FuseRequest<'_> {
     /// All that follows the head, in one piece.
     pub(super) fn whole(&self) -> Vec<u8> {
         [self.body, self.data].concat()
@@ -36,7 +36,7 @@ type Answer = (u64, Result<Vec<u8>, Errno>);
 
 /// Answers that others than the thread of a ring have made, until it hands them over.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct ReplyQueue {
     answers: Mutex<Vec<Answer>>,
     has_some: AtomicBool,
     waker: Waker,
@@ -44,18 +44,18 @@ pub(super) struct Mailbox {
 
 /// The way for an answer of somebody who is not the thread that took the request.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum ReplyPath {
     Device(Arc<Device>),
-    Mailbox(Arc<Mailbox>),
+    Mailbox(Arc<ReplyQueue>),
 }
 
-impl Way {
+impl ReplyPath {
     /// Answers a request.
     pub(super) fn answer(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
         match (self, answer) {
-            (Way::Device(device), Ok(bytes)) => device.reply(unique, &bytes),
-            (Way::Device(device), Err(errno)) => device.refuse(unique, errno),
-            (Way::Mailbox(mailbox), answer) => {
+            (ReplyPath::Device(device), Ok(bytes)) => device.reply(unique, &bytes),
+            (ReplyPath::Device(device), Err(errno)) => device.refuse(unique, errno),
+            (ReplyPath::Mailbox(mailbox), answer) => {
                 let mut answers = mailbox.answers.lock().expect("no holder panics");
                 answers.push((unique, answer));
                 mailbox.has_some.store(true, Ordering::Release);
@@ -70,22 +70,22 @@ impl Way {
 #[derive(Debug)]
 pub(super) enum Link {
     Device(Arc<Device>),
-    Ring { ring: Box<Ring>, mailbox: Arc<Mailbox> },
+    Ring { ring: Box<Ring>, mailbox: Arc<ReplyQueue> },
 }
 
 impl Link {
     /// By a ring, for a thread that `waker` wakes.
     pub(super) fn by_ring(ring: Ring, waker: Waker) -> Self {
         let (answers, has_some) = (Mutex::default(), AtomicBool::new(false));
-        let mailbox = Arc::new(Mailbox { answers, has_some, waker });
+        let mailbox = Arc::new(ReplyQueue { answers, has_some, waker });
         Link::Ring { ring: Box::new(ring), mailbox }
     }
 
     /// The way for answers of others.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> ReplyPath {
         match self {
-            Link::Device(device) => Way::Device(Arc::clone(device)),
-            Link::Ring { mailbox, .. } => Way::Mailbox(Arc::clone(mailbox)),
+            Link::Device(device) => ReplyPath::Device(Arc::clone(device)),
+            Link::Ring { mailbox, .. } => ReplyPath::Mailbox(Arc::clone(mailbox)),
         }
     }
 
@@ -106,7 +106,7 @@ impl Link {
     }
 
     /// What was lent with a request is not needed any more.
-    pub(super) fn give_back(&mut self, lent: Lent) {
+    pub(super) fn give_back(&mut self, lent: RingPayload) {
         match self {
             Link::Device(_) => debug_assert!(false, "the device lends nothing"),
             Link::Ring { ring, .. } => ring.give_back(lent),
@@ -175,7 +175,7 @@ impl Link {
         &mut self,
         unique: u64,
         frames: &ArenaFrames,
-        read: &Assembly<ArenaFrames>,
+        read: &ReadRequest<ArenaFrames>,
     ) {
         match self {
             Link::Device(device) => device.reply_read(unique, frames, read),

@@ -133,7 +133,7 @@ struct Mountpoint {
 
 /// How something is mounted.
 #[derive(Clone, Debug)]
-pub(super) struct How {
+pub(super) struct MountOptions {
     /// What lists of mounts call it.
     pub(super) source: String,
     /// Whether others than who mounts may use it, where that may be said.
@@ -146,7 +146,7 @@ pub(super) struct How {
     pub(super) plain: bool,
 }
 
-impl How {
+impl MountOptions {
     /// Returns the options that define the rights of users.
     fn rights(&self) -> impl Iterator<Item = &'static str> {
         let options = [(self.checks, "default_permissions"), (self.allow_other, "allow_other")];
@@ -156,7 +156,7 @@ impl How {
 
 /// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
 /// make room.
-pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), MountError> {
+pub(super) fn mount(path: &Path, how: &MountOptions) -> Result<(OwnedFd, Mount, bool), MountError> {
     let at = Mountpoint::open(path).map_err(|error| unusable(path, &error))?;
     let refused =
         |source: Errno| MountError::Refused { path: at.path.clone(), source: source.into() };
@@ -193,7 +193,7 @@ pub(super) fn mount(path: &Path, how: &How) -> Result<(OwnedFd, Mount, bool), Mo
 fn attach(
     directory: &OwnedFd,
     device: &OwnedFd,
-    how: &How,
+    how: &MountOptions,
 ) -> Result<(u64, u64, Option<u64>), Errno> {
     let context = rustix::mount::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
@@ -323,7 +323,7 @@ impl Mountpoint {
 }
 
 /// Has the helper mount, and takes the descriptor that it sends.
-fn mount_by_helper(at: &Mountpoint, how: &How) -> Result<OwnedFd, MountError> {
+fn mount_by_helper(at: &Mountpoint, how: &MountOptions) -> Result<OwnedFd, MountError> {
     let failed = |reason: String| MountError::Helper { path: at.path.clone(), reason };
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
     let (ours, theirs) = rustix::net::socketpair(

@@ -6,10 +6,10 @@
 use super::abi::capability;
 use super::device::Device;
 use super::files::Files;
-use super::folder::{Clerks, Folder, own_mask};
+use super::folder::{BlockingPool, Folder, own_mask};
 use super::handshake::{self, shake_hands};
 use super::link::Link;
-use super::mount::{self, How, Mount, MountError, UnmountError};
+use super::mount::{self, MountOptions, Mount, MountError, UnmountError};
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
@@ -39,7 +39,7 @@ pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
     /// A folder, whose files are a volume, or one for each of its sections.
-    Folder { folder: Arc<Folder>, clerks: Clerks },
+    Folder { folder: Arc<Folder>, clerks: BlockingPool },
 }
 
 /// What all threads share.
@@ -201,7 +201,7 @@ impl Mounted {
         engine: Arc<Engine>,
         tree: Tree,
         at: &Path,
-        how: &How,
+        how: &MountOptions,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, MountError> {
         let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
@@ -338,7 +338,7 @@ impl VolumeMount {
         for (volume, map) in volumes {
             files.add(volume, map)?;
         }
-        let how = How {
+        let how = MountOptions {
             source: "larder".to_owned(),
             // The helper lets others in only where root has allowed that.
             allow_other: rustix::process::geteuid().is_root(),

@@ -15,8 +15,8 @@ use crate::frames::ArenaFrames;
 use crate::wake::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use larder_core::request::Assembly;
-use place::{Place, Room};
+use larder_core::request::ReadRequest;
+use place::{Place, RingBuffer};
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -24,7 +24,7 @@ use std::io;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-pub(super) use place::Lent;
+pub(super) use place::RingPayload;
 
 /// What a request or an answer carries at most. What was read is copied twice on the way to whoever
 /// asked; so much of it the processor still has at hand the second time.
@@ -81,7 +81,7 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     let ring = |thread: usize| {
         let own = (0..queues).filter(|queue| usize::from(*queue) % threads == thread);
         let of: Vec<_> = own.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
-        let rooms = Room::several(of.len(), ROOM_BYTES as usize);
+        let rooms = RingBuffer::several(of.len(), ROOM_BYTES as usize);
         let new = |(queue, room)| Place::new(queue, room);
         let mut places: Vec<_> = of.into_iter().zip(rooms).map(new).collect();
         if touch {
@@ -292,7 +292,7 @@ impl Ring {
     }
 
     /// What was lent is not needed any more.
-    pub(super) fn give_back(&mut self, lent: Lent) {
+    pub(super) fn give_back(&mut self, lent: RingPayload) {
         let index = lent.place;
         if self.places[index].give_back(lent) {
             self.commit(index);
@@ -335,7 +335,7 @@ impl Ring {
         &mut self,
         unique: u64,
         frames: &ArenaFrames,
-        read: &Assembly<ArenaFrames>,
+        read: &ReadRequest<ArenaFrames>,
     ) {
         let Some(index) = self.place_of(unique) else {
             return self.device.reply_read(unique, frames, read);

@@ -7,9 +7,9 @@
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
 use super::folder::Recent;
-use super::link::{Asked, Link};
+use super::link::{FuseRequest, Link};
 use super::mounted::{Shared, Tree};
-use super::ring::Lent;
+use super::ring::RingPayload;
 use super::volume_session::{InFlight, Owner, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
@@ -23,7 +23,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::Classes;
 use larder_core::lane::Notify;
 use larder_core::request::{
-    Assembly, Event, ImmediateReply, READ_PIECE_BYTES, Reply, Request, RequestOp, Session,
+    ReadRequest, Event, ImmediateReply, READ_PIECE_BYTES, Reply, Request, RequestOp, Session,
     Submitted,
 };
 use larder_core::store::StoreError;
@@ -200,7 +200,7 @@ impl Worker {
                     taken += 1;
                     // By now it has arrived, and whatever its asker has seen answered came before.
                     let now = self.clock.now();
-                    self.take_confined(now, &buffer[..len], lent.as_ref().map(Lent::data));
+                    self.take_confined(now, &buffer[..len], lent.as_ref().map(RingPayload::data));
                     if let Some(lent) = lent {
                         self.link.give_back(lent);
                     }
@@ -255,7 +255,7 @@ impl Worker {
             }
             return;
         }
-        let asked = Asked { header: &header, body, data: lent.unwrap_or(data) };
+        let asked = FuseRequest { header: &header, body, data: lent.unwrap_or(data) };
         fault::point("mount", self.shared.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
@@ -361,7 +361,7 @@ impl Worker {
         now: Nanos,
         index: usize,
         (request, file): (&InFlight, Option<&Arc<SourceFile>>),
-        ended: Result<Option<Box<Assembly<ArenaFrames>>>, StoreError>,
+        ended: Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError>,
         classes: Classes,
     ) {
         let InFlight { unique, op, arrived_at, offset, len, .. } = *request;

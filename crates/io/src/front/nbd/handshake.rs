@@ -144,7 +144,7 @@ enum State {
 
 /// How the client's bytes come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ClientTransport {
     Clear,
     /// TLS is to begin once the output is sent.
     Starting,
@@ -173,7 +173,7 @@ pub struct Handshake {
     options_seen: u32,
     output_bytes_left: usize,
     tls: TlsMode,
-    way: Way,
+    way: ClientTransport,
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
@@ -195,7 +195,7 @@ impl Handshake {
             options_seen: 0,
             output_bytes_left: limits.output_bytes_max,
             tls: TlsMode::Off,
-            way: Way::Clear,
+            way: ClientTransport::Clear,
             fixed: false,
             no_zeroes: false,
             structured: false,
@@ -243,8 +243,8 @@ impl Handshake {
         rest: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Option<Progress>, HandshakeError> {
-        if self.way == Way::Starting {
-            self.way = Way::Sealed;
+        if self.way == ClientTransport::Starting {
+            self.way = ClientTransport::Sealed;
             return Ok(Some(Progress::StartTls));
         }
         match self.state {
@@ -330,7 +330,7 @@ impl Handshake {
         if !self.fixed && option != wire::OPT_EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }
-        let in_clear = self.tls == TlsMode::Required && self.way == Way::Clear;
+        let in_clear = self.tls == TlsMode::Required && self.way == ClientTransport::Clear;
         if in_clear && !matches!(option, wire::OPT_STARTTLS | wire::OPT_ABORT) {
             if option == wire::OPT_EXPORT_NAME {
                 return Err(HandshakeError::TlsRequired);
@@ -379,7 +379,7 @@ impl Handshake {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server has no TLS",
             }),
-            _ if self.way != Way::Clear => {
+            _ if self.way != ClientTransport::Clear => {
                 Answer::Refuse(Refusal::invalid("TLS has begun already"))
             }
             TlsMode::Allowed | TlsMode::Required => Answer::StartTls,

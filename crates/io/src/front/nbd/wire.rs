@@ -13,7 +13,7 @@ mod values;
 
 pub use errno::Errno;
 pub use haggle::{
-    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, Greeting, OPTION_HEADER_BYTES,
+    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, ServerGreeting, OPTION_HEADER_BYTES,
     OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
 };
 pub use values::*;

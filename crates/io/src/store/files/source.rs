@@ -85,7 +85,7 @@ pub(crate) fn link_to(file: impl AsFd) -> String {
 
 /// What the folder's file is to become once nothing of it is under way in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum PendingChange {
     /// It stays as it is, and what is cached is forgotten.
     Forget,
     /// It becomes shorter, if it was not written to through the mount since it had been so often.
@@ -151,7 +151,7 @@ pub(crate) struct SourceFile {
     refused_until_ms: AtomicU64,
     /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
-    act: Mutex<Act>,
+    act: Mutex<PendingChange>,
     /// Held by whoever changes the file as a whole.
     changing: Mutex<()>,
     written: AtomicBool,
@@ -221,7 +221,7 @@ impl SourceFile {
             failure: Mutex::new(None),
             refused_until_ms: AtomicU64::new(0),
             flush_failed: Mutex::new(None),
-            act: Mutex::new(Act::Forget),
+            act: Mutex::new(PendingChange::Forget),
             changing: Mutex::new(()),
             written: AtomicBool::new(false),
             begun: AtomicU64::new(0),
@@ -332,12 +332,12 @@ impl SourceFile {
     }
 
     /// What is to be done once nothing is under way.
-    pub(crate) fn plan(&self, act: Act) {
+    pub(crate) fn plan(&self, act: PendingChange) {
         *self.act.lock().expect("no holder panics") = act;
     }
 
-    pub(super) fn take_act(&self) -> Act {
-        std::mem::replace(&mut *self.act.lock().expect("no holder panics"), Act::Forget)
+    pub(super) fn take_act(&self) -> PendingChange {
+        std::mem::replace(&mut *self.act.lock().expect("no holder panics"), PendingChange::Forget)
     }
 
     /// Counts a request by the worst of what the cache made of its pages.

@@ -15,7 +15,7 @@ const SPARE_MAX: usize = 16;
 
 /// What a piece asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PieceOperation {
     Read,
     Write {
         fua: bool,
@@ -43,10 +43,10 @@ pub(super) enum What {
     },
 }
 
-impl What {
+impl PieceOperation {
     /// Whether it changes what holes there are, and is to be repeated if it gets lost.
     pub(super) fn is_change(self) -> bool {
-        matches!(self, What::Write { .. } | What::Zeros | What::Zero { .. })
+        matches!(self, PieceOperation::Write { .. } | PieceOperation::Zeros | PieceOperation::Zero { .. })
     }
 }
 
@@ -54,7 +54,7 @@ impl What {
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) job: Option<usize>,
-    pub(super) what: What,
+    pub(super) what: PieceOperation,
     pub(super) range: Range<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Piece {
     /// Bytes of the buffer that goes with the request.
     pub(super) fn buffer_bytes(&self) -> usize {
         match self.what {
-            What::Read | What::Write { .. } | What::Zeros | What::Repeat { .. } => self.len(),
+            PieceOperation::Read | PieceOperation::Write { .. } | PieceOperation::Zeros | PieceOperation::Repeat { .. } => self.len(),
             _ => 0,
         }
     }
@@ -78,7 +78,7 @@ impl Piece {
     /// Bytes that the journal will have of it.
     pub(super) fn change_bytes(&self) -> usize {
         match self.what {
-            What::Write { .. } | What::Zeros => self.len(),
+            PieceOperation::Write { .. } | PieceOperation::Zeros => self.len(),
             _ => 0,
         }
     }
@@ -133,8 +133,8 @@ impl NbdStore {
     pub(super) fn request(&mut self, frames: &ArenaFrames, piece: &Piece) -> Request {
         let offset = piece.range.start;
         match piece.what {
-            What::Read => Request::read(offset, self.buffer(piece.len())),
-            What::Write { fua } => {
+            PieceOperation::Read => Request::read(offset, self.buffer(piece.len())),
+            PieceOperation::Write { fua } => {
                 let mut bytes = self.buffer(piece.len());
                 let op = &mut self.job(piece.job.expect("a piece of a job")).op;
                 each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
@@ -144,15 +144,15 @@ impl NbdStore {
                 let flags = if fua { wire::CMD_FLAG_FUA } else { 0 };
                 Request::write(offset, bytes).with_flags(flags)
             }
-            What::Zeros => {
+            PieceOperation::Zeros => {
                 let mut bytes = self.buffer(piece.len());
                 bytes.fill(0);
                 Request::write(offset, bytes)
             }
-            What::Zero { keep_allocated } => zeroes(offset, piece.short_len(), keep_allocated),
-            What::Trim => Request::trim(offset, piece.short_len()),
-            What::Flush | What::Flushing { .. } => Request::flush(),
-            What::Repeat { number } => {
+            PieceOperation::Zero { keep_allocated } => zeroes(offset, piece.short_len(), keep_allocated),
+            PieceOperation::Trim => Request::trim(offset, piece.short_len()),
+            PieceOperation::Flush | PieceOperation::Flushing { .. } => Request::flush(),
+            PieceOperation::Repeat { number } => {
                 let entry = self.journal.get(number).expect("entries stay while they are repeated");
                 match &entry.change {
                     Change::Write(data) => Request::write(offset, data.clone()),
@@ -161,7 +161,7 @@ impl NbdStore {
                     }
                 }
             }
-            What::Status { .. } => Request::block_status(offset, piece.short_len()),
+            PieceOperation::Status { .. } => Request::block_status(offset, piece.short_len()),
         }
     }
 
@@ -176,7 +176,7 @@ impl NbdStore {
         }
         let error = result.err().map(|error| self.error(&piece, &error));
         match (piece.what, &error) {
-            (What::Read, None) => {
+            (PieceOperation::Read, None) => {
                 let op = &mut self.job(piece.job.expect("a piece of a job")).op;
                 each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
                     let Buffer::Owned(own) = buffer else { unreachable!("a read owns") };
@@ -185,38 +185,38 @@ impl NbdStore {
                 self.recycle(data);
             }
             // One with FUA is stable, but an older one that is repeated must not undo it.
-            (What::Write { .. } | What::Zeros, None) if self.features.flush() => {
+            (PieceOperation::Write { .. } | PieceOperation::Zeros, None) if self.features.flush() => {
                 self.journal.push(piece.range.clone(), Change::Write(data));
             }
-            (What::Zero { keep_allocated }, None) if self.features.flush() => {
+            (PieceOperation::Zero { keep_allocated }, None) if self.features.flush() => {
                 self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
             }
-            (What::Zero { .. }, Some(error)) if error.kind == StoreErrorKind::Unsupported => {
+            (PieceOperation::Zero { .. }, Some(error)) if error.kind == StoreErrorKind::Unsupported => {
                 self.zeros_instead(&piece);
                 return;
             }
-            (What::Flushing { end, discards }, None) => {
+            (PieceOperation::Flushing { end, discards }, None) => {
                 if let Some(spare) = self.journal.flushed(end) {
                     self.recycle(spare);
                 }
                 self.discards_flushed = discards;
                 let changing =
-                    |piece: &Piece| piece.what.is_change() || matches!(piece.what, What::Trim);
+                    |piece: &Piece| piece.what.is_change() || matches!(piece.what, PieceOperation::Trim);
                 let flushed = self.flush_error.is_none()
                     && self.journal.is_empty()
                     && discards == self.discards
                     && !self.sent.values().any(changing);
                 self.control.set_unflushed(!flushed);
             }
-            (What::Trim, None) => self.discards += 1,
-            (What::Flushing { .. } | What::Repeat { .. }, Some(error)) => self.record_loss(error),
-            (What::Status { changes }, _) => {
+            (PieceOperation::Trim, None) => self.discards += 1,
+            (PieceOperation::Flushing { .. } | PieceOperation::Repeat { .. }, Some(error)) => self.record_loss(error),
+            (PieceOperation::Status { changes }, _) => {
                 let extents = error.is_none().then_some(&extents[..]);
                 self.map.reply(piece.range.start, changes, extents);
             }
             _ => self.recycle(data),
         }
-        if matches!(piece.what, What::Flushing { .. }) && piece.job.is_none() {
+        if matches!(piece.what, PieceOperation::Flushing { .. }) && piece.job.is_none() {
             self.flushing = false;
         }
         let Some(index) = piece.job else { return };
@@ -233,7 +233,7 @@ impl NbdStore {
         self.features.never_zero();
         let index = piece.job.expect("a piece of a job");
         self.job(index).left -= 1;
-        self.cut_range(index, What::Zeros, &piece.range, self.piece_bytes);
+        self.cut_range(index, PieceOperation::Zeros, &piece.range, self.piece_bytes);
     }
 
     /// Records a failure after which any data that the server has not flushed may be lost. All
@@ -263,13 +263,13 @@ impl NbdStore {
     fn error(&self, piece: &Piece, error: &RequestError) -> StoreError {
         let (start, len) = (piece.range.start, piece.range.end - piece.range.start);
         let what = match piece.what {
-            What::Read => "read",
-            What::Write { .. } | What::Zeros => "write",
-            What::Zero { .. } => "zero",
-            What::Trim => "discard",
-            What::Repeat { .. } => "write again, after the connection was lost,",
-            What::Status { .. } => "look for holes in",
-            What::Flush | What::Flushing { .. } => {
+            PieceOperation::Read => "read",
+            PieceOperation::Write { .. } | PieceOperation::Zeros => "write",
+            PieceOperation::Zero { .. } => "zero",
+            PieceOperation::Trim => "discard",
+            PieceOperation::Repeat { .. } => "write again, after the connection was lost,",
+            PieceOperation::Status { .. } => "look for holes in",
+            PieceOperation::Flush | PieceOperation::Flushing { .. } => {
                 return StoreError::new(
                     kind(error.errno),
                     format!("flush {}: {error}", self.place),

@@ -2,7 +2,7 @@
 //! and who waits for too long is told.
 
 use super::link::{Link, Up};
-use super::pieces::{Piece, What};
+use super::pieces::{Piece, PieceOperation};
 use super::{Job, NbdStore};
 use crate::nbd_client::ClientError;
 use larder_core::clock::Nanos;
@@ -12,8 +12,8 @@ use larder_core::store::{StoreDone, StoreError, StoreErrorKind};
 /// more. It may be another server than the one that did the first pieces of a write.
 fn flush_after_writes<'a>(jobs: &mut [Option<Job>], pieces: impl Iterator<Item = &'a mut Piece>) {
     for piece in pieces {
-        let What::Write { fua: true } = piece.what else { continue };
-        piece.what = What::Write { fua: false };
+        let PieceOperation::Write { fua: true } = piece.what else { continue };
+        piece.what = PieceOperation::Write { fua: false };
         if let Some(job) = piece.job.and_then(|index| jobs[index].as_mut()) {
             (job.needs_flush, job.then_flush) = (true, true);
         }
@@ -31,13 +31,13 @@ impl NbdStore {
                 // It has been lost once: now rather than later.
                 self.flushing = !self.journal.is_empty();
                 if self.flushing {
-                    return Some(Piece { job: None, what: What::Flush, range: 0..0 });
+                    return Some(Piece { job: None, what: PieceOperation::Flush, range: 0..0 });
                 }
                 return self.next_piece();
             }
             return None;
         };
-        let piece = Piece { job: None, what: What::Repeat { number }, range: entry.range.clone() };
+        let piece = Piece { job: None, what: PieceOperation::Repeat { number }, range: entry.range.clone() };
         let meets = |other: &Piece| {
             other.range.start < piece.range.end && piece.range.start < other.range.end
         };
@@ -68,8 +68,8 @@ impl NbdStore {
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
         self.flushing = false;
         for (cookie, mut piece) in self.sent.drain() {
-            if let What::Flushing { .. } = piece.what {
-                piece.what = What::Flush;
+            if let PieceOperation::Flushing { .. } = piece.what {
+                piece.what = PieceOperation::Flush;
             }
             if piece.job.is_none_or(|index| self.jobs[index].is_none()) {
                 continue;

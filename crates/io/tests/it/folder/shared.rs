@@ -4,7 +4,7 @@
 
 use super::{MIB, Service, Setting, can_mount};
 use crate::common::rig;
-use larder_io::front::fuse::{FileOptions, FolderNews, KernelPages};
+use larder_io::front::fuse::{FileOptions, ChangeEvents, KernelPages};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -38,7 +38,7 @@ fn byte_at(file: &File, at: u64) -> u8 {
 }
 
 /// Tells what somebody who watches the folder would.
-struct Teller(FolderNews);
+struct Teller(ChangeEvents);
 
 impl Teller {
     fn of(service: &Service) -> Self {

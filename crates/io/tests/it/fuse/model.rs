@@ -14,14 +14,14 @@ const PART: u64 = 7 * MIB + 333;
 const LENGTH: u64 = 21 * MIB + 512 * 3;
 
 /// One thread's view of its part of the volume.
-struct Player {
+struct ModelThread {
     file: File,
     random: Random,
     base: u64,
     model: Vec<u8>,
 }
 
-impl Player {
+impl ModelThread {
     /// Mostly small, up to 4 MiB, seldom aligned.
     fn range(&mut self) -> Range<usize> {
         let bits = self.random.below(23);
@@ -80,7 +80,7 @@ fn threads_match_their_models(service: Service, memory: &Memory, steps: usize, s
             let base = i * PART;
             let model = vec![0; usize::try_from(PART.min(LENGTH - base)).expect("megabytes")];
             let random = Random::new(seed + i);
-            scope.spawn(move || Player { file, random, base, model }.play(steps))
+            scope.spawn(move || ModelThread { file, random, base, model }.play(steps))
         };
         let players: Vec<_> = (0..3).map(play).collect();
         players.into_iter().map(|player| player.join().expect("no player fails")).collect()

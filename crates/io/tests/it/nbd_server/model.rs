@@ -18,7 +18,7 @@ const PART: u64 = 7 * MIB + 333;
 const LENGTH: u64 = 21 * MIB + 512 * 3;
 
 /// One client's view of its part of the volume.
-struct Player {
+struct ModelClient {
     client: Client,
     random: Random,
     base: u64,
@@ -26,7 +26,7 @@ struct Player {
     in_flight: HashMap<u64, (Range<usize>, Option<Vec<u8>>)>,
 }
 
-impl Player {
+impl ModelClient {
     fn range(&mut self) -> Range<usize> {
         // Mostly small, up to 4 MiB, seldom aligned.
         let bits = self.random.below(23);
@@ -107,21 +107,21 @@ impl Player {
 
 /// What the bytes go through.
 #[derive(Clone, Copy)]
-enum Way {
+enum ServerPath {
     Unix,
     Tcp,
     Tls,
 }
 
-fn clients_match_their_models(structured: bool, way: Way) {
+fn clients_match_their_models(structured: bool, way: ServerPath) {
     let engine = engine(16 * MIB);
     let memory = Memory::new(LENGTH);
     let volume = volume(&engine, "disk", LENGTH, memory.clone());
     let limits = ServerLimits::default();
     let service = match way {
-        Way::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
-        Way::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
-        Way::Tls => Service::start_tls(engine, volume, true, true),
+        ServerPath::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
+        ServerPath::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
+        ServerPath::Tls => Service::start_tls(engine, volume, true, true),
     };
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let play = |i: u64| {
@@ -130,7 +130,7 @@ fn clients_match_their_models(structured: bool, way: Way) {
             let seed = i + 10 * u64::from(structured) + 100 * way as u64;
             let (client, random) = (service.connect(structured), Random::new(seed));
             let in_flight = HashMap::new();
-            scope.spawn(move || Player { client, random, base, model, in_flight }.play(250))
+            scope.spawn(move || ModelClient { client, random, base, model, in_flight }.play(250))
         };
         let players: Vec<_> = (0..3).map(play).collect();
         players.into_iter().map(|player| player.join().expect("no player fails")).collect()
@@ -152,30 +152,30 @@ fn clients_match_their_models(structured: bool, way: Way) {
 
 #[test]
 fn structured_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(true, Way::Unix);
+    clients_match_their_models(true, ServerPath::Unix);
 }
 
 #[test]
 fn simple_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(false, Way::Unix);
+    clients_match_their_models(false, ServerPath::Unix);
 }
 
 #[test]
 fn structured_replies_over_tcp_match_the_models() {
-    clients_match_their_models(true, Way::Tcp);
+    clients_match_their_models(true, ServerPath::Tcp);
 }
 
 #[test]
 fn simple_replies_over_tcp_match_the_models() {
-    clients_match_their_models(false, Way::Tcp);
+    clients_match_their_models(false, ServerPath::Tcp);
 }
 
 #[test]
 fn structured_replies_with_tls_match_the_models() {
-    clients_match_their_models(true, Way::Tls);
+    clients_match_their_models(true, ServerPath::Tls);
 }
 
 #[test]
 fn simple_replies_with_tls_match_the_models() {
-    clients_match_their_models(false, Way::Tls);
+    clients_match_their_models(false, ServerPath::Tls);
 }

@@ -15,9 +15,9 @@ const BLOCK: u64 = 4096;
 
 /// Keeps all rings.
 #[derive(Default)]
-struct Keeper(Mutex<Vec<(String, EventReceiver)>>);
+struct RingCollector(Mutex<Vec<(String, EventReceiver)>>);
 
-impl Observer for Keeper {
+impl Observer for RingCollector {
     fn connected(&self, export: &str, events: EventReceiver) {
         self.0.lock().expect("no holder panics").push((export.to_owned(), events));
     }
@@ -25,7 +25,7 @@ impl Observer for Keeper {
     fn wake(&self) {}
 }
 
-impl Keeper {
+impl RingCollector {
     /// The events of the only connection, once it has ended.
     fn events(&self) -> Vec<Event> {
         let mut rings = self.0.lock().expect("no holder panics");
@@ -41,7 +41,7 @@ impl Keeper {
 
 #[test]
 fn every_answered_request_is_told_in_order_with_its_class() {
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(RingCollector::default());
     let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
     let mut client = service.connect(true);
     let mut random = Random::new(7);
@@ -97,7 +97,7 @@ fn every_answered_request_is_told_in_order_with_its_class() {
 
 #[test]
 fn the_worst_page_stands_for_a_request() {
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(RingCollector::default());
     let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
     // What is dirty stays so.
     keep_dirty(&service.volume);

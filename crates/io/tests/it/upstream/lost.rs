@@ -15,17 +15,17 @@ use std::time::Duration;
 const LENGTH: u64 = 20 * MIB;
 
 /// A client with requests under way, and what it knows.
-struct Player {
+struct ModelClient {
     client: Client,
     random: Random,
     model: Vec<u8>,
     in_flight: HashMap<u64, (Range<usize>, Option<Vec<u8>>)>,
 }
 
-impl Player {
+impl ModelClient {
     fn new(client: Client, seed: u64) -> Self {
         let model = vec![0; usize::try_from(LENGTH).expect("megabytes")];
-        Player { client, random: Random::new(seed), model, in_flight: HashMap::new() }
+        ModelClient { client, random: Random::new(seed), model, in_flight: HashMap::new() }
     }
 
     fn wait(&mut self) {
@@ -89,7 +89,7 @@ fn an_upstream_that_is_killed_again_and_again(mode: WriteMode, seed: u64) {
     // Small, so that the store has to flush by itself, too.
     let options = NbdOptions { memory_bytes: 6 << 20, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).expect("a good export");
-    let mut player = Player::new(downstream.connect(), seed);
+    let mut player = ModelClient::new(downstream.connect(), seed);
     let mut random = Random::new(seed ^ 0xffff);
     for round in 0..8 {
         for _ in 0..random.below(120) {

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const FILE: u64 = 256 << 10;
 
-fn manner(order: Order, read_bytes: &[u64]) -> Manner {
+fn manner(order: Order, read_bytes: &[u64]) -> ReadPattern {
     let read_bytes = read_bytes.to_vec();
-    Manner { order, read_bytes, reads: None, in_flight: 1, hint: Hint::Normal }
+    ReadPattern { order, read_bytes, reads: None, in_flight: 1, hint: Hint::Normal }
 }
 
 fn machine() -> Double {
@@ -77,7 +77,7 @@ fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
         FileSet::existing(name, &files(folder, 3), vec![7; 3], Hint::Sequential)
     };
     let sets = vec![set("near", one.path()), set("far", other.path())];
-    let manner = Manner { hint: Hint::Sequential, ..manner(Order::Sequential, &[8192]) };
+    let manner = ReadPattern { hint: Hint::Sequential, ..manner(Order::Sequential, &[8192]) };
     let mut bench = FileloadBench::new(manner, sets).unwrap();
     let run = play_on(&mut bench, &machine(), &never()).unwrap();
     assert_eq!(names_in(one.path()) + names_in(other.path()), 6);
@@ -98,7 +98,7 @@ fn reads_in_flight_share_the_places_of_their_user() {
     let folder = tempfile::tempdir().unwrap();
     let set = FileSet::existing("", &files(folder.path(), 1), Vec::new(), Hint::Random);
     let load = manner(Order::Sequential, &[4096]);
-    let load = Manner { reads: Some(1000), in_flight: 7, hint: Hint::Random, ..load };
+    let load = ReadPattern { reads: Some(1000), in_flight: 7, hint: Hint::Random, ..load };
     let user = User::new(&load, &set.files[0], 4096, 5).unwrap();
     let mut readers: Vec<_> = (0..7).map(|_| user.reader().unwrap()).collect();
     let (machine, stop) = (machine(), never());

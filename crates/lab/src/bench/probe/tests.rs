@@ -10,16 +10,16 @@ use std::io;
 use std::sync::Mutex;
 
 /// What was asked of a place: a letter and an offset for each request.
-type Asked = std::sync::Arc<Mutex<Vec<(char, u64)>>>;
+type RequestLog = std::sync::Arc<Mutex<Vec<(char, u64)>>>;
 
 /// A place that notes what it is asked; beyond `fails_after` requests it fails.
 #[derive(Debug)]
-struct Noted {
-    asked: Asked,
+struct RecordingTarget {
+    asked: RequestLog,
     fails_after: usize,
 }
 
-impl Place for Noted {
+impl Place for RecordingTarget {
     fn what(&self) -> String {
         "a double".to_owned()
     }
@@ -30,15 +30,15 @@ impl Place for Noted {
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let (asked, fails_after) = (self.asked.clone(), self.fails_after);
-        Ok(Box::new(Noted { asked, fails_after }))
+        Ok(Box::new(RecordingTarget { asked, fails_after }))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Unknown("nobody knows".to_owned())
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Unknown("nobody knows".to_owned())
     }
 }
 
-impl Noted {
+impl RecordingTarget {
     fn note(&self, letter: char, offset: u64) -> io::Result<()> {
         let mut asked = self.asked.lock().unwrap();
         asked.push((letter, offset));
@@ -46,7 +46,7 @@ impl Noted {
     }
 }
 
-impl Target for Noted {
+impl Target for RecordingTarget {
     fn read_at(&mut self, offset: u64, _: &mut [u8]) -> io::Result<()> {
         self.note('R', offset)
     }
@@ -65,14 +65,14 @@ fn one_trial(start: Start) -> Plan {
 }
 
 /// A trial on the clock of the double, which moves by 10 ns with each look.
-fn bench(asked: &Asked, fails_after: usize, threads: usize) -> ProbeBench {
-    let place = Noted { asked: asked.clone(), fails_after };
+fn bench(asked: &RequestLog, fails_after: usize, threads: usize) -> ProbeBench {
+    let place = RecordingTarget { asked: asked.clone(), fails_after };
     ProbeBench::new(Box::new(place), Probe::random(64 << 10), Spread::default(), threads, 100_000)
 }
 
 #[test]
 fn requests_are_those_of_the_seed_and_the_pattern_and_end_with_a_flush() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 1);
     let plan = one_trial(Start::AsIs);
     let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
@@ -99,7 +99,7 @@ fn requests_are_those_of_the_seed_and_the_pattern_and_end_with_a_flush() {
 
 #[test]
 fn threads_draw_from_seeds_of_their_own_and_their_rates_add_up() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 3);
     let plan = one_trial(Start::AsIs);
     let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
@@ -109,7 +109,7 @@ fn threads_draw_from_seeds_of_their_own_and_their_rates_add_up() {
 
 #[test]
 fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, 10, 1);
     let plan = one_trial(Start::AsIs);
     let error = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
@@ -150,7 +150,7 @@ fn a_file_is_made_for_the_run_and_removed_after_it() {
 
 #[test]
 fn a_pattern_without_reads_has_no_series_of_reads() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 1);
     bench.probe.pattern = vec![Action::Write];
     let names: Vec<String> = bench.series().into_iter().map(|series| series.name).collect();
@@ -162,7 +162,7 @@ fn a_pattern_without_reads_has_no_series_of_reads() {
 
 #[test]
 fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 1);
     bench.compute = Spread::exactly(1_000.0);
     let plan = one_trial(Start::AsIs);
@@ -173,7 +173,7 @@ fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has
 
 #[test]
 fn cycles_that_are_longer_than_a_trial_are_waited_for_and_doubted() {
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 1);
     bench.compute = Spread::exactly(150_000.0);
     let plan = one_trial(Start::AsIs);
@@ -188,12 +188,12 @@ fn cycles_that_are_longer_than_a_trial_are_waited_for_and_doubted() {
 
 /// Notes when it is begun and ended among the requests.
 #[derive(Debug)]
-struct Company {
-    asked: Asked,
+struct RecordingLoad {
+    asked: RequestLog,
     fails: bool,
 }
 
-impl Beside for Company {
+impl BackgroundLoad for RecordingLoad {
     fn series(&self) -> Vec<Series> {
         vec![Series::new("requests seen", "requests", None)]
     }
@@ -218,12 +218,12 @@ impl Beside for Company {
 
 #[test]
 fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_ends() {
-    let with = |asked: &Asked, fails_after, fails| {
-        bench(asked, fails_after, 1).beside(Box::new(Company { asked: asked.clone(), fails }))
+    let with = |asked: &RequestLog, fails_after, fails| {
+        bench(asked, fails_after, 1).beside(Box::new(RecordingLoad { asked: asked.clone(), fails }))
     };
-    let letters = |asked: &Asked| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
+    let letters = |asked: &RequestLog| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
     let plan = one_trial(Start::AsIs);
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut company = with(&asked, usize::MAX, false);
     let run = play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     let seen = letters(&asked);
@@ -233,11 +233,11 @@ fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_end
     assert_eq!(run.sample("requests seen").unwrap().values, [count]);
     assert_eq!(run.settings["company"], 1);
     assert!(run.doubts.iter().any(|doubt| doubt.text == "it was not alone"));
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut company = with(&asked, 10, false);
     assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
     assert!(letters(&asked).ends_with('E'), "{}", letters(&asked));
-    let asked = Asked::default();
+    let asked = RequestLog::default();
     let mut company = with(&asked, 10, true);
     assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
     assert_eq!(letters(&asked), "B");

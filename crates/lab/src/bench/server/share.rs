@@ -7,7 +7,7 @@
 use super::super::error::BenchError;
 use super::super::held::{Held, clear_up_beside};
 use super::super::target::{AtPath, Buffering, Place, Target};
-use super::super::workload::{Footing, Space, Stage};
+use super::super::workload::{StartState, Space, TrialContext};
 use std::path::{Path, PathBuf};
 
 /// How large everything is.
@@ -66,7 +66,7 @@ impl Folder {
         self.of_client(client).join(format!("item-{}", item + 1))
     }
 
-    fn make(&mut self, extent: &Extent, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn make(&mut self, extent: &Extent, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         let create = |path: &Path| {
             std::fs::create_dir(path).map_err(BenchError::io(format!("make {}", path.display())))
         };
@@ -111,20 +111,20 @@ impl Share {
         }
     }
 
-    pub(super) fn prepare(&mut self, extent: &Extent, stage: &Stage<'_>) -> Result<(), BenchError> {
+    pub(super) fn prepare(&mut self, extent: &Extent, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         match self {
             Share::Folder(folder) => folder.make(extent, stage),
             Share::Places(place) => place.prepare(stage),
         }
     }
 
-    pub(super) fn footing(&mut self, extent: &Extent) -> Footing<'_> {
+    pub(super) fn footing(&mut self, extent: &Extent) -> StartState<'_> {
         match self {
             Share::Folder(folder) => {
                 let items = 0..extent.items;
                 let all = (0..extent.clients)
                     .flat_map(|client| items.clone().map(move |item| (client, item)));
-                Footing::Files(all.map(|(client, item)| folder.item(client, item)).collect())
+                StartState::Files(all.map(|(client, item)| folder.item(client, item)).collect())
             }
             Share::Places(place) => place.footing(),
         }

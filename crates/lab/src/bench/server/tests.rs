@@ -78,16 +78,16 @@ fn each_step_has_its_series_its_phases_and_its_answer_times() {
 }
 
 /// What was asked of a double: a letter, an offset and a length for each request.
-type Asked = Arc<Mutex<Vec<(char, u64, usize)>>>;
+type RequestLog = Arc<Mutex<Vec<(char, u64, usize)>>>;
 
 /// Places that note what is asked; each connection of a client has a number of its own.
 #[derive(Debug)]
-struct Noted {
-    asked: Asked,
+struct RecordingTarget {
+    asked: RequestLog,
     fails: bool,
 }
 
-impl Place for Noted {
+impl Place for RecordingTarget {
     fn what(&self) -> String {
         "a double".to_owned()
     }
@@ -97,15 +97,15 @@ impl Place for Noted {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
-        Ok(Box::new(Noted { asked: self.asked.clone(), fails: self.fails }))
+        Ok(Box::new(RecordingTarget { asked: self.asked.clone(), fails: self.fails }))
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Unknown("nobody knows".to_owned())
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Unknown("nobody knows".to_owned())
     }
 }
 
-impl Target for Noted {
+impl Target for RecordingTarget {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.asked.lock().unwrap().push(('R', offset, buffer.len()));
         Ok(())
@@ -124,8 +124,8 @@ impl Target for Noted {
 
 /// What one client alone asks of places.
 fn asked_by(client: u64, mix: Mix, sync: bool) -> Vec<(char, u64, usize)> {
-    let asked = Asked::default();
-    let share = Share::Places(Box::new(Noted { asked: asked.clone(), fails: false }));
+    let asked = RequestLog::default();
+    let share = Share::Places(Box::new(RecordingTarget { asked: asked.clone(), fails: false }));
     let steps = Steps { sync, ..steps(&[4]) };
     let bench = ServerBench::new(share, load(mix, 3), steps, ITEM);
     let mut client = Client::new(&bench, client, 1).unwrap();
@@ -168,7 +168,7 @@ fn clients_never_touch_what_is_anothers() {
 
 #[test]
 fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
-    let places = |fails| Share::Places(Box::new(Noted { asked: Asked::default(), fails }));
+    let places = |fails| Share::Places(Box::new(RecordingTarget { asked: RequestLog::default(), fails }));
     let long = ServerLoad { think: Spread::exactly(1e6), ..load(ALL, 3) };
     let mut bench = ServerBench::new(places(false), long, steps(&[2]), ITEM);
     let error = play_it(&mut bench).unwrap_err();

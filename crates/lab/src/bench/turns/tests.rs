@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-type Told = Rc<RefCell<Vec<&'static str>>>;
+type CallLog = Rc<RefCell<Vec<&'static str>>>;
 
 /// A way that tells its name at each trial, and shows how many trials of all there were.
-fn telling(name: &'static str, told: &Told) -> Given {
+fn telling(name: &'static str, told: &CallLog) -> Given {
     let told = Rc::clone(told);
     Given::doing(move |_| {
         told.borrow_mut().push(name);
@@ -38,18 +38,18 @@ fn turns(
     [one, other]: [&mut Given; 2],
     plan: &Plan,
     stop: &AtomicBool,
-) -> Result<Turns, BenchError> {
+) -> Result<AlternatingTrials, BenchError> {
     let machine = machine();
     let mut ways = [
-        Way { workload: one, surroundings: &machine },
-        Way { workload: other, surroundings: &machine },
+        TrialVariant { workload: one, surroundings: &machine },
+        TrialVariant { workload: other, surroundings: &machine },
     ];
     play_by_turns(&mut ways, &BOTH, plan, stop, &mut |_| ())
 }
 
 #[test]
 fn each_has_its_turn_and_every_other_round_goes_the_other_way() {
-    let told = Told::default();
+    let told = CallLog::default();
     let (mut one, mut other) = (telling("a", &told), telling("b", &told));
     let turns = turns([&mut one, &mut other], &plan(3), &never()).unwrap();
     assert_eq!(told.borrow().concat(), "aabbbbaaaabb");
@@ -66,7 +66,7 @@ fn each_has_its_turn_and_every_other_round_goes_the_other_way() {
 #[test]
 fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
     for (last, ok) in [(4, true), (3, false)] {
-        let (told, stop) = (Told::default(), Rc::new(AtomicBool::new(false)));
+        let (told, stop) = (CallLog::default(), Rc::new(AtomicBool::new(false)));
         let stopping = |name| {
             let (told, stop) = (Rc::clone(&told), Rc::clone(&stop));
             Given::doing(move |stage| {
@@ -85,7 +85,7 @@ fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
         assert!(ok || played.unwrap_err().is_stop());
         assert_eq!((one.cleaned, other.cleaned), (1, 1));
     }
-    let told = Told::default();
+    let told = CallLog::default();
     let mut good = telling("a", &told);
     let mut bad = Given::doing(|_| Err(BenchError::Workload("go on: it broke".to_owned())));
     bad.fails_to_clean = true;
@@ -97,14 +97,14 @@ fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
 
 #[test]
 fn a_way_that_does_not_start_as_it_should_is_refused() {
-    let told = Told::default();
+    let told = CallLog::default();
     let (mut one, mut other) = (telling("a", &told), telling("b", &told));
     let warm = Found { files: 1, pages: 8, resident: 8, ..Found::default() };
     let found = Mutex::new([warm].into());
     let machine = Double { free_bytes: 1 << 20, found, ..Double::default() };
     let mut ways = [
-        Way { workload: &mut one, surroundings: &machine },
-        Way { workload: &mut other, surroundings: &machine },
+        TrialVariant { workload: &mut one, surroundings: &machine },
+        TrialVariant { workload: &mut other, surroundings: &machine },
     ];
     let error = play_by_turns(&mut ways, &BOTH, &plan(3), &never(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("start cold: 8 of 8 pages stay"), "{error}");

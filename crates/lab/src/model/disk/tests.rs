@@ -2,7 +2,7 @@
 //! bound, and the same run twice. Rates are operations per second of virtual time.
 
 use super::super::rig::{self, Instant, closed_loop, read, scattered, write};
-use super::super::{Disk, DiskSpec, Modelled};
+use super::super::{Disk, DiskSpec, ModelledStore};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::store::{Store, StoreOpKind};
@@ -61,7 +61,7 @@ fn sequential_writes_without_the_disks_cache_miss_a_revolution_each_unless_queue
 #[test]
 fn the_nearest_is_served_first_by_rotation_and_by_distance() {
     let frames = NoFrames::new(0);
-    let mut store = Modelled::new(Instant::new(TIB), disk());
+    let mut store = ModelledStore::new(Instant::new(TIB), disk());
     let mut done = Vec::new();
     // The first takes the head to the start. Of the others, which wait meanwhile, one lies far
     // away and four lie on one track, a fifth of a revolution apart.
@@ -109,7 +109,7 @@ fn the_same_seed_gives_the_same_run() {
 fn a_write_cache_answers_at_once_and_a_flush_pays() {
     let frames = NoFrames::new(0);
     let spec = DiskSpec { write_cache_bytes: 1 << 20, ..DiskSpec::seven_thousand_two_hundred() };
-    let mut store = Modelled::new(Instant::new(TIB), Disk::new(spec, TIB));
+    let mut store = ModelledStore::new(Instant::new(TIB), Disk::new(spec, TIB));
     let mut place = scattered(TIB, 2);
     let mut done = Vec::new();
     for tag in 0..100 {

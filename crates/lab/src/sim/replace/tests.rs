@@ -66,10 +66,10 @@ fn reads_and_writes_hits_and_misses_and_their_bytes_are_kept_apart() {
     let write = |page, bytes| Reference { write: true, bytes, ..reference(page) };
     made.run(&[reference(1), write(1, 512), write(2, 100), reference(2), reference(1)], &[]);
     let counts = made.counts();
-    assert_eq!(counts.read_misses, Tally { references: 2, bytes: 2 * 4096 });
-    assert_eq!(counts.read_hits, Tally { references: 1, bytes: 4096 });
-    assert_eq!(counts.write_hits, Tally { references: 1, bytes: 512 });
-    assert_eq!(counts.write_misses, Tally { references: 1, bytes: 100 });
+    assert_eq!(counts.read_misses, ReferenceTotals { references: 2, bytes: 2 * 4096 });
+    assert_eq!(counts.read_hits, ReferenceTotals { references: 1, bytes: 4096 });
+    assert_eq!(counts.write_hits, ReferenceTotals { references: 1, bytes: 512 });
+    assert_eq!(counts.write_misses, ReferenceTotals { references: 1, bytes: 100 });
     assert_eq!(counts.evictions, 2);
     assert_eq!(counts.all().references, 5);
 }

@@ -12,7 +12,7 @@ use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
 use larder_core::share::{self, Claim};
 use larder_report::advise::curve::Curve;
-use larder_report::advise::divide::{self, Claimant};
+use larder_report::advise::divide::{self, MemoryRequest};
 use larder_report::advise::page_size::{self, PageSize};
 use larder_report::advise::regions::Regions;
 use larder_report::advise::stability::Stability;
@@ -214,7 +214,7 @@ fn rest(
 }
 
 /// What a volume gains from memory: hits of its curve.
-fn claim(claimant: &Claimant) -> Claim {
+fn claim(claimant: &MemoryRequest) -> Claim {
     let references = as_f64(claimant.references);
     let points = claimant.curve.points().iter();
     let points = points.map(|point| (point.bytes, point.hit_ratio * references)).collect();

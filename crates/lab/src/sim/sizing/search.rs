@@ -8,7 +8,7 @@
 use super::caches::{Plan, Table};
 use super::{Case, SizingError, Tell};
 use larder_core::policy::PolicyKind;
-use larder_report::advise::goal::Reach;
+use larder_report::advise::goal::Attainment;
 
 /// Policies that are looked at closely, besides the engine's default.
 const CANDIDATES: usize = 2;
@@ -27,7 +27,7 @@ const MOVES_MAX: usize = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) pages: u32,
-    pub(super) reach: Reach,
+    pub(super) reach: Attainment,
     /// The smallest size that reaches the goal, whatever the budget.
     pub(super) target_pages: Option<u32>,
 }
@@ -125,9 +125,9 @@ pub(super) fn search(
     let target_pages = reached.or_else(|| reaching(table, wanted).filter(|&pages| pages > most));
     table.take(looked);
     let (pages, reach) = match reached {
-        Some(pages) => (pages, Reach::Reached),
-        None if most < footprint => (most, Reach::Budget),
-        None => (most, Reach::End),
+        Some(pages) => (pages, Attainment::Reached),
+        None if most < footprint => (most, Attainment::Budget),
+        None => (most, Attainment::End),
     };
     Ok(Choice { pages, reach, target_pages })
 }

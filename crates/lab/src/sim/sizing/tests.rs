@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::sim::replace::{FindBy, cache};
 use crate::sim::testing::{Memory, reference, skewed_references};
 use crate::trace::Record;
-use larder_report::advise::goal::Reach;
+use larder_report::advise::goal::Attainment;
 
 fn options() -> Options {
     Options {
@@ -86,7 +86,7 @@ fn the_budget_holds_with_the_tables() {
     let goal = Goal { target: 0.95, budget_bytes: Some(1 << 20) };
     let made = size(&records(references), &Options { goal, ..options() }).unwrap();
     let advice = made.recommendation.unwrap();
-    assert_eq!(advice.reach, Reach::Budget);
+    assert_eq!(advice.reach, Attainment::Budget);
     assert!(advice.memory_bytes <= 1 << 20, "{}", advice.memory_bytes);
     assert!(advice.target_bytes.unwrap() > advice.bytes);
 }

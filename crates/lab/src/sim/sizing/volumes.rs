@@ -4,7 +4,7 @@ use super::{Case, PAGE_SIZES, Progress, SizingError, Tell, page_bytes, search};
 use crate::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
 use crate::sim::references::{Batch, By, Reference};
 use larder_report::advise::curve::{Curve, Point};
-use larder_report::advise::divide::Claimant;
+use larder_report::advise::divide::MemoryRequest;
 use std::collections::BTreeMap;
 
 /// Volumes that get a curve: each takes memory of its own. They are those with the most
@@ -14,7 +14,7 @@ pub(super) const VOLUMES_MAX: usize = 64;
 pub(super) fn claimants(
     case: &Case<'_>,
     tell: &mut Tell<'_>,
-) -> Result<Vec<Claimant>, SizingError> {
+) -> Result<Vec<MemoryRequest>, SizingError> {
     let mut busiest: Vec<_> = case.survey.volumes.iter().collect();
     busiest.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.references), **number));
     let sample = || Sampled::new(SAMPLE_PAGES, case.options.seed);
@@ -51,7 +51,7 @@ pub(super) fn claimants(
             Some(Point { bytes, hit_ratio: found.hit_ratio, low: found.low, high: found.high })
         };
         let volume = &case.survey.volumes[number];
-        Claimant {
+        MemoryRequest {
             name: volume.name.clone(),
             references: volume.references,
             curve: Curve::new(search::grid(footprint).into_iter().filter_map(point)),

@@ -1,7 +1,7 @@
 //! Reading `.ltr` from front to back, without the index.
 
 use super::super::bytes;
-use super::super::decode::{Decode, Out, Wrong};
+use super::super::decode::{Decode, Out, FormatError};
 use super::super::{Addressing, NameOf, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
@@ -108,7 +108,7 @@ impl Reader {
         Ok(section.len())
     }
 
-    fn records(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn records(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let count = usize::try_from(frame.count).unwrap_or(usize::MAX);
         if count == 0 || count > BLOCK_RECORDS_MAX {
             return Err("a block has no records or more than 65,536");
@@ -128,7 +128,7 @@ impl Reader {
         }
     }
 
-    fn names(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn names(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         frame.unpack(payload, &mut self.raw)?;
         let mut rest = &self.raw[..];
         while let Some((head, behind)) = rest.split_at_checked(7) {
@@ -148,7 +148,7 @@ impl Reader {
         if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }
     }
 
-    fn lost(&mut self, frame: &Frame, payload: &[u8]) -> Result<(), Wrong> {
+    fn lost(&mut self, frame: &Frame, payload: &[u8]) -> Result<(), FormatError> {
         frame.unpack(payload, &mut self.raw)?;
         let lost = *self.raw.first_chunk().ok_or("a number of lost requests is cut short")?;
         self.lost = self.lost.saturating_add(u64::from_le_bytes(lost));

@@ -1,14 +1,14 @@
 //! Alibaba block traces: device, `R` or `W`, offset (bytes), length (bytes), time (us).
 
 use super::text::{LineFormat, read_or_write, take_field, take_number, whole_number};
-use super::{Out, Record, Wrong, time};
+use super::{Out, Record, FormatError, time};
 
 /// Alibaba CSV.
 #[derive(Debug)]
 pub(in super::super) struct Alibaba;
 
 impl LineFormat for Alibaba {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let device = take_field(rest, b',');
         whole_number(device).ok_or("the device is not a number")?;

@@ -3,7 +3,7 @@
 //! blkparse prints at the end is passed over.
 
 use super::text::{LineFormat, leading_decimal, take_word, take_word_number, whole_number};
-use super::{Op, Out, Record, Wrong, sectors};
+use super::{Op, Out, Record, FormatError, sectors};
 
 /// blkparse text.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ fn operation(rwbs: &[u8], has_range: bool) -> Option<Op> {
 }
 
 impl LineFormat for Blkparse {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let device = take_word(rest);
         if !is_device(device) {

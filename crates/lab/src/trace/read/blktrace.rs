@@ -5,7 +5,7 @@
 //! happened, the upper half to what kind of request. A request is one event of it: when it was
 //! queued; if a trace has no such events, when it was issued to the driver, or completed.
 
-use super::{Decode, Op, Out, Record, TraceError, Wrong, bytes, sectors};
+use super::{Decode, Op, Out, Record, TraceError, FormatError, bytes, sectors};
 
 const BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
@@ -70,7 +70,7 @@ impl Blktrace {
         Some(trace)
     }
 
-    fn event(&self, head: &[u8]) -> Result<Event, Wrong> {
+    fn event(&self, head: &[u8]) -> Result<Event, FormatError> {
         let wide = |at| {
             let value = bytes::u64_at(head, at);
             if self.big_endian { value.swap_bytes() } else { value }
@@ -97,7 +97,7 @@ impl Blktrace {
         })
     }
 
-    fn push(&self, event: &Event, pdu: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn push(&self, event: &Event, pdu: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         if event.action & NOTIFY != 0 {
             if event.action & 0xffff & !CGROUP == NOTIFY_PROCESS && event.action & CGROUP == 0 {
                 let number = process(event.pid, out);

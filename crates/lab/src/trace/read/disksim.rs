@@ -3,7 +3,7 @@
 //! point tells which.
 
 use super::text::{LineFormat, leading_decimal, take_word, take_word_number, whole_number};
-use super::{Op, Out, Record, Wrong, sectors};
+use super::{Op, Out, Record, FormatError, sectors};
 use memchr::memchr;
 
 /// DiskSim or MQSim ASCII.
@@ -11,7 +11,7 @@ use memchr::memchr;
 pub(in super::super) struct DiskSim;
 
 impl LineFormat for DiskSim {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let arrival = take_word(rest);
         let time_ns = match memchr(b'.', arrival) {

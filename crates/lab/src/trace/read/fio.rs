@@ -4,7 +4,7 @@
 //! Each file is a volume of its own, since its offsets are those within the file.
 
 use super::text::{LineFormat, take_word, take_word_number};
-use super::{Op, Out, Record, Wrong, time};
+use super::{Op, Out, Record, FormatError, time};
 
 /// fio iolog of one version.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Fio {
 }
 
 impl LineFormat for Fio {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = if self.third {
             take_word_number(rest).ok_or("the timestamp is not a number")?

@@ -1,7 +1,7 @@
 //! Raw keys: numbers of 32 or 64 bits, either byte order, one reference each; objects without a
 //! size. Nothing in the content tells them, so they are told by extension or by `--format`.
 
-use super::{Addressing, FixedRecord, Out, Record, Wrong, bytes};
+use super::{Addressing, FixedRecord, Out, Record, FormatError, bytes};
 
 /// Raw keys of one width and byte order.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl FixedRecord for Keys {
         if self.wide { 8 } else { 4 }
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let key =
             if self.wide { bytes::u64_at(record, 0) } else { bytes::u32_at(record, 0).into() };
         let key = match (self.big_endian, self.wide) {

@@ -5,7 +5,7 @@
 //! bytes: time u32, object u64, size i64, operation u8, tenant u24, time to live u32, next i64. v4
 //! to v8 are v3 with 1, 2, 4, 8 or 16 features of 32 bits behind.
 
-use super::{Addressing, FixedRecord, Op, Out, Record, Wrong, bytes, oracle_general};
+use super::{Addressing, FixedRecord, Op, Out, Record, FormatError, bytes, oracle_general};
 
 pub(in super::super) const HEADER_BYTES: usize = 8192;
 /// The magic of files that libCacheSim writes, and the one that is given for older ones.
@@ -46,7 +46,7 @@ impl FixedRecord for Lcs {
         RECORD_BYTES[self.version - 1]
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let wide = self.version >= 3;
         let size = if wide { bytes::u64_at(record, 12) } else { bytes::u32_at(record, 12).into() };
         if size > i64::MAX.unsigned_abs() {
@@ -76,7 +76,7 @@ impl FixedRecord for Lcs {
 }
 
 /// The operations of libCacheSim; 0 is "not said", and 255 "invalid", which some traces say of all.
-fn operation(number: u32) -> Result<Op, Wrong> {
+fn operation(number: u32) -> Result<Op, FormatError> {
     match number {
         // get, gets, read
         0..=2 | 12 | 255 => Ok(Op::Read),

@@ -2,14 +2,14 @@
 //! Pages of 512 bytes; a request is `pages` references. No times, no operations: all are reads.
 
 use super::text::{LineFormat, take_word, take_word_number};
-use super::{Addressing, Out, Record, SECTOR_BYTES, Wrong, sectors};
+use super::{Addressing, Out, Record, SECTOR_BYTES, FormatError, sectors};
 
 /// `.lis`.
 #[derive(Debug)]
 pub(in super::super) struct Lis;
 
 impl LineFormat for Lis {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let start = take_word_number(rest).ok_or("the start page is not a number")?;
         let pages = take_word_number(rest).ok_or("the number of pages is not a number")?;

@@ -2,14 +2,14 @@
 //! offset (bytes), size (bytes), response (100 ns). A volume is a host and a disk.
 
 use super::text::{LineFormat, read_or_write, take_field, take_number};
-use super::{Out, Record, Wrong, time};
+use super::{Out, Record, FormatError, time};
 
 /// MSR Cambridge CSV.
 #[derive(Debug)]
 pub(in super::super) struct Msr;
 
 impl LineFormat for Msr {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the timestamp is not a number")?;
         let behind = *rest;

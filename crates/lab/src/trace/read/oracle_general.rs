@@ -2,7 +2,7 @@
 //! the object is asked for next, as the number of the request (-1 or the largest number: never).
 //! No operation, no volume: all are reads of objects.
 
-use super::{Addressing, FixedRecord, Out, Record, Wrong, bytes};
+use super::{Addressing, FixedRecord, Out, Record, FormatError, bytes};
 
 pub(super) const BYTES: usize = 24;
 
@@ -34,7 +34,7 @@ impl FixedRecord for OracleGeneral {
         BYTES
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let next = bytes::u64_at(record, 16);
         if next == 0 {
             return Err("the next request for the object is the first one of the trace");

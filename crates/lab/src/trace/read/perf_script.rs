@@ -15,7 +15,7 @@
 //! [`HELD_MAX`] of them.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_word, whole_number};
-use super::{LEN_MAX, Op, Out, Record, Wrong};
+use super::{LEN_MAX, Op, Out, Record, FormatError};
 use larder_core::counters::Class;
 use memchr::memmem;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -113,7 +113,7 @@ impl PerfScript {
         open: Option<Open>,
         record: Record,
         out: &mut Out<'_>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FormatError> {
         self.close(thread);
         let number = self.first_held + self.held.len() as u64;
         self.held.push_back((record, open.is_some()));
@@ -139,7 +139,7 @@ impl PerfScript {
     }
 
     /// Gives away what is whole at the front, and more until only `keep` are held.
-    fn release(&mut self, keep: usize, out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn release(&mut self, keep: usize, out: &mut Out<'_>) -> Result<(), FormatError> {
         while let Some(&(record, open)) = self.held.front() {
             if open && self.held.len() <= keep {
                 break;
@@ -190,7 +190,7 @@ impl PerfScript {
         missed
     }
 
-    fn get_pages(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn get_pages(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), FormatError> {
         let file = file(event.fields)?;
         let range = behind(event.fields, b"ofs=").ok_or("no ofs=")?;
         let (begin, len) = leading_number(range).ok_or("ofs= is not a number")?;
@@ -235,7 +235,7 @@ impl PerfScript {
         self.begin(event.thread, Some(open), record, out)
     }
 
-    fn fault(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn fault(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), FormatError> {
         let file = file(event.fields)?;
         let page = number_behind(event.fields, b"ofs=").ok_or("no ofs=")? / PAGE_BYTES;
         let open = self.threads.get(&event.thread).and_then(|state| state.open);
@@ -255,7 +255,7 @@ impl PerfScript {
         self.begin(event.thread, Some(open), record, out)
     }
 
-    fn add(&mut self, event: &Event<'_>) -> Result<(), Wrong> {
+    fn add(&mut self, event: &Event<'_>) -> Result<(), FormatError> {
         let (file, first, pages) = folio(event.fields)?;
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();
@@ -275,7 +275,7 @@ impl PerfScript {
         Ok(())
     }
 
-    fn dirty(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn dirty(&mut self, event: &Event<'_>, out: &mut Out<'_>) -> Result<(), FormatError> {
         let fields = &mut &*event.fields;
         take_word(fields);
         let (major, minor) = device(take_word(fields)).ok_or("no device")?;
@@ -331,8 +331,8 @@ fn device(word: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// `dev 254:0 ino 3c520` or `dev=254:0 ino=3c520`: the inode has hexadecimal digits.
-fn file(fields: &[u8]) -> Result<File, Wrong> {
-    const WRONG: Wrong = "no device and inode";
+fn file(fields: &[u8]) -> Result<File, FormatError> {
+    const WRONG: FormatError = "no device and inode";
     let skip =
         |bytes: &[u8]| bytes.iter().take_while(|byte| **byte == b' ' || **byte == b'=').count();
     let of_device = behind(fields, b"dev").ok_or(WRONG)?;
@@ -348,7 +348,7 @@ fn file(fields: &[u8]) -> Result<File, Wrong> {
 }
 
 /// File, first page and pages of a folio; without an order it is one page.
-fn folio(fields: &[u8]) -> Result<(File, u64, u64), Wrong> {
+fn folio(fields: &[u8]) -> Result<(File, u64, u64), FormatError> {
     let first = number_behind(fields, b"ofs=").ok_or("no ofs=")? / PAGE_BYTES;
     let order = number_behind(fields, b"order=").unwrap_or(0);
     if order > ORDER_MAX {
@@ -409,7 +409,7 @@ fn event(line: &[u8]) -> Option<Event<'_>> {
 }
 
 impl LineFormat for PerfScript {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let Some(event) = event(line) else {
             // Comments, call chains, and what trace-cmd says first.
             let passed = [&b"#"[..], b"\t", b"cpus=", b"CPU "];
@@ -435,7 +435,7 @@ impl LineFormat for PerfScript {
         }
     }
 
-    fn end(&mut self, out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn end(&mut self, out: &mut Out<'_>) -> Result<(), FormatError> {
         self.release(0, out)
     }
 

@@ -6,7 +6,7 @@
 //! next day's. Only reads, writes and flushes that succeeded are requests.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_decimal};
-use super::{Op, Out, Record, Wrong};
+use super::{Op, Out, Record, FormatError};
 use memchr::memchr;
 use memchr::memmem;
 
@@ -150,7 +150,7 @@ fn separator(rest: &[u8]) -> Option<&[u8]> {
 }
 
 impl LineFormat for Procmon {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let mut fields = [&[][..]; COLUMNS.len()];
         let mut rest = line;
         for column in &self.columns {

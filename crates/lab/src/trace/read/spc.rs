@@ -2,14 +2,14 @@
 //! A volume is an ASU, an application storage unit.
 
 use super::text::{LineFormat, read_or_write, take_decimal, take_field, take_number, whole_number};
-use super::{Out, Record, Wrong, sectors};
+use super::{Out, Record, FormatError, sectors};
 
 /// UMass SPC.
 #[derive(Debug)]
 pub(in super::super) struct Spc;
 
 impl LineFormat for Spc {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let asu = take_field(rest, b',');
         whole_number(asu).ok_or("the ASU is not a number")?;

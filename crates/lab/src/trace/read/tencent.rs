@@ -5,7 +5,7 @@
 //! in practice. The guess is said in the notes.
 
 use super::text::{LineFormat, is_heading, take_field, take_number, whole_number};
-use super::{Op, Out, Record, SECTOR_BYTES, Wrong, sectors, time};
+use super::{Op, Out, Record, SECTOR_BYTES, FormatError, sectors, time};
 
 /// Offsets that must all be multiples of 512 before they are taken for bytes on their own.
 const PROOF_LINES: usize = 8;
@@ -41,7 +41,7 @@ impl Tencent {
 }
 
 impl LineFormat for Tencent {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the time is not a number")?;
         let offset = take_number(rest, b',').ok_or("the offset is not a number")?;

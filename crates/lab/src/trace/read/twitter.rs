@@ -4,7 +4,7 @@
 //! A key may hold commas, so the other fields are counted from the end.
 
 use super::text::{LineFormat, take_number, whole_number};
-use super::{Addressing, Op, Out, Record, Wrong, bytes, time};
+use super::{Addressing, Op, Out, Record, FormatError, bytes, time};
 use memchr::memrchr;
 
 /// Twitter CSV.
@@ -12,7 +12,7 @@ use memchr::memrchr;
 pub(in super::super) struct Twitter;
 
 impl LineFormat for Twitter {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the time is not a number")?;
         let mut last = || {

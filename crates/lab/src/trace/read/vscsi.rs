@@ -5,7 +5,7 @@
 //! u16 (high byte 2), sequence u32, length u32, scatter-gather elements u32, block u64, time u64
 //! (us), response u64 (us).
 
-use super::{FixedRecord, Op, Out, Record, Wrong, bytes, sectors, time};
+use super::{FixedRecord, Op, Out, Record, FormatError, bytes, sectors, time};
 
 const V1_BYTES: usize = 32;
 const V2_BYTES: usize = 40;
@@ -65,7 +65,7 @@ impl FixedRecord for Vscsi {
         if self.second { V2_BYTES } else { V1_BYTES }
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), Wrong> {
+    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
         let (command, version) = self.places();
         if record[version + 1] != self.version_byte() {
             return Err("the version of the record is not that of the trace");

@@ -2,9 +2,9 @@
 
 use super::grid::Cell;
 use super::passes::passes;
-use super::subject::{Manner, Passed, Subject};
+use super::subject::{AccessPattern, PassResult, TestFile};
 use super::{Column, columns};
-use crate::bench::{BenchError, Better, Footing, Outcome, Phase, Series, Space, Stage, Workload};
+use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(super) const FLUSHED: &str = ", flushed";
 pub struct CellTest<'a> {
     test: u8,
     cell: Cell,
-    manner: Manner,
+    manner: AccessPattern,
     path: &'a Path,
     /// Whether the file is to stay for the next test of the cell.
     keeps: bool,
@@ -29,7 +29,7 @@ impl<'a> CellTest<'a> {
     /// The test on the file at `path`, which is made if it is not there; with `keeps` it stays,
     /// unless the test fails.
     #[must_use]
-    pub fn new(test: u8, cell: Cell, manner: Manner, path: &'a Path, keeps: bool) -> Self {
+    pub fn new(test: u8, cell: Cell, manner: AccessPattern, path: &'a Path, keeps: bool) -> Self {
         CellTest { test, cell, manner, path, keeps }
     }
 
@@ -49,7 +49,7 @@ pub(super) fn series(cell: &Cell, column: &Column, flushed: bool) -> Series {
     #[expect(clippy::cast_precision_loss, reason = "sizes of files stay below 2^53")]
     let [file, record] = [cell.file_bytes as f64, cell.record_bytes as f64];
     let at = [("file_bytes", file), ("record_bytes", record)];
-    Series::new(name, RATE, Some(Better::Higher)).at(&at)
+    Series::new(name, RATE, Some(Direction::Higher)).at(&at)
 }
 
 /// Bytes per second.
@@ -108,24 +108,24 @@ impl Workload for CellTest<'_> {
         vec![self.path.parent().unwrap_or(Path::new(".")).to_path_buf()]
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.makes() || is_whole(self.path, &self.cell) {
             return Ok(());
         }
-        Subject::new(stage, self.path, self.cell, self.manner, 0).make()
+        TestFile::new(stage, self.path, self.cell, self.manner, 0).make()
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Files(if self.makes() { Vec::new() } else { vec![self.path.to_path_buf()] })
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Files(if self.makes() { Vec::new() } else { vec![self.path.to_path_buf()] })
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         if self.makes() {
             remove(self.path)?;
         }
-        let passed = Subject::new(stage, self.path, self.cell, self.manner, 0).run(self.test)?;
+        let passed = TestFile::new(stage, self.path, self.cell, self.manner, 0).run(self.test)?;
         let mut outcome = Outcome::default();
-        for (column, Passed { bytes, took, took_flushed, times }) in
+        for (column, PassResult { bytes, took, took_flushed, times }) in
             self.columns().iter().zip(passed)
         {
             outcome.values.insert(series(&self.cell, column, false).name, rate(bytes, took));

@@ -7,7 +7,7 @@ use super::order;
 
 /// In which way the records of a pass are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RecordOrder {
     /// One after the other where the file stands: read(2), write(2).
     Next,
     /// By place: pread(2), pwrite(2).
@@ -35,7 +35,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// How records are read or written.
-    pub way: Way,
+    pub way: RecordOrder,
     /// In which order.
     pub order: Order,
     /// Whether they are written.
@@ -44,32 +44,32 @@ pub struct Pass {
     pub makes: bool,
 }
 
-const fn read(way: Way, order: Order) -> Pass {
+const fn read(way: RecordOrder, order: Order) -> Pass {
     Pass { way, order, writes: false, makes: false }
 }
 
-const fn write(way: Way, order: Order) -> Pass {
+const fn write(way: RecordOrder, order: Order) -> Pass {
     Pass { way, order, writes: true, makes: false }
 }
 
-const fn make(way: Way) -> Pass {
+const fn make(way: RecordOrder) -> Pass {
     Pass { way, order: Order::From(0), writes: true, makes: true }
 }
 
 /// Makes a file with all its records.
-pub const MAKE: Pass = make(Way::Next);
+pub const MAKE: Pass = make(RecordOrder::Next);
 
 const START: Order = Order::From(0);
-const WRITE: [Pass; 2] = [MAKE, write(Way::Next, START)];
-const READ: [Pass; 2] = [read(Way::Next, START); 2];
-const RANDOM: [Pass; 2] = [read(Way::At, Order::Random), write(Way::At, Order::Random)];
-const BACKWARD: [Pass; 1] = [read(Way::At, Order::Backward)];
-const AGAIN: [Pass; 1] = [write(Way::At, Order::Again)];
-const STRIDED: [Pass; 1] = [read(Way::At, Order::Strided)];
-const FWRITE: [Pass; 2] = [make(Way::Stream), write(Way::Stream, START)];
-const FREAD: [Pass; 2] = [read(Way::Stream, START); 2];
-const PWRITE: [Pass; 2] = [make(Way::At), write(Way::At, START)];
-const PREAD: [Pass; 2] = [read(Way::At, START); 2];
+const WRITE: [Pass; 2] = [MAKE, write(RecordOrder::Next, START)];
+const READ: [Pass; 2] = [read(RecordOrder::Next, START); 2];
+const RANDOM: [Pass; 2] = [read(RecordOrder::At, Order::Random), write(RecordOrder::At, Order::Random)];
+const BACKWARD: [Pass; 1] = [read(RecordOrder::At, Order::Backward)];
+const AGAIN: [Pass; 1] = [write(RecordOrder::At, Order::Again)];
+const STRIDED: [Pass; 1] = [read(RecordOrder::At, Order::Strided)];
+const FWRITE: [Pass; 2] = [make(RecordOrder::Stream), write(RecordOrder::Stream, START)];
+const FREAD: [Pass; 2] = [read(RecordOrder::Stream, START); 2];
+const PWRITE: [Pass; 2] = [make(RecordOrder::At), write(RecordOrder::At, START)];
+const PREAD: [Pass; 2] = [read(RecordOrder::At, START); 2];
 
 /// The passes of a test of `-i`, one for each of its columns; none of a test that is not of the
 /// grid.

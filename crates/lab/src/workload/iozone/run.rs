@@ -4,10 +4,10 @@
 use super::cell::{CellTest, FLUSHED, series};
 use super::grid::{Cell as Sizes, Grid, LeftOut};
 use super::sequence::{Part, Progressed, Sequence, own_folder};
-use super::subject::Manner;
+use super::subject::AccessPattern;
 use super::tables::RateTable;
 use super::{Column as IozoneColumn, columns};
-use crate::bench::{BenchError, Plan, Played, Surroundings};
+use crate::bench::{BenchError, Plan, RunResult, HostEnv};
 use larder_report::format;
 use larder_report::run::{Run, Sample};
 use larder_report::stats::{Summary, median};
@@ -29,7 +29,7 @@ pub struct GridRun {
     /// Which tests, by their numbers.
     pub tests: Vec<u8>,
     /// How the file is opened.
-    pub manner: Manner,
+    pub manner: AccessPattern,
     /// A folder that is there and can be written to.
     pub folder: PathBuf,
 }
@@ -48,10 +48,10 @@ impl GridRun {
     pub fn run(
         &self,
         plan: &Plan,
-        surroundings: &dyn Surroundings,
+        surroundings: &dyn HostEnv,
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progressed<'_>),
-    ) -> Result<Played, BenchError> {
+    ) -> Result<RunResult, BenchError> {
         let folder = own_folder(&self.folder);
         let path = folder.join(FILE_NAME);
         let (cells, tests) = (self.grid.cells(), self.known_tests());

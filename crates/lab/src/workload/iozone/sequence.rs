@@ -5,9 +5,9 @@
 
 use crate::bench::held::Held;
 use crate::bench::{
-    BenchError, InParts, PartsProgress, Plan, Played, Progress, Surroundings, Workload, play_parts,
+    BenchError, InParts, PartsProgress, Plan, RunResult, Progress, HostEnv, Workload, play_parts,
 };
-use larder_report::run::trial::{Doubt, Why};
+use larder_report::run::trial::{Doubt, DoubtReason};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -61,10 +61,10 @@ impl<'a> Sequence<'a> {
     pub(super) fn play(
         mut self,
         plan: &Plan,
-        surroundings: &dyn Surroundings,
+        surroundings: &dyn HostEnv,
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progressed<'_>),
-    ) -> Result<Played, BenchError> {
+    ) -> Result<RunResult, BenchError> {
         if self.workloads.is_empty() {
             return Err(BenchError::Workload("measure: no cell or no test is left".to_owned()));
         }
@@ -111,18 +111,18 @@ pub(super) fn own_folder(folder: &Path) -> PathBuf {
 /// Doubts of one kind said once: a thousand parts are not to say the same a thousand times in other
 /// numbers.
 fn once(doubts: Vec<Doubt>) -> Vec<Doubt> {
-    let mut counted: BTreeMap<Why, (String, usize)> = BTreeMap::new();
+    let mut counted: BTreeMap<DoubtReason, (String, usize)> = BTreeMap::new();
     let mut plain = Vec::new();
     for doubt in doubts {
         // What a workload says and what is below the page cache differs in more than numbers.
-        if matches!(doubt.why, Why::Below | Why::Workload) {
+        if matches!(doubt.why, DoubtReason::Below | DoubtReason::Workload) {
             plain.push(doubt);
         } else {
             let known = counted.entry(doubt.why);
             known.and_modify(|(_, more)| *more += 1).or_insert((doubt.text, 0));
         }
     }
-    let sentence = |(why, (text, more)): (Why, (String, usize))| {
+    let sentence = |(why, (text, more)): (DoubtReason, (String, usize))| {
         let others = match more {
             0 => String::new(),
             1 => "; the same in other numbers for 1 more test".to_owned(),
@@ -141,11 +141,11 @@ mod tests {
     fn doubts_of_one_kind_are_said_once_with_their_number() {
         let doubt = |why, text: &str| Doubt { why, text: text.to_owned() };
         let said = once(vec![
-            doubt(Why::Steal, "time was stolen in 1 of 3"),
-            doubt(Why::Below, "a disk has a cache"),
-            doubt(Why::Steal, "time was stolen in 2 of 3"),
-            doubt(Why::Workload, "it was odd"),
-            doubt(Why::Steal, "time was stolen in 3 of 3"),
+            doubt(DoubtReason::Steal, "time was stolen in 1 of 3"),
+            doubt(DoubtReason::Below, "a disk has a cache"),
+            doubt(DoubtReason::Steal, "time was stolen in 2 of 3"),
+            doubt(DoubtReason::Workload, "it was odd"),
+            doubt(DoubtReason::Steal, "time was stolen in 3 of 3"),
         ]);
         let said: Vec<String> = said.into_iter().map(|it| it.text).collect();
         let known = [

@@ -10,10 +10,10 @@
 
 use super::grid::Cell;
 use super::order;
-use super::passes::{MAKE, Order, Pass, Way, passes};
+use super::passes::{MAKE, Order, Pass, RecordOrder, passes};
 use super::records::Records;
 use crate::bench::target::O_DIRECT;
-use crate::bench::{BenchError, Stage};
+use crate::bench::{BenchError, TrialContext};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub enum Sync {
 
 /// How the file is opened and gone through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct AccessPattern {
     /// Past the page cache (`-I`).
     pub direct: bool,
     /// What writes wait for (`-o`).
@@ -53,13 +53,13 @@ pub struct Manner {
     pub stride: u64,
 }
 
-impl Default for Manner {
+impl Default for AccessPattern {
     fn default() -> Self {
-        Manner { direct: false, sync: Sync::None, close_counts: false, stride: order::STRIDE }
+        AccessPattern { direct: false, sync: Sync::None, close_counts: false, stride: order::STRIDE }
     }
 }
 
-impl Manner {
+impl AccessPattern {
     /// By name, for records of runs.
     pub(super) fn settings(self) -> BTreeMap<String, Value> {
         [
@@ -74,7 +74,7 @@ impl Manner {
 
 /// What one pass took.
 #[derive(Clone, Debug, Default)]
-pub struct Passed {
+pub struct PassResult {
     /// Bytes that were read or written.
     pub bytes: u64,
     /// From the first record to the last, with the closing if that counts.
@@ -89,18 +89,18 @@ pub struct Passed {
 pub type Wall = AtomicBool;
 
 /// One file under test.
-pub struct Subject<'a> {
-    stage: &'a Stage<'a>,
+pub struct TestFile<'a> {
+    stage: &'a TrialContext<'a>,
     path: &'a Path,
     cell: Cell,
-    manner: Manner,
+    manner: AccessPattern,
     records: Records,
     wall: Option<&'a Wall>,
     /// What the last pass has written and nobody has flushed, unless it is closed.
     unflushed: Option<File>,
 }
 
-impl std::fmt::Debug for Subject<'_> {
+impl std::fmt::Debug for TestFile<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Subject").field("path", &self.path).field("cell", &self.cell).finish()
     }
@@ -108,14 +108,14 @@ impl std::fmt::Debug for Subject<'_> {
 
 /// Stands between two looks at the clock.
 struct Watch<'a> {
-    stage: &'a Stage<'a>,
+    stage: &'a TrialContext<'a>,
     last: Nanos,
     took: Nanos,
     times: Histogram,
 }
 
 impl<'a> Watch<'a> {
-    fn begin(stage: &'a Stage<'a>) -> Self {
+    fn begin(stage: &'a TrialContext<'a>) -> Self {
         Watch { stage, last: stage.now(), took: 0, times: Histogram::default() }
     }
 
@@ -134,10 +134,10 @@ impl<'a> Watch<'a> {
         self.stage.check()
     }
 
-    fn end(self, bytes: u64) -> Passed {
+    fn end(self, bytes: u64) -> PassResult {
         let mut times = HistogramSnapshot::default();
         self.times.add_to(&mut times);
-        Passed { bytes, took: self.took, took_flushed: None, times }
+        PassResult { bytes, took: self.took, took_flushed: None, times }
     }
 }
 
@@ -149,18 +149,18 @@ enum Handle {
 }
 
 impl Handle {
-    fn write(&mut self, way: Way, record: &[u8], at: u64) -> io::Result<()> {
+    fn write(&mut self, way: RecordOrder, record: &[u8], at: u64) -> io::Result<()> {
         match self {
-            Handle::Plain(file) if way == Way::At => file.write_all_at(record, at),
+            Handle::Plain(file) if way == RecordOrder::At => file.write_all_at(record, at),
             Handle::Plain(file) => file.write_all(record),
             Handle::Out(stream) => stream.write_all(record),
             Handle::In(_) => unreachable!("a stream that reads is not written to"),
         }
     }
 
-    fn read(&mut self, way: Way, record: &mut [u8], at: u64) -> io::Result<()> {
+    fn read(&mut self, way: RecordOrder, record: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Handle::Plain(file) if way == Way::At => file.read_exact_at(record, at),
+            Handle::Plain(file) if way == RecordOrder::At => file.read_exact_at(record, at),
             Handle::Plain(file) => file.read_exact(record),
             Handle::In(stream) => stream.read_exact(record),
             Handle::Out(_) => unreachable!("a stream that writes is not read"),
@@ -176,18 +176,18 @@ impl Handle {
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> TestFile<'a> {
     /// A file of `cell` for a thread, whose records differ from those of all others.
     #[must_use]
     pub fn new(
-        stage: &'a Stage<'a>,
+        stage: &'a TrialContext<'a>,
         path: &'a Path,
         cell: Cell,
-        manner: Manner,
+        manner: AccessPattern,
         thread: u64,
     ) -> Self {
         let records = Records::new(&cell, stage.seed, thread);
-        Subject { stage, path, cell, manner, records, wall: None, unflushed: None }
+        TestFile { stage, path, cell, manner, records, wall: None, unflushed: None }
     }
 
     /// From now on passes end at this wall.
@@ -199,7 +199,7 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// The system refused something, or somebody wants to stop.
-    pub fn run(&mut self, test: u8) -> Result<Vec<Passed>, BenchError> {
+    pub fn run(&mut self, test: u8) -> Result<Vec<PassResult>, BenchError> {
         let mut all = Vec::new();
         for pass in passes(test) {
             let mut passed = self.pass(pass)?;
@@ -228,7 +228,7 @@ impl<'a> Subject<'a> {
     pub fn complete(&mut self, bytes: u64) -> Result<(), BenchError> {
         self.wall = None;
         let order = Order::From(bytes / self.cell.record_bytes);
-        self.pass(&Pass { way: Way::At, order, makes: false, ..MAKE })?;
+        self.pass(&Pass { way: RecordOrder::At, order, makes: false, ..MAKE })?;
         self.flush().map(|_| ())
     }
 
@@ -236,7 +236,7 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// As above.
-    pub fn pass(&mut self, pass: &Pass) -> Result<Passed, BenchError> {
+    pub fn pass(&mut self, pass: &Pass) -> Result<PassResult, BenchError> {
         let mut handle = self.open(pass)?;
         let said = self.said(if pass.writes { "write to" } else { "read" });
         let (way, record_bytes) = (pass.way, self.cell.record_bytes);
@@ -270,7 +270,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Closes what need not be flushed, and counts it if that is asked for.
-    fn leave(&mut self, file: File, pass: &Pass, mut passed: Passed) -> Result<Passed, BenchError> {
+    fn leave(&mut self, file: File, pass: &Pass, mut passed: PassResult) -> Result<PassResult, BenchError> {
         if pass.writes && !self.manner.close_counts {
             self.unflushed = Some(file);
             return Ok(passed);
@@ -323,8 +323,8 @@ impl<'a> Subject<'a> {
         let file = options.custom_flags(flags).open(self.path).map_err(self.said("open"))?;
         let size = usize::try_from(self.cell.record_bytes).expect("a record fits memory");
         Ok(match (pass.way, pass.writes) {
-            (Way::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),
-            (Way::Stream, false) => Handle::In(BufReader::with_capacity(size, file)),
+            (RecordOrder::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),
+            (RecordOrder::Stream, false) => Handle::In(BufReader::with_capacity(size, file)),
             _ => Handle::Plain(file),
         })
     }

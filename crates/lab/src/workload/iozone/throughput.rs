@@ -11,8 +11,8 @@ pub use table::{Seen, ThroughputTable};
 
 use super::grid::Cell;
 use super::sequence::{Part, Progressed, Sequence, own_folder};
-use super::subject::Manner;
-use crate::bench::{BenchError, Plan, Played, Surroundings};
+use super::subject::AccessPattern;
+use crate::bench::{BenchError, Plan, RunResult, HostEnv};
 use larder_report::format;
 use larder_report::run::Run;
 use larder_report::stats::median;
@@ -121,7 +121,7 @@ pub struct ThroughputRun {
     /// Which tests, by their numbers.
     pub tests: Vec<u8>,
     /// How files are opened.
-    pub manner: Manner,
+    pub manner: AccessPattern,
     /// Whether a pass ends for all with the first thread that is through.
     pub stonewall: bool,
     /// The share of threads that read in the mixed test, 0 to 1; as even and odd ones take turns
@@ -139,10 +139,10 @@ impl ThroughputRun {
     pub fn run(
         &self,
         plan: &Plan,
-        surroundings: &dyn Surroundings,
+        surroundings: &dyn HostEnv,
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progressed<'_>),
-    ) -> Result<Played, BenchError> {
+    ) -> Result<RunResult, BenchError> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
         let folder = own_folder(&self.folder);
         let file = |thread| folder.join(format!("file.{thread}"));

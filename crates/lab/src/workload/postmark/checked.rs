@@ -3,7 +3,7 @@
 //! Invariants: the first call that does not do all it was asked for ends the run; only the calls on
 //! files are timed, not the making of data. Times are nanoseconds, sizes are bytes.
 
-use super::disk::{Purpose, Style};
+use super::disk::{OpenMode, Style};
 use super::error::PostmarkError;
 use super::files::{File, Files};
 use super::options::{Control, Data, Fsync, Options};
@@ -127,7 +127,7 @@ impl<'a> Checked<'a> {
         &mut self,
         path: &Path,
         data: &[u8],
-        purpose: Purpose,
+        purpose: OpenMode,
         doing: &'static str,
     ) -> Result<(), PostmarkError> {
         let failed = |error| PostmarkError::of(doing, path, error);
@@ -186,7 +186,7 @@ impl Files for Checked<'_> {
         self.may_go_on()?;
         self.mark(data);
         let begun = Instant::now();
-        self.write(file.path, data, Purpose::Create, "create")?;
+        self.write(file.path, data, OpenMode::Create, "create")?;
         self.note(Operation::Create, begun);
         self.changed_folder_of(file.path)?;
         Ok(true)
@@ -196,7 +196,7 @@ impl Files for Checked<'_> {
         self.may_go_on()?;
         self.mark(data);
         let begun = Instant::now();
-        self.write(file.path, data, Purpose::Append, "append to")?;
+        self.write(file.path, data, OpenMode::Append, "append to")?;
         self.note(Operation::Append, begun);
         Ok(true)
     }
@@ -205,7 +205,7 @@ impl Files for Checked<'_> {
         self.may_go_on()?;
         let failed = |error| PostmarkError::of("read", file.path, error);
         let begun = Instant::now();
-        let opened = self.style.open(file.path, Purpose::Read).map_err(failed)?;
+        let opened = self.style.open(file.path, OpenMode::Read).map_err(failed)?;
         let step = |result, asked| whole(result, asked, "read", file.path);
         self.style.read(&opened, file.bytes as usize, &mut self.memory, step)?;
         close(opened).map_err(failed)?;

@@ -6,7 +6,7 @@
 
 use super::config::Config;
 use super::counts::Counts;
-use super::disk::{Purpose, Style};
+use super::disk::{OpenMode, Style};
 use super::engine::Engine;
 use super::files::{File, Files};
 use super::report::Seconds;
@@ -44,7 +44,7 @@ impl Loose<'_> {
         Ok(false)
     }
 
-    fn write(&mut self, file: File<'_>, purpose: Purpose, data: &[u8]) -> bool {
+    fn write(&mut self, file: File<'_>, purpose: OpenMode, data: &[u8]) -> bool {
         let opened = self.style.open(file.path, purpose);
         let Ok(opened) = opened else { return false };
         let Ok(()) = self.style.write(&opened, data, go_on);
@@ -61,21 +61,21 @@ impl Files for Loose<'_> {
     type Stop = io::Error;
 
     fn create(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
-        if self.write(file, Purpose::Create, data) {
+        if self.write(file, OpenMode::Create, data) {
             return Ok(true);
         }
         self.complain("cannot open", file, " for writing")
     }
 
     fn append(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
-        if self.write(file, Purpose::Append, data) {
+        if self.write(file, OpenMode::Append, data) {
             return Ok(true);
         }
         self.complain("cannot open", file, " for append")
     }
 
     fn read(&mut self, file: File<'_>) -> io::Result<bool> {
-        let Ok(opened) = self.style.open(file.path, Purpose::Read) else {
+        let Ok(opened) = self.style.open(file.path, OpenMode::Read) else {
             return self.complain("cannot open", file, " for reading");
         };
         let Ok(()) = self.style.read(&opened, file.bytes as usize, &mut self.memory, go_on);

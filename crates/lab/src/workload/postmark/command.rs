@@ -109,7 +109,7 @@ impl Command {
 
 /// What is wrong with a parameter, in the words of the original.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Complaint {
+pub enum ParameterError {
     /// Of `set size`.
     #[error("no file size low or high bounds specified")]
     Size,
@@ -157,32 +157,32 @@ impl Config {
     /// # Errors
     /// The parameter is wrong. The configuration stays as it is, except that a location with a
     /// wrong weight gets the weight 1.
-    pub fn set(&mut self, command: Command, parameter: Option<&[u8]>) -> Result<(), Complaint> {
+    pub fn set(&mut self, command: Command, parameter: Option<&[u8]>) -> Result<(), ParameterError> {
         let number = parameter.map(integer);
         let positive = number.and_then(|number| u32::try_from(number).ok()).filter(|&n| n > 0);
         match command {
             Command::Size => {
-                self.size_low = positive.ok_or(Complaint::Size)?;
+                self.size_low = positive.ok_or(ParameterError::Size)?;
                 let mut words = parameter.unwrap_or_default().splitn(2, |&byte| byte == b' ');
                 let high = words.nth(1).map(integer).and_then(|high| u32::try_from(high).ok());
                 self.size_high = high.unwrap_or(0).max(self.size_low);
             }
-            Command::Number => self.number = positive.ok_or(Complaint::Number)?,
-            Command::Seed => self.seed = positive.ok_or(Complaint::Seed)?,
+            Command::Number => self.number = positive.ok_or(ParameterError::Number)?,
+            Command::Seed => self.seed = positive.ok_or(ParameterError::Seed)?,
             Command::Transactions => {
-                self.transactions = positive.ok_or(Complaint::Transactions)?;
+                self.transactions = positive.ok_or(ParameterError::Transactions)?;
             }
-            Command::Location => self.set_location(parameter.ok_or(Complaint::NoLocation)?)?,
+            Command::Location => self.set_location(parameter.ok_or(ParameterError::NoLocation)?)?,
             Command::Subdirectories => {
-                self.subdirectories = positive.ok_or(Complaint::Subdirectories)?;
+                self.subdirectories = positive.ok_or(ParameterError::Subdirectories)?;
             }
-            Command::Read => self.read_block = positive.ok_or(Complaint::Read)?,
-            Command::Write => self.write_block = positive.ok_or(Complaint::Write)?,
+            Command::Read => self.read_block = positive.ok_or(ParameterError::Read)?,
+            Command::Write => self.write_block = positive.ok_or(ParameterError::Write)?,
             Command::Buffering => {
                 self.buffered = match parameter {
                     Some(b"true") => true,
                     Some(b"false") => false,
-                    _ => return Err(Complaint::Buffering),
+                    _ => return Err(ParameterError::Buffering),
                 }
             }
             Command::BiasRead => self.bias_read = bias(number)?,
@@ -190,18 +190,18 @@ impl Config {
             Command::Report => {
                 let named = |report: &ReportFormat| Some(report.name().as_bytes()) == parameter;
                 let found = ReportFormat::ALL.into_iter().find(named);
-                self.report = found.ok_or(Complaint::Report)?;
+                self.report = found.ok_or(ParameterError::Report)?;
             }
             Command::Run | Command::Load | Command::Show | Command::Help | Command::Quit => {}
         }
         Ok(())
     }
 
-    fn set_location(&mut self, parameter: &[u8]) -> Result<(), Complaint> {
+    fn set_location(&mut self, parameter: &[u8]) -> Result<(), ParameterError> {
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         if let Some(path) = parameter.strip_prefix(b"-") {
             let found = self.locations.iter().position(|known| known.path.as_bytes() == path);
-            let place = found.ok_or_else(|| Complaint::UnknownLocation(owned(path)))?;
+            let place = found.ok_or_else(|| ParameterError::UnknownLocation(owned(path)))?;
             self.locations.remove(place);
             return Ok(());
         }
@@ -216,16 +216,16 @@ impl Config {
         let (path, weight) = (&path[..blank], &path[blank + 1..]);
         let valid = u32::try_from(integer(weight)).ok().filter(|&weight| weight > 0);
         self.locations.push(Location { path: owned(path), weight: valid.unwrap_or(1) });
-        valid.map(|_| ()).ok_or_else(|| Complaint::Weight(owned(weight)))
+        valid.map(|_| ()).ok_or_else(|| ParameterError::Weight(owned(weight)))
     }
 }
 
-fn bias(number: Option<i32>) -> Result<Option<u32>, Complaint> {
-    match number.ok_or(Complaint::Bias)? {
+fn bias(number: Option<i32>) -> Result<Option<u32>, ParameterError> {
+    match number.ok_or(ParameterError::Bias)? {
         -1 => Ok(None),
         number => match u32::try_from(number) {
             Ok(bias) if bias <= BIAS_MAX => Ok(Some(bias)),
-            _ => Err(Complaint::Bias),
+            _ => Err(ParameterError::Bias),
         },
     }
 }

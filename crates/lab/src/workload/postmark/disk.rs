@@ -27,7 +27,7 @@ pub(super) struct Style {
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum OpenMode {
     Create,
     Append,
     Read,
@@ -44,17 +44,17 @@ impl Style {
     }
 
     /// Opens a file as `fopen` or, unbuffered, as `open` of the original does.
-    pub(super) fn open(self, path: &Path, purpose: Purpose) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(self, path: &Path, purpose: OpenMode) -> Result<OwnedFd, Errno> {
         let write = OFlags::WRONLY | OFlags::CREATE;
         let (flags, mode) = match (self.buffered, purpose) {
-            (true, Purpose::Create) => (write | OFlags::TRUNC, 0o666),
-            (true, Purpose::Append) => (write | OFlags::APPEND, 0o666),
-            (_, Purpose::Read) => (OFlags::RDONLY, 0),
-            (false, Purpose::Create) => (OFlags::RDWR | OFlags::CREATE, 0o644),
-            (false, Purpose::Append) => (OFlags::RDWR | OFlags::APPEND, 0),
+            (true, OpenMode::Create) => (write | OFlags::TRUNC, 0o666),
+            (true, OpenMode::Append) => (write | OFlags::APPEND, 0o666),
+            (_, OpenMode::Read) => (OFlags::RDONLY, 0),
+            (false, OpenMode::Create) => (OFlags::RDWR | OFlags::CREATE, 0o644),
+            (false, OpenMode::Append) => (OFlags::RDWR | OFlags::APPEND, 0),
         };
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
-        if self.buffered && purpose == Purpose::Append {
+        if self.buffered && purpose == OpenMode::Append {
             rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         }
         Ok(file)

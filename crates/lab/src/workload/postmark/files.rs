@@ -53,12 +53,12 @@ pub trait Files {
 #[derive(Clone, Debug)]
 pub struct Model {
     /// For each location.
-    pub rooms: Vec<Room>,
+    pub rooms: Vec<SpaceUse>,
 }
 
 /// What files in a location take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct SpaceUse {
     pub(super) blocks: u64,
     pub(super) files: u64,
     /// The most blocks of 4 KiB that were in use at a time.
@@ -67,7 +67,7 @@ pub struct Room {
     pub files_max: u64,
 }
 
-impl Room {
+impl SpaceUse {
     /// The most bytes that were in use at a time.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
@@ -75,7 +75,7 @@ impl Room {
     }
 
     /// What two take at the most, if both take their most at once.
-    pub(super) fn add(&mut self, other: &Room) {
+    pub(super) fn add(&mut self, other: &SpaceUse) {
         self.blocks_max += other.blocks_max;
         self.files_max += other.files_max;
     }
@@ -88,7 +88,7 @@ impl Model {
     /// Files in so many locations, at least one.
     #[must_use]
     pub fn new(locations: usize) -> Self {
-        Model { rooms: vec![Room::default(); locations.max(1)] }
+        Model { rooms: vec![SpaceUse::default(); locations.max(1)] }
     }
 
     fn resize(&mut self, location: usize, from: u32, to: u32) {

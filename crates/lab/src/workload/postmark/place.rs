@@ -5,7 +5,7 @@
 //! that was killed, and the next one in the same location removes it. Sizes are bytes.
 
 use super::error::PostmarkError;
-use super::files::Room;
+use super::files::SpaceUse;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -139,7 +139,7 @@ fn is_name(name: &str) -> bool {
 
 /// Refuses to begin where the files will not fit, before anything is written. `rooms` is what all
 /// files in each place take at the most.
-pub(super) fn check_room(places: &[Place], rooms: &[Room]) -> Result<(), PostmarkError> {
+pub(super) fn check_room(places: &[Place], rooms: &[SpaceUse]) -> Result<(), PostmarkError> {
     let mut by_device: BTreeMap<u64, (&Path, u64, u64)> = BTreeMap::new();
     for (place, room) in places.iter().zip(rooms) {
         let device = std::fs::metadata(&place.path).map_or(0, |data| data.dev());
@@ -191,7 +191,7 @@ mod tests {
     fn what_does_not_fit_is_refused_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::make(dir.path()).unwrap();
-        let room = Room { blocks_max: 1 << 48, files_max: 1, ..Room::default() };
+        let room = SpaceUse { blocks_max: 1 << 48, files_max: 1, ..SpaceUse::default() };
         let error = check_room(&[place], &[room]).unwrap_err().to_string();
         assert!(error.contains("the files need 1 EiB, and "), "{error}");
     }

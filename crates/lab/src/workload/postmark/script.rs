@@ -4,7 +4,7 @@
 //! unknown is refused with its file and line instead of passed over, empty lines are nothing, and a
 //! last line without a line break is whole.
 
-use super::command::{Command, Complaint};
+use super::command::{Command, ParameterError};
 use super::config::Config;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +70,7 @@ pub enum ScriptError {
         /// Which line, from 1.
         line: usize,
         /// What is wrong with it.
-        complaint: Complaint,
+        complaint: ParameterError,
     },
     /// A script needs a parameter, or loads itself.
     #[error("read {}, line {line}: {why}", .path.display())]

@@ -9,7 +9,7 @@ use super::config::{Config, Location};
 use super::counts::Counts;
 use super::engine::Engine;
 use super::error::PostmarkError;
-use super::files::{Model, Room};
+use super::files::{Model, SpaceUse};
 use super::options::{Control, Data, Fsync, Options, Phase};
 use super::place::{Place, check_room, remove_left_over};
 use crate::random::Random;
@@ -110,7 +110,7 @@ pub fn clear_up(config: &Config) -> Vec<PathBuf> {
 /// # Errors
 /// The files would run out, or there is no memory for their table.
 pub fn room_bytes(options: &Options) -> Result<u64, PostmarkError> {
-    let mut sum = Room::default();
+    let mut sum = SpaceUse::default();
     for thread in 0..options.threads.get() {
         let engine = Engine::new(&options.of_thread(thread), None)?;
         let locations = locations(&options.config).len();
@@ -166,7 +166,7 @@ fn run_in(
 ) -> Result<Outcome, PostmarkError> {
     let halt = AtomicBool::new(false);
     let mut workers = Vec::new();
-    let mut rooms = vec![Room::default(); places.len()];
+    let mut rooms = vec![SpaceUse::default(); places.len()];
     for thread in 0..options.threads.get() {
         let config = options.of_thread(thread);
         let folders: Vec<_> =
@@ -227,7 +227,7 @@ fn run_in(
         counts,
         phases,
         operations: operations.into_iter().filter(|(_, times)| times.count() > 0).collect(),
-        room_bytes_max: rooms.iter().map(Room::bytes_max).sum(),
+        room_bytes_max: rooms.iter().map(SpaceUse::bytes_max).sum(),
         left_over: Vec::new(),
     })
 }
@@ -238,7 +238,7 @@ fn rehearse(
     engine: &Engine,
     locations: usize,
     control: &Control<'_>,
-) -> Result<Vec<Room>, PostmarkError> {
+) -> Result<Vec<SpaceUse>, PostmarkError> {
     let (mut engine, mut model) = (engine.clone(), Model::new(locations));
     let (number, all) = (engine.config().number, engine.config().transactions);
     for _ in 0..number {

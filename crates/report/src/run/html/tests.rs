@@ -1,7 +1,7 @@
 //! The page: whole, escaped, with a chart of each kind, and the record inside.
 
-use super::super::trial::{Doubt, Latency, Start, Started, Trial, Why};
-use super::super::{Better, Machine, Run, Sample};
+use super::super::trial::{Doubt, Latency, Start, Started, Trial, DoubtReason};
+use super::super::{Direction, Machine, Run, Sample};
 use std::collections::BTreeMap;
 
 fn grouped(group: &str, at: &[(&str, f64)], values: &[f64]) -> Sample {
@@ -11,7 +11,7 @@ fn grouped(group: &str, at: &[(&str, f64)], values: &[f64]) -> Sample {
         values: values.to_vec(),
         group: Some(group.to_owned()),
         at,
-        ..Sample::new(name, "MB/s", Some(Better::Higher))
+        ..Sample::new(name, "MB/s", Some(Direction::Higher))
     }
 }
 
@@ -20,7 +20,7 @@ fn run() -> Run {
     let mut run = Run::new("reads <b>& writes", "2026-11-21T03:22:11Z", machine);
     let values = vec![10.0, 11.0, 9.0, 10.0, 10.5, 9.5];
     run.samples = vec![
-        Sample { values: values.clone(), ..Sample::new("rate", "reads/s", Some(Better::Higher)) },
+        Sample { values: values.clone(), ..Sample::new("rate", "reads/s", Some(Direction::Higher)) },
         Sample { values, ..Sample::new("other", "reads/s", None) },
         grouped("load", &[("clients", 1.0)], &[5.0]),
         grouped("load", &[("clients", 16.0)], &[9.0]),
@@ -37,7 +37,7 @@ fn run() -> Run {
     let started = Started { start: Start::Cold, files: 1, pages: Some(256), resident: Some(0) };
     let trial = Trial { number: 1, started, latencies: vec![latency], ..Trial::default() };
     run.trials = vec![trial];
-    run.doubts = vec![Doubt { why: Why::Steal, text: "time was < stolen".to_owned() }];
+    run.doubts = vec![Doubt { why: DoubtReason::Steal, text: "time was < stolen".to_owned() }];
     run
 }
 

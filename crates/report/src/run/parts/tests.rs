@@ -11,12 +11,12 @@ fn part(name: &str, rates: &[f64], doubts: &[&str]) -> Part {
     run.environment = [("disk.scheduler".to_owned(), name.to_owned())].into();
     let values = rates.to_vec();
     run.samples = vec![
-        Sample { values, ..Sample::new("rate", "files/s", Some(Better::Higher)) },
+        Sample { values, ..Sample::new("rate", "files/s", Some(Direction::Higher)) },
         Sample { values: vec![7.0; rates.len()], ..Sample::new("count", "files", None) },
     ];
     run.main = Some("rate".to_owned());
     run.trials = rates.iter().map(|_| Trial::default()).collect();
-    let doubt = |text: &&str| Doubt { why: Why::Workload, text: (*text).to_owned() };
+    let doubt = |text: &&str| Doubt { why: DoubtReason::Workload, text: (*text).to_owned() };
     run.doubts = doubts.iter().map(doubt).collect();
     Part { name: name.to_owned(), labels: [("fs".to_owned(), name.to_owned())].into(), run }
 }
@@ -60,7 +60,7 @@ fn ranks_together_are_one_run_with_sums_and_the_longest_times() {
     let rank = |name: &str, rate: f64, took: u64| {
         let mut part = part(name, &[rate, rate + 1.0], &["x"]);
         let values = vec![rate, rate];
-        part.run.samples.push(Sample { values, ..Sample::new("all", "s", Some(Better::Lower)) });
+        part.run.samples.push(Sample { values, ..Sample::new("all", "s", Some(Direction::Lower)) });
         for trial in &mut part.run.trials {
             trial.duration_ns = took;
         }
@@ -83,7 +83,7 @@ fn postmark_is_shown_as_it_was() {
     one.run.samples = OF_POSTMARK
         .map(|(series, ..)| Sample {
             values: vec![2.0 * MEGABYTE],
-            ..Sample::new(series, "u", Some(Better::Higher))
+            ..Sample::new(series, "u", Some(Direction::Higher))
         })
         .into();
     let text = Run::gathered("x", vec![one]).parts_table().to_csv();

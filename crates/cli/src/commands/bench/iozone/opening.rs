@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use larder_lab::workload::iozone::order;
-use larder_lab::workload::iozone::subject::{Manner, Sync};
+use larder_lab::workload::iozone::subject::{AccessPattern, Sync};
 
 #[derive(Debug, Args)]
 pub(super) struct Opening {
@@ -34,13 +34,13 @@ enum Waits {
 }
 
 impl Opening {
-    pub(super) fn manner(&self) -> Manner {
+    pub(super) fn manner(&self) -> AccessPattern {
         let sync = match self.sync {
             None => Sync::None,
             Some(Waits::Data) => Sync::Data,
             Some(Waits::All) => Sync::All,
         };
         let (direct, close_counts, stride) = (self.direct, self.close_counts, self.stride);
-        Manner { direct, sync, close_counts, stride }
+        AccessPattern { direct, sync, close_counts, stride }
     }
 }

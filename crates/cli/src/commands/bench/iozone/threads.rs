@@ -5,7 +5,7 @@ use crate::commands::compare::percent;
 use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::workload::iozone::grid::Cell;
-use larder_lab::workload::iozone::subject::Manner;
+use larder_lab::workload::iozone::subject::AccessPattern;
 use larder_lab::workload::iozone::throughput::{READERS, THREADS_MAX, ThroughputRun, kinds};
 use larder_lab::workload::iozone::{DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST};
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ impl Throughput {
         &self,
         cell: Cell,
         tests: &[u8],
-        manner: Manner,
+        manner: AccessPattern,
         folder: PathBuf,
     ) -> Result<ThroughputRun> {
         let all = || DEFAULT_TESTS.into_iter().chain([MIX_TEST]);

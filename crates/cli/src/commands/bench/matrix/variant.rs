@@ -19,7 +19,7 @@ pub(super) struct Variant {
     /// Options for mount, separated by commas.
     pub(super) mount_options: String,
     /// How the workload is favoured.
-    pub(super) priority: priority::Wanted,
+    pub(super) priority: priority::PriorityChange,
 }
 
 /// The names of parts.
@@ -128,7 +128,7 @@ pub(super) fn variant(text: &str) -> Result<Variant, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_host::priority::{IoPriority, Policy, Wanted};
+    use larder_host::priority::{IoPriority, Policy, PriorityChange};
 
     #[test]
     fn parts_stand_in_their_places_or_have_names() {
@@ -143,7 +143,7 @@ mod tests {
         let all =
             variant("x=-K; nice: 5; policy: batch; iopriority: idle; fs: xfs, btrfs").unwrap();
         let io = Some(IoPriority::Idle);
-        let wanted = Wanted { nice: Some(5), policy: Some(Policy::Batch), io };
+        let wanted = PriorityChange { nice: Some(5), policy: Some(Policy::Batch), io };
         assert_eq!((all.priority, all.make_options), (wanted, vec!["-K".to_owned()]));
         let only = variant("x=fs:xfs").unwrap();
         assert!(only.is_for("xfs") && !only.is_for("ext4") && plain.is_for("ext4"));

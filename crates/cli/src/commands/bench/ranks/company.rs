@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The way to the leader.
-pub(super) struct Company {
+pub(super) struct Communicator {
     first: bool,
     shared: Arc<Shared>,
     gone_on: Mutex<Receiver<(String, Vec<Value>)>>,
@@ -39,7 +39,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl std::fmt::Debug for Company {
+impl std::fmt::Debug for Communicator {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Company")
     }
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-impl Company {
+impl Communicator {
     /// Says who we are, and waits until all are there. `stop` is raised when it is over.
     pub(super) fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self> {
         let Link { mut reader, mut writer } = link;
@@ -114,7 +114,7 @@ impl Company {
         let (listening, living) = (Arc::clone(&shared), Arc::clone(&shared));
         std::thread::spawn(move || listening.listen(reader, &sender));
         std::thread::spawn(move || living.stay_alive());
-        Ok(Company { first, shared, gone_on: Mutex::new(gone_on) })
+        Ok(Communicator { first, shared, gone_on: Mutex::new(gone_on) })
     }
 
     /// Whether this is rank 0.
@@ -135,7 +135,7 @@ impl Company {
     }
 }
 
-impl Ranks for Company {
+impl Ranks for Communicator {
     fn meet(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
         self.shared.say(&Message::At(place.to_owned(), said));
         let gone_on = lock(&self.gone_on);

@@ -4,10 +4,10 @@
 //! listened on, and who may come in is the business of `ssh`. When this process is gone their input
 //! ends, so they clean up and end too.
 
-use super::company::Company;
-use super::hub::{Member, lead as lead_members};
+use super::company::Communicator;
+use super::hub::{RankLink, lead as lead_members};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
-use super::{JOIN_MAX, RANKS_MAX, Together, fits, turn_away};
+use super::{JOIN_MAX, RANKS_MAX, MultiHostArgs, fits, turn_away};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -26,13 +26,13 @@ const ENDING_MAX: Duration = Duration::from_secs(10);
 const OURS: [&str; 6] = ["--hosts", "--ssh", "--program", "--format", "--output", "-o"];
 
 /// Joins as one that was started so.
-pub(super) fn join(hello: Hello, stop: &Stop) -> Result<Company> {
+pub(super) fn join(hello: Hello, stop: &Stop) -> Result<Communicator> {
     let link = Link::new(std::io::stdin(), crate::output::raw_stdout());
-    Company::join(hello, link, stop.raised())
+    Communicator::join(hello, link, stop.raised())
 }
 
 /// Starts all ranks and leads them to the end; what they handed over.
-pub(super) fn lead(together: &Together, stop: &AtomicBool) -> Result<Vec<Value>> {
+pub(super) fn lead(together: &MultiHostArgs, stop: &AtomicBool) -> Result<Vec<Value>> {
     let hosts = &together.hosts;
     ensure!(hosts.len() <= RANKS_MAX, "start ranks: {} are more than {RANKS_MAX}", hosts.len());
     for host in hosts {
@@ -56,13 +56,13 @@ pub(super) fn lead(together: &Together, stop: &AtomicBool) -> Result<Vec<Value>>
 }
 
 fn start_and_lead(
-    together: &Together,
+    together: &MultiHostArgs,
     args: &[String],
     children: &mut Vec<Child>,
     stop: &AtomicBool,
 ) -> Result<Vec<Value>, String> {
     let ranks = together.hosts.len();
-    let mut there: Vec<Option<Member>> = Vec::new();
+    let mut there: Vec<Option<RankLink>> = Vec::new();
     let (came, comes) = channel();
     for (rank, host) in together.hosts.iter().enumerate() {
         there.push(None);
@@ -98,7 +98,7 @@ fn start_and_lead(
             Ok((rank, Ok(Some(Message::Hello(hello))), link)) if hello.rank == rank => {
                 match fits(&hello, ranks, &there) {
                     Ok(()) => {
-                        there[rank] = Some(Member { hello, link });
+                        there[rank] = Some(RankLink { hello, link });
                         continue;
                     }
                     Err(why) => why,
@@ -127,7 +127,7 @@ fn start_and_lead(
 /// What starts a rank. A shell at the other end of `ssh` takes the words apart again, so there they
 /// are quoted.
 fn command(
-    together: &Together,
+    together: &MultiHostArgs,
     args: &[String],
     (rank, ranks, host): (usize, usize, &String),
 ) -> Command {

@@ -25,12 +25,12 @@ pub(super) const RESULT: &str = "result";
 
 /// A rank that has said who it is.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct RankLink {
     pub(super) hello: Hello,
     pub(super) link: Link,
 }
 
-impl Member {
+impl RankLink {
     /// As people call it.
     pub(super) fn name(&self) -> String {
         name(&self.hello)
@@ -48,15 +48,15 @@ type Event = (usize, Option<Message>);
 ///
 /// # Errors
 /// A sentence: which rank ended first, and why.
-pub(super) fn lead(members: Vec<Member>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
+pub(super) fn lead(members: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
     let (events, heard) = channel();
     let mut seats = Vec::new();
-    for (rank, Member { hello, link: Link { reader, writer } }) in members.into_iter().enumerate() {
+    for (rank, RankLink { hello, link: Link { reader, writer } }) in members.into_iter().enumerate() {
         listen(rank, reader, events.clone());
         let name = name(&hello);
         seats.push(Seat { name, writer, at: None, heard: Instant::now(), gone: false });
     }
-    let mut hub = Hub { seats, heard };
+    let mut hub = Coordinator { seats, heard };
     hub.tell(&Message::Welcome);
     let ended = hub.go(stop);
     if let Err(why) = &ended {
@@ -88,12 +88,12 @@ struct Seat {
     gone: bool,
 }
 
-struct Hub {
+struct Coordinator {
     seats: Vec<Seat>,
     heard: Receiver<Event>,
 }
 
-impl Hub {
+impl Coordinator {
     /// Says something to all who are there; those who do not take it will be missed soon.
     fn tell(&mut self, message: &Message) {
         for seat in self.seats.iter_mut().filter(|seat| !seat.gone) {
@@ -193,14 +193,14 @@ mod tests {
     use std::sync::Arc;
 
     /// Ends of links as the ranks have them, and the leader's result.
-    type Rig = (Vec<UnixStream>, std::thread::JoinHandle<Result<Vec<Value>, String>>);
+    type TestRanks = (Vec<UnixStream>, std::thread::JoinHandle<Result<Vec<Value>, String>>);
 
-    fn rig(count: usize, stop: Arc<AtomicBool>) -> Rig {
+    fn rig(count: usize, stop: Arc<AtomicBool>) -> TestRanks {
         let (mut ends, mut members) = (Vec::new(), Vec::new());
         for rank in 0..count {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let hello = Hello { rank, host: format!("h{rank}"), ..Hello::default() };
-            members.push(Member { hello, link: Link::new(ours.try_clone().unwrap(), ours) });
+            members.push(RankLink { hello, link: Link::new(ours.try_clone().unwrap(), ours) });
             ends.push(theirs);
         }
         (ends, std::thread::spawn(move || lead(members, &stop)))

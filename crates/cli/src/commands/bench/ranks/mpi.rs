@@ -4,10 +4,10 @@
 //! its user may read, with the address that it listens on and a token; the others look for it. The
 //! file is gone when all have come, and so is the listener.
 
-use super::company::Company;
-use super::hub::{Member, lead};
+use super::company::Communicator;
+use super::hub::{RankLink, lead};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
-use super::{JOIN_MAX, Leader, RANKS_MAX, Seat, Together, fits, turn_away};
+use super::{JOIN_MAX, Leader, RANKS_MAX, Seat, MultiHostArgs, fits, turn_away};
 use crate::control::Token;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
@@ -54,23 +54,23 @@ pub(super) fn seat(variable: impl Fn(&str) -> Option<String>) -> Result<Option<S
 
 /// Joins as the rank that it is; rank 0 leads as well.
 pub(super) fn join(
-    together: &Together,
+    together: &MultiHostArgs,
     hello: Hello,
     stop: &Stop,
-) -> Result<(Company, Option<Leader>)> {
+) -> Result<(Communicator, Option<Leader>)> {
     let path = match &together.rendezvous {
         Some(path) => path.to_path_buf(),
         None => usual_place(|name| std::env::var(name).ok())?,
     };
     if hello.rank > 0 {
         let link = look_for(&path, &hello, stop.flag())?;
-        return Ok((Company::join(link.0, link.1, stop.raised())?, None));
+        return Ok((Communicator::join(link.0, link.1, stop.raised())?, None));
     }
     let listener = TcpListener::bind(together.listen)
         .with_context(|| format!("listen on {}", together.listen))?;
     let meeting = Meeting::make(&path, listener, hello.ranks)?;
     let (ours, theirs) = UnixStream::pair().context("make a way to the leader")?;
-    let mut member = Member { hello: hello.clone(), link: Link::new(ours.try_clone()?, ours) };
+    let mut member = RankLink { hello: hello.clone(), link: Link::new(ours.try_clone()?, ours) };
     let raised = stop.raised();
     let leader = std::thread::spawn(move || {
         // Who this one is needs no proof, but it says so as all do.
@@ -81,7 +81,7 @@ pub(super) fn join(
         // A wish to stop is that of this rank, which says so itself.
         lead(members, &AtomicBool::new(false)).map(|handed| (hosts, handed))
     });
-    let company = Company::join(hello, Link::new(theirs.try_clone()?, theirs), stop.raised())?;
+    let company = Communicator::join(hello, Link::new(theirs.try_clone()?, theirs), stop.raised())?;
     Ok((company, Some(leader)))
 }
 
@@ -146,8 +146,8 @@ impl Meeting {
     }
 
     /// Waits until all have come; in their order. An error has been said to all who were there.
-    fn gather(self, first: Member, stop: &AtomicBool) -> Result<Vec<Member>, String> {
-        let mut there: Vec<Option<Member>> = Vec::new();
+    fn gather(self, first: RankLink, stop: &AtomicBool) -> Result<Vec<RankLink>, String> {
+        let mut there: Vec<Option<RankLink>> = Vec::new();
         there.resize_with(self.ranks, || None);
         there[0] = Some(first);
         let gathered = self.wait_for_all(&mut there, stop);
@@ -160,7 +160,7 @@ impl Meeting {
         }
     }
 
-    fn wait_for_all(&self, there: &mut [Option<Member>], stop: &AtomicBool) -> Result<(), String> {
+    fn wait_for_all(&self, there: &mut [Option<RankLink>], stop: &AtomicBool) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("wait for the other ranks: {error}");
         self.listener.set_nonblocking(true).map_err(failed)?;
         let (came, comes) = channel();
@@ -186,7 +186,7 @@ impl Meeting {
                     return Err(why);
                 }
                 let rank = hello.rank;
-                there[rank] = Some(Member { hello, link });
+                there[rank] = Some(RankLink { hello, link });
             }
             if stop.load(Ordering::Relaxed) {
                 return Err("it was stopped".to_owned());
@@ -298,7 +298,7 @@ mod tests {
         Hello { protocol: link::PROTOCOL, version, rank, ranks: 2, ..Hello::default() }
     }
 
-    type Gathered = std::thread::JoinHandle<Result<Vec<Member>, String>>;
+    type Gathered = std::thread::JoinHandle<Result<Vec<RankLink>, String>>;
 
     /// A meeting of two, of which the first has come; its file, and what comes of it.
     fn meeting(folder: &Path) -> (PathBuf, Gathered, Arc<AtomicBool>) {
@@ -306,7 +306,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let meeting = Meeting::make(&path, listener, 2).unwrap();
         let link = Link::new(std::io::empty(), std::io::sink());
-        let first = Member { hello: hello(0), link };
+        let first = RankLink { hello: hello(0), link };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         (path, std::thread::spawn(move || meeting.gather(first, &stopped)), stop)

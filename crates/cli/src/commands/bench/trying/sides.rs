@@ -8,12 +8,12 @@
 //! and what the cache says it holds.
 
 use super::cache::Cache;
-use crate::commands::bench::surroundings::Here;
+use crate::commands::bench::surroundings::LocalHost;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
-    BenchError, Better, Counted, Footing, Found, Outcome, Series, Space, Stage, Surroundings,
-    Trouble, Workload,
+    BenchError, Direction, Counted, StartState, Found, Outcome, Series, Space, TrialContext, HostEnv,
+    HostError, Workload,
 };
 use larder_report::control::{Stats, VolumeStats};
 use larder_report::run::Machine;
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// The machine as one side sees it.
 pub(super) struct Side<'a> {
-    here: Here,
+    here: LocalHost,
     cache: &'a Mutex<Cache>,
     /// Of larder's side: where files are seen, and where they are.
     through: Option<[PathBuf; 2]>,
@@ -42,14 +42,14 @@ fn locked(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn trouble(error: &anyhow::Error) -> Trouble {
-    Trouble(format!("{error:#}"))
+fn trouble(error: &anyhow::Error) -> HostError {
+    HostError(format!("{error:#}"))
 }
 
 impl<'a> Side<'a> {
     /// Past larder.
     pub(super) fn native(cache: &'a Mutex<Cache>, files: &Path) -> Self {
-        Side { here: Here::new(false), cache, through: None, files: files.to_owned() }
+        Side { here: LocalHost::new(false), cache, through: None, files: files.to_owned() }
     }
 
     /// Through it.
@@ -69,7 +69,7 @@ impl<'a> Side<'a> {
     }
 
     /// Files out of memory, with a new cache in front of them on larder's side; what is found.
-    fn anew(&self, seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<Found, Trouble> {
+    fn anew(&self, seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
         let mut cache = locked(self.cache);
         cache.stop().map_err(|error| trouble(&error))?;
         let found = self.here.make_cold(&self.below_cache(seen), more)?;
@@ -83,23 +83,23 @@ impl<'a> Side<'a> {
 }
 
 /// What a cache holds of files that have so many pages.
-fn held(cache: &Cache, found: Found) -> Result<Found, Trouble> {
+fn held(cache: &Cache, found: Found) -> Result<Found, HostError> {
     let bytes = cache.resident_bytes().map_err(|error| trouble(&error))?;
     Ok(Found { resident: bytes.div_ceil(page_bytes()), ..found })
 }
 
 /// Reads files, as they are seen through the cache.
-fn fill(seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<(), Trouble> {
+fn fill(seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<(), HostError> {
     let mut piece = vec![0; PIECE_BYTES];
     for path in seen {
-        let failed = |error| Trouble(format!("read {} through it: {error}", path.display()));
+        let failed = |error| HostError(format!("read {} through it: {error}", path.display()));
         let mut file = File::open(path).map_err(failed)?;
         while more() && file.read(&mut piece).map_err(failed)? > 0 {}
     }
     Ok(())
 }
 
-impl Surroundings for Side<'_> {
+impl HostEnv for Side<'_> {
     fn now(&self) -> Nanos {
         self.here.now()
     }
@@ -133,7 +133,7 @@ impl Surroundings for Side<'_> {
         None
     }
 
-    fn free_bytes(&self, path: &Path) -> Result<u64, Trouble> {
+    fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
         self.here.free_bytes(path)
     }
 
@@ -141,7 +141,7 @@ impl Surroundings for Side<'_> {
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, HostError> {
         self.anew(files, more)
     }
 
@@ -149,13 +149,13 @@ impl Surroundings for Side<'_> {
         &self,
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, Trouble> {
+    ) -> Result<Found, HostError> {
         let found = self.anew(files, more)?;
         if self.through.is_none() {
             return self.here.make_warm(files, more);
         }
         if found.resident > 0 {
-            return Err(Trouble("begin with nothing in the cache".to_owned()));
+            return Err(HostError("begin with nothing in the cache".to_owned()));
         }
         fill(files, more)?;
         let found = held(&locked(self.cache), found)?;
@@ -166,7 +166,7 @@ impl Surroundings for Side<'_> {
         Ok(Found { resident: found.resident.min(found.pages), wrong, why, ..found })
     }
 
-    fn look(&self, files: &[PathBuf]) -> Result<Found, Trouble> {
+    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError> {
         let found = self.here.look(&self.below_cache(files))?;
         if self.through.is_some() { held(&locked(self.cache), found) } else { Ok(found) }
     }
@@ -237,7 +237,7 @@ impl Workload for Through<'_> {
 
     fn series(&self) -> Vec<Series> {
         let mut series = self.work.series();
-        let better = Some(Better::Higher);
+        let better = Some(Direction::Higher);
         series.extend([
             Series::new(tried::HITS, "%", better),
             Series::new(tried::READ_PAGES, "pages", None),
@@ -262,15 +262,15 @@ impl Workload for Through<'_> {
         self.work.paths()
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         self.work.prepare(stage)
     }
 
-    fn footing(&mut self) -> Footing<'_> {
+    fn footing(&mut self) -> StartState<'_> {
         self.work.footing()
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let before = self.stats()?;
         let outcome = self.work.trial(stage);
         if let Some(why) = locked(self.cache).ended() {

@@ -10,7 +10,7 @@ use larder_lab::trace::{Addressing, Op, Record};
 
 /// What becomes of records that do not fit their export as they are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judge {
+pub(super) struct RecordFilter {
     /// Offsets are folded into the export.
     pub(super) wrap: bool,
     /// What would change the export is left out.
@@ -54,10 +54,10 @@ struct Rest {
 }
 
 /// Hands requests out.
-pub(super) struct Feed {
+pub(super) struct RequestSource {
     input: Input,
     pub(super) targets: Targets,
-    judge: Judge,
+    judge: RecordFilter,
     batch: Vec<Record>,
     /// The next record of the batch.
     at: usize,
@@ -73,14 +73,14 @@ pub(super) struct Feed {
     pub(super) left_out: LeftOut,
 }
 
-impl Feed {
+impl RequestSource {
     /// A feed of everything that `input` has.
-    pub(super) fn new(input: Input, targets: Targets, judge: Judge) -> Result<Self> {
+    pub(super) fn new(input: Input, targets: Targets, judge: RecordFilter) -> Result<Self> {
         ensure!(
             input.source.addressing() != Addressing::Objects,
             "replay a trace of objects: they have no places in a volume"
         );
-        Ok(Feed {
+        Ok(RequestSource {
             input,
             targets,
             judge,
@@ -98,7 +98,7 @@ impl Feed {
 
     /// The same without a word about what the readers find.
     pub(super) fn quietly(self) -> Self {
-        Feed { quiet: true, ..self }
+        RequestSource { quiet: true, ..self }
     }
 
     /// The next request; none at the end.

@@ -1,6 +1,6 @@
 //! What a replay did: counted by the threads, added up, and told.
 
-use super::feed::{Feed, LeftOut, Piece};
+use super::feed::{RequestSource, LeftOut, Piece};
 use anyhow::Result;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_io::nbd_client::RequestError;
@@ -33,7 +33,7 @@ struct OpTally {
 
 /// What one thread did.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ReplayTotals {
     ops: [OpTally; Op::ALL.len()],
     late: Histogram,
     /// Its last request, and how late that was.
@@ -48,7 +48,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Tally {
+impl ReplayTotals {
     /// A request was sent so much later than it was due.
     pub(super) fn late(&mut self, piece: &Piece, time: Duration) {
         self.late.record(nanoseconds(time));
@@ -121,7 +121,7 @@ impl Outcome {
     }
 
     /// Adds what a thread did.
-    pub(super) fn add(&mut self, tally: &Tally) {
+    pub(super) fn add(&mut self, tally: &ReplayTotals) {
         for (sum, op) in self.ops.iter_mut().zip(&tally.ops) {
             sum.requests += op.requests;
             sum.bytes += op.bytes;
@@ -136,7 +136,7 @@ impl Outcome {
     }
 
     /// Takes over what the feed counted.
-    pub(super) fn note_feed(&mut self, feed: &Feed) {
+    pub(super) fn note_feed(&mut self, feed: &RequestSource) {
         self.records = feed.records;
         self.split = feed.split;
         self.wrapped = feed.wrapped;

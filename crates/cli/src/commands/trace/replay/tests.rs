@@ -1,7 +1,7 @@
 //! The feed against an obvious model: each byte of a record, one by one.
 
 use super::super::input::Input;
-use super::feed::{Feed, Judge};
+use super::feed::{RequestSource, RecordFilter};
 use super::targets::{Targets, volume};
 use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{BlockSizes, ExportDetails};
@@ -34,10 +34,10 @@ fn export(length: u64, min: u32, max: u32) -> ExportDetails {
     }
 }
 
-fn feed(records: &[Record], export: ExportDetails, wrap: bool) -> Feed {
+fn feed(records: &[Record], export: ExportDetails, wrap: bool) -> RequestSource {
     let targets = Targets::known("nbd://localhost".parse().unwrap(), export);
     let input = Input::of(Box::new(Records(records.to_vec())));
-    Feed::new(input, targets, Judge { wrap, read_only: false }).unwrap()
+    RequestSource::new(input, targets, RecordFilter { wrap, read_only: false }).unwrap()
 }
 
 #[test]

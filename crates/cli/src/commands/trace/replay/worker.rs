@@ -4,8 +4,8 @@
 //! Invariants: no more than `depth` requests are in flight, over all connections of the thread; a
 //! timed request is never sent before it is due; the first failure ends all threads.
 
-use super::feed::{Feed, Piece};
-use super::outcome::{Outcome, Tally};
+use super::feed::{RequestSource, Piece};
+use super::outcome::{Outcome, ReplayTotals};
 use anyhow::{Context, Result};
 use larder_io::nbd_client::{Client, Completion, Request};
 use larder_lab::trace::Op;
@@ -55,7 +55,7 @@ struct Connection {
 /// A thread's part of a replay.
 pub(super) struct Worker<'a> {
     connections: Vec<Connection>,
-    feed: &'a Mutex<Feed>,
+    feed: &'a Mutex<RequestSource>,
     pace: Pace,
     depth: usize,
     stopped: &'a AtomicBool,
@@ -66,7 +66,7 @@ pub(super) struct Worker<'a> {
     ended: bool,
     /// Buffers that are not in flight.
     spare: Vec<Vec<u8>>,
-    tally: Tally,
+    tally: ReplayTotals,
 }
 
 /// Runs the threads to their ends and adds up what they did; the first failure is the replay's.
@@ -74,7 +74,7 @@ pub(super) fn run_all(workers: Vec<Worker<'_>>, outcome: &mut Outcome) -> Result
     let ended: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             workers.into_iter().map(|worker| scope.spawn(|| worker.run())).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, (Tally, Result<()>)>| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, (ReplayTotals, Result<()>)>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         threads.into_iter().map(join).collect()
@@ -91,7 +91,7 @@ impl<'a> Worker<'a> {
     /// A worker with a client of each export.
     pub(super) fn new(
         clients: Vec<Client>,
-        feed: &'a Mutex<Feed>,
+        feed: &'a Mutex<RequestSource>,
         pace: Pace,
         depth: usize,
         stopped: &'a AtomicBool,
@@ -107,12 +107,12 @@ impl<'a> Worker<'a> {
             next: None,
             ended: false,
             spare: Vec::new(),
-            tally: Tally::default(),
+            tally: ReplayTotals::default(),
         }
     }
 
     /// Replays until the feed ends, somebody asks to stop, or something fails; what was done.
-    fn run(mut self) -> (Tally, Result<()>) {
+    fn run(mut self) -> (ReplayTotals, Result<()>) {
         let replayed = self.drive();
         if replayed.is_err() {
             // The others stop too: a replay with a hole is none.

@@ -15,7 +15,7 @@ mod uncached;
 pub(super) use drops::CoveredWrite;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
-use super::super::link::Way;
+use super::super::link::ReplyPath;
 use super::super::mounted::MountFailure;
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
@@ -27,7 +27,7 @@ use crate::engine::{ArenaCache, Engine};
 use crate::fault::{self, Thread, confine};
 use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
-use crate::store::files::{Act, FileTable, SourceFile};
+use crate::store::files::{PendingChange, FileTable, SourceFile};
 use crate::wake::Waker;
 use backlog::{Backlog, Waiting};
 use drops::PageDrops;
@@ -68,7 +68,7 @@ const PAGE_WRITER: &str = "page-writer";
 /// What a clerk is asked for.
 pub(in crate::front::fuse) enum Job {
     /// To answer a request.
-    Request { way: Way, header: InHeader, body: Vec<u8>, waiting: Waiting },
+    Request { way: ReplyPath, header: InHeader, body: Vec<u8>, waiting: Waiting },
     /// To have the cache forget a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// To write what is left of a file that nobody has open, and to close it.
@@ -90,7 +90,7 @@ pub(in crate::front::fuse) enum Job {
 
 /// The way to all clerks. Clones lead to the same ones.
 #[derive(Clone, Debug)]
-pub(in crate::front::fuse) struct Clerks {
+pub(in crate::front::fuse) struct BlockingPool {
     jobs: Arc<Jobs>,
     /// The way to the one who tells the kernel what others have changed. It may have to wait for
     /// requests, so it answers none.
@@ -107,16 +107,16 @@ pub(in crate::front::fuse) struct Clerks {
     failure: Arc<MountFailure>,
 }
 
-impl Clerks {
+impl BlockingPool {
     /// Starts the threads for a directory that is to be mounted at `at`.
     pub(super) fn start(engine: &Arc<Engine>, folder: &Arc<Folder>, at: &Path) -> io::Result<Self> {
         let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
         let backlog = Arc::default();
-        let clerks = Clerks { jobs, news, beside_pages, backlog, threads, telling, failure };
+        let clerks = BlockingPool { jobs, news, beside_pages, backlog, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
-            let clerk = Clerk {
+            let clerk = BlockingWorker {
                 folder: Arc::clone(folder),
                 clerks: clerks.clone(),
                 sessions: folder.sections.iter().map(|_| None).collect(),
@@ -158,7 +158,7 @@ impl Clerks {
     }
 
     /// Returns the job to answer a request.
-    pub(super) fn request(&self, way: Way, header: &InHeader, body: Vec<u8>) -> Job {
+    pub(super) fn request(&self, way: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
         let waiting = self.backlog.add(body.len());
         Job::Request { way, header: *header, body, waiting }
     }
@@ -202,9 +202,9 @@ impl Clerks {
     }
 }
 
-struct Clerk {
+struct BlockingWorker {
     folder: Arc<Folder>,
-    clerks: Clerks,
+    clerks: BlockingPool,
     cache: Arc<ArenaCache>,
     /// One for each section, opened when it is needed.
     sessions: Vec<Option<BlockingSession>>,
@@ -217,7 +217,7 @@ struct Clerk {
 }
 
 /// Returns the request that a job answers, and where its answer goes.
-fn asker(job: &Job) -> Option<(Way, InHeader)> {
+fn asker(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
         Job::Request { way, header, .. } => Some((way.clone(), *header)),
         _ => None,
@@ -225,7 +225,7 @@ fn asker(job: &Job) -> Option<(Way, InHeader)> {
 }
 
 /// Refuses a request, if `asker` is one that expects an answer.
-fn refuse(asker: Option<(Way, InHeader)>, errno: Errno) {
+fn refuse(asker: Option<(ReplyPath, InHeader)>, errno: Errno) {
     if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
         way.answer(header.unique, Err(errno));
     }
@@ -251,7 +251,7 @@ fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
 }
 
-impl Clerk {
+impl BlockingWorker {
     fn run(mut self) {
         reserve_stack();
         own_mask();
@@ -436,12 +436,12 @@ impl Clerk {
     /// one first. The folder's file becomes what `act` says when nothing of a segment is under way;
     /// each one that is cut off goes in the cache and in the folder in the same moment, so that an
     /// error in between loses nothing of the others.
-    fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: Act) -> Result<(), Errno> {
+    fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: PendingChange) -> Result<(), Errno> {
         let (section, parts) = FileTable::parts(file, part.start, part.end);
         for (at, range) in parts.into_iter().rev() {
             file.plan(match act {
-                Act::Truncate { size, writes } => Act::Truncate { size: size.max(at), writes },
-                Act::Forget | Act::Renew(_) => act,
+                PendingChange::Truncate { size, writes } => PendingChange::Truncate { size: size.max(at), writes },
+                PendingChange::Forget | PendingChange::Renew(_) => act,
             });
             let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));
             let ended = self.session(section)?.submit(discard, &[], |_, _| {});

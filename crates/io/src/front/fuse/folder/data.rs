@@ -7,11 +7,11 @@
 //! what is there.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
-use super::super::link::Asked;
+use super::super::link::FuseRequest;
 use super::super::worker::{READ_BYTES_MAX, Worker};
 use super::requests::{Answer, Answered, reply};
 use super::sections::Section;
-use super::{Clerks, Folder, Node};
+use super::{BlockingPool, Folder, Node};
 use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
 use larder_core::clock::Nanos;
 use larder_core::request::{Request, RequestOp, Then};
@@ -97,11 +97,11 @@ impl Worker {
     /// Takes a request about data of a folder's file; false if it is about something else.
     pub(in crate::front::fuse) fn take_file_request(
         &mut self,
-        (folder, clerks): (&Arc<Folder>, &Clerks),
+        (folder, clerks): (&Arc<Folder>, &BlockingPool),
         now: Nanos,
-        asked: Asked<'_>,
+        asked: FuseRequest<'_>,
     ) -> bool {
-        let Asked { header, body, data } = asked;
+        let FuseRequest { header, body, data } = asked;
         let answered = match header.opcode {
             opcode::READ => self.read_file(folder, now, header, &abi::head_of(body)),
             opcode::WRITE => self.write_file(folder, now, header, &abi::head_of(body), data),

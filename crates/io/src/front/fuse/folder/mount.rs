@@ -1,10 +1,10 @@
 //! A folder that is mounted, from its start to its end.
 
-use super::super::mount::{How, Mount, MountError, UnmountError};
+use super::super::mount::{MountOptions, Mount, MountError, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
-use super::clerk::Clerks;
+use super::clerk::BlockingPool;
 use super::crossing::RestrictionFollower;
-use super::{Folder, FolderError, FolderNews};
+use super::{Folder, FolderError, ChangeEvents};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountLine, MountRestrictions, MountWatch};
 use crate::store::files::link_to;
@@ -26,7 +26,7 @@ pub struct FolderMount {
     mounted: Mounted,
     pub(super) engine: Arc<Engine>,
     pub(super) folder: Arc<Folder>,
-    clerks: Clerks,
+    clerks: BlockingPool,
     volumes: Vec<Arc<ArenaVolume>>,
     /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
@@ -54,7 +54,7 @@ impl FolderMount {
         let restrictions = folder.restrictions_now();
         let restrictions = restrictions
             .map_err(|source| MountError::Refused { path: at.to_owned(), source: source.into() })?;
-        let how = How {
+        let how = MountOptions {
             source: folder.path.display().to_string(),
             allow_other,
             checks: folder.checks,
@@ -107,8 +107,8 @@ impl FolderMount {
     /// What others change in the folder is told by this from now on; until it is gone, or says that
     /// something was missed, names and attributes are believed.
     #[must_use]
-    pub fn news(&self) -> FolderNews {
-        FolderNews::new(Arc::clone(&self.folder), self.clerks.clone())
+    pub fn news(&self) -> ChangeEvents {
+        ChangeEvents::new(Arc::clone(&self.folder), self.clerks.clone())
     }
 
     /// One sentence for each thing that is not as good as it could be.
@@ -163,13 +163,13 @@ impl Folder {
         engine: &Arc<Engine>,
         volumes: &[Arc<ArenaVolume>],
         at: &Path,
-    ) -> io::Result<(Arc<Self>, Clerks)> {
+    ) -> io::Result<(Arc<Self>, BlockingPool)> {
         let cached = self.sections.iter().filter(|section| section.table().is_some());
         for (section, volume) in cached.zip(volumes) {
             section.set_volume(Arc::clone(volume));
         }
         let folder = Arc::new(self);
-        let clerks = Clerks::start(engine, &folder, at)?;
+        let clerks = BlockingPool::start(engine, &folder, at)?;
         Ok((folder, clerks))
     }
 
@@ -186,7 +186,7 @@ impl Folder {
     }
 
     /// Forgets all nodes but the root, and all listings.
-    pub(in crate::front::fuse) fn forget_all(&self, clerks: &Clerks) {
+    pub(in crate::front::fuse) fn forget_all(&self, clerks: &BlockingPool) {
         for node in self.nodes.all() {
             self.forget(clerks, node.id, u64::MAX);
         }

@@ -9,7 +9,7 @@ use super::super::abi::{
 };
 use super::nodes::{key_of, path_of};
 use super::requests::{Answer, Answered, behind, done, name, names, writes};
-use super::{Clerks, Folder, Job, Node};
+use super::{BlockingPool, Folder, Job, Node};
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -223,7 +223,7 @@ impl Folder {
         Ok(done())
     }
 
-    pub(super) fn create(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn create(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
         if writes(asked.flags) {
@@ -244,7 +244,7 @@ impl Folder {
         self.created(clerks, header, named, file, asked.flags)
     }
 
-    pub(super) fn tmpfile(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn tmpfile(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut how = OFlags::TMPFILE | OFlags::RDWR;
@@ -257,7 +257,7 @@ impl Folder {
     /// The answer about a file that was made and opened in one.
     fn created(
         &self,
-        clerks: &Clerks,
+        clerks: &BlockingPool,
         header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,

@@ -3,7 +3,7 @@
 //! Invariant: names and attributes are believed for a while only as long as every change by others
 //! is told; once one may have been missed they are not.
 
-use super::clerk::{Clerks, Job};
+use super::clerk::{BlockingPool, Job};
 use super::{Folder, Node};
 use larder_core::clock::Nanos;
 use std::ffi::CString;
@@ -13,17 +13,17 @@ use std::time::Duration;
 
 /// Whether we are told what others change.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct ChangeWatcher {
     /// On this device alone.
     device: u64,
     come: AtomicBool,
     missed: AtomicBool,
 }
 
-impl News {
+impl ChangeWatcher {
     /// Not yet, of files on a device.
     pub(super) fn none(device: u64) -> Self {
-        News { device, come: AtomicBool::new(false), missed: AtomicBool::new(false) }
+        ChangeWatcher { device, come: AtomicBool::new(false), missed: AtomicBool::new(false) }
     }
 
     /// Whether what others change on a device is told.
@@ -49,15 +49,15 @@ impl Folder {
 
 /// Tells a mounted folder what others have changed in it. What is not known of there is no news.
 #[derive(Debug)]
-pub struct FolderNews {
+pub struct ChangeEvents {
     folder: Arc<Folder>,
-    clerks: Clerks,
+    clerks: BlockingPool,
 }
 
-impl FolderNews {
-    pub(super) fn new(folder: Arc<Folder>, clerks: Clerks) -> Self {
+impl ChangeEvents {
+    pub(super) fn new(folder: Arc<Folder>, clerks: BlockingPool) -> Self {
         folder.news.come.store(true, Ordering::Release);
-        FolderNews { folder, clerks }
+        ChangeEvents { folder, clerks }
     }
 
     fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
@@ -96,7 +96,7 @@ impl FolderNews {
     }
 }
 
-impl Drop for FolderNews {
+impl Drop for ChangeEvents {
     fn drop(&mut self) {
         self.folder.news.come.store(false, Ordering::Release);
     }

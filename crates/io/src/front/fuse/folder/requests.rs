@@ -5,11 +5,11 @@ use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
     opcode, open_flag,
 };
-use super::super::link::{Asked, Link};
+use super::super::link::{FuseRequest, Link};
 use super::super::volume_session::VolumeSession;
 use super::super::worker::Worker;
 use super::attributes::sets_capabilities;
-use super::{Clerks, CoveredWrite, Folder, Job, KernelPages, Node};
+use super::{BlockingPool, CoveredWrite, Folder, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
 use larder_core::clock::Nanos;
@@ -75,11 +75,11 @@ impl Worker {
     pub(in crate::front::fuse) fn take_folder_request(
         &mut self,
         folder: &Arc<Folder>,
-        clerks: &Clerks,
+        clerks: &BlockingPool,
         now: Nanos,
-        asked: Asked<'_>,
+        asked: FuseRequest<'_>,
     ) {
-        let Asked { header, body, .. } = asked;
+        let FuseRequest { header, body, .. } = asked;
         // Whoever waits for this thread must not wait for the folder's disk.
         let is_free = self.sessions.iter().all(VolumeSession::is_idle);
         let answered = if folder.is_strange(header) && !is_end(header.opcode) {
@@ -130,7 +130,7 @@ fn is_end(code: u32) -> bool {
 }
 
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
-pub(super) fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered: Answered) {
+pub(super) fn reply(link: &mut Link, clerks: &BlockingPool, asked: FuseRequest<'_>, answered: Answered) {
     let unique = asked.header.unique;
     let job = |link: &Link| clerks.request(link.way(), asked.header, asked.whole());
     match answered {
@@ -145,7 +145,7 @@ pub(super) fn reply(link: &mut Link, clerks: &Clerks, asked: Asked<'_>, answered
 
 impl Folder {
     /// Answers a request, if nothing of the cache has to be waited for.
-    pub(super) fn answer(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn answer(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
             opcode::FORGET => {
@@ -202,7 +202,7 @@ impl Folder {
         }
     }
 
-    fn released(&self, clerks: &Clerks, header: &InHeader, body: &[u8]) -> Answered {
+    fn released(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
@@ -222,7 +222,7 @@ impl Folder {
 
     /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
     /// again to write what is left; others may not be able to, so for them it is written first.
-    fn last_close(&self, clerks: &Clerks, node: Arc<Node>) {
+    fn last_close(&self, clerks: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
             clerks.send(Job::Move(Arc::clone(&node)));
         } else if node.file.was_written() && self.section(&node.file).options().pin {
@@ -235,7 +235,7 @@ impl Folder {
         }
     }
 
-    fn open_file(&self, clerks: &Clerks, header: &InHeader, asked: OpenIn) -> Answered {
+    fn open_file(&self, clerks: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.node(header.nodeid)?;
         // A check may wait for a server.
         if self.is_unwatched(&node) {
@@ -255,7 +255,7 @@ impl Folder {
     /// Opens a file for as long as the kernel has it open.
     pub(super) fn opened(
         &self,
-        clerks: &Clerks,
+        clerks: &BlockingPool,
         (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,

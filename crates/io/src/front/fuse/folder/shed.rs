@@ -6,7 +6,7 @@
 //! look-ups wait for that. Directories are kept: the working directory of a program must keep its
 //! name.
 
-use super::clerk::{Clerks, Job};
+use super::clerk::{BlockingPool, Job};
 use super::requests::Answered;
 use super::{Folder, Node};
 use rustix::fs::{AtFlags, CWD};
@@ -57,7 +57,7 @@ impl Descriptors {
 impl Folder {
     /// Starts forgetting inodes if there are too many, or if an answer reports that no descriptor
     /// is left; returns whether it reports that.
-    pub(super) fn watch_descriptors(&self, clerks: &Clerks, answered: &Answered) -> bool {
+    pub(super) fn watch_descriptors(&self, clerks: &BlockingPool, answered: &Answered) -> bool {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
         if wanted && !self.descriptors.is_asked.swap(true, Ordering::AcqRel) {

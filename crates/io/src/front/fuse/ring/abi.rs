@@ -21,7 +21,7 @@ pub(super) const SUBMISSION_LEN_AT: usize = 24;
 /// The heads of a request or answer, at a place.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Heads {
+pub(super) struct RequestHeader {
     /// An `InHeader`, or an `OutHeader`.
     pub(super) head: [u8; HEAD_BYTES],
     /// What comes next in a request: as many bytes as its length says.
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_reads_is_where_it_looks() {
-        assert_eq!((size_of::<Heads>(), size_of::<Command>()), (288, 24));
-        assert_eq!(std::mem::offset_of!(Heads, operation), 128);
-        assert_eq!(std::mem::offset_of!(Heads, payload_bytes), 272);
+        assert_eq!((size_of::<RequestHeader>(), size_of::<Command>()), (288, 24));
+        assert_eq!(std::mem::offset_of!(RequestHeader, operation), 128);
+        assert_eq!(std::mem::offset_of!(RequestHeader, payload_bytes), 272);
     }
 }

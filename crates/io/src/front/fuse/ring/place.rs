@@ -4,7 +4,7 @@
 //! we have it.
 
 use super::super::abi::{self, InHeader, OutHeader, opcode};
-use super::abi::Heads;
+use super::abi::RequestHeader;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ impl Memory {
 
 /// Room for what does not fit the heads. Only whoever has the place touches it.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct RingBuffer {
     memory: Arc<Memory>,
     part: Range<usize>,
 }
 
-impl Room {
+impl RingBuffer {
     /// So many of them, each of so many bytes.
-    pub(super) fn several(count: usize, bytes: usize) -> impl Iterator<Item = Room> {
+    pub(super) fn several(count: usize, bytes: usize) -> impl Iterator<Item = RingBuffer> {
         let memory = Arc::new(Memory::new(count * bytes));
-        let room = move |number: usize| Room {
+        let room = move |number: usize| RingBuffer {
             memory: Arc::clone(&memory),
             part: number * bytes..(number + 1) * bytes,
         };
@@ -63,13 +63,13 @@ impl Room {
 
 /// What of a request stays where the kernel has put it, while its place is not answered.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Lent {
+pub(in crate::front::fuse) struct RingPayload {
     pub(super) place: usize,
-    room: Room,
+    room: RingBuffer,
     len: usize,
 }
 
-impl Lent {
+impl RingPayload {
     /// The data.
     pub(in crate::front::fuse) fn data(&self) -> &[u8] {
         &self.room.bytes()[..self.len]
@@ -92,9 +92,9 @@ enum State {
 pub(super) struct Place {
     /// Of which processor.
     pub(super) queue: u16,
-    heads: Box<UnsafeCell<Heads>>,
+    heads: Box<UnsafeCell<RequestHeader>>,
     /// Not there while it is lent.
-    room: Option<Room>,
+    room: Option<RingBuffer>,
     /// Heads and room, as the kernel is told of them.
     parts: Box<[libc::iovec; 2]>,
     state: State,
@@ -111,11 +111,11 @@ unsafe impl Send for Place {}
 
 impl Place {
     /// A place that the kernel is about to be given.
-    pub(super) fn new(queue: u16, room: Room) -> Self {
-        let heads = Box::new(UnsafeCell::new(Heads::new_zeroed()));
+    pub(super) fn new(queue: u16, room: RingBuffer) -> Self {
+        let heads = Box::new(UnsafeCell::new(RequestHeader::new_zeroed()));
         let part = |base: *mut libc::c_void, len| libc::iovec { iov_base: base, iov_len: len };
         let parts = Box::new([
-            part(heads.get().cast(), size_of::<Heads>()),
+            part(heads.get().cast(), size_of::<RequestHeader>()),
             part(room.cells().as_ptr().cast_mut().cast(), room.part.len()),
         ]);
         Place {
@@ -143,7 +143,7 @@ impl Place {
         self.parts.as_ptr() as u64
     }
 
-    fn heads(&mut self) -> &mut Heads {
+    fn heads(&mut self) -> &mut RequestHeader {
         // SAFETY: callers have the place, and the borrow is the only one.
         unsafe { &mut *self.heads.get() }
     }
@@ -154,7 +154,7 @@ impl Place {
         &mut self,
         index: usize,
         buffer: &mut [u8],
-    ) -> Option<(usize, Option<Lent>)> {
+    ) -> Option<(usize, Option<RingPayload>)> {
         debug_assert_eq!(self.state, State::Kernels, "a place was handed over twice");
         self.state = State::Asked;
         let heads = self.heads();
@@ -174,7 +174,7 @@ impl Place {
         if header.opcode == opcode::WRITE {
             let room = self.room.take()?;
             (payload <= room.part.len()).then_some(())?;
-            return Some((len, Some(Lent { place: index, room, len: payload })));
+            return Some((len, Some(RingPayload { place: index, room, len: payload })));
         }
         let data = self.room.as_ref()?.bytes().get(..payload)?;
         buffer.get_mut(len..len + payload)?.copy_from_slice(data);
@@ -212,7 +212,7 @@ impl Place {
     }
 
     /// What was lent is back; whether there is an answer that waited for it.
-    pub(super) fn give_back(&mut self, lent: Lent) -> bool {
+    pub(super) fn give_back(&mut self, lent: RingPayload) -> bool {
         let mut room = lent.room;
         room.bytes_mut()[..self.kept.len()].copy_from_slice(&self.kept);
         self.kept.clear();
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn a_place() -> Place {
-        Place::new(0, Room::several(3, 4096).nth(1).unwrap())
+        Place::new(0, RingBuffer::several(3, 4096).nth(1).unwrap())
     }
 
     /// What the kernel puts at a place.

@@ -4,7 +4,7 @@
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
-use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State, Way};
+use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State, ClientTransport};
 use crate::front::nbd::wire;
 
 const UNKNOWN_EXPORT: Refusal =
@@ -24,7 +24,7 @@ impl Handshake {
             Answer::Structured => self.structured = true,
             Answer::StartTls => {
                 // Whoever is in between could have sent what came before: none of it counts.
-                self.way = Way::Starting;
+                self.way = ClientTransport::Starting;
                 (self.structured, self.context_export) = (false, None);
             }
             Answer::List => {

@@ -7,7 +7,7 @@ use super::HandshakeError;
 use super::export::ExportInfo;
 use super::options::Refusal;
 use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, Greeting, OptionReplyHeader,
+    self, BlockSizeReply, ExportInfoReply, ExportReply, ServerGreeting, OptionReplyHeader,
 };
 use zerocopy::IntoBytes;
 
@@ -40,7 +40,7 @@ impl<'a> Replies<'a> {
     }
 
     pub(super) fn greeting(&mut self) -> Result<(), HandshakeError> {
-        let greeting = Greeting::new(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
+        let greeting = ServerGreeting::new(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
         self.push(&[greeting.as_bytes()])
     }
 

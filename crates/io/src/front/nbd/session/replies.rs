@@ -7,7 +7,7 @@ use crate::front::errors::nbd_error_of;
 use crate::front::nbd::wire::{self, Errno};
 use larder_core::clock::Nanos;
 use larder_core::counters::Classes;
-use larder_core::request::{Assembly, Event, Reply};
+use larder_core::request::{ReadRequest, Event, Reply};
 use larder_core::store::StoreError;
 
 /// The error of a failed request.
@@ -78,7 +78,7 @@ impl Transmission<'_> {
     pub(super) fn send_data(
         &mut self,
         cookie: u64,
-        mut read: Box<Assembly<ArenaFrames>>,
+        mut read: Box<ReadRequest<ArenaFrames>>,
         last: bool,
     ) {
         if self.negotiated.structured {

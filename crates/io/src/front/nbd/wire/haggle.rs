@@ -18,7 +18,7 @@ pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
 /// What a newstyle server sends first.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct Greeting {
+pub struct ServerGreeting {
     magic: U64,
     option_magic: U64,
     flags: U16,
@@ -75,7 +75,7 @@ pub struct BlockSizeReply {
     pub max: U32,
 }
 
-impl Greeting {
+impl ServerGreeting {
     /// A greeting with these handshake flags.
     #[must_use]
     pub fn new(flags: u16) -> Self {

@@ -8,7 +8,7 @@ use crate::workload::iozone::grid::{Cell, Sizes};
 use crate::workload::iozone::order;
 use crate::workload::iozone::passes::passes;
 use crate::workload::iozone::records::first_mark;
-use crate::workload::iozone::subject::{Subject, Sync};
+use crate::workload::iozone::subject::{TestFile, Sync};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
@@ -26,7 +26,7 @@ fn grid_run(folder: &TempDir, tests: &[u8]) -> GridRun {
         ..Grid::default()
     };
     let folder = folder.path().to_path_buf();
-    GridRun { grid, tests: tests.to_vec(), manner: Manner::default(), folder }
+    GridRun { grid, tests: tests.to_vec(), manner: AccessPattern::default(), folder }
 }
 
 fn plan() -> Plan {
@@ -125,8 +125,8 @@ fn records_are_where_they_belong_whatever_the_order() {
     let stage = stage(&double, &stop);
     let cell = Cell { file_bytes: 40 * 4 * KIB, record_bytes: 4 * KIB };
     for sync in [Sync::None, Sync::Data, Sync::All] {
-        let manner = Manner { sync, close_counts: sync == Sync::Data, ..Manner::default() };
-        let mut subject = Subject::new(&stage, &path, cell, manner, 3);
+        let manner = AccessPattern { sync, close_counts: sync == Sync::Data, ..AccessPattern::default() };
+        let mut subject = TestFile::new(&stage, &path, cell, manner, 3);
         let mut written = 0;
         for test in [0, 9, 6, 2, 4] {
             let passed = subject.run(test).unwrap();
@@ -157,7 +157,7 @@ fn only_the_first_pass_of_a_test_makes_the_file_anew() {
     let stage = stage(&double, &stop);
     let cell = Cell { file_bytes: 64 * KIB, record_bytes: 4 * KIB };
     // A file that is longer tells: only what makes the file anew cuts the rest off.
-    let mut subject = Subject::new(&stage, &path, cell, Manner::default(), 0);
+    let mut subject = TestFile::new(&stage, &path, cell, AccessPattern::default(), 0);
     for test in [0, 6, 9] {
         for (pass, length) in passes(test).iter().zip([64 * KIB, 100 * KIB]) {
             let file = std::fs::File::create(&path).unwrap();
@@ -178,10 +178,10 @@ fn closing_counts_if_it_is_to_and_before_the_flush() {
     let cell = Cell { file_bytes: 8 * KIB, record_bytes: 4 * KIB };
     // The clock of the double moves by 10 with each look: 10 for a record, a flush and a close.
     for (close_counts, known) in [(false, [20, 30]), (true, [30, 40])] {
-        let manner = Manner { close_counts, ..Manner::default() };
-        let passed = Subject::new(&stage, &path, cell, manner, 0).run(0).unwrap();
+        let manner = AccessPattern { close_counts, ..AccessPattern::default() };
+        let passed = TestFile::new(&stage, &path, cell, manner, 0).run(0).unwrap();
         assert!(passed.iter().all(|one| [one.took, one.took_flushed.unwrap()] == known));
-        let read = Subject::new(&stage, &path, cell, manner, 0).run(1).unwrap();
+        let read = TestFile::new(&stage, &path, cell, manner, 0).run(1).unwrap();
         assert_eq!(read[0].took, known[0]);
         assert_eq!(read[0].took_flushed, None);
     }

@@ -2,11 +2,11 @@
 
 use super::super::cell::{RATE, is_whole, rate, remove};
 use super::super::passes::{Pass, passes};
-use super::super::subject::{Passed, Subject, Wall};
+use super::super::subject::{PassResult, TestFile, Wall};
 use super::super::{MIX_TEST, RANDOM_TEST};
 use super::{Figure, Kind, READERS, ThroughputRun, kinds, said};
 use crate::bench::crew::{self, Place};
-use crate::bench::{BenchError, Better, Footing, Outcome, Phase, Series, Space, Stage, Workload};
+use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) fn series(kind: &Kind, figure: Figure, threads: u64) -> Series {
     let name = format!("{}{}", kind.name, figure.suffix());
     let (unit, better) = match figure {
         Figure::MinMoved => ("bytes", None),
-        _ => (RATE, Some(Better::Higher)),
+        _ => (RATE, Some(Direction::Higher)),
     };
     Series::new(name, unit, better).at(&[("threads", as_f64(threads))])
 }
@@ -59,8 +59,8 @@ enum Step {
 
 /// A thread: its file, and what its passes came to.
 struct Worker<'a> {
-    subject: Subject<'a>,
-    passed: Vec<Passed>,
+    subject: TestFile<'a>,
+    passed: Vec<PassResult>,
 }
 
 impl<'a> ThreadTest<'a> {
@@ -117,8 +117,8 @@ impl<'a> ThreadTest<'a> {
         steps
     }
 
-    fn subject<'s>(&'s self, stage: &'s Stage<'s>, thread: usize, file: &'s Path) -> Subject<'s> {
-        Subject::new(stage, file, self.run.cell, self.run.manner, thread as u64)
+    fn subject<'s>(&'s self, stage: &'s TrialContext<'s>, thread: usize, file: &'s Path) -> TestFile<'s> {
+        TestFile::new(stage, file, self.run.cell, self.run.manner, thread as u64)
     }
 
     /// One step of one thread.
@@ -149,7 +149,7 @@ impl<'a> ThreadTest<'a> {
     /// What all threads showed in a pass that took `wall`, and `flush` after that.
     fn values(
         &self,
-        (kind, passed): (&Kind, &[&Passed]),
+        (kind, passed): (&Kind, &[&PassResult]),
         (wall, flush): (Nanos, Option<Nanos>),
         outcome: &mut Outcome,
     ) {
@@ -225,7 +225,7 @@ impl Workload for ThreadTest<'_> {
         vec![self.run.folder.clone()]
     }
 
-    fn prepare(&mut self, stage: &Stage<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.makes() {
             return Ok(());
         }
@@ -237,11 +237,11 @@ impl Workload for ThreadTest<'_> {
         Ok(())
     }
 
-    fn footing(&mut self) -> Footing<'_> {
-        Footing::Files(if self.makes() { Vec::new() } else { self.files.to_vec() })
+    fn footing(&mut self) -> StartState<'_> {
+        StartState::Files(if self.makes() { Vec::new() } else { self.files.to_vec() })
     }
 
-    fn trial(&mut self, stage: &Stage<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         if self.makes() {
             self.files.iter().try_for_each(|file| remove(file))?;
         }
@@ -265,7 +265,7 @@ impl Workload for ThreadTest<'_> {
         for (number, kind) in kinds.iter().enumerate() {
             let at = steps.iter().position(|(step, _)| *step == Step::Pass(number));
             let at = at.expect("each pass is a step");
-            let passed: Vec<&Passed> =
+            let passed: Vec<&PassResult> =
                 workers.iter().map(|worker| &worker.passed[number]).collect();
             let after = steps.get(at + 1).zip(phases.get(at + 1));
             let flush = after.filter(|((step, _), _)| *step == Step::Flush);

@@ -16,7 +16,7 @@ fn throughput(folder: &TempDir, tests: &[u8]) -> ThroughputRun {
         threads: vec![1, 3],
         cell: Cell { file_bytes: 256 * KIB, record_bytes: 4 * KIB },
         tests: tests.to_vec(),
-        manner: Manner::default(),
+        manner: AccessPattern::default(),
         stonewall: true,
         readers: READERS,
         folder: folder.path().to_path_buf(),
@@ -99,14 +99,14 @@ fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
 #[test]
 fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
     use super::super::passes::{MAKE, passes};
-    use super::super::subject::{Subject, Wall};
+    use super::super::subject::{TestFile, Wall};
     use std::sync::atomic::Ordering;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let (double, stop) = (double(), never());
     let stage = stage(&double, &stop);
     let cell = Cell { file_bytes: 16 * KIB, record_bytes: 4 * KIB };
-    let mut subject = Subject::new(&stage, &path, cell, Manner::default(), 0);
+    let mut subject = TestFile::new(&stage, &path, cell, AccessPattern::default(), 0);
     let wall = Wall::new(true);
     subject.set_wall(Some(&wall));
     assert_eq!(subject.pass(&MAKE).unwrap().bytes, 0);

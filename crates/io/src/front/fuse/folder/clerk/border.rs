@@ -7,7 +7,7 @@ use super::super::data;
 use super::super::requests::{Answer, Answered};
 use super::super::sections::Cached;
 use super::drops::CoveredWrite;
-use super::{Clerk, PAGE_WRITER, uncached};
+use super::{BlockingWorker, PAGE_WRITER, uncached};
 use crate::front::fuse::abi::{self, InHeader, TransferIn, WriteOut};
 use crate::store::files::SourceFile;
 use larder_core::request::{Request, RequestOp};
@@ -30,7 +30,7 @@ fn lengthen_far(file: &SourceFile, end: u64, late_size_max: u64) -> Result<(), E
     Ok(())
 }
 
-impl Clerk {
+impl BlockingWorker {
     /// Handles a read that touches two segments or a part without one, fills the kernel's first
     /// page of a file, or comes when the file has to be checked for changes by others.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {

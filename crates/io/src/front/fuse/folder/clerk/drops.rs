@@ -13,7 +13,7 @@ use super::super::Folder;
 use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
-use crate::front::fuse::link::Way;
+use crate::front::fuse::link::ReplyPath;
 use crate::front::fuse::mounted::MountFailure;
 use crate::front::fuse::ring::places_of_queue;
 use crate::store::files::Covered;
@@ -41,7 +41,7 @@ pub(in crate::front::fuse::folder) struct CoveredWrite {
 struct Unanswered {
     number: u64,
     since: Instant,
-    way: Way,
+    way: ReplyPath,
     unique: u64,
     answer: Vec<u8>,
 }
@@ -167,7 +167,7 @@ impl PageDrops {
     }
 
     /// Has the kernel drop the pages of a write, and answers it.
-    pub(super) fn drop_and_answer(&self, way: Way, unique: u64, write: CoveredWrite) {
+    pub(super) fn drop_and_answer(&self, way: ReplyPath, unique: u64, write: CoveredWrite) {
         let CoveredWrite { node, covered, answer } = write;
         let mut state = self.shared.state();
         let number = state.next;

@@ -4,8 +4,8 @@
 //! Invariant: nothing leaves that the folder does not have, unless nobody can reach it any more.
 
 use super::super::Node;
-use super::{Clerk, Job};
-use crate::store::files::{Act, FileTable, SEGMENT_BYTES, SourceFile};
+use super::{BlockingWorker, Job};
+use crate::store::files::{PendingChange, FileTable, SEGMENT_BYTES, SourceFile};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const RENEWALS_MAX: usize = 100;
 /// How long to wait for such a moment.
 const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
-impl Clerk {
+impl BlockingWorker {
     /// Has a file be in the cache as a whole, and stay there, if its rule says so.
     pub(super) fn pin(&mut self, file: &Arc<SourceFile>) {
         let _alone = file.change();
@@ -95,7 +95,7 @@ impl Clerk {
             if !file.adopt(writes)? {
                 continue;
             }
-            match self.forget(file, 0..file.reach(), Act::Renew(writes)) {
+            match self.forget(file, 0..file.reach(), PendingChange::Renew(writes)) {
                 Ok(()) => return Ok(true),
                 // What came meanwhile has to be written first.
                 Err(_) if file.writes() != Some(writes) => {}
@@ -152,7 +152,7 @@ impl Clerk {
             return;
         }
         self.unpin(file, 0);
-        let act = if file.is_dead() { Act::Forget } else { Act::Renew(writes) };
+        let act = if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
         if let Err(error) = self.forget(file, 0..file.reach(), act) {
             tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
             return;
@@ -184,7 +184,7 @@ impl Clerk {
         let gone = self.write_out(file, 0..file.reach(), true).and_then(|()| {
             self.unpin(file, 0);
             // What is written meanwhile must not be dropped.
-            self.forget(file, 0..file.reach(), Act::Renew(writes))
+            self.forget(file, 0..file.reach(), PendingChange::Renew(writes))
         });
         if let Err(error) = gone {
             tracing::info!(file = file.name(), %error, "it stays where its old name had it");

@@ -3,9 +3,9 @@
 use super::super::data::{self, BLOCK};
 use super::super::requests::{Answered, done};
 use super::super::sections::Cached;
-use super::{Clerk, uncached};
+use super::{BlockingWorker, uncached};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
-use crate::store::files::{Act, FileTable, SourceFile};
+use crate::store::files::{PendingChange, FileTable, SourceFile};
 use larder_core::request::{Request, RequestOp};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 /// Interval of checks for the end of the writes to a file.
 const UNWRITTEN_PAUSE: Duration = Duration::from_micros(100);
 
-impl Clerk {
+impl BlockingWorker {
     /// Gives a file another length.
     pub(super) fn resize(&mut self, file: &Arc<SourceFile>, size: u64) -> Result<(), Errno> {
         let _alone = file.change();
@@ -52,7 +52,7 @@ impl Clerk {
             // The block that the end lies in is forgotten as a whole.
             self.write_out(file, first..size, false)?;
             let all = first..file.reach().max(first + BLOCK);
-            match self.forget(file, all, Act::Truncate { size, writes }) {
+            match self.forget(file, all, PendingChange::Truncate { size, writes }) {
                 // What has come meanwhile of that block has to be written first.
                 Err(_) if file.writes() != Some(writes) => {}
                 ended => return ended,
