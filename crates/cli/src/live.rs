@@ -122,7 +122,7 @@ pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recor
     for sentence in watcher.missing() {
         eprintln!("missing: {sentence}");
     }
-    eprintln!("watching {}", watcher.words());
+    eprintln!("watching {}", watcher.describe());
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let begun_unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(0);
     let sample = plan.sample.get();

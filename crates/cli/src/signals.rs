@@ -43,7 +43,7 @@ pub(crate) struct Asker {
 
 impl Asker {
     /// Sends a request; returns whether the program can still receive it.
-    pub(crate) fn ask(&self, asked: SignalAction) -> bool {
+    pub(crate) fn request(&self, asked: SignalAction) -> bool {
         if asked == SignalAction::Stop {
             self.stop.store(true, Ordering::Release);
         }
@@ -72,7 +72,7 @@ impl SignalChannel {
     }
 
     /// For those who ask as a signal does.
-    pub(crate) fn asker(&self) -> Asker {
+    pub(crate) fn requester(&self) -> Asker {
         self.asker.clone()
     }
 
@@ -101,7 +101,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
                 SIGHUP => SignalAction::Reload,
                 _ => SignalAction::Stop,
             };
-            if !signalled.ask(meant) {
+            if !signalled.request(meant) {
                 return;
             }
         }
@@ -112,7 +112,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         // The thread fails once.
         let _is_first = to.set(error.to_string()).is_ok();
         // The program does not receive it only if it has ended.
-        let _is_received = to_stop.ask(SignalAction::Stop);
+        let _is_received = to_stop.request(SignalAction::Stop);
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
     Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(receiver), asker, error })

@@ -66,28 +66,28 @@ impl Manager {
     /// Everything is served, as it is after a reload.
     pub(crate) fn ready(&self, status: &str) {
         let status = escape::line(status);
-        self.tell(&format!("READY=1\nSTATUS={status}\nMAINPID={}", std::process::id()));
+        self.notify_manager(&format!("READY=1\nSTATUS={status}\nMAINPID={}", std::process::id()));
     }
 
     /// The configuration is being read again.
     pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
+        self.notify_manager(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 
     /// A stop has begun.
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.notify_manager("STOPPING=1");
     }
 
     /// A stop goes on; the manager must not lose patience, or what is dirty would be lost.
     pub(crate) fn still_stopping(&self, status: &str) {
         let status = escape::line(status);
-        self.tell(&format!("EXTEND_TIMEOUT_USEC={EXTENSION_US}\nSTATUS={status}"));
+        self.notify_manager(&format!("EXTEND_TIMEOUT_USEC={EXTENSION_US}\nSTATUS={status}"));
     }
 
-    fn tell(&self, message: &str) {
+    fn notify_manager(&self, message: &str) {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
@@ -113,7 +113,7 @@ fn connect(name: &OsStr) -> std::io::Result<UnixDatagram> {
 mod tests {
     use super::*;
 
-    fn heard(socket: &UnixDatagram) -> String {
+    fn received(socket: &UnixDatagram) -> String {
         let mut message = [0; 1024];
         let length = socket.recv(&mut message).expect("a message");
         String::from_utf8(message[..length].to_vec()).expect("text")
@@ -132,17 +132,17 @@ mod tests {
         {
             let manager = Manager { socket: Some(connect(&name).unwrap()) };
             manager.ready("serving");
-            let ready = heard(&socket);
+            let ready = received(&socket);
             assert!(ready.starts_with("READY=1\nSTATUS=serving\nMAINPID="), "{ready}");
             manager.reloading();
-            assert!(heard(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
+            assert!(received(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
             manager.stopping();
-            assert_eq!(heard(&socket), "STOPPING=1");
+            assert_eq!(received(&socket), "STOPPING=1");
             manager.still_stopping("4 KiB left");
-            assert!(heard(&socket).starts_with("EXTEND_TIMEOUT_USEC=30000000\n"));
+            assert!(received(&socket).starts_with("EXTEND_TIMEOUT_USEC=30000000\n"));
             // A name in the text is neither another message nor a control sequence.
             manager.still_stopping("a\u{1b}[2J\nREADY=1");
-            assert!(heard(&socket).ends_with("\nSTATUS=a\\u001b[2J\\nREADY=1"));
+            assert!(received(&socket).ends_with("\nSTATUS=a\\u001b[2J\\nREADY=1"));
         }
         assert!(connect(OsStr::new("/there/is/no/such/socket")).is_err());
         Manager { socket: None }.stopping();

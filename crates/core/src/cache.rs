@@ -254,9 +254,9 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
-    fn own_fresh(&self, frame: FrameId) -> F::WritePin {
+    fn write_pin_fresh(&self, frame: FrameId) -> F::WritePin {
         loop {
-            if let Some(own) = self.frames.try_own(frame) {
+            if let Some(own) = self.frames.try_write_pin(frame) {
                 return own;
             }
             spin();
@@ -264,10 +264,10 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Gives owned frames back to the pool.
-    fn free_owned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::WritePin>) {
+    fn free_write_pinned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::WritePin>) {
         let frames = owned.into_iter().map(|own| {
-            let frame = self.frames.owned(&own);
-            self.frames.disown(own);
+            let frame = self.frames.write_pinned(&own);
+            self.frames.release_write_pin(own);
             frame
         });
         self.pool.give_back(volume, frames.collect::<Vec<_>>());

@@ -56,17 +56,17 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     {
     }
     /// Takes the exclusive hold, unless the frame is pinned or owned right now. Never waits.
-    fn try_own(&self, frame: FrameId) -> Option<Self::WritePin>;
+    fn try_write_pin(&self, frame: FrameId) -> Option<Self::WritePin>;
     /// Gives a shared hold back.
     fn unpin(&self, pin: Self::Pin);
     /// Gives the exclusive hold back.
-    fn disown(&self, own: Self::WritePin);
+    fn release_write_pin(&self, own: Self::WritePin);
     /// Turns the exclusive hold into a shared one, with nobody in between.
     fn downgrade(&self, own: Self::WritePin) -> Self::Pin;
     /// The frame that is pinned.
     fn pinned(&self, pin: &Self::Pin) -> FrameId;
     /// The frame that is owned.
-    fn owned(&self, own: &Self::WritePin) -> FrameId;
+    fn write_pinned(&self, own: &Self::WritePin) -> FrameId;
 
     /// Makes the memory of frames ready that are about to be used, for the first time or after
     /// [`Frames::release`].

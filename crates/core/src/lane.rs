@@ -279,12 +279,12 @@ mod tests {
             let filled = Completion::Filled { token: 1, part: 0, pins };
             mailbox.deliver(&frames, filled);
             if frame == 0 {
-                assert!(frames.try_own(0).is_none(), "the mailbox holds the pin");
+                assert!(frames.try_write_pin(0).is_none(), "the mailbox holds the pin");
                 mailbox.close(&frames);
             }
         }
         for frame in [0, 1] {
-            assert!(frames.try_own(frame).is_some(), "frame {frame} is free");
+            assert!(frames.try_write_pin(frame).is_some(), "frame {frame} is free");
         }
     }
 }

@@ -152,7 +152,7 @@ impl Pinned {
     }
 
     /// The look has come to `block`; `missed`: something before it could not be read now.
-    pub(crate) fn looked(&self, block: u64, missed: bool) {
+    pub(crate) fn note_lookup(&self, block: u64, missed: bool) {
         let mut ranges = lock(&self.ranges);
         ranges.missed |= missed;
         if !ranges.anew {
@@ -207,7 +207,7 @@ mod tests {
         let pinned = Pinned::default();
         pinned.change(&(3..5), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
-        pinned.looked(5, false);
+        pinned.note_lookup(5, false);
         assert_eq!(pinned.next(10, 100), Err(None), "all were looked up");
         pinned.lost(10, 100);
         assert_eq!(pinned.next(109, 100), Err(Some(110)));
@@ -219,9 +219,9 @@ mod tests {
         let pinned = Pinned::default();
         pinned.change(&(3..6), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
-        pinned.looked(4, true);
+        pinned.note_lookup(4, true);
         assert_eq!(pinned.next(10, 100), Ok(4), "the others first");
-        pinned.looked(6, false);
+        pinned.note_lookup(6, false);
         assert_eq!(pinned.next(10, 100), Err(Some(110)));
         assert_eq!(pinned.next(110, 100), Ok(3));
     }

@@ -189,9 +189,9 @@ impl<F: Frames> Pool<F> {
     fn reclaim(&self, free: &mut Free, frames: &F, looks: usize) {
         for _ in 0..looks.min(free.limbo.len()) {
             let Some((frame, volume)) = free.limbo.pop_front() else { return };
-            match frames.try_own(frame) {
+            match frames.try_write_pin(frame) {
                 Some(own) => {
-                    frames.disown(own);
+                    frames.release_write_pin(own);
                     if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
                         volume.quota.uncharge(1);
                     }

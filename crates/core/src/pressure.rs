@@ -39,7 +39,7 @@ pub struct Given {
 impl Given {
     /// Nothing has been given back.
     #[must_use]
-    pub fn nothing(settings: &GiveBack, now: Nanos) -> Self {
+    pub fn none_returned(settings: &GiveBack, now: Nanos) -> Self {
         Given { target: settings.full, pressed_at: now, taken_at: now, times: 1 }
     }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn pressure_takes_step_by_step_down_to_the_floor() {
-        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
         assert_eq!(run(&mut given, &mut now, &[false; 3]), [1000; 3], "nobody is short");
         let targets = run(&mut given, &mut now, &[true; 10]);
         assert_eq!(targets, [900, 800, 700, 600, 500, 400, 300, 200, 200, 200]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_is_taken_again_slowly_after_a_calm() {
-        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
         run(&mut given, &mut now, &[true; 2]);
         assert_eq!(run(&mut given, &mut now, &[false; 10]), [800; 10], "calm for ten seconds");
         let targets = run(&mut given, &mut now, &[false; 10]);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn pressure_while_it_is_taken_again_doubles_the_calm() {
-        let (mut now, mut given) = (0, Given::nothing(&SETTINGS, 0));
+        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
         run(&mut given, &mut now, &[true; 4]);
         run(&mut given, &mut now, &[false; 12]);
         assert_eq!(given.target(), 650);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn whatever_happens_the_target_stays_between_floor_and_full() {
         let (mut state, mut now) = (3, 0);
-        let mut given = Given::nothing(&SETTINGS, 0);
+        let mut given = Given::none_returned(&SETTINGS, 0);
         for _ in 0..100_000 {
             state = crate::page::mix(state + 1);
             now += state % (4 * SECOND);

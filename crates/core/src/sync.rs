@@ -111,7 +111,7 @@ fn half_changed() -> ! {
 
 /// Locks to read the state after a panic, even if it is half changed; none if another thread has it
 /// locked.
-pub(crate) fn look<T>(mutex: &Mutex<T>) -> Option<primitive::MutexGuard<'_, T>> {
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<primitive::MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

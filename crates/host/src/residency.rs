@@ -11,7 +11,7 @@ pub mod drop;
 pub mod keep;
 mod why;
 
-pub use why::{below, why_pages_lack, why_pages_stay};
+pub use why::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
 use std::fs::File;

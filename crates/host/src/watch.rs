@@ -167,7 +167,7 @@ fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
     let mut all = crate::processes::all();
     all.retain(|process| process.private_bytes > 0);
     all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
-    let watched = |pid| scope::told(wanted, pid).is_some_and(|told| told.watched);
+    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|told| told.watched);
     let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
     all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
         .collect()
@@ -182,7 +182,7 @@ impl Watcher {
     pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
         let scope = Scope::find(&options.wanted).map_err(|source| {
             let wanted = Scope { wanted: options.wanted.clone(), path: None };
-            WatchError::NotThere { what: wanted.words(), source }
+            WatchError::NotThere { what: wanted.describe(), source }
         })?;
         options.wanted = scope.wanted.clone();
         let mut missing: Vec<String> = Vec::new();
@@ -204,7 +204,7 @@ impl Watcher {
         let wanted = options.wanted.clone();
         let mut numbers = ByNumber::default();
         let ledger = Accounting::new(Machine {
-            ask: Box::new(move |thread| scope::told(&wanted, thread)),
+            ask: Box::new(move |thread| scope::task_info(&wanted, thread)),
             homes: Box::new(homes::devices),
             holds_blocks: Box::new(homes::is_block_device),
             ends: Box::new(move |key| numbers.bytes(key)),
@@ -242,8 +242,8 @@ impl Watcher {
 
     /// What is watched, in a few words.
     #[must_use]
-    pub fn words(&self) -> String {
-        self.scope.words()
+    pub fn describe(&self) -> String {
+        self.scope.describe()
     }
 
     /// How look-ups are learnt of, in a few words; nothing if they are not.
@@ -270,8 +270,8 @@ impl Watcher {
     fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         let Some(source) = &mut self.source else { return Ok(()) };
         source.read(all, &mut self.ledger, &mut each)?;
-        for (file, when_ns) in self.ledger.gone() {
-            self.names.gone(file, when_ns);
+        for (file, when_ns) in self.ledger.take_ended() {
+            self.names.file_ended(file, when_ns);
         }
         self.find_names();
         Ok(())
@@ -483,7 +483,7 @@ impl Watcher {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             started_at: self.started_at.clone(),
-            scope: self.scope.words(),
+            scope: self.scope.describe(),
             kernel: machine::machine().kernel,
             page_bytes: residency::page_bytes(),
             missing,

@@ -255,7 +255,7 @@ impl Claim {
         path: &Path,
         read_only: bool,
     ) -> Result<Self, ClaimError> {
-        let located = ThisMachine::look().and_then(|machine| machine.locate(descriptor.as_fd()));
+        let located = ThisMachine::read().and_then(|machine| machine.locate(descriptor.as_fd()));
         let word = match located.map(|located| located.kind) {
             Ok(FileType::BlockDevice) => "the device",
             Ok(FileType::Directory) => "the directory",
@@ -329,7 +329,7 @@ impl Drop for Claim {
 /// Describes the process that holds the flock(2) lock of an open file or directory, as far as the
 /// kernel shows it.
 pub(crate) fn lock_holder(descriptor: impl AsFd) -> String {
-    let located = ThisMachine::look().and_then(|machine| machine.locate(descriptor));
+    let located = ThisMachine::read().and_then(|machine| machine.locate(descriptor));
     let pid = located.ok().and_then(|located| machine::lock_holder(&located));
     pid.map_or_else(
         || "another process".to_owned(),

@@ -48,7 +48,7 @@ impl Panicked {
     /// Ends the process if the panic has left shared state of the cache half-changed, or a frame
     /// locked for ever.
     pub fn end_if_damaging(&self, cache: &ArenaCache) {
-        if larder_core::damage_seen() || larder_mem::lost_own_in_panic() {
+        if larder_core::damage_seen() || larder_mem::lost_write_pin_in_panic() {
             end_process(cache, self);
         }
     }

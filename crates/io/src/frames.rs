@@ -55,8 +55,8 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn try_own(&self, frame: FrameId) -> Option<WritePin> {
-        self.0.try_own(frame)
+    fn try_write_pin(&self, frame: FrameId) -> Option<WritePin> {
+        self.0.try_write_pin(frame)
     }
 
     #[inline]
@@ -65,8 +65,8 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn disown(&self, own: WritePin) {
-        self.0.disown(own);
+    fn release_write_pin(&self, own: WritePin) {
+        self.0.release_write_pin(own);
     }
 
     fn downgrade(&self, own: WritePin) -> Pin {
@@ -79,7 +79,7 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn owned(&self, own: &WritePin) -> FrameId {
+    fn write_pinned(&self, own: &WritePin) -> FrameId {
         own.frame()
     }
 

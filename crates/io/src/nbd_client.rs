@@ -173,7 +173,7 @@ impl Client {
         let channel = tls_channel(uri)?;
         let stream = Stream::connect(&uri.address, Deadline::after(options.timeout, 0))?;
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-        let details = begin(&mut stream, channel)?.go(&uri.export, options)?;
+        let details = begin(&mut stream, channel)?.negotiate(&uri.export, options)?;
         Ok(Self {
             stream,
             details,

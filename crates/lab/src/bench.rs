@@ -46,7 +46,7 @@ pub use larder_report::run::Direction;
 pub use larder_report::run::trial::{Doubt, Phase, Start, DoubtReason};
 pub use pace::SameSpeed;
 pub use parts::{InParts, PartsProgress, play_parts};
-pub use player::{RunResult, Progress, Step, play};
+pub use player::{RunResult, Progress, Step, run_trials};
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use surroundings::{Counted, Found, HostEnv};

@@ -114,7 +114,7 @@ impl Arena {
     fn runs(&self, owns: &[WritePin]) -> Vec<(usize, usize)> {
         let runs = owns.chunk_by(|own, next| own.frame() + 1 == next.frame());
         let place = |run: &[WritePin]| {
-            let frames = run.iter().map(|own| self.latches.owned(own));
+            let frames = run.iter().map(|own| self.latches.write_pinned(own));
             let first = frames.min().expect("a run has at least one frame");
             (first as usize * FRAME_BYTES, run.len() * FRAME_BYTES)
         };
@@ -201,8 +201,8 @@ impl Arena {
     /// If there is no such frame.
     #[inline]
     #[must_use = "a hold that is dropped holds its frame for ever"]
-    pub fn try_own(&self, frame: u32) -> Option<WritePin> {
-        self.latches.try_own(frame)
+    pub fn try_write_pin(&self, frame: u32) -> Option<WritePin> {
+        self.latches.try_write_pin(frame)
     }
 
     /// Prefetches the latch of a frame that will be pinned soon. An invalid frame is ignored.
@@ -236,8 +236,8 @@ impl Arena {
 
     /// Gives the exclusive hold back.
     #[inline]
-    pub fn disown(&self, own: WritePin) {
-        self.latches.disown(own);
+    pub fn release_write_pin(&self, own: WritePin) {
+        self.latches.release_write_pin(own);
     }
 
     /// Turns the exclusive hold into a shared one, with nobody in between.
@@ -311,7 +311,7 @@ impl Arena {
     #[inline]
     #[must_use]
     pub fn address_mut(&self, own: &mut WritePin) -> *mut u8 {
-        self.frame_start(self.latches.owned(own))
+        self.frame_start(self.latches.write_pinned(own))
     }
 
     /// The address of frame 0, aligned to 2 MiB; frame `n` is `n * FRAME_BYTES` further. With

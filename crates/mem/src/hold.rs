@@ -16,7 +16,7 @@ thread_local! {
 /// Returns whether a panic of this thread has dropped an exclusive hold. Its frame stays locked: if
 /// it belongs to a cache, no thread can read it any more.
 #[must_use]
-pub fn lost_own_in_panic() -> bool {
+pub fn lost_write_pin_in_panic() -> bool {
     LOST_OWN.get()
 }
 

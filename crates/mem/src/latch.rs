@@ -85,7 +85,7 @@ impl Latches {
     /// If there is no such frame.
     #[inline]
     #[must_use = "a hold that is dropped holds its frame for ever"]
-    pub fn try_own(&self, frame: u32) -> Option<WritePin> {
+    pub fn try_write_pin(&self, frame: u32) -> Option<WritePin> {
         self.words[frame as usize]
             .compare_exchange(0, OWNED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -108,7 +108,7 @@ impl Latches {
     /// # Panics
     /// If the own is of other latches.
     #[inline]
-    pub fn disown(&self, own: WritePin) {
+    pub fn release_write_pin(&self, own: WritePin) {
         let before = self.word(&own.0).fetch_sub(OWNED, Ordering::Release);
         debug_assert!(before & OWNED != 0, "frame {} was disowned without an owner", own.frame());
         std::mem::forget(own);
@@ -144,7 +144,7 @@ impl Latches {
     /// If the own is of other latches.
     #[inline]
     #[must_use]
-    pub fn owned(&self, own: &WritePin) -> u32 {
+    pub fn write_pinned(&self, own: &WritePin) -> u32 {
         self.check_granter(&own.0);
         own.frame()
     }
@@ -184,17 +184,17 @@ mod tests {
         let latches = Latches::new(2);
         let first = latches.try_pin(1).unwrap();
         let second = latches.try_pin(1).unwrap();
-        assert!(latches.try_own(1).is_none());
+        assert!(latches.try_write_pin(1).is_none());
         latches.unpin(first);
-        assert!(latches.try_own(1).is_none(), "one pin is left");
+        assert!(latches.try_write_pin(1).is_none(), "one pin is left");
         latches.unpin(second);
-        let own = latches.try_own(1).unwrap();
+        let own = latches.try_write_pin(1).unwrap();
         assert!(latches.try_pin(1).is_none());
-        assert!(latches.try_own(1).is_none());
+        assert!(latches.try_write_pin(1).is_none());
         assert_eq!(latches.frames_held(), 1);
         let pin = latches.downgrade(own);
         let other = latches.try_pin(1).unwrap();
-        assert!(latches.try_own(1).is_none());
+        assert!(latches.try_write_pin(1).is_none());
         latches.unpin(pin);
         latches.unpin(other);
         assert_eq!(latches.frames_held(), 0);
@@ -203,27 +203,27 @@ mod tests {
     #[test]
     fn a_failed_pin_leaves_no_trace() {
         let latches = Latches::new(1);
-        let own = latches.try_own(0).unwrap();
+        let own = latches.try_write_pin(0).unwrap();
         for _ in 0..3 {
             assert!(latches.try_pin(0).is_none());
         }
-        latches.disown(own);
-        let own = latches.try_own(0).expect("no stray is left behind");
-        latches.disown(own);
+        latches.release_write_pin(own);
+        let own = latches.try_write_pin(0).expect("no stray is left behind");
+        latches.release_write_pin(own);
     }
 
     #[test]
     fn a_stray_survives_disown_and_downgrade_and_is_not_taken_for_a_pin() {
         let latches = Latches::new(1);
-        let own = latches.try_own(0).unwrap();
+        let own = latches.try_write_pin(0).unwrap();
         latches.words[0].fetch_add(1, Ordering::Relaxed);
         let pin = latches.downgrade(own);
         latches.unpin(pin);
-        assert!(latches.try_own(0).is_none(), "the stray is still there");
+        assert!(latches.try_write_pin(0).is_none(), "the stray is still there");
         latches.words[0].fetch_sub(1, Ordering::Relaxed);
-        let own = latches.try_own(0).expect("it is gone");
+        let own = latches.try_write_pin(0).expect("it is gone");
         latches.words[0].fetch_add(1, Ordering::Relaxed);
-        latches.disown(own);
+        latches.release_write_pin(own);
         latches.words[0].fetch_sub(1, Ordering::Relaxed);
         assert_eq!(latches.frames_held(), 0);
     }
@@ -235,7 +235,7 @@ mod tests {
         latches.words[0].store(OWNED - 1, Ordering::Relaxed);
         let last = latches.try_pin(0).expect("the last that fits");
         assert!(latches.try_pin(0).is_none());
-        assert!(latches.try_own(0).is_none());
+        assert!(latches.try_write_pin(0).is_none());
         latches.unpin(last);
         let again = latches.try_pin(0).expect("one was given back");
         latches.unpin(again);

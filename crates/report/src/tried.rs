@@ -101,7 +101,7 @@ fn share(run: &Run, series: &str) -> Option<f64> {
     Some(sum(run, series)? / pages)
 }
 
-fn whole(value: f64) -> String {
+fn rounded(value: f64) -> String {
     format::count(crate::advise::as_u64(value))
 }
 
@@ -173,7 +173,7 @@ impl Side<'_> {
         let (pages, writes) = (sum(self.larder, WRITTEN_PAGES)?, sum(self.larder, DISK_WRITES)?);
         let is_gathered = pages > 0.0 && pages >= writes * FEW_WRITES;
         is_gathered.then(|| {
-            format!("{} written pages became {} writes of the disk", whole(pages), whole(writes))
+            format!("{} written pages became {} writes of the disk", rounded(pages), rounded(writes))
         })
     }
 

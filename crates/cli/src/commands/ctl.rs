@@ -264,7 +264,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             follow::run(&client, "flush", &one(volume.as_ref()), &follow::FLUSH, format)
         }
         Command::Warm { volume, ranges } => {
-            let ranges = if ranges.is_empty() { whole(&client, volume)? } else { ranges.clone() };
+            let ranges = if ranges.is_empty() { whole_volume(&client, volume)? } else { ranges.clone() };
             let request = RangeRequest { volume: volume.clone(), ranges };
             follow::run(&client, "warm", &request, &follow::WARM, format)
         }
@@ -314,7 +314,7 @@ fn pin(
 }
 
 /// The whole of a volume, as one range.
-fn whole(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
+fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
     let volumes: Volumes = client.get("volumes")?;
     let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
         let names: Vec<_> = volumes.volumes.iter().map(|volume| volume.name.as_str()).collect();
@@ -324,7 +324,7 @@ fn whole(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
 }
 
 /// What can be asked again and again.
-fn ask(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
+fn run_command(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
     Ok(Some(match command {
         Command::Stats { all } => {
             let now: Stats = client.get("stats")?;

@@ -273,7 +273,7 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     let signals = channel_of_signals()?;
     let manager = Manager::from_environment();
     let mut handed_over = crate::systemd::handed_over()?;
-    let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.asker())?;
+    let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.requester())?;
     let service = Arc::new(service);
     Service::watch_stores(&service);
     let control = control::start(arguments, handed_over.control, &service)

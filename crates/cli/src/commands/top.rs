@@ -87,7 +87,7 @@ fn watch(
     let interval = Duration::from_nanos(arguments.interval);
     let mut eye = Procfs::new();
     // Rates need two looks; the first interval is a short one.
-    let mut picture = eye.look(state.view);
+    let mut picture = eye.collect(state.view);
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
     let mut changed = true;
     while !ended.load(Ordering::Acquire) {
@@ -127,7 +127,7 @@ fn watch(
         }
         next = Instant::now() + interval;
         if !state.frozen {
-            picture = eye.look(state.view);
+            picture = eye.collect(state.view);
             record(recording, &picture, &mut state);
         }
     }

@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("{means}");
     }
     if watcher.sees_events() {
-        eprintln!("watching {}", watcher.words());
+        eprintln!("watching {}", watcher.describe());
     }
     let page_bytes = larder_host::residency::page_bytes();
     let begun = Instant::now();

@@ -25,7 +25,7 @@ pub(super) fn curves(service: &Service) -> Curves {
 /// What a volume suffers from.
 pub(super) fn findings(service: &Service, served: &Served) -> Vec<Finding> {
     let report = service.engine().cache().curve(&served.volume, service.engine().now());
-    report.map(|report| told(service, served, &report)).unwrap_or_default()
+    report.map(|report| curve_findings(service, served, &report)).unwrap_or_default()
 }
 
 fn volume(service: &Service, served: &Served) -> VolumeCurve {
@@ -51,7 +51,7 @@ fn volume(service: &Service, served: &Served) -> VolumeCurve {
         hit_ratio: report.hit_ratio,
         points: points(&report),
         policies: report.candidates.iter().map(policy).collect(),
-        findings: told(service, served, &report),
+        findings: curve_findings(service, served, &report),
         ..unknown
     }
 }
@@ -76,7 +76,7 @@ fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> P
 }
 
 /// The findings of a report in words.
-fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport) -> Vec<Finding> {
+fn curve_findings(service: &Service, Served { volume, .. }: &Served, report: &CurveReport) -> Vec<Finding> {
     let by_itself = AutomaticAction {
         policy: volume.policy_auto(),
         share: service.engine().cache().share_mode() == ShareMode::Auto,

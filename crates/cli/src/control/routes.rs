@@ -76,19 +76,19 @@ impl Api {
         let service = &*self.service;
         match Command::parse(request).await? {
             Command::Metrics => {
-                self.whole(from, MEDIA_TYPE, || metrics::text(service).into_bytes()).await
+                self.whole_body(from, MEDIA_TYPE, || metrics::text(service).into_bytes()).await
             }
-            Command::Stats => self.whole(from, JSON, || json_text(&answers::stats(service))).await,
+            Command::Stats => self.whole_body(from, JSON, || json_text(&answers::stats(service))).await,
             Command::Volumes => {
-                self.whole(from, JSON, || json_text(&answers::volumes(service))).await
+                self.whole_body(from, JSON, || json_text(&answers::volumes(service))).await
             }
             Command::AtRisk => {
                 // The file system of an image may not answer; other images are known by then.
                 let look = self.run_blocking("look at images", Service::try_look_for_lost);
                 drop(tokio::time::timeout(LOOK_TIME_MAX, look).await);
-                self.whole(from, JSON, || json_text(&answers::at_risk(service))).await
+                self.whole_body(from, JSON, || json_text(&answers::at_risk(service))).await
             }
-            Command::Curve => self.whole(from, JSON, || json_text(&curves::curves(service))).await,
+            Command::Curve => self.whole_body(from, JSON, || json_text(&curves::curves(service))).await,
             Command::Files => self.files(from).await,
             Command::Drop(request) => self.drop_clean(request).await,
             Command::Freeze(request) => self.freeze(&request, true),
@@ -125,7 +125,7 @@ impl Api {
 
     /// Responds with a body that may be large. The connection counts as idle while it waits, so
     /// that other clients can replace it.
-    async fn whole(
+    async fn whole_body(
         &self,
         from: &Connection,
         media_type: &'static str,
@@ -141,7 +141,7 @@ impl Api {
     async fn files(&self, from: &Connection) -> Result<Response, Refused> {
         let files = self.run_blocking("list files", answers::files).await?;
         let files = files.ok_or_else(Refused::no_folder)?;
-        self.whole(from, JSON, || json_text(&files)).await
+        self.whole_body(from, JSON, || json_text(&files)).await
     }
 
     async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {

@@ -21,7 +21,7 @@ const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q 
 /// Draws a picture as the user wants it.
 pub(crate) fn draw(frame: &mut Frame<'_>, picture: &TopSnapshot, state: &State) {
     let grid = picture.grid(state.view);
-    let note = note(grid, state, frame.area());
+    let note = status_line(grid, state, frame.area());
     let note_lines = wrapped(&escape::line(&note), frame.area().width);
     let [memory, tabs, table, said, keys] = Layout::vertical([
         Constraint::Length(1),
@@ -48,7 +48,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, picture: &TopSnapshot, state: &State) 
 }
 
 /// What is said of a grid, and of a column of it if that is shown.
-fn note(grid: &Grid, state: &State, area: Rect) -> String {
+fn status_line(grid: &Grid, state: &State, area: Rect) -> String {
     let note = grid.note.clone().unwrap_or_default();
     match grid.of_column {
         Some((title, words)) if is_shown(grid, state, title, area) => format!("{note} {words}"),

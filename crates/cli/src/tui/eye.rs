@@ -45,7 +45,7 @@ impl Procfs {
 }
 
 impl Collector for Procfs {
-    fn look(&mut self, view: View) -> TopSnapshot {
+    fn collect(&mut self, view: View) -> TopSnapshot {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
@@ -61,7 +61,7 @@ impl Collector for Procfs {
         if view == View::Uses {
             self.uses.begin();
         }
-        picture.grids[View::Uses.place()] = self.uses.look();
+        picture.grids[View::Uses.place()] = self.uses.refresh();
         picture
     }
 

@@ -175,7 +175,7 @@ impl TopSnapshot {
 pub(crate) trait Collector {
     /// What is to be seen now; rates are those since the last time. What costs the machine
     /// something is looked for only once its view was wanted.
-    fn look(&mut self, view: View) -> TopSnapshot;
+    fn collect(&mut self, view: View) -> TopSnapshot;
 
     /// To be called every few milliseconds.
     fn step(&mut self);

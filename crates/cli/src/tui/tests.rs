@@ -186,10 +186,10 @@ fn a_recorded_line_has_plain_numbers_under_the_names_of_columns() {
 fn this_machine_is_seen() {
     let mut eye = Procfs::new();
     assert!(
-        eye.look(View::Processes).grids[View::Disks.place()].rows.is_empty(),
+        eye.collect(View::Processes).grids[View::Disks.place()].rows.is_empty(),
         "no rates at first"
     );
-    let picture = eye.look(View::Processes);
+    let picture = eye.collect(View::Processes);
     let processes = &picture.grids[View::Processes.place()];
     let own = format!("({})", std::process::id());
     let ours = |row: &&Vec<Value>| row[0].shown().ends_with(&own);

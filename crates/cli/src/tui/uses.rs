@@ -43,7 +43,7 @@ impl Uses {
     }
 
     /// What was done since the last look.
-    pub(super) fn look(&mut self) -> Grid {
+    pub(super) fn refresh(&mut self) -> Grid {
         self.step();
         match self {
             Uses::Watches(watcher) => {
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn it_says_why_there_is_nothing() {
         let mut uses = Uses::default();
-        assert!(uses.look().note.is_some_and(|note| note.contains("begins with this view")));
+        assert!(uses.refresh().note.is_some_and(|note| note.contains("begins with this view")));
         uses = Uses::Not("Not to be seen: it is dark.".to_owned());
         uses.begin();
-        assert_eq!(uses.look().note.as_deref(), Some("Not to be seen: it is dark."));
+        assert_eq!(uses.refresh().note.as_deref(), Some("Not to be seen: it is dark."));
     }
 }

@@ -54,13 +54,13 @@ impl<F: Frames> Cache<F> {
             sequential: hint == Hint::Sequential,
         };
         detector.expect_pages(paging.page_blocks);
-        let advice = detector.note(&seen, &limits);
+        let advice = detector.note_request(&seen, &limits);
         if advice.abandoned > 0 {
             volume.feedback.unused(advice.abandoned);
         }
         // Of a stream that the cache found by itself, only what nobody asks for again meanwhile.
         let behind = match hint {
-            Hint::Sequential => detector.passed(seen.pages).map(|pages| (pages, Nanos::MAX)),
+            Hint::Sequential => detector.passed_pages(seen.pages).map(|pages| (pages, Nanos::MAX)),
             _ if volume.bypasses_scans() => advice.passed.map(|pages| (pages, now)),
             _ => None,
         };

@@ -7,7 +7,7 @@ use super::Cache;
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::store::StoreError;
-use crate::sync::{Arc, look};
+use crate::sync::{Arc, try_lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl<F: Frames> Cache<F> {
     /// It waits for no lock; if it panics, the ranges are unknown.
     #[must_use]
     pub fn remains(&self) -> Vec<(Arc<Volume<F>>, Remains)> {
-        let volumes = look(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();
+        let volumes = try_lock(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();
         let with_remains = |volume: Arc<Volume<F>>| {
             let remains = self.remains_of(&volume);
             (volume, remains)
@@ -48,7 +48,7 @@ impl<F: Frames> Cache<F> {
     fn remains_of(&self, volume: &Volume<F>) -> Remains {
         let mut remains = Remains::default();
         for shard in &self.shards {
-            let Some(shard) = look(shard) else {
+            let Some(shard) = try_lock(shard) else {
                 remains.unread_shards += 1;
                 continue;
             };

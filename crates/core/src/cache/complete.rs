@@ -145,8 +145,8 @@ impl<F: Frames> Cache<F> {
             let parts = u32::try_from(blocks.end - blocks.start).expect("a page");
             let mut spare = Vec::new();
             for own in salvage.drain(salvage.len().saturating_sub(parts as usize)..) {
-                spare.push(self.frames.owned(&own));
-                self.frames.disown(own);
+                spare.push(self.frames.write_pinned(&own));
+                self.frames.release_write_pin(own);
             }
             let room = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
             if blocks == whole || !room {
@@ -160,7 +160,7 @@ impl<F: Frames> Cache<F> {
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }
-        self.free_owned(&volume, salvage);
+        self.free_write_pinned(&volume, salvage);
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);
         } else {
@@ -198,7 +198,7 @@ impl<F: Frames> Cache<F> {
         let token = waiter.token;
         if let Some(error) = error {
             let parts = u32::try_from(op.len.div_ceil(BLOCK_BYTES_U64)).expect("a page");
-            self.free_owned(volume, owned);
+            self.free_write_pinned(volume, owned);
             waiter.mailbox.deliver(&self.frames, Completion::Failed { token, parts, error });
             return;
         }

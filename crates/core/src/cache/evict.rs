@@ -101,7 +101,7 @@ impl<F: Frames> Cache<F> {
     fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
         let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
         let Some((victim, owned)) = evicted else { return false };
-        self.free_owned(&victim, owned);
+        self.free_write_pinned(&victim, owned);
         true
     }
 
@@ -254,7 +254,7 @@ impl<F: Frames> Cache<F> {
         });
         if let Some(slot) = chosen {
             if ahead && self.is_awaited(instance, slot, &owned, now) {
-                owned.drain(..).for_each(|own| self.frames.disown(own));
+                owned.drain(..).for_each(|own| self.frames.release_write_pin(own));
                 return (owned, steals);
             }
             self.remove_owned(instance, slot, &owned, recorder, true);
@@ -315,7 +315,7 @@ impl<F: Frames> Cache<F> {
         for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
             let key = Key::new(instance.volume.id, block);
             let Some(frame) = self.table.find(key) else { continue };
-            match self.frames.try_own(frame) {
+            match self.frames.try_write_pin(frame) {
                 Some(own) => owned.push(own),
                 None => pinned.push(frame),
             }
@@ -325,7 +325,7 @@ impl<F: Frames> Cache<F> {
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.
     fn is_awaited(&self, instance: &Instance<F>, slot: Slot, owned: &[F::WritePin], now: Nanos) -> bool {
-        let untouched = owned.iter().any(|own| self.table.state(self.frames.owned(own)).ahead);
+        let untouched = owned.iter().any(|own| self.table.state(self.frames.write_pinned(own)).ahead);
         untouched && now < instance.touched_at(slot) + AWAITED
     }
 
@@ -341,7 +341,7 @@ impl<F: Frames> Cache<F> {
     ) {
         let mut untouched = false;
         for own in owned {
-            let frame = self.frames.owned(own);
+            let frame = self.frames.write_pinned(own);
             untouched |= self.table.state(frame).ahead;
             self.table.retract(frame);
         }
@@ -378,10 +378,10 @@ impl<F: Frames> Cache<F> {
         debug_assert!(owned.is_empty(), "frames of an earlier candidate");
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
-            let Some(own) = self.frames.try_own(frame) else {
+            let Some(own) = self.frames.try_write_pin(frame) else {
                 self.note_pinned();
                 for own in owned.drain(..) {
-                    self.frames.disown(own);
+                    self.frames.release_write_pin(own);
                 }
                 return false;
             };

@@ -283,7 +283,7 @@ impl<F: Frames> Cache<F> {
     ) -> StoreOp<F> {
         let owned = blocks.clone().map(|_| {
             let frame = spare.pop().expect("frames were reserved for every block");
-            self.own_fresh(frame)
+            self.write_pin_fresh(frame)
         });
         let owned: Vec<_> = owned.collect();
         let segments = self.read_segments(volume, &blocks, owned);
@@ -353,8 +353,8 @@ impl<F: Frames> Cache<F> {
         } else {
             instance.pages.get_mut(slot).resident += 1;
         }
-        let frame = self.frames.owned(&own);
-        self.frames.disown(own);
+        let frame = self.frames.write_pinned(&own);
+        self.frames.release_write_pin(own);
         self.table.publish(frame, key, slot, state);
     }
 

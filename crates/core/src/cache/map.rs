@@ -82,7 +82,7 @@ impl<F: Frames> Cache<F> {
         }
         for i in 0..count {
             let frame = lane.spare.pop().expect("reserved above");
-            let mut own = self.own_fresh(frame);
+            let mut own = self.write_pin_fresh(frame);
             match mapping.access {
                 Access::Change => {
                     let pin = mapping.read.parts[i].as_ref().expect("the read is done");
@@ -171,7 +171,7 @@ impl<F: Frames> Cache<F> {
     pub fn unmap(&self, volume: &Volume<F>, mapping: &mut Mapping<F>) {
         mapping.read.abandon(&self.frames);
         let owned: Vec<_> = mapping.blocks.iter_mut().filter_map(|b| b.own.take()).collect();
-        self.free_owned(volume, owned);
+        self.free_write_pinned(volume, owned);
         if !matches!(mapping.state, State::New | State::Ended) {
             let blocks = mapping.block_range();
             lock(&volume.maps).retain(|(other, _)| *other != blocks);
@@ -348,8 +348,8 @@ impl<F: Frames> Cache<F> {
                 FrameState::default()
             };
             new_dirty += u16::from(state.dirty == 0);
-            let frame = self.frames.owned(&own);
-            self.frames.disown(own);
+            let frame = self.frames.write_pinned(&own);
+            self.frames.release_write_pin(own);
             self.table.publish(frame, key, slot, state.with_dirty(dirties));
         }
         Self::note_placed(&volume, instance, slot, (new_dirty, past), now)

@@ -165,7 +165,7 @@ impl<F: Frames> Cache<F> {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);
             }
-            volume.pinned.looked(whole.end, absent > 0 && !is_coming && !can_come);
+            volume.pinned.note_lookup(whole.end, absent > 0 && !is_coming && !can_come);
         };
         if !spare.is_empty() {
             self.pool.give_back(volume, spare);

@@ -225,7 +225,7 @@ impl<F: Frames> Cache<F> {
         drop(queue);
         for segment in ops.into_iter().flat_map(|op| op.segments) {
             match segment.buffer {
-                Buffer::Owned(own) => self.frames.disown(own),
+                Buffer::Owned(own) => self.frames.release_write_pin(own),
                 Buffer::Pinned(pin) => self.frames.unpin(pin),
             }
         }

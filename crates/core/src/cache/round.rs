@@ -399,9 +399,9 @@ impl<F: Frames> Cache<F> {
         for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             self.table.retract(frame);
-            match self.frames.try_own(frame) {
+            match self.frames.try_write_pin(frame) {
                 Some(own) => {
-                    self.frames.disown(own);
+                    self.frames.release_write_pin(own);
                     free.push(frame);
                 }
                 None => self.pool.retire(volume.id, frame),

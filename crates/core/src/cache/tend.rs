@@ -83,7 +83,7 @@ impl<F: Frames> Cache<F> {
 
     /// Does a part of what is to be done, and says when to call again; `None` if nothing is left,
     /// until the next change.
-    pub fn tend(&self, now: Nanos) -> Option<Nanos> {
+    pub fn run_maintenance(&self, now: Nanos) -> Option<Nanos> {
         let _logged = self.log_input(|| Input::Tend { now });
         let one_at_a_time = lock(&self.tending);
         let (usable, target) = (self.pool.usable(), self.pool.target());
@@ -105,10 +105,10 @@ impl<F: Frames> Cache<F> {
         let ids = self.pool.unpark(wanted.min(FRAMES_EACH), self.frames.count());
         let highest = ids.iter().max().expect("the target is below the end of the arena");
         self.table.make_descriptors(highest + 1);
-        let mut owned: Vec<_> = ids.iter().map(|&id| self.own_fresh(id)).collect();
+        let mut owned: Vec<_> = ids.iter().map(|&id| self.write_pin_fresh(id)).collect();
         let ready = self.frames.commit(&mut owned);
         for own in owned {
-            self.frames.disown(own);
+            self.frames.release_write_pin(own);
         }
         match ready {
             Ok(()) => self.pool.admit(&ids),
@@ -135,22 +135,22 @@ impl<F: Frames> Cache<F> {
     fn shrink(&self, wanted: usize, now: Nanos) -> bool {
         let wanted = wanted.min(FRAMES_EACH);
         let free = self.pool.take_free(&self.frames, wanted);
-        let mut owned: Vec<F::WritePin> = free.into_iter().map(|id| self.own_fresh(id)).collect();
+        let mut owned: Vec<F::WritePin> = free.into_iter().map(|id| self.write_pin_fresh(id)).collect();
         while owned.len() < wanted {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
             let mut evicted = evicted;
             // More of the page than is wanted is free now.
             let kept = evicted.split_off(evicted.len().min(wanted - owned.len()));
             volume.quota.uncharge(evicted.len());
-            self.free_owned(&volume, kept);
+            self.free_write_pinned(&volume, kept);
             owned.extend(evicted);
         }
         // Neighbours go back to the system together.
-        owned.sort_unstable_by_key(|own| self.frames.owned(own));
+        owned.sort_unstable_by_key(|own| self.frames.write_pinned(own));
         self.frames.release(&mut owned);
         let disown = |own| {
-            let id = self.frames.owned(&own);
-            self.frames.disown(own);
+            let id = self.frames.write_pinned(&own);
+            self.frames.release_write_pin(own);
             id
         };
         let ids: Vec<FrameId> = owned.into_iter().map(disown).collect();
@@ -183,7 +183,7 @@ impl<F: Frames> Cache<F> {
         while paid < owed.min(FRAMES_EACH) {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
             paid += evicted.len();
-            self.free_owned(&volume, evicted);
+            self.free_write_pinned(&volume, evicted);
         }
         (owed > 0).then_some(paid > 0)
     }

@@ -295,7 +295,7 @@ impl<F: Frames> Cache<F> {
                 let paging = shard.instance(volume.id).paging;
                 let group = task.group;
                 if !Self::join_group(lane, paging, group, blocks.start, blocks.clone()) {
-                    owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
+                    owned.into_iter().flatten().for_each(|own| self.frames.release_write_pin(own));
                     break Placed::NoRoom;
                 }
                 // Hits noted before came before this reference.
@@ -303,7 +303,7 @@ impl<F: Frames> Cache<F> {
                 let instance = shard.instance(volume.id);
                 break self.place_locked(instance, now, (part, owned), mode, lane);
             }
-            owned.into_iter().flatten().for_each(|own| self.frames.disown(own));
+            owned.into_iter().flatten().for_each(|own| self.frames.release_write_pin(own));
         };
         self.return_spare(lane);
         placed
@@ -315,7 +315,7 @@ impl<F: Frames> Cache<F> {
         let own = |block: u64| {
             let frame = self.table.find(Key::new(volume.id, block))?;
             (0..OWN_TRIES).find_map(|_| {
-                let own = self.frames.try_own(frame);
+                let own = self.frames.try_write_pin(frame);
                 if own.is_none() {
                     spin();
                 }
@@ -379,17 +379,17 @@ impl<F: Frames> Cache<F> {
         let mut slot = None;
         for piece in part.pieces() {
             let key = Key::new(part.volume.id, piece.block);
-            let (mut own, state) = self.table.own(&self.frames, key)?;
+            let (mut own, state) = self.table.try_write_pin(&self.frames, key)?;
             let dirty = state.dirty != 0 && state.writing == 0;
             if !dirty || !state.covers(piece.needs) {
-                self.frames.disown(own);
+                self.frames.release_write_pin(own);
                 return None;
             }
             piece.write_to(&self.frames, &mut own);
-            let frame = self.frames.owned(&own);
+            let frame = self.frames.write_pinned(&own);
             self.table.set_state(frame, state.with_dirty(piece.dirties));
             slot = Some(self.table.slot(frame));
-            self.frames.disown(own);
+            self.frames.release_write_pin(own);
         }
         slot
     }
@@ -480,25 +480,25 @@ impl<F: Frames> Cache<F> {
         spare: &mut Vec<FrameId>,
     ) {
         let frame = spare.pop().expect("a frame was reserved for every such piece");
-        let mut own = self.own_fresh(frame);
+        let mut own = self.write_pin_fresh(frame);
         let end = piece.offset + piece.len;
         if volume.bytes_of(piece.block) as usize == end {
             self.frames.zero(&mut own, end, BLOCK_BYTES - end);
         }
         piece.write_to(&self.frames, &mut own);
-        self.frames.disown(own);
+        self.frames.release_write_pin(own);
         let state = FrameState::default().with_dirty(piece.dirties);
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
     /// Writes a piece into its frame; whether the block was dirty before.
     fn write_owned<P: Payload + ?Sized>(&self, mut own: F::WritePin, piece: &Piece<'_, P>) -> bool {
-        let frame = self.frames.owned(&own);
+        let frame = self.frames.write_pinned(&own);
         // It may be of a round whose other operations are not done; its own one is.
         let state = self.table.state(frame);
         piece.write_to(&self.frames, &mut own);
         self.table.set_state(frame, state.with_dirty(piece.dirties));
-        self.frames.disown(own);
+        self.frames.release_write_pin(own);
         state.dirty != 0
     }
 
@@ -516,10 +516,10 @@ impl<F: Frames> Cache<F> {
         let pin = self.pin_published(frame);
         let state = self.table.state(frame);
         let copy = lane.spare.pop().expect("a frame was reserved for every such piece");
-        let mut own = self.own_fresh(copy);
+        let mut own = self.write_pin_fresh(copy);
         self.frames.copy(&pin, &mut own, 0, BLOCK_BYTES);
         piece.write_to(&self.frames, &mut own);
-        self.frames.disown(own);
+        self.frames.release_write_pin(own);
         // Unfindable first: else a write that takes no lock could go into it meanwhile.
         self.table.retract(frame);
         self.frames.unpin(pin);

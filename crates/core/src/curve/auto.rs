@@ -55,7 +55,7 @@ impl Auto {
     }
 
     /// Notes that the volume has this policy now.
-    pub(super) fn note(&mut self, kind: PolicyKind) {
+    pub(super) fn note_switch(&mut self, kind: PolicyKind) {
         if kind == self.current {
             return;
         }
@@ -150,7 +150,7 @@ mod tests {
                     None => waited += 1,
                 }
             };
-            auto.note(kind);
+            auto.note_switch(kind);
             waits.push(waited);
         }
         assert_eq!(waits, [2, 4, 8, 16, 32]);

@@ -147,7 +147,7 @@ impl Tracker {
 
     /// Notes that the volume has this policy now.
     pub fn note_policy(&mut self, kind: PolicyKind) {
-        self.auto.note(kind);
+        self.auto.note_switch(kind);
     }
 
     /// Notes that the volume has about so many pages when it is full. The miniatures begin anew if

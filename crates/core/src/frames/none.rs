@@ -41,7 +41,7 @@ impl Frames for NoFrames {
         taken.is_ok().then_some(EmptyPin(frame))
     }
 
-    fn try_own(&self, frame: FrameId) -> Option<EmptyPin> {
+    fn try_write_pin(&self, frame: FrameId) -> Option<EmptyPin> {
         self.latch(frame)
             .compare_exchange(0, -1, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -53,7 +53,7 @@ impl Frames for NoFrames {
         assert!(before > 0, "frame {} was unpinned more often than pinned", pin.0);
     }
 
-    fn disown(&self, own: EmptyPin) {
+    fn release_write_pin(&self, own: EmptyPin) {
         let before = self.latch(own.0).swap(0, Ordering::Release);
         assert_eq!(before, -1, "frame {} was disowned without being owned", own.0);
     }
@@ -68,7 +68,7 @@ impl Frames for NoFrames {
         pin.0
     }
 
-    fn owned(&self, own: &EmptyPin) -> FrameId {
+    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
         own.0
     }
 

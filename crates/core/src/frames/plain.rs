@@ -58,16 +58,16 @@ impl Frames for PlainFrames {
         self.prefetched.store(frame, Ordering::Relaxed);
     }
 
-    fn try_own(&self, frame: FrameId) -> Option<EmptyPin> {
-        self.latches.try_own(frame)
+    fn try_write_pin(&self, frame: FrameId) -> Option<EmptyPin> {
+        self.latches.try_write_pin(frame)
     }
 
     fn unpin(&self, pin: EmptyPin) {
         self.latches.unpin(pin);
     }
 
-    fn disown(&self, own: EmptyPin) {
-        self.latches.disown(own);
+    fn release_write_pin(&self, own: EmptyPin) {
+        self.latches.release_write_pin(own);
     }
 
     fn downgrade(&self, own: EmptyPin) -> EmptyPin {
@@ -78,13 +78,13 @@ impl Frames for PlainFrames {
         self.latches.pinned(pin)
     }
 
-    fn owned(&self, own: &EmptyPin) -> FrameId {
-        self.latches.owned(own)
+    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
+        self.latches.write_pinned(own)
     }
 
     fn release(&self, frames: &mut [EmptyPin]) {
         for own in frames {
-            self.bytes(self.owned(own)).fill(UNWRITTEN);
+            self.bytes(self.write_pinned(own)).fill(UNWRITTEN);
         }
     }
 
@@ -93,11 +93,11 @@ impl Frames for PlainFrames {
     }
 
     fn write_with(&self, own: &mut EmptyPin, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
-        fill(&mut self.bytes(self.owned(own))[offset..offset + len]);
+        fill(&mut self.bytes(self.write_pinned(own))[offset..offset + len]);
     }
 
     fn zero(&self, own: &mut EmptyPin, offset: usize, len: usize) {
-        self.bytes(self.owned(own))[offset..offset + len].fill(0);
+        self.bytes(self.write_pinned(own))[offset..offset + len].fill(0);
     }
 
     fn copy(&self, from: &EmptyPin, to: &mut EmptyPin, offset: usize, len: usize) {

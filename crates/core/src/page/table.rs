@@ -251,14 +251,14 @@ impl Table {
 
     /// The frame of `key`, owned, with its state; without a lock.
     #[inline]
-    pub(crate) fn own<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::WritePin, FrameState)> {
+    pub(crate) fn try_write_pin<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
-        let own = frames.try_own(frame)?;
+        let own = frames.try_write_pin(frame)?;
         if self.holds(frame, key) {
             let state = self.state(frame);
             return Some((own, state));
         }
-        frames.disown(own);
+        frames.release_write_pin(own);
         None
     }
 

@@ -55,14 +55,14 @@ impl Detector {
     }
 
     /// Takes in a request of a reader in order; the pages of the one before, which it has passed.
-    pub(crate) fn passed(&mut self, pages: Range<u64>) -> Option<Range<u64>> {
+    pub(crate) fn passed_pages(&mut self, pages: Range<u64>) -> Option<Range<u64>> {
         let before = self.last.replace(pages.clone())?;
         let end = if before.contains(&pages.start) { pages.start } else { before.end };
         (before.start < end).then_some(before.start..end)
     }
 
     /// Takes in a request.
-    pub(crate) fn note(&mut self, seen: &Seen, limits: &Limits) -> Advice {
+    pub(crate) fn note_request(&mut self, seen: &Seen, limits: &Limits) -> Advice {
         self.tick += 1;
         let pages = &seen.pages;
         let found = self.streams.iter().position(|stream| stream.goes_on(pages, limits.steps));

@@ -148,7 +148,7 @@ impl Stream {
             if seen.wasted > self.wasted {
                 self.window = (self.window / 2).max(1);
                 self.wasted = seen.wasted;
-                return self.ask(self.window.clamp(limits.min, limits.max), limits);
+                return self.next_window(self.window.clamp(limits.min, limits.max), limits);
             }
         }
         let overtaken = self.asked < self.next_start();
@@ -164,7 +164,7 @@ impl Stream {
             _ if lost => self.window,
             before => 2 * before,
         };
-        self.ask(window.clamp(limits.min, limits.max), limits)
+        self.next_window(window.clamp(limits.min, limits.max), limits)
     }
 
     /// Where the reader is expected next.
@@ -173,7 +173,7 @@ impl Stream {
     }
 
     /// Asks for `pages` more, behind what has been asked for.
-    fn ask(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
+    fn next_window(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
         let from = self.asked.max(self.next_start());
         let edge = if self.backward { EDGE - limits.first } else { limits.pages };
         let window = if self.stride == 0 {

@@ -61,7 +61,7 @@ impl Model {
             return;
         }
         let seen = Seen { pages: pages.clone(), missed: missing > 0, wasted: 0, sequential: false };
-        let advice = self.detector.note(&seen, limits);
+        let advice = self.detector.note_request(&seen, limits);
         let Some(mut window) = advice.window else { return };
         assert!(window.pages() > 0, "an empty window");
         assert!(window.pages() <= limits.max.max(pages.end - pages.start), "{window:?}");
@@ -211,7 +211,7 @@ fn pages_that_were_lost_shrink_the_window_and_are_asked_for_again() {
     let mut detector = Detector::default();
     let mut note = |start: u64, missed, wasted| {
         let seen = Seen { pages: start..start + 1, missed, wasted, sequential: false };
-        detector.note(&seen, &LIMITS).window.map(|window| window.pages())
+        detector.note_request(&seen, &LIMITS).window.map(|window| window.pages())
     };
     let mut last = 0;
     for page in 0..200 {
@@ -250,7 +250,7 @@ fn waste_over_all_streams_makes_windows_smaller_and_proof_stricter() {
 fn a_hint_opens_the_largest_window_at_once() {
     let mut detector = Detector::default();
     let seen = Seen { pages: 40..41, missed: true, wasted: 0, sequential: true };
-    let mut window = detector.note(&seen, &LIMITS).window.unwrap();
+    let mut window = detector.note_request(&seen, &LIMITS).window.unwrap();
     assert_eq!(window.take(1000), Some(41..41 + LIMITS.max));
     assert_eq!(window.take(1000), None);
 }
@@ -261,7 +261,7 @@ fn windows_that_overlap_a_range_are_forgotten() {
     let mut wishes = PendingWindows::default();
     for start in [0, 1000, 2000] {
         let seen = Seen { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note(&seen, &LIMITS).window.unwrap();
+        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
         assert_eq!(window.span(), start + 1..start + 1 + LIMITS.max);
         wishes.push(window);
     }
@@ -279,7 +279,7 @@ fn wishes_are_bounded_and_come_in_order() {
     let mut forgotten = 0;
     for i in 0..100 {
         let seen = Seen { pages: i * 100..i * 100 + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note(&seen, &LIMITS).window.unwrap();
+        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
         forgotten += wishes.push(window);
     }
     assert_eq!(forgotten, 36 * LIMITS.max);

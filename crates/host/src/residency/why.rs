@@ -72,7 +72,7 @@ pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
 /// What lies below the page cache of these files and may hold data that nobody can look at, each
 /// as a sentence, once. `all_dropped` says that everything the kernel caches was dropped.
 #[must_use]
-pub fn below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
+pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
     let mut said = BTreeSet::new();
     for file in files {
         let fuse = Mount::of(file).ok().filter(Mount::is_fuse);

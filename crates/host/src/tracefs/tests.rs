@@ -138,7 +138,7 @@ fn an_instance_is_made_read_and_removed_again() {
     instance.record(false).unwrap();
     let (mut latest, mut makers) = (0, HashMap::new());
     while reader
-        .round(true, |time, record| {
+        .read_available(true, |time, record| {
             assert!(time >= latest, "in the order of time");
             latest = time;
             let id = Field { offset: 0, size: 2 }.unsigned(record);

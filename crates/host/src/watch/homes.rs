@@ -43,7 +43,7 @@ pub(super) fn holds_others(dev: u32) -> bool {
 }
 
 /// The whole disk of a partition; any other device is its own.
-fn whole(dev: u32) -> u32 {
+fn whole_device(dev: u32) -> u32 {
     let folder = in_sysfs(dev);
     if !folder.join("partition").exists() {
         return dev;
@@ -105,7 +105,7 @@ fn backing(name: &str) -> Vec<u32> {
     };
     // A disk writes back for all its partitions.
     let mounted = mounts::all().into_iter().map(|it| number(it.device.0, it.device.1));
-    let mut found: Vec<u32> = mounted.filter(|&it| it == dev || whole(it) == dev).collect();
+    let mut found: Vec<u32> = mounted.filter(|&it| it == dev || whole_device(it) == dev).collect();
     found.push(dev);
     found.sort_unstable();
     found.dedup();
@@ -130,7 +130,7 @@ mod tests {
     fn the_device_of_the_root_is_found_by_its_name() {
         let root = mounts::Mount::of(Path::new("/")).unwrap().device;
         let dev = number(root.0, root.1);
-        let name = format!("{}:{}", parts(whole(dev)).0, parts(whole(dev)).1);
+        let name = format!("{}:{}", parts(whole_device(dev)).0, parts(whole_device(dev)).1);
         assert!(devices(&FileSystemId::Backing(padded(&name))).contains(&dev), "{name}");
         assert_eq!(devices(&FileSystemId::Backing(padded("no-such"))), Vec::<u32>::new());
         assert!(!is_block_device(Key { dev, ino: 2 }));

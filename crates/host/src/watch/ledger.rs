@@ -262,11 +262,11 @@ impl Accounting {
             Event::Add { key, first, order } => self.added(thread, key, first, order),
             Event::Delete { key, first, order } => self.deleted(thread, key, first, order),
             Event::Wanted { key, first, count } => {
-                let (who, file) = (self.tasks.who(thread), self.file_of(key));
+                let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
                 self.lookups.wanted(who, file, first, count);
             }
             Event::Ahead => {
-                let who = self.tasks.who(thread);
+                let who = self.tasks.thread_identity(thread);
                 self.lookups.ahead(who);
             }
             Event::Dirty { place, page } => return self.dirtied(thread, place, page),
@@ -318,7 +318,7 @@ impl Accounting {
             Event::Exit { tid } => {
                 self.same = None;
                 self.tasks.ended(tid);
-                self.lookups.gone(tid);
+                self.lookups.thread_ended(tid);
                 self.doing.remove(&tid);
             }
         }
@@ -330,7 +330,7 @@ impl Accounting {
         if let Some(same) = self.same.filter(|same| same.thread == thread && same.key == key) {
             return same;
         }
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let same = Same { thread, key, who, file, place: self.place_again(who, file) };
         self.same = Some(same);
         same
@@ -404,7 +404,7 @@ impl Accounting {
 
     /// A page that is mapped after its fault belongs to the same touch.
     fn mapped(&mut self, thread: u32, key: Key, first: u64, last: u64) {
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let fault = self.doing(thread).fault.take();
         let same = fault.is_some_and(|(of, page, _)| of == file && (first..=last).contains(&page));
         for page in first..=last.min(first.saturating_add(512)) {
@@ -417,7 +417,7 @@ impl Accounting {
     }
 
     fn fault(&mut self, thread: u32, key: Key, page: u64) -> Option<Reference> {
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let again = self.doing(thread).fault;
         // After it had to wait for the page, the thread tries the same once more.
         if again.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true)) {
@@ -442,7 +442,7 @@ impl Accounting {
     }
 
     fn added(&mut self, thread: u32, key: Key, first: u64, order: u32) {
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let pages = 1_u64 << order.min(63);
         let end = first.saturating_add(pages);
         self.lookups.added(who, file, first, pages);
@@ -485,7 +485,7 @@ impl Accounting {
     }
 
     fn deleted(&mut self, thread: u32, key: Key, first: u64, order: u32) {
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let pages = 1_u64 << order.min(63);
         let end = first.saturating_add(pages);
         let mut unused = Vec::new();

@@ -274,7 +274,7 @@ impl Lookups {
     }
 
     /// A thread is gone.
-    pub(crate) fn gone(&mut self, thread: u32) {
+    pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 

@@ -51,14 +51,14 @@ impl Names {
             return;
         }
         *tries += 1;
-        if let Some(path) = self.look(key, pid) {
+        if let Some(path) = self.look_up(key, pid) {
             self.known.insert(file, (path, now_ns()));
             self.tries.remove(&file);
         }
     }
 
     /// A file was removed at a time: what was found for it later is the path of who has its number.
-    pub(crate) fn gone(&mut self, file: FileId, when_ns: u64) {
+    pub(crate) fn file_ended(&mut self, file: FileId, when_ns: u64) {
         self.tries.remove(&file);
         if self.known.get(&file).is_some_and(|(_, found_ns)| *found_ns >= when_ns) {
             self.known.remove(&file);
@@ -105,7 +105,7 @@ impl Names {
         self.numbers.forget();
     }
 
-    fn look(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
+    fn look_up(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
         if key.dev == BLOCK_DEVICES {
             return block_device(key.ino);
         }

@@ -83,7 +83,7 @@ impl Scope {
 
     /// In a few words.
     #[must_use]
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.wanted {
             WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
             WatchScope::Path(path) => path.display().to_string(),
@@ -169,7 +169,7 @@ fn group_of(named: &str) -> io::Result<String> {
 }
 
 /// What procfs says of a thread.
-pub(super) fn told(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
+pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
     let process = if pid == thread { None } else { proc::read(format!("/proc/{pid}/comm")) };
@@ -254,16 +254,16 @@ mod tests {
     fn processes_are_watched_with_those_that_they_have_made() {
         let own = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = told(&WatchScope::Process(own), child.id()).unwrap();
+        let found = task_info(&WatchScope::Process(own), child.id()).unwrap();
         assert!(found.watched && found.pid == child.id());
-        assert!(!told(&WatchScope::Process(child.id()), own).unwrap().watched);
-        assert!(told(&WatchScope::Machine, own).unwrap().watched);
+        assert!(!task_info(&WatchScope::Process(child.id()), own).unwrap().watched);
+        assert!(task_info(&WatchScope::Machine, own).unwrap().watched);
         child.kill().unwrap();
         child.wait().unwrap();
         let line = proc::read("/proc/self/cgroup").unwrap();
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        assert!(told(&WatchScope::Group(group), own).unwrap().watched);
-        assert!(!told(&WatchScope::Group("/no/such/group".into()), own).unwrap().watched);
+        assert!(task_info(&WatchScope::Group(group), own).unwrap().watched);
+        assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own).unwrap().watched);
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Tasks {
     }
 
     /// Who a thread is.
-    pub(crate) fn who(&mut self, thread: u32) -> ThreadIdentity {
+    pub(crate) fn thread_identity(&mut self, thread: u32) -> ThreadIdentity {
         self.task(thread).who
     }
 
@@ -99,10 +99,10 @@ impl Tasks {
             kernel: false,
             watched: false,
         });
-        self.meet(thread, told)
+        self.add_task(thread, told)
     }
 
-    fn meet(&mut self, thread: u32, told: TaskInfo) -> Task {
+    fn add_task(&mut self, thread: u32, told: TaskInfo) -> Task {
         let flusher = told.name.starts_with("kworker/");
         let (pid, name) =
             if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
@@ -222,15 +222,15 @@ mod tests {
     #[test]
     fn threads_belong_to_processes_and_workers_of_the_kernel_are_one() {
         let mut tasks = tasks();
-        let (first, second) = (tasks.who(101), tasks.who(100));
+        let (first, second) = (tasks.thread_identity(101), tasks.thread_identity(100));
         assert_eq!(first.process, second.process);
         assert_eq!(tasks.process(first.process).name, "db");
         assert!(tasks.process(first.process).watched);
-        assert!(tasks.who(102).is_worker && !first.is_worker);
-        assert_eq!(tasks.who(7).process, tasks.who(8).process);
+        assert!(tasks.thread_identity(102).is_worker && !first.is_worker);
+        assert_eq!(tasks.thread_identity(7).process, tasks.thread_identity(8).process);
         assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
         assert!(tasks.reclaims(9) && tasks.reclaims(10) && !tasks.reclaims(7));
-        let gone = tasks.who(5).process;
+        let gone = tasks.thread_identity(5).process;
         assert_eq!(tasks.process(gone).name, "(gone)");
     }
 
@@ -238,23 +238,23 @@ mod tests {
     fn who_goes_into_a_group_is_another_from_then_on() {
         let mut tasks = tasks();
         tasks.made(7, 200, false);
-        let before = tasks.who(200).process;
+        let before = tasks.thread_identity(200).process;
         tasks.made(200, 201, true);
         tasks.joined(300);
         tasks.joined(200);
-        let after = tasks.who(200).process;
+        let after = tasks.thread_identity(200).process;
         assert_ne!(before, after);
-        assert_eq!(tasks.who(201).process, after, "all of its threads");
+        assert_eq!(tasks.thread_identity(201).process, after, "all of its threads");
         assert!(tasks.process(after).watched && !tasks.process(before).watched);
         tasks.made(200, 202, false);
-        let made = tasks.who(202).process;
+        let made = tasks.thread_identity(202).process;
         assert!(tasks.process(made).watched, "and what it makes then");
         tasks.joined(200);
-        assert_eq!(tasks.who(200).process, after, "nothing has changed");
+        assert_eq!(tasks.thread_identity(200).process, after, "nothing has changed");
         // The maker is outside, and what it made in the group was asked for.
         tasks.made(9, 100, false);
         tasks.grouped(100);
-        let grouped = tasks.who(100).process;
+        let grouped = tasks.thread_identity(100).process;
         assert!(tasks.process(grouped).watched);
     }
 
@@ -265,14 +265,14 @@ mod tests {
         tasks.renamed(200, "cp");
         tasks.made(200, 201, true);
         tasks.renamed(201, "a thread");
-        let id = tasks.who(201).process;
+        let id = tasks.thread_identity(201).process;
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
         assert_eq!(tasks.process(id), &expected, "whoever made it is watched");
         tasks.ended(201);
         tasks.ended(200);
         // The number comes again.
         tasks.made(100, 200, false);
-        let other = tasks.who(200).process;
+        let other = tasks.thread_identity(200).process;
         assert_ne!(other, id);
         assert_eq!(tasks.process(id).name, "cp", "what was counted keeps its name");
         tasks.made(9, 8, true);

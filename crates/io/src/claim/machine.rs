@@ -86,7 +86,7 @@ impl ThisMachine {
     ///
     /// # Errors
     /// If the kernel does not show the mounts.
-    pub(crate) fn look() -> io::Result<Self> {
+    pub(crate) fn read() -> io::Result<Self> {
         let (foreign, search_end) = (OnceCell::new(), OnceCell::new());
         Ok(ThisMachine { mounts: mount_table::read()?, foreign, search_end })
     }

@@ -163,7 +163,7 @@ impl Registry {
 
     fn take(&self, source: &Arc<Source>, what: &str, read_only: bool) -> Result<u64, ClaimError> {
         let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
-        let machine = ThisMachine::look().map_err(failed)?;
+        let machine = ThisMachine::read().map_err(failed)?;
         let (parts, unresolved) = source.footprint_with_unresolved(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
@@ -269,7 +269,7 @@ impl Registry {
         claim.record.mount = Some(filesystem);
         claim.record.at = Some(at.to_owned());
         claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
-        match ThisMachine::look() {
+        match ThisMachine::read() {
             Ok(machine) => {
                 claim.record.parts.extend(footprint(&CachedData::FileSystem(filesystem), &machine));
             }
@@ -301,7 +301,7 @@ impl Registry {
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
         let failed = |source| ClaimError::Locate { what: at.display().to_string(), source };
-        let machine = ThisMachine::look().map_err(failed)?;
+        let machine = ThisMachine::read().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
         // reason.
@@ -372,7 +372,7 @@ impl Registry {
         // The facts are collected without the lock: that may take as long as a store takes.
         let sources: Vec<_> =
             self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
-        let machine = match ThisMachine::look() {
+        let machine = match ThisMachine::read() {
             Ok(machine) => machine,
             Err(error) => return vec![format!("claims are not checked: {error}")],
         };
@@ -769,7 +769,7 @@ mod tests {
         std::fs::write(&image, [1; 4096]).unwrap();
         std::fs::hard_link(&image, &link).unwrap();
         std::fs::create_dir(&tree).unwrap();
-        let machine = ThisMachine::look().unwrap();
+        let machine = ThisMachine::read().unwrap();
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.footprint(&machine).unwrap();

@@ -105,7 +105,7 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let setup = Setup::new();
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     let path = setup.path("run/larder/claims/4711-1");
-    let machine = ThisMachine::look().unwrap();
+    let machine = ThisMachine::read().unwrap();
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.footprint(&machine).unwrap();
     let what = "the directory".to_owned();
@@ -316,7 +316,7 @@ fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
     let setup = Setup::new();
     let tree = setup.claim(&setup.one, "data").unwrap();
     let elsewhere = File::open(setup.path("elsewhere")).unwrap();
-    let place = ThisMachine::look().unwrap().locate(&elsewhere).unwrap().place.unwrap();
+    let place = ThisMachine::read().unwrap().locate(&elsewhere).unwrap().place.unwrap();
     tree.mounted(Path::new("/gone"), place.filesystem);
     setup.claim(&setup.other, "elsewhere/c.img").unwrap();
     // The rest of the claimed data is remembered, and waited for.

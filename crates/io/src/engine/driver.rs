@@ -178,7 +178,7 @@ impl Run {
             let next = self.cache.poll(&self.volume, &recorder, now, DEPTH, &mut ops);
             let panicked = self.exchange(now, &mut ops, &mut done);
             let answered = !done.is_empty();
-            if let Some(silent) = self.silence.note(now, self.taken.len(), answered) {
+            if let Some(silent) = self.silence.note_progress(now, self.taken.len(), answered) {
                 let seconds = silent / SECOND;
                 tracing::warn!(volume = self.volume.name(), seconds, "the store does not answer");
             }
@@ -223,7 +223,7 @@ impl Run {
             Some(error) if volume.is_refusing_writes() => WriteState::Refusing(error),
             Some(error) => WriteState::Failing(error),
         };
-        if !self.failures.note(now, &state) {
+        if !self.failures.note_write_state(now, &state) {
             return;
         }
         let (volume, unwritten_bytes) = (volume.name(), volume.unclean_bytes());

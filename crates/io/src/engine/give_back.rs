@@ -199,7 +199,7 @@ impl Giver {
     fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<Shared>) -> Self {
         let full = blocks(engine.memory_bytes());
         let settings = GiveBack { floor: 0, full, step: options.step, calm: options.calm };
-        Giver { options, given: Given::nothing(&settings, engine.now()), full, shared }
+        Giver { options, given: Given::none_returned(&settings, engine.now()), full, shared }
     }
 
     /// One look: has memory been short since the last one?
@@ -211,7 +211,7 @@ impl Giver {
         let settings = GiveBack { floor: blocks(floor_bytes), full, step, calm };
         if full != self.full && self.given.target() >= self.full {
             // Nothing was given back, and what was asked for has changed.
-            self.given = Given::nothing(&settings, now);
+            self.given = Given::none_returned(&settings, now);
         }
         self.full = full;
         let before = self.given.target();
@@ -223,13 +223,13 @@ impl Giver {
         self.shared.floor_bytes.store(floor_bytes, Ordering::Relaxed);
         let target = self.given.target();
         if target != before {
-            self.tell(before, target);
+            self.log_change(before, target);
         }
         let bytes = if target >= full { u64::MAX } else { u64::from(target) * BLOCK_BYTES_U64 };
         keep(engine, &self.shared, bytes);
     }
 
-    fn tell(&self, before: u32, target: u32) {
+    fn log_change(&self, before: u32, target: u32) {
         let mib = |blocks: u32| (u64::from(blocks) * BLOCK_BYTES_U64) >> 20;
         if target < before && before >= self.full {
             let (kept, full) = (mib(target), mib(self.full));

@@ -52,7 +52,7 @@ impl Drop for MaintenanceThread {
 fn keep(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
     while !quit.load(Ordering::Acquire) {
         fault::point("keeper", "cache");
-        let next = cache.tend(clock.now());
+        let next = cache.run_maintenance(clock.now());
         let pause = next.map(|at| Duration::from_nanos(at.saturating_sub(clock.now())).max(PAUSE));
         if let Err(error) = waker.sleep(None, pause) {
             tracing::error!(%error, "the keeper cannot wait");

@@ -67,7 +67,7 @@ impl<'a> OptionNegotiation<'a> {
     }
 
     /// Agrees on everything and starts transmission.
-    pub(super) fn go(
+    pub(super) fn negotiate(
         mut self,
         export: &str,
         options: ConnectOptions,

@@ -167,13 +167,13 @@ impl Client {
         .to_bytes();
         if request.command == wire::CMD_WRITE {
             let sent = self.send(&header, &request.data);
-            self.note(sent)?;
+            self.note_error(sent)?;
             self.give_back(cookie, request.data);
         } else {
             // The answer may come at any time from the first byte on.
             self.slots[index].data = request.data;
             let sent = self.send(&header, &[]);
-            self.note(sent)?;
+            self.note_error(sent)?;
         }
         Ok(cookie)
     }
@@ -205,7 +205,7 @@ impl Client {
             if self.in_flight() > 0 && !self.failed && !self.has_input() {
                 let left = time.saturating_sub(started.elapsed());
                 let ready = self.stream.get_ref().wait_ready(false, Some(left));
-                if self.note(ready)?.is_none() {
+                if self.note_error(ready)?.is_none() {
                     return Ok(None);
                 }
             }
@@ -318,11 +318,11 @@ impl Client {
             return Err(ClientError::NothingInFlight);
         }
         let received = self.receive();
-        self.note(received)
+        self.note_error(received)
     }
 
     /// Remembers that the connection is of no more use.
-    fn note<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+    fn note_error<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
         self.failed |= result.as_ref().is_err_and(ClientError::ends_connection);
         result
     }

@@ -184,7 +184,7 @@ mod tests {
     fn backwards(frames: &ArenaFrames, owned: bool) -> Vec<Segment<ArenaFrames>> {
         let segment = |frame: u32| {
             let buffer = if owned {
-                Buffer::Owned(frames.try_own(frame).expect("free"))
+                Buffer::Owned(frames.try_write_pin(frame).expect("free"))
             } else {
                 Buffer::Pinned(frames.try_pin(frame).expect("free"))
             };
@@ -196,7 +196,7 @@ mod tests {
     fn let_go(frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
         for segment in op.segments {
             match segment.buffer {
-                Buffer::Owned(own) => frames.disown(own),
+                Buffer::Owned(own) => frames.release_write_pin(own),
                 Buffer::Pinned(pin) => frames.unpin(pin),
             }
         }

@@ -385,7 +385,7 @@ impl EngineStore for NbdStore {
                 if self.control.is_ended() && self.jobs.len() > self.free_jobs.len() {
                     return Ok(());
                 }
-                let next = down.tend(now, (&self.uri, self.connect), waker);
+                let next = down.run_maintenance(now, (&self.uri, self.connect), waker);
                 let since = down.outage.since;
                 // An outage that is long enough fails new operations immediately.
                 let lost = self.jobs.iter().flatten().filter_map(|job| job.lost_at);

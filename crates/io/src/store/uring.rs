@@ -468,10 +468,10 @@ mod tests {
         let options = ArenaOptions { frames: OPS * EACH, huge_pages: false, lock: false };
         let frames = ArenaFrames::new(Arena::new(options).expect("6 MiB"));
         for frame in 0..OPS * EACH {
-            let mut own = frames.try_own(frame).expect("free");
+            let mut own = frames.try_write_pin(frame).expect("free");
             let number = u8::try_from(frame % 251).expect("below 256");
             frames.arena().bytes_mut(&mut own).fill(number);
-            frames.disown(own);
+            frames.release_write_pin(own);
         }
         store.gather.took(1 << 20, 0, 10_000 * MILLISECOND);
         for tag in 0..OPS {

@@ -83,7 +83,7 @@ impl Driven {
             let offset = if whole { 0 } else { offset };
             let part = most.min(4096 - offset).min(len - at);
             let frame = self.free.pop().expect("few operations in flight");
-            let mut own = self.frames.try_own(frame).expect("a free frame");
+            let mut own = self.frames.try_write_pin(frame).expect("a free frame");
             let buffer = if kind == StoreOpKind::Read {
                 Buffer::Owned(own)
             } else {

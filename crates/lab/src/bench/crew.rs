@@ -51,7 +51,7 @@ pub fn run<W: Send>(
             .iter_mut()
             .enumerate()
             .map(|(number, worker)| {
-                scope.spawn(move || go(stage, phases, number, worker, gate, step))
+                scope.spawn(move || run_phases(stage, phases, number, worker, gate, step))
             })
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join().expect("panics are caught"));
@@ -73,7 +73,7 @@ pub fn run<W: Send>(
     Ok(phases.iter().enumerate().map(phase).collect())
 }
 
-fn go<W>(
+fn run_phases<W>(
     stage: &TrialContext<'_>,
     phases: &[&str],
     number: usize,
@@ -83,19 +83,19 @@ fn go<W>(
 ) -> Done {
     let mut done = Done { times: Vec::with_capacity(phases.len()), failed: None };
     for (phase, name) in phases.iter().enumerate() {
-        if !gate.pass() {
+        if !gate.wait() {
             return done;
         }
         if stage.is_in_company() {
             // One goes to meet the other ranks, and the rest of this one waits for it.
             if number == 0
-                && let Err(error) = stage.meet(name)
+                && let Err(error) = stage.wait_at_barrier(name)
             {
                 done.failed = Some(error);
                 gate.break_up();
                 return done;
             }
-            if !gate.pass() {
+            if !gate.wait() {
                 return done;
             }
         }

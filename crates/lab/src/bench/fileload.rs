@@ -122,7 +122,7 @@ impl FileloadBench {
 }
 
 impl InParts for FileloadBench {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let sizes = self.manner.read_bytes.iter().map(|bytes| format::bytes(*bytes));
         let sizes: Vec<String> = sizes.collect();
         let users = self.sets[0].files.len();
@@ -193,8 +193,8 @@ impl Workload for Part<'_> {
         "fileload"
     }
 
-    fn what(&self) -> String {
-        self.whole.what()
+    fn description(&self) -> String {
+        self.whole.description()
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
@@ -249,7 +249,7 @@ impl Workload for Part<'_> {
         files.iter_mut().try_for_each(|file| file.prepare(stage))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(self.paths())
     }
 

@@ -24,7 +24,7 @@ impl BreakableBarrier {
     }
 
     /// Waits for all threads; false if the gate is broken and nobody shall go on.
-    pub(super) fn pass(&self) -> bool {
+    pub(super) fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
         if state.waiting == self.threads {

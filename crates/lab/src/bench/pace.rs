@@ -53,7 +53,7 @@ impl Pace {
 
     /// Notes how fast the machine was during a trial; whether it has never been faster, so that
     /// trials before may have been slow ones.
-    pub(super) fn saw(&mut self, speed: f64) -> bool {
+    pub(super) fn add_speed(&mut self, speed: f64) -> bool {
         let is_given = self.wanted.is_some_and(|wanted| wanted.as_fast_as.is_some());
         let is_best = !is_given && self.best.is_none_or(|best| speed > best);
         if is_best {
@@ -105,22 +105,22 @@ mod tests {
         let mut pace = Pace::new(Some(SameSpeed::default()));
         assert!(!pace.is_off(1.0), "nothing to compare with");
         for speed in [90.0, 100.0, 95.0] {
-            assert_eq!(pace.saw(speed), !(94.0..96.0).contains(&speed), "{speed}");
+            assert_eq!(pace.add_speed(speed), !(94.0..96.0).contains(&speed), "{speed}");
         }
         assert!(pace.is_off(89.0) && !pace.is_off(91.0) && !pace.is_off(200.0));
         let given = SameSpeed { as_fast_as: Some(100.0), ..SameSpeed::default() };
         let mut pace = Pace::new(Some(given));
-        assert!(!pace.saw(300.0));
+        assert!(!pace.add_speed(300.0));
         assert!(pace.is_off(89.0) && !pace.is_off(105.0) && pace.is_off(120.0));
         let mut nothing = Pace::new(None);
-        nothing.saw(100.0);
+        nothing.add_speed(100.0);
         assert!(!nothing.is_off(1.0));
     }
 
     #[test]
     fn what_is_lost_is_bounded_and_long_trials_always_count() {
         let mut pace = Pace::new(Some(SameSpeed::default()));
-        pace.saw(100.0);
+        pace.add_speed(100.0);
         assert!(pace.sets_aside(Some(50.0), SHORT) && !pace.sets_aside(Some(50.0), SHORT + 1));
         assert!(!pace.sets_aside(None, 1), "nobody knows how fast it was");
         pace.lose(PATIENCE);

@@ -2,7 +2,7 @@
 //! for them, so that each of their trials starts cold or warm by itself. What they show is one run.
 
 use super::error::BenchError;
-use super::player::{RunResult, Progress, play};
+use super::player::{RunResult, Progress, run_trials};
 use super::repeat::Plan;
 use super::surroundings::HostEnv;
 use super::workload::Workload;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 /// A measurement in parts.
 pub trait InParts {
     /// What is measured, in one line.
-    fn what(&self) -> String;
+    fn description(&self) -> String;
 
     /// How many parts there are; at least one.
     fn parts(&self) -> usize;
@@ -68,11 +68,11 @@ fn each(
     assert!(parts > 0, "something is measured");
     let budget = plan.budget.map(|budget| budget / parts as u64);
     let plan = Plan { budget, ..plan.clone() };
-    let what = whole.what();
+    let what = whole.description();
     let mut sum: Option<RunResult> = None;
     for number in 0..parts {
         let mut tell = |progress| watch(PartsProgress { part: number + 1, parts, progress });
-        let played = play(&mut *whole.part(number), &plan, surroundings, stop, &mut tell);
+        let played = run_trials(&mut *whole.part(number), &plan, surroundings, stop, &mut tell);
         match (&mut sum, played) {
             (None, played) => sum = Some(played?),
             (Some(sum), Err(error)) if error.is_stop() => sum.stopped = true,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     impl InParts for Numbered {
-        fn what(&self) -> String {
+        fn description(&self) -> String {
             "numbers".to_owned()
         }
 

@@ -64,7 +64,7 @@ pub struct RunResult {
 /// There is no result: the first error of the workload or the machine, a start that cannot be made,
 /// or a stop before the first trial was done. What the workload made has been removed, or the error
 /// says that it has not.
-pub fn play(
+pub fn run_trials(
     workload: &mut dyn Workload,
     plan: &Plan,
     surroundings: &dyn HostEnv,
@@ -75,7 +75,7 @@ pub fn play(
     let mut player = TrialRunner::new(workload, plan, surroundings, stop);
     // A panic is a broken invariant and goes on upwards, but leaves no files behind.
     let ended = catch_unwind(AssertUnwindSafe(|| player.trials(workload, watch)));
-    player.tell(watch, Step::CleaningUp);
+    player.report(watch, Step::CleaningUp);
     let cleaned = workload.clean_up();
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
     let stopped = BenchError::first_of(ended, cleaned)?;
@@ -119,7 +119,7 @@ impl<'a> TrialRunner<'a> {
         surroundings: &'a dyn HostEnv,
         stop: &'a AtomicBool,
     ) -> Self {
-        let mut run = Run::new(workload.what(), surroundings.time_of_day(), surroundings.machine());
+        let mut run = Run::new(workload.description(), surroundings.time_of_day(), surroundings.machine());
         workload.name().clone_into(&mut run.workload);
         run.settings = workload.settings();
         run.settings.insert("start".to_owned(), plan.start.name().into());
@@ -168,11 +168,11 @@ impl<'a> TrialRunner<'a> {
         workload: &mut dyn Workload,
         watch: &mut dyn FnMut(Progress),
     ) -> Result<(), BenchError> {
-        self.tell(watch, Step::Preparing);
-        let stage = self.stage(0);
+        self.report(watch, Step::Preparing);
+        let stage = self.trial_context(0);
         stage.check()?;
         workload.prepare(&stage)?;
-        stage.meet("prepared")
+        stage.wait_at_barrier("prepared")
     }
 
     /// From now on the time that may be spent is counted.
@@ -184,7 +184,7 @@ impl<'a> TrialRunner<'a> {
     pub(super) fn goes_on(&self) -> Result<bool, BenchError> {
         let goes_on = self.plan.goes_on(self.values(), self.spent());
         let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
-        let said = ranks.meet("whether to go on", goes_on.into())?;
+        let said = ranks.wait_at_barrier("whether to go on", goes_on.into())?;
         Ok(said.first() == Some(&Value::Bool(true)))
     }
 
@@ -193,7 +193,7 @@ impl<'a> TrialRunner<'a> {
         let Some(ranks) = self.surroundings.ranks() else { return Ok(()) };
         let Some(sample) = self.run.samples.first() else { return Ok(()) };
         let own = sample.values.last().copied().expect("a trial was recorded");
-        let said = ranks.meet(&format!("end of trial {}", self.run.trials.len()), own.into())?;
+        let said = ranks.wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), own.into())?;
         let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
         self.totals.push(together(&sample.unit, &all));
         Ok(())
@@ -207,16 +207,16 @@ impl<'a> TrialRunner<'a> {
     ) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
         self.wait_for_speed(number, watch)?;
-        self.stage(number).check()?;
-        self.tell(watch, Step::Starting);
+        self.trial_context(number).check()?;
+        self.report(watch, Step::Starting);
         let started = self.start(workload)?;
         // One that still drops or fills would disturb those that begin.
-        self.stage(number).meet(&format!("start of trial {number}"))?;
-        self.tell(watch, Step::Running);
+        self.trial_context(number).wait_at_barrier(&format!("start of trial {number}"))?;
+        self.report(watch, Step::Running);
         let speed = self.surroundings.speed();
         let before = self.surroundings.count(&self.paths);
         let begun_at = self.surroundings.now();
-        let stage = self.stage(number);
+        let stage = self.trial_context(number);
         let outcome = workload.trial(&stage)?;
         let duration_ns = self.surroundings.now() - begun_at;
         let after = self.surroundings.count(&self.paths);
@@ -229,7 +229,7 @@ impl<'a> TrialRunner<'a> {
         self.pace.keep(duration_ns);
         let trial = Trial { number, started, duration_ns, speed, ..measured(before, after) };
         self.record(outcome, trial)?;
-        if speed.is_some_and(|speed| self.pace.saw(speed)) {
+        if speed.is_some_and(|speed| self.pace.add_speed(speed)) {
             self.look_back();
         }
         self.note_total()
@@ -248,8 +248,8 @@ impl<'a> TrialRunner<'a> {
                 Some(speed) if self.pace.is_off(speed) => {}
                 _ => break,
             }
-            self.stage(number).check()?;
-            self.tell(watch, Step::Waiting);
+            self.trial_context(number).check()?;
+            self.report(watch, Step::Waiting);
             let now = self.surroundings.now() - begun_at;
             self.pace.lose(now - waited);
             waited = now;
@@ -288,7 +288,7 @@ impl<'a> TrialRunner<'a> {
             pages: Some(found.pages),
             resident: Some(found.resident),
         };
-        match workload.footing() {
+        match workload.start_state() {
             StartState::Unknown(_) if start == Start::AsIs => {
                 Ok(Started { start, ..Started::default() })
             }
@@ -308,14 +308,14 @@ impl<'a> TrialRunner<'a> {
                 })
             }
             StartState::Files(files) => {
-                let below = self.surroundings.below(&files);
+                let below = self.surroundings.caches_below(&files);
                 if start != Start::AsIs {
                     self.said.extend(below.into_iter().map(|text| (DoubtReason::Below, text)));
                 }
                 let found = match start {
                     Start::Cold => self.surroundings.make_cold(&files, &mut more)?,
                     Start::Warm => self.surroundings.make_warm(&files, &mut more)?,
-                    Start::AsIs => self.surroundings.look(&files)?,
+                    Start::AsIs => self.surroundings.find_cached(&files)?,
                 };
                 if !more() {
                     return Err(BenchError::Stopped);
@@ -363,7 +363,7 @@ impl<'a> TrialRunner<'a> {
         self.run
     }
 
-    fn stage(&self, trial: u64) -> TrialContext<'a> {
+    fn trial_context(&self, trial: u64) -> TrialContext<'a> {
         TrialContext { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
     }
 
@@ -387,7 +387,7 @@ impl<'a> TrialRunner<'a> {
         self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
-    pub(super) fn tell(&self, watch: &mut dyn FnMut(Progress), step: Step) {
+    pub(super) fn report(&self, watch: &mut dyn FnMut(Progress), step: Step) {
         watch(Progress {
             step,
             done: self.run.trials.len() as u64,

@@ -110,7 +110,7 @@ impl Workload for PostmarkBench {
         "postmark"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let config = &self.options.config;
         let threads = match self.options.threads.get() {
             1 => String::new(),
@@ -184,13 +184,13 @@ impl Workload for PostmarkBench {
         Ok(())
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(Vec::new())
     }
 
     fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let asked = || stage.check().is_err();
-        let begins = |phase: Phase| stage.meet(phase.name()).is_ok();
+        let begins = |phase: Phase| stage.wait_at_barrier(phase.name()).is_ok();
         let control = Control::asking(&asked).before_phases(&begins);
         match postmark::run(&self.options, &control) {
             Ok(mut outcome) => {

@@ -86,7 +86,7 @@ impl ProbeBench {
 
     /// The same with something beside each trial.
     #[must_use]
-    pub fn beside(self, beside: Box<dyn BackgroundLoad>) -> Self {
+    pub fn with_background_load(self, beside: Box<dyn BackgroundLoad>) -> Self {
         ProbeBench { beside: Some(beside), ..self }
     }
 }
@@ -101,7 +101,7 @@ impl Workload for ProbeBench {
         "probe"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let order = match self.probe.order {
             Order::Normal(_) => "normally distributed",
             Order::Uniform => "random",
@@ -113,7 +113,7 @@ impl Workload for ProbeBench {
             format::bytes(self.probe.record_bytes),
             format::bytes(self.probe.file_bytes),
             self.threads,
-            self.place.what()
+            self.place.description()
         )
     }
 
@@ -125,7 +125,7 @@ impl Workload for ProbeBench {
         };
         let spread = |spread: Spread| json!([spread.mean, spread.sdev]);
         [
-            ("target", json!(self.place.what())),
+            ("target", json!(self.place.description())),
             ("file_bytes", json!(self.probe.file_bytes)),
             ("record_bytes", json!(self.probe.record_bytes)),
             ("pattern", json!(letters(&self.probe.pattern))),
@@ -169,8 +169,8 @@ impl Workload for ProbeBench {
         self.place.prepare(stage)
     }
 
-    fn footing(&mut self) -> StartState<'_> {
-        self.place.footing()
+    fn start_state(&mut self) -> StartState<'_> {
+        self.place.start_state()
     }
 
     fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
@@ -257,7 +257,7 @@ impl Worker {
                 }
             }
             let before = stage.now();
-            self.ask(&request)?;
+            self.perform(&request)?;
             cycle.push((request.action, stage.now() - before));
             begins = request.ends_cycle;
             if request.ends_cycle {
@@ -275,7 +275,7 @@ impl Worker {
         Ok(())
     }
 
-    fn ask(&mut self, request: &ProbeRequest) -> Result<(), BenchError> {
+    fn perform(&mut self, request: &ProbeRequest) -> Result<(), BenchError> {
         let len = usize::try_from(request.len).expect("a record fits, so its part does");
         let bytes = &mut self.buffer[..len];
         let (what, result) = match request.action {

@@ -23,7 +23,7 @@ pub trait Ranks: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop; why is known to
     /// whoever runs the player.
-    fn meet(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError>;
+    fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError>;
 }
 
 /// One run out of those of all ranks: in each trial rates and counts are added, and of times the
@@ -44,8 +44,8 @@ pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::testing::{Double, Given, never, stage};
-    use crate::bench::{Start, crew, play};
+    use crate::bench::testing::{Double, Given, never, trial_context};
+    use crate::bench::{Start, crew, run_trials};
     use larder_report::run::trial::{Phase, Trial};
     use std::sync::{Arc, Condvar, Mutex};
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     impl Ranks for One {
-        fn meet(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
+        fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
             let mut number = self.2.lock().unwrap();
             let mut state = self.0.state.lock().unwrap();
             state.said[self.1] = Some(said);
@@ -118,7 +118,7 @@ mod tests {
         let machine = machine(&Arc::new(Threads::new(1)), 0);
         let plan = Plan { trials: 1..=1, confidence: None, ..Plan::default() };
         let mut given = Given::values(values);
-        let run = play(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap().run;
+        let run = run_trials(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap().run;
         Part { name: name.to_owned(), labels: [].into(), run }
     }
 
@@ -151,7 +151,7 @@ mod tests {
                 scope.spawn(move || {
                     let machine = machine(threads, rank);
                     let mut given = Given::values(values);
-                    let played = play(&mut given, plan, &machine, &never(), &mut |_| ());
+                    let played = run_trials(&mut given, plan, &machine, &never(), &mut |_| ());
                     played.unwrap().run.trials.len()
                 })
             };
@@ -171,7 +171,7 @@ mod tests {
         threads.leave();
         let mut given = Given::values(&[1.0]);
         let (plan, machine) = (Plan::default(), machine(&threads, 0));
-        let error = play(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap_err();
+        let error = run_trials(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap_err();
         assert!(error.is_stop(), "{error}");
         assert_eq!(given.cleaned, 1);
     }
@@ -184,7 +184,7 @@ mod tests {
                 let threads = &threads;
                 scope.spawn(move || {
                     let (machine, stop) = (machine(threads, rank), never());
-                    let stage = stage(&machine, &stop);
+                    let stage = trial_context(&machine, &stop);
                     let mut workers = [0_usize; 3];
                     let phases = crew::run(&stage, &["a", "b"], &mut workers, |seen, _| {
                         *seen = threads.places().len();

@@ -137,7 +137,7 @@ impl Workload for ServerBench {
         "server"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let clients: Vec<_> = self.steps.clients.iter().map(ToString::to_string).collect();
         format!(
             "Server load: {} clients, {}, {} items of {} each; {}",
@@ -145,14 +145,14 @@ impl Workload for ServerBench {
             self.load.mix.in_words(),
             self.extent.items,
             format::bytes(self.extent.item_bytes),
-            self.share.what(),
+            self.share.description(),
         )
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
         let think = self.load.think;
         [
-            ("target", json!(self.share.what())),
+            ("target", json!(self.share.description())),
             ("clients", json!(self.steps.clients)),
             ("mix", json!(self.load.mix.in_words())),
             ("think_ns", json!([think.mean, think.sdev])),
@@ -186,8 +186,8 @@ impl Workload for ServerBench {
         self.share.prepare(&self.extent, stage)
     }
 
-    fn footing(&mut self) -> StartState<'_> {
-        self.share.footing(&self.extent)
+    fn start_state(&mut self) -> StartState<'_> {
+        self.share.start_state(&self.extent)
     }
 
     fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {

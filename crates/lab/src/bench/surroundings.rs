@@ -90,11 +90,11 @@ pub trait HostEnv: Sync {
     ///
     /// # Errors
     /// The kernel does not tell.
-    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError>;
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError>;
 
     /// What lies below the page cache of these files and may keep data that nobody can look at, as
     /// sentences: a FUSE daemon's own cache, for one.
-    fn below(&self, files: &[PathBuf]) -> Vec<String>;
+    fn caches_below(&self, files: &[PathBuf]) -> Vec<String>;
 
     /// Other processes that do the same together; none, if this one is alone.
     fn ranks(&self) -> Option<&dyn Ranks> {

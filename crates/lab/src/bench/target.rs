@@ -38,7 +38,7 @@ pub trait Target: Send {
 /// Where targets are opened.
 pub trait Place: fmt::Debug + Sync {
     /// What it is, for people and records; no path of the machine.
-    fn what(&self) -> String;
+    fn description(&self) -> String;
 
     /// Its length.
     fn bytes(&self) -> u64;
@@ -71,7 +71,7 @@ pub trait Place: fmt::Debug + Sync {
     fn open(&self) -> Result<Box<dyn Target>, BenchError>;
 
     /// What of it is cold or warm.
-    fn footing(&mut self) -> StartState<'_>;
+    fn start_state(&mut self) -> StartState<'_>;
 
     /// Paths whose disks and settings matter; none where they are on another machine.
     fn paths(&self) -> Vec<PathBuf> {
@@ -156,7 +156,7 @@ impl AtPath {
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Place for AtPath {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         match self.buffering {
             Buffering::Buffered => "a file through the page cache".to_owned(),
             Buffering::Unbuffered => "a file past the page cache".to_owned(),
@@ -195,7 +195,7 @@ impl Place for AtPath {
         Ok(Box::new(AtFile::over(self.open_file()?, self.buffering)))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(vec![self.path.clone()])
     }
 
@@ -295,7 +295,7 @@ mod tests {
             assert_eq!((bytes[4095], bytes[4096]), (1, 7), "{buffering:?}");
             assert!(target.read_at(2 * 4096, &mut bytes).is_err(), "beyond the end");
             assert_eq!(place.bytes(), 3 * 4096);
-            assert!(matches!(place.footing(), StartState::Files(files) if files == [path.clone()]));
+            assert!(matches!(place.start_state(), StartState::Files(files) if files == [path.clone()]));
         }
     }
 

@@ -41,7 +41,7 @@ fn next<T: Clone + Default>(queue: &Mutex<VecDeque<T>>) -> T {
 }
 
 impl Double {
-    pub(crate) fn asked(&self) -> Vec<&'static str> {
+    pub(crate) fn calls(&self) -> Vec<&'static str> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -95,12 +95,12 @@ impl HostEnv for Double {
         Ok(next(&self.found))
     }
 
-    fn look(&self, _: &[PathBuf]) -> Result<Found, HostError> {
+    fn find_cached(&self, _: &[PathBuf]) -> Result<Found, HostError> {
         self.note("look");
         Ok(next(&self.found))
     }
 
-    fn below(&self, _: &[PathBuf]) -> Vec<String> {
+    fn caches_below(&self, _: &[PathBuf]) -> Vec<String> {
         self.below.clone()
     }
 
@@ -159,7 +159,7 @@ impl Workload for Given {
         "given"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "values that are given".to_owned()
     }
 
@@ -184,7 +184,7 @@ impl Workload for Given {
         stage.check()
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         match &mut self.own {
             Some(own) => StartState::Own(own),
             None if self.unknown => {
@@ -211,6 +211,6 @@ pub(crate) fn never() -> AtomicBool {
 }
 
 /// Where a workload stands that is run without the player.
-pub(crate) fn stage<'a>(double: &'a Double, stop: &'a AtomicBool) -> TrialContext<'a> {
+pub(crate) fn trial_context<'a>(double: &'a Double, stop: &'a AtomicBool) -> TrialContext<'a> {
     TrialContext { trial: 1, seed: 1, stop, surroundings: double }
 }

@@ -23,7 +23,7 @@ fn plan(start: Start) -> Plan {
 }
 
 fn played(workload: &mut Given, plan: &Plan, machine: &Double) -> Result<RunResult, BenchError> {
-    play(workload, plan, machine, &never(), &mut |_| ())
+    run_trials(workload, plan, machine, &never(), &mut |_| ())
 }
 
 fn refused(workload: &mut Given, start: Start, machine: &Double) -> String {
@@ -94,7 +94,7 @@ fn steady_values_end_after_six_trials_with_a_record_of_each() {
     assert_eq!((run.workload.as_str(), run.main.as_deref()), ("given", Some("rate")));
     assert_eq!(run.settings["start"], "cold");
     assert_eq!(run.trials.len(), 6);
-    assert_eq!(machine.asked(), ["cold"; 6]);
+    assert_eq!(machine.calls(), ["cold"; 6]);
     for (number, trial) in run.trials.iter().enumerate() {
         assert_eq!(trial.number, number as u64 + 1);
         assert_eq!(trial.started.share(), Some(0.0));
@@ -130,7 +130,7 @@ fn every_trial_is_looked_at_not_only_the_first() {
     let mut workload = Given::values(&[1.0]);
     let error = refused(&mut workload, Start::Cold, &machine);
     assert!(error.starts_with("start cold: 1 of 16"), "{error}");
-    assert_eq!(machine.asked().len(), 3);
+    assert_eq!(machine.calls().len(), 3);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn room_is_looked_at_before_anything_is_made() {
     let mut workload = Given::values(&[1.0]);
     let error = played(&mut workload, &plan(Start::Cold), &machine).unwrap_err().to_string();
     assert_eq!(error, "run in /given: it needs 1000 B and 999 B are free");
-    assert!(!workload.prepared && workload.cleaned == 0 && machine.asked().is_empty());
+    assert!(!workload.prepared && workload.cleaned == 0 && machine.calls().is_empty());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
             stage.check()?;
             Ok(rate(1.0))
         });
-        let played = play(&mut workload, &plan(Start::Cold), &machine(&[]), &stop, &mut |_| ());
+        let played = run_trials(&mut workload, &plan(Start::Cold), &machine(&[]), &stop, &mut |_| ());
         assert_eq!(workload.cleaned, 1);
         match kept {
             None => assert!(played.unwrap_err().is_stop()),
@@ -287,7 +287,7 @@ fn progress_names_steps_and_counts_trials() {
     let plan = Plan { trials: 2..=2, confidence: None, ..Plan::default() };
     let machine = machine(&[]);
     let mut watch = |progress: Progress| told.push((progress.step, progress.done));
-    play(&mut Given::values(&[1.0]), &plan, &machine, &never(), &mut watch).unwrap();
+    run_trials(&mut Given::values(&[1.0]), &plan, &machine, &never(), &mut watch).unwrap();
     let trial = |done| [(Starting, done), (Running, done)];
     let expected = [vec![(Preparing, 0)], trial(0).into(), trial(1).into(), vec![(CleaningUp, 2)]];
     assert_eq!(told, expected.concat());

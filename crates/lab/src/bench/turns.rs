@@ -89,7 +89,7 @@ pub fn play_by_turns(
     }
     // A panic goes on upwards, but leaves no files behind.
     let ended = catch_unwind(AssertUnwindSafe(|| rounds(&mut cells, ways, starts.len(), watch)));
-    tell(&cells, 0, watch, Step::CleaningUp);
+    report(&cells, 0, watch, Step::CleaningUp);
     let cleaned =
         ways.iter_mut().rev().map(|way| way.workload.clean_up()).fold(Ok(()), Result::and);
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
@@ -157,11 +157,11 @@ fn done(cells: &[Cell<'_>]) -> u64 {
 }
 
 /// Says what is being done, which has no way of its own.
-fn tell(cells: &[Cell<'_>], way: usize, watch: &mut dyn FnMut(TurnsProgress), step: Step) {
+fn report(cells: &[Cell<'_>], way: usize, watch: &mut dyn FnMut(TurnsProgress), step: Step) {
     let (cell, done) = (&cells[way], done(cells));
     let mut shown =
         |progress| watch(TurnsProgress { way: cell.way, start: cell.start, done, progress });
-    cell.player.tell(&mut shown, step);
+    cell.player.report(&mut shown, step);
 }
 
 #[cfg(test)]

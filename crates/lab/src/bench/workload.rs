@@ -107,9 +107,9 @@ impl TrialContext<'_> {
     ///
     /// # Errors
     /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop.
-    pub fn meet(&self, place: &str) -> Result<(), BenchError> {
+    pub fn wait_at_barrier(&self, place: &str) -> Result<(), BenchError> {
         let ranks = self.surroundings.ranks();
-        ranks.map_or(Ok(()), |ranks| ranks.meet(place, Value::Null).map(drop))
+        ranks.map_or(Ok(()), |ranks| ranks.wait_at_barrier(place, Value::Null).map(drop))
     }
 
     /// Whether there are others to wait for.
@@ -162,7 +162,7 @@ pub trait Workload {
     fn name(&self) -> &str;
 
     /// What is measured, in one line.
-    fn what(&self) -> String;
+    fn description(&self) -> String;
 
     /// Its parameters, by name with the unit at the end.
     fn settings(&self) -> BTreeMap<String, Value>;
@@ -183,7 +183,7 @@ pub trait Workload {
     fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError>;
 
     /// What must be cold or warm before the next trial.
-    fn footing(&mut self) -> StartState<'_>;
+    fn start_state(&mut self) -> StartState<'_>;
 
     /// One trial: the same work each time.
     ///

@@ -292,7 +292,7 @@ impl Replayer {
             }
             Input::Abandon { volume } => self.cache.abandon(&*self.volume(volume)?),
             Input::Tend { now } => {
-                self.cache.tend(now);
+                self.cache.run_maintenance(now);
             }
             Input::Open { session, volume, limit } => self.open(session, volume, limit)?,
             Input::Close { session } => self.close(session)?,

@@ -199,7 +199,7 @@ fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
         let which = usize::try_from(world.random.below(3)).unwrap();
         match world.random.below(100) {
             0 => world.change_a_setting(),
-            1 => drop(world.cache.tend(world.now)),
+            1 => drop(world.cache.run_maintenance(world.now)),
             2 => std::mem::replace(&mut clients[which], open(&world)).close(&world.cache),
             3..=20 => world.drive(),
             21..=30 => clients[which].give_back(&world.cache, world.now),

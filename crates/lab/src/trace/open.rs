@@ -102,7 +102,7 @@ pub fn open_stream(
     let input = beginning(name, stream, options)?;
     let format = match options.format {
         Some(format) => format,
-        None => told(&input)?,
+        None => told_format(&input)?,
     };
     source(format, input, options.max_bad)
 }
@@ -123,7 +123,7 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
 }
 
 /// The format of what lies in the window, else of the name.
-fn told(input: &Input) -> Result<Format, TraceError> {
+fn told_format(input: &Input) -> Result<Format, TraceError> {
     let found = Format::from_content(input.bytes());
     found.or_else(|| Format::from_file_name(input.name())).ok_or_else(|| {
         input.bad(

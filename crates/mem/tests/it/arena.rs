@@ -65,7 +65,7 @@ impl Bench {
             self.expected(frame).pins += usize::from(pin.is_some());
             self.pins.extend(pin);
         } else {
-            let own = self.arena.try_own(frame);
+            let own = self.arena.try_write_pin(frame);
             assert_eq!(own.is_some(), !expected.owned && expected.pins == 0);
             self.expected(frame).owned |= own.is_some();
             self.owns.extend(own);
@@ -87,7 +87,7 @@ impl Bench {
             let own = self.owns.swap_remove(index);
             self.expected(own.frame()).owned = false;
             if numbers.below(2) == 0 {
-                self.arena.disown(own);
+                self.arena.release_write_pin(own);
             } else {
                 let pin = self.arena.downgrade(own);
                 self.expected(pin.frame()).pins = 1;
@@ -163,7 +163,7 @@ fn random_operations_agree_with_a_plain_model() {
             assert_eq!(bench.arena.frames_held(), held.count(), "seed {seed}");
         }
         bench.pins.drain(..).for_each(|pin| bench.arena.unpin(pin));
-        bench.owns.drain(..).for_each(|own| bench.arena.disown(own));
+        bench.owns.drain(..).for_each(|own| bench.arena.release_write_pin(own));
         assert_eq!(bench.arena.frames_held(), 0);
     }
 }
@@ -198,14 +198,14 @@ fn threads_see_no_torn_write_and_lose_none() {
                 arena.unpin(pin);
                 continue;
             }
-            let Some(mut own) = arena.try_own(frame) else {
+            let Some(mut own) = arena.try_write_pin(frame) else {
                 continue;
             };
             let next = number_in(arena.bytes_mut(&mut own)) + 1;
             fill_with(arena.bytes_mut(&mut own), next);
             writes[frame as usize].fetch_add(1, Ordering::Relaxed);
             if numbers.below(2) == 0 {
-                arena.disown(own);
+                arena.release_write_pin(own);
             } else {
                 let pin = arena.downgrade(own);
                 assert_eq!(number_in(arena.bytes(&pin)), next, "a writer came in between");
@@ -237,7 +237,7 @@ fn addresses_are_those_of_the_frames_and_aligned() {
         assert_eq!(arena.len_bytes(), frames as usize * FRAME_BYTES);
         assert_eq!(arena.frames(), frames);
         let last = frames - 1;
-        let mut own = arena.try_own(last).unwrap();
+        let mut own = arena.try_write_pin(last).unwrap();
         let start = arena.address_mut(&mut own);
         assert_eq!(start.addr(), arena.base().addr() + last as usize * FRAME_BYTES);
         let end = start.wrapping_add(FRAME_BYTES - 1);
@@ -264,12 +264,12 @@ fn no_frames_and_too_many_are_refused() {
 #[test]
 fn copies_beyond_the_frame_panic_and_leave_the_neighbour_alone() {
     let arena = arena(2);
-    let mut own = arena.try_own(0).unwrap();
+    let mut own = arena.try_write_pin(0).unwrap();
     for (offset, len) in [(1, FRAME_BYTES), (FRAME_BYTES + 1, 0), (usize::MAX, 2)] {
         let write = AssertUnwindSafe(|| arena.write(&mut own, offset, &vec![1; len]));
         assert!(catch_unwind(write).is_err());
     }
-    arena.disown(own);
+    arena.release_write_pin(own);
     let pin = arena.try_pin(1).unwrap();
     assert!(arena.bytes(&pin).iter().all(|&byte| byte == 0));
     arena.unpin(pin);
@@ -278,7 +278,7 @@ fn copies_beyond_the_frame_panic_and_leave_the_neighbour_alone() {
 #[test]
 fn an_arena_dropped_with_a_hold_leaves_its_memory_to_the_operation() {
     let arena = arena(1);
-    let mut own = arena.try_own(0).unwrap();
+    let mut own = arena.try_write_pin(0).unwrap();
     let start = arena.address_mut(&mut own);
     drop(arena);
     // SAFETY: the frame is still held, so the memory stays mapped.

@@ -16,14 +16,14 @@ fn panic_text(work: impl FnOnce()) -> Option<String> {
 fn a_dropped_hold_panics_in_debug_builds_and_stays_held() {
     let arena = arena(8);
     let pin = panic_text(|| drop(arena.try_pin(3)));
-    let own = panic_text(|| drop(arena.try_own(5)));
+    let own = panic_text(|| drop(arena.try_write_pin(5)));
     if cfg!(debug_assertions) {
         assert_eq!(pin.unwrap(), "a hold on frame 3 was dropped");
         assert_eq!(own.unwrap(), "a hold on frame 5 was dropped");
     } else {
         assert_eq!((pin, own), (None, None));
     }
-    assert!(arena.try_own(3).is_none());
+    assert!(arena.try_write_pin(3).is_none());
     assert!(arena.try_pin(5).is_none());
     assert_eq!(arena.frames_held(), 2);
 }
@@ -46,8 +46,8 @@ fn a_hold_of_another_arena_is_caught_by_every_method() {
         assert!(text.contains("did not grant it"), "{text}");
     };
     let pin = large.try_pin(7).unwrap();
-    let mut own = large.try_own(6).unwrap();
-    let mut local = small.try_own(0).unwrap();
+    let mut own = large.try_write_pin(6).unwrap();
+    let mut local = small.try_write_pin(0).unwrap();
     caught(&mut || drop(small.bytes(&pin).to_vec()));
     caught(&mut || small.read(&pin, 0, &mut [0]));
     caught(&mut || assert!(!small.address(&pin).is_null()));
@@ -57,24 +57,24 @@ fn a_hold_of_another_arena_is_caught_by_every_method() {
     caught(&mut || assert!(!small.release(&mut own)));
     caught(&mut || assert!(!small.address_mut(&mut own).is_null()));
     // Neighbours by number, one of each arena.
-    let next = large.try_own(1).unwrap();
+    let next = large.try_write_pin(1).unwrap();
     let mut mixed = [local, next];
     caught(&mut || assert_eq!(small.release_all(&mut mixed), 0));
     let [local, next] = mixed;
-    large.disown(next);
+    large.release_write_pin(next);
     let (mut pin, mut own) = (Some(pin), Some(own));
     caught(&mut || small.unpin(pin.take().unwrap()));
-    caught(&mut || small.disown(own.take().unwrap()));
-    let mut other = Some(large.try_own(5).unwrap());
+    caught(&mut || small.release_write_pin(own.take().unwrap()));
+    let mut other = Some(large.try_write_pin(5).unwrap());
     caught(&mut || small.unpin(small.downgrade(other.take().unwrap())));
-    small.disown(local);
+    small.release_write_pin(local);
 }
 
 #[test]
 fn a_frame_that_does_not_exist_cannot_be_held() {
     let arena = arena(2);
     assert!(catch_unwind(AssertUnwindSafe(|| arena.try_pin(2).is_some())).is_err());
-    assert!(catch_unwind(AssertUnwindSafe(|| arena.try_own(u32::MAX).is_some())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| arena.try_write_pin(u32::MAX).is_some())).is_err());
 }
 
 #[test]

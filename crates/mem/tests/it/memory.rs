@@ -33,16 +33,16 @@ fn creating_an_arena_allocates_nothing_and_a_write_allocates_one_frame() {
         assert!(huge_pages || !arena.huge_pages());
     }
     let arena = Arena::new(PLAIN).unwrap();
-    let mut own = arena.try_own(700).unwrap();
+    let mut own = arena.try_write_pin(700).unwrap();
     arena.write(&mut own, 10, b"one frame");
     assert_eq!(resident(&arena), 1);
-    arena.disown(own);
+    arena.release_write_pin(own);
 }
 
 #[test]
 fn a_released_frame_is_not_resident_and_zero_and_its_neighbours_are_unchanged() {
     let arena = Arena::new(PLAIN).unwrap();
-    let mut owns: Vec<_> = (0..3).map(|frame| arena.try_own(frame).unwrap()).collect();
+    let mut owns: Vec<_> = (0..3).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
     for own in &mut owns {
         arena.write(own, 0, &[7; FRAME_BYTES]);
     }
@@ -52,14 +52,14 @@ fn a_released_frame_is_not_resident_and_zero_and_its_neighbours_are_unchanged() 
     let firsts: Vec<u8> = owns.iter_mut().map(|own| arena.bytes_mut(own)[0]).collect();
     assert_eq!(firsts, [7, 0, 7]);
     for own in owns {
-        arena.disown(own);
+        arena.release_write_pin(own);
     }
 }
 
 #[test]
 fn a_released_run_of_512_frames_gives_a_huge_page_back() {
     let arena = Arena::new(ArenaOptions { huge_pages: true, ..PLAIN }).unwrap();
-    let mut owns: Vec<_> = (0..512).map(|frame| arena.try_own(frame).unwrap()).collect();
+    let mut owns: Vec<_> = (0..512).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
     for own in &mut owns {
         arena.write(own, 0, &[7]);
     }
@@ -68,7 +68,7 @@ fn a_released_run_of_512_frames_gives_a_huge_page_back() {
     assert_eq!(arena.release_all(&mut owns), 512);
     assert_eq!(resident(&arena), 0);
     for own in owns {
-        arena.disown(own);
+        arena.release_write_pin(own);
     }
 }
 
@@ -76,7 +76,7 @@ fn a_released_run_of_512_frames_gives_a_huge_page_back() {
 fn releasing_scattered_frames_spares_those_between() {
     let arena = Arena::new(PLAIN).unwrap();
     let all = 0..10;
-    let mut owns: Vec<_> = all.map(|frame| arena.try_own(frame).unwrap()).collect();
+    let mut owns: Vec<_> = all.map(|frame| arena.try_write_pin(frame).unwrap()).collect();
     for own in &mut owns {
         arena.write(own, 0, &[7; FRAME_BYTES]);
     }
@@ -89,7 +89,7 @@ fn releasing_scattered_frames_spares_those_between() {
     assert!(chosen.iter_mut().all(|own| *arena.bytes_mut(own) == [0; FRAME_BYTES]));
     assert_eq!(arena.release_all(&mut []), 0);
     for own in chosen.into_iter().chain(spared) {
-        arena.disown(own);
+        arena.release_write_pin(own);
     }
 }
 
@@ -100,11 +100,11 @@ fn an_arena_has_room_to_grow_and_uses_the_requested_frames() {
     let arena = Arena::growable(options, 1 << 20).unwrap();
     assert_eq!(arena.frames(), 1 << 20);
     assert_eq!(resident(&arena), 4, "only the initial frames are locked");
-    let mut owns: Vec<_> = (9..12).map(|frame| arena.try_own(frame).unwrap()).collect();
+    let mut owns: Vec<_> = (9..12).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
     arena.commit(&mut owns).unwrap();
     assert_eq!(resident(&arena), 7);
     for own in owns {
-        arena.disown(own);
+        arena.release_write_pin(own);
     }
 }
 
@@ -116,13 +116,13 @@ fn locking_populates_all_frames_or_is_refused_with_a_remedy() {
     let arena = Arena::new(options).unwrap();
     assert!(arena.locked());
     assert_eq!(resident(&arena), 4);
-    let mut own = arena.try_own(0).unwrap();
+    let mut own = arena.try_write_pin(0).unwrap();
     arena.write(&mut own, 0, &[1]);
     assert!(arena.release(&mut own), "it is unlocked first");
     assert_eq!(resident(&arena), 3);
     arena.commit(std::slice::from_mut(&mut own)).unwrap();
     assert_eq!((resident(&arena), arena.bytes_mut(&mut own)[0]), (4, 0), "it is locked again");
-    arena.disown(own);
+    arena.release_write_pin(own);
 
     let error = std::thread::spawn(move || {
         let before = drop_the_right_to_lock();

@@ -61,7 +61,7 @@ pub struct Source<'a> {
 
 /// Why a size was chosen: a sentence. `ceiling` are the reachable hits.
 #[must_use]
-pub fn why(
+pub fn reason(
     goal: &Goal,
     ceiling: f64,
     reach: Attainment,

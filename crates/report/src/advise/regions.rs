@@ -132,7 +132,7 @@ impl Regions {
 
     /// Why the borders are where they are, a sentence for each region.
     #[must_use]
-    pub fn why(&self) -> [String; 3] {
+    pub fn reasons(&self) -> [String; 3] {
         let points = |share: f64| format!("{:.1} points", share * 100.0);
         let (steep_end, flat_begin) =
             (format::bytes(self.steep_end_bytes), format::bytes(self.flat_begin_bytes));
@@ -207,7 +207,7 @@ mod tests {
         let found = Regions::of(&curve, 0.9).unwrap();
         assert!(found.is_cliff(), "{found:?}");
         assert_eq!(found.flat_begin_bytes, edge);
-        assert!(found.why()[1].contains("none"), "{:?}", found.why());
+        assert!(found.reasons()[1].contains("none"), "{:?}", found.reasons());
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         let found = Regions::of(&curve, 0.5).unwrap();
         let first = curve.points()[0].bytes;
         assert!(found.flat_begin_bytes <= first, "{found:?}");
-        assert!(!found.steep_seen && found.why()[0].contains("not met"));
+        assert!(!found.steep_seen && found.reasons()[0].contains("not met"));
         assert_eq!(found.region(first * 2), Region::Flat);
     }
 

@@ -126,7 +126,7 @@ impl VolumeCurve {
         let ceiling = self.ceiling();
         self.regions = Regions::of(&self.points, ceiling);
         if let Some(regions) = &self.regions {
-            self.regions_why = regions.why().to_vec();
+            self.regions_why = regions.reasons().to_vec();
             self.region = Some(regions.region(self.has()));
         }
         self.needed = needed_memory(&self.points);
@@ -165,7 +165,7 @@ impl VolumeCurve {
         let everything = format!("{}, the most known of,", format::bytes(self.points.last_bytes()));
         let source = Source { everything: &everything, largest: &largest };
         let ceiling = self.ceiling();
-        let why = goal::why(&goal, ceiling, needed.reach, needed.target_bytes, source);
+        let why = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
         let size = format::bytes(needed.point.bytes);
         match needed.reach {
             Attainment::End => advice.push(why),

@@ -23,17 +23,17 @@ fn percent(value: Option<f64>) -> Cell {
 }
 
 fn bytes(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(whole(value))))
+    value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(rounded(value))))
 }
 
 /// Seconds, shown in the unit that fits.
 fn seconds(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, |value| {
-        Cell::shown(value, format::duration(whole(value * 1e9)))
+        Cell::shown(value, format::duration(rounded(value * 1e9)))
     })
 }
 
-fn whole(value: f64) -> u64 {
+fn rounded(value: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let whole = value.round() as u64;
     whole
@@ -165,7 +165,7 @@ impl Summary {
                 format::count(self.samples),
                 self.begin,
                 self.end,
-                format::duration(whole(interval * 1e9))
+                format::duration(rounded(interval * 1e9))
             ),
             None => format!("one sample at {}", self.begin),
         };

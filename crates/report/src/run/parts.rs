@@ -97,7 +97,7 @@ impl Run {
         let of_ranks = |trial: usize| {
             let mut all = runs.iter().map(|run| run.trials[trial].clone());
             let first = all.next().expect("there are parts");
-            all.fold(first, beside)
+            all.fold(first, add_parallel)
         };
         let trials = (0..trials).map(of_ranks).collect();
         (run.samples, run.trials) = (samples, trials);
@@ -187,7 +187,7 @@ pub fn together(unit: &str, values: &[f64]) -> f64 {
 }
 
 /// A trial of one rank beside the same of another: it is over when the last one is.
-fn beside(mut sum: Trial, more: Trial) -> Trial {
+fn add_parallel(mut sum: Trial, more: Trial) -> Trial {
     add(&mut sum, more, u64::max);
     // Ranks on one machine see the same disks, so there is no sum of those.
     (sum.disk_bytes, sum.own_bytes) = (None, None);

@@ -54,7 +54,7 @@ impl Sizing {
         put_line!(
             text,
             "<p class=\"why\">{}</p>\n<pre>{}</pre>",
-            escape(&self.why(advice)),
+            escape(&self.reason(advice)),
             escape(&serve(advice))
         );
         text

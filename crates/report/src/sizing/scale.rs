@@ -37,7 +37,7 @@ impl Sizing {
         if let Some(regions) = &mut self.regions {
             grow(&mut regions.steep_end_bytes);
             grow(&mut regions.flat_begin_bytes);
-            self.regions_why = regions.why().into();
+            self.regions_why = regions.reasons().into();
         }
         for effect in &mut self.effects {
             effect.point = larger(effect.point);

@@ -62,7 +62,7 @@ fn sizing(trace: &str) -> Sizing {
         seed: 1,
         curve: points.iter().map(|&point| BestPoint { policy: "arc".to_owned(), point }).collect(),
         policies: vec![PolicyCurve { policy: "lru".to_owned(), points: curve }],
-        regions_why: regions.why().into(),
+        regions_why: regions.reasons().into(),
         recommendation: Some(Recommendation {
             bytes: 64 * MIB,
             memory_bytes: 67 * MIB,

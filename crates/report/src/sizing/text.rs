@@ -102,7 +102,7 @@ impl Sizing {
             format::bytes(advice.bytes),
             advice.policy,
             format::bytes(advice.page_bytes.into()),
-            self.why(advice)
+            self.reason(advice)
         );
         if self.workload.ceiling < HARDLY {
             put_line!(
@@ -132,11 +132,11 @@ impl Sizing {
     }
 
     /// Why this size.
-    pub(super) fn why(&self, advice: &Recommendation) -> String {
+    pub(super) fn reason(&self, advice: &Recommendation) -> String {
         let source =
             Source { everything: "a cache for everything", largest: "All pages of the trace" };
         let ceiling = self.workload.ceiling;
-        goal::why(&self.goal, ceiling, advice.reach, advice.target_bytes, source)
+        goal::reason(&self.goal, ceiling, advice.reach, advice.target_bytes, source)
     }
 
     pub(super) fn effects_columns() -> [Column; 7] {

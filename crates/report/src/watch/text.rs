@@ -22,7 +22,7 @@ fn ratio(counts: &Counts) -> Cell {
     counts.hit_ratio().map_or_else(Cell::missing, Cell::percent)
 }
 
-fn who(row: &Row) -> [Cell; 2] {
+fn thread_cells(row: &Row) -> [Cell; 2] {
     let process =
         if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) };
     [Cell::word(short(&row.file)), Cell::word(process)]
@@ -51,7 +51,7 @@ impl IntervalRows<'_> {
     ) -> usize {
         let order = matter.order(self.rows, self.page_bytes);
         for row in order.iter().take(self.rows_max).map(|&place| &self.rows[place]) {
-            table.push(who(row).into_iter().chain(cells(&row.counts)));
+            table.push(thread_cells(row).into_iter().chain(cells(&row.counts)));
         }
         order.len().saturating_sub(self.rows_max)
     }

@@ -85,7 +85,7 @@ pub(super) fn is_data(reply: &[u8]) -> bool {
 }
 
 /// Sends an option and reads its replies up to the last one.
-fn ask(stream: &mut Stream, kind: u32, data: &[u8]) -> io::Result<()> {
+fn send_option(stream: &mut Stream, kind: u32, data: &[u8]) -> io::Result<()> {
     stream.write_all(&option(kind, data))?;
     loop {
         let mut header = [0; REPLY_HEADER_BYTES];
@@ -111,15 +111,15 @@ pub(super) fn ask_for_tls(stream: &mut Stream) -> io::Result<()> {
 
 /// Requests TLS and reads the server's acknowledgement.
 pub(super) fn start_tls(stream: &mut Stream) -> io::Result<()> {
-    ask(stream, OPT_STARTTLS, &[])
+    send_option(stream, OPT_STARTTLS, &[])
 }
 
 /// Agrees on an export with structured replies and block status.
 pub(super) fn negotiate(stream: &mut Stream, export: &str) -> io::Result<()> {
-    ask(stream, OPT_STRUCTURED_REPLY, &[])?;
+    send_option(stream, OPT_STRUCTURED_REPLY, &[])?;
     let context = b"base:allocation";
     let length = u32::try_from(context.len()).expect("a short name").to_be_bytes();
     let query = [name(export), vec![0, 0, 0, 1], length.to_vec(), context.to_vec()].concat();
-    ask(stream, OPT_SET_META_CONTEXT, &query)?;
-    ask(stream, OPT_GO, &info(export))
+    send_option(stream, OPT_SET_META_CONTEXT, &query)?;
+    send_option(stream, OPT_GO, &info(export))
 }

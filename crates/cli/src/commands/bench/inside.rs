@@ -72,14 +72,14 @@ pub(super) fn parse<A: Args + FromArgMatches>(
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split_words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
     fn its_words_are_read_as_outside() {
         let folder = tempfile::tempdir().unwrap();
-        let workload = |inner: Inner, line| inner.workload(folder.path(), &words(line));
+        let workload = |inner: Inner, line| inner.workload(folder.path(), &split_words(line));
         let postmark = workload(Inner::Postmark, "--number 7 --transactions 20").unwrap();
         assert_eq!(postmark.settings()["number"], 7);
         assert_eq!(postmark.paths(), [folder.path()]);
@@ -91,7 +91,7 @@ mod tests {
     fn what_the_command_outside_says_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let refused = |inner: Inner, line: &str| {
-            inner.workload(folder.path(), &words(line)).err().unwrap().to_string()
+            inner.workload(folder.path(), &split_words(line)).err().unwrap().to_string()
         };
         let said = refused(Inner::Postmark, "--trials 3");
         assert_eq!(said, "run postmark here: --trials belongs before the --");

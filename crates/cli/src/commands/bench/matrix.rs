@@ -136,7 +136,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let stop = Stop::listen()?;
     clear_up(&arguments.scratch);
     let before = state::of_machine(&arguments.scratch);
-    let result = arguments.go(&cells, &stop, &mut done);
+    let result = arguments.run_cells(&cells, &stop, &mut done);
     let changes = SettingChange::between(&before, &state::of_machine(&arguments.scratch));
     let Done { parts, left_out, stopped } = done;
     if parts.is_empty() {
@@ -204,7 +204,7 @@ impl Arguments {
     }
 
     /// Measures cell by cell.
-    fn go(&self, cells: &[Cell<'_>], stop: &Stop, done: &mut Done) -> Result<()> {
+    fn run_cells(&self, cells: &[Cell<'_>], stop: &Stop, done: &mut Done) -> Result<()> {
         let mut missing: Vec<&str> = Vec::new();
         for (number, cell) in cells.iter().enumerate() {
             if stop.flag().load(Ordering::Relaxed) {
@@ -231,7 +231,7 @@ impl Arguments {
                 made => made.with_context(|| format!("measure {name}"))?,
             };
             let shown = format!("{} of {}, {name}", number + 1, cells.len());
-            let played = self.play(cell, scratch.path(), stop, &shown);
+            let played = self.run_cell(cell, scratch.path(), stop, &shown);
             // Nothing of the workload is open any more; an error of it is worth more than one here.
             let removed = scratch.remove().with_context(|| format!("clear up after {name}"));
             let played = match played {
@@ -249,7 +249,7 @@ impl Arguments {
     }
 
     /// One cell, on a file system that is mounted.
-    fn play(&self, cell: &Cell<'_>, folder: &Path, stop: &Stop, shown: &str) -> Result<RunResult> {
+    fn run_cell(&self, cell: &Cell<'_>, folder: &Path, stop: &Stop, shown: &str) -> Result<RunResult> {
         let mut workload = self.workload.workload(folder, &self.words)?;
         let changed = cell.variant.priority.apply()?;
         let played = self.playing.play_part(workload.as_mut(), stop, shown);

@@ -55,7 +55,7 @@ impl AtExport {
 }
 
 impl Place for AtExport {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "an NBD export".to_owned()
     }
 
@@ -68,7 +68,7 @@ impl Place for AtExport {
         Ok(Box::new(Connection(client.map_err(|error| broken("connect")(&error))?)))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Unknown("a server may cache, and does not say what".to_owned())
     }
 }
@@ -106,7 +106,7 @@ impl AtMapping {
 }
 
 impl Place for AtMapping {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "a file mapped into memory".to_owned()
     }
 
@@ -134,8 +134,8 @@ impl Place for AtMapping {
         Ok(Box::new(Mapped(map.map_err(failed)?)))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
-        self.file.footing()
+    fn start_state(&mut self) -> StartState<'_> {
+        self.file.start_state()
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -248,7 +248,7 @@ impl OwnCache for InProcess {
 }
 
 impl Place for InProcess {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let memory = larder_report::format::bytes(self.memory_bytes);
         let store = match self.behind {
             Behind::Memory => "memory",
@@ -271,7 +271,7 @@ impl Place for InProcess {
         Ok(Box::new(Lane(handle)))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Own(self)
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use larder_lab::bench::{
     BenchError, InParts, PartsProgress, Plan, RunResult, Progress, SameSpeed, Start, Step, Workload,
-    play, play_parts,
+    run_trials, play_parts,
 };
 use larder_report::format;
 use larder_report::run::Run;
@@ -132,16 +132,16 @@ impl RunArgs {
     }
 
     /// Plays a workload on this machine and prints what came out.
-    pub(super) fn play(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
+    pub(super) fn run(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
         self.play_from(workload, Start::Cold)
     }
 
     /// The same from another start than cold, if that is the custom.
     pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
         let plan = self.plan(custom);
-        let (name, what) = (workload.name().to_owned(), workload.what());
+        let (name, what) = (workload.name().to_owned(), workload.description());
         self.play_seated(&name, &what, |here, stop, bar| {
-            play(workload, &plan, here, stop, &mut |progress| bar.show(progress))
+            run_trials(workload, &plan, here, stop, &mut |progress| bar.show(progress))
         })
     }
 
@@ -153,7 +153,7 @@ impl RunArgs {
         custom: Start,
     ) -> Result<ExitCode> {
         let plan = self.plan(custom);
-        let what = whole.what();
+        let what = whole.description();
         self.play_seated(name, &what, |here, stop, bar| {
             let mut show = |at: PartsProgress| {
                 if at.parts > 1 {
@@ -180,7 +180,7 @@ impl RunArgs {
         let mut bar = Trials::new(part);
         let mut show = |progress| bar.show(progress);
         let plan = self.plan(Start::Cold);
-        let result = play(workload, &plan, &self.here(), stop.flag(), &mut show);
+        let result = run_trials(workload, &plan, &self.here(), stop.flag(), &mut show);
         bar.end();
         result
     }

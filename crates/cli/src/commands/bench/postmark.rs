@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for step in steps {
         match step {
-            Step::Run(config, _) => code = arguments.play(config)?,
+            Step::Run(config, _) => code = arguments.run_config(config)?,
             Step::Show(config, _) => {
                 let current = std::env::current_dir().context("find the current folder")?;
                 let shown = show(&arguments.settings.over(config), &current);
@@ -160,9 +160,9 @@ impl Arguments {
         Ok(PostmarkBench::new(options))
     }
 
-    fn play(&self, config: Config) -> Result<ExitCode> {
+    fn run_config(&self, config: Config) -> Result<ExitCode> {
         let mut bench = PostmarkBench::new(self.options(config));
-        let played = self.playing.play(&mut bench);
+        let played = self.playing.run(&mut bench);
         for folder in bench.left_over() {
             eprintln!("larder: removed {}, which a run that was killed had left", folder.display());
         }

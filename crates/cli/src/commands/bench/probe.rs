@@ -152,7 +152,7 @@ pub(super) fn milliseconds(spread: Spread) -> Spread {
 
 impl Arguments {
     /// Bytes that are asked for, if any are said.
-    fn asked(&self) -> Option<u64> {
+    fn requests_per_second(&self) -> Option<u64> {
         let Some(scenario) = self.scenario else { return self.size };
         let times = match scenario {
             Scenario::Fits | Scenario::Leak => FITS,
@@ -165,7 +165,7 @@ impl Arguments {
     /// The place, and the bytes of it that are worked on.
     fn place(&self) -> Result<(Box<dyn Place>, u64)> {
         const NEW_BYTES: u64 = 64 << 20;
-        let asked = self.asked();
+        let asked = self.requests_per_second();
         if let Some(behind) = self.in_process {
             self.not_a_file("work in process")?;
             let bytes = asked.unwrap_or(NEW_BYTES);
@@ -236,7 +236,7 @@ impl Arguments {
             return Ok(bench);
         }
         let leak = Leak::new(self.leak, self.length, file)?;
-        Ok(bench.beside(Box::new(leak)))
+        Ok(bench.with_background_load(Box::new(leak)))
     }
 
     /// The work on so many bytes of a place.
@@ -295,6 +295,6 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match arguments.playing.lead("probe")? {
         Some(code) => Ok(code),
-        None => arguments.playing.play(&mut arguments.bench()?),
+        None => arguments.playing.run(&mut arguments.bench()?),
     }
 }

@@ -236,7 +236,7 @@ impl RunArgs {
                 as_one(self, &hosts, handed)?
             }
             Err(error) => {
-                let why = company.why();
+                let why = company.reason();
                 let ours = error.is_stop().then(|| "it was stopped".to_owned());
                 let ours = ours.unwrap_or_else(|| error.to_string());
                 company.leave(why.is_none().then_some(ours.as_str()));
@@ -264,7 +264,7 @@ fn hand_over(company: &Communicator, played: Result<RunResult, BenchError>) -> R
     }
     let run = serde_json::to_value(&played.run);
     let run = run.map_err(|error| BenchError::Workload(format!("hand over: {error}")))?;
-    company.meet(RESULT, run).map(drop)
+    company.wait_at_barrier(RESULT, run).map(drop)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use larder_host::residency::drop::everything;
 use larder_host::residency::keep::{Files, Found};
-use larder_host::residency::{Residency, below, files_below, page_bytes, why_pages_stay};
+use larder_host::residency::{Residency, caches_below, files_below, page_bytes, why_pages_stay};
 use larder_report::format;
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ pub(super) fn cold(arguments: &Arguments) -> Result<ExitCode> {
     }
     stop.end()?;
     let found = files.residency()?;
-    for note in below(files.paths(), arguments.drop_all) {
+    for note in caches_below(files.paths(), arguments.drop_all) {
         eprintln!("larder: note: {note}");
     }
-    say("cold", &found, found.sum.is_cold(), || {
+    report_start("cold", &found, found.sum.is_cold(), || {
         found.resident.as_ref().map_or_else(String::new, |(path, one)| {
             let count = format::count(one.resident);
             format!("{} keeps {count} pages: {}", path.display(), why_pages_stay(path, one))
@@ -52,7 +52,7 @@ pub(super) fn warm(arguments: &Arguments) -> Result<ExitCode> {
     let files = open(arguments)?;
     let found = files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
     stop.end()?;
-    say("warm", &found, found.sum.is_warm(), || {
+    report_start("warm", &found, found.sum.is_warm(), || {
         found.lacking.as_ref().map_or_else(String::new, |(path, one)| {
             let count = format::count(one.pages - one.resident);
             let why = larder_host::residency::why_pages_lack(path, one);
@@ -73,7 +73,7 @@ fn open(arguments: &Arguments) -> Result<Files> {
 }
 
 /// Says what was read back; a finding if it is not as it should be.
-fn say(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Result<ExitCode> {
+fn report_start(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Result<ExitCode> {
     let Residency { files, pages, resident, .. } = found.sum;
     let not = if done { "" } else { "not " };
     let line = format!(

@@ -141,12 +141,12 @@ impl HostEnv for LocalHost {
         open(files)?.fill(|_| more()).map(|found| warm(&found)).map_err(trouble)
     }
 
-    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError> {
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
         open(files)?.residency().map(|found| cold(&found)).map_err(trouble)
     }
 
-    fn below(&self, files: &[PathBuf]) -> Vec<String> {
-        residency::below(files, self.drop_all)
+    fn caches_below(&self, files: &[PathBuf]) -> Vec<String> {
+        residency::caches_below(files, self.drop_all)
     }
 
     fn ranks(&self) -> Option<&dyn Ranks> {

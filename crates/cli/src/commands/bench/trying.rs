@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     arguments.may_use(work.room_bytes(arguments.memory)?)?;
     let stop = Stop::listen()?;
     let scratch = Scratch::make(&arguments.path, &sockets)?;
-    let played = arguments.play(&work, &starts, &scratch, &stop);
+    let played = arguments.run_trials(&work, &starts, &scratch, &stop);
     // Nothing is mounted any more; an error of the work is worth more than one here.
     let removed = scratch.remove();
     let turns = match played {
@@ -153,7 +153,7 @@ impl Arguments {
         Ok(())
     }
 
-    fn play(&self, work: &Work, starts: &[Start], scratch: &Scratch, stop: &Stop) -> Result<AlternatingTrials> {
+    fn run_trials(&self, work: &Work, starts: &[Start], scratch: &Scratch, stop: &Stop) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
         let mut cache = Cache::new(Mounting::new(self.memory, self.flush, scratch));
         // What keeps it from being mounted is said before anything is made that takes time.

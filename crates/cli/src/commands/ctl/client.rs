@@ -81,8 +81,8 @@ impl Client {
     /// What the server answers to `GET path`, as it is.
     pub(super) fn get_text(&self, path: &str) -> Result<String> {
         self.runtime.block_on(async {
-            let mut response = self.ask(Method::GET, path, Bytes::new()).await?;
-            whole(&mut response).await
+            let mut response = self.send_request(Method::GET, path, Bytes::new()).await?;
+            read_body(&mut response).await
         })
     }
 
@@ -94,8 +94,8 @@ impl Client {
     ) -> Result<T> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
-            let mut response = self.ask(Method::POST, &format!("/v1/{name}"), body.into()).await?;
-            let text = whole(&mut response).await?;
+            let mut response = self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let text = read_body(&mut response).await?;
             serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
         })
     }
@@ -110,7 +110,7 @@ impl Client {
     ) -> Result<(u64, Vec<String>)> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
-            let mut response = self.ask(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut response = self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
             let mut text = Vec::new();
             while let Some(frame) = response.frame().await {
                 let frame = frame.context("hear how far it is: the server has gone")?;
@@ -129,7 +129,7 @@ impl Client {
         })
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+    async fn send_request(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -138,14 +138,14 @@ impl Client {
         let sent = match &self.place {
             Place::Unix(path) => {
                 let stream =
-                    UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
+                    UnixStream::connect(path).await.map_err(|error| self.no_server_error(&error))?;
                 let owner = stream.peer_cred().context("get the user of the server")?.uid();
                 self.check_owners(&[owner])?;
                 send(stream, request.body(Full::new(body))?).await
             }
             Place::Tcp(address, token) => {
                 let stream =
-                    TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
+                    TcpStream::connect(address).await.map_err(|error| self.no_server_error(&error))?;
                 let owners = stream.local_addr().and_then(|own| tcp_owner::owners(*address, own));
                 let what = || format!("get the user of the server at {}", self.place);
                 self.check_owners(&owners.with_context(what)?)?;
@@ -167,7 +167,7 @@ impl Client {
             return Ok(response);
         }
         let status = response.status();
-        let text = whole(&mut response).await?;
+        let text = read_body(&mut response).await?;
         match serde_json::from_str::<Refusal>(&text) {
             Ok(refusal) => Err(anyhow!(refusal.error)),
             Err(_) => Err(anyhow!("understand the answer: {status}")),
@@ -185,7 +185,7 @@ impl Client {
         )
     }
 
-    fn nobody(&self, error: &std::io::Error) -> anyhow::Error {
+    fn no_server_error(&self, error: &std::io::Error) -> anyhow::Error {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         let why = match error.kind() {
             NotFound => "there is no such socket; is larder serve running?".to_owned(),
@@ -282,7 +282,7 @@ where
     Ok(sender.send_request(request).await?)
 }
 
-async fn whole(response: &mut Response<Incoming>) -> Result<String> {
+async fn read_body(response: &mut Response<Incoming>) -> Result<String> {
     let body = http_body_util::Limited::new(response.body_mut(), ANSWER_BYTES_MAX);
     let bytes = body.collect().await.map_err(|error| anyhow!("read the answer: {error}"))?;
     String::from_utf8(bytes.to_bytes().to_vec()).context("understand the answer")

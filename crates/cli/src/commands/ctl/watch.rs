@@ -30,7 +30,7 @@ pub(super) fn run(
     let mut earlier: Option<Box<dyn Answer>> = None;
     let mut next = Instant::now();
     loop {
-        let Some(answer) = super::ask(client, command)? else {
+        let Some(answer) = super::run_command(client, command)? else {
             bail!("watch this: only stats, volumes, at-risk and curve can be watched");
         };
         show(&*answer, earlier.as_deref(), format, redraw)?;

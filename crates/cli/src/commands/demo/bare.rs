@@ -31,7 +31,7 @@ pub(super) fn trial(stage: &DemoContext, disk: Disk, probe: &Probe, title: &str)
         for StoreDone { op, result, .. } in done.drain(..) {
             for segment in op.segments {
                 match segment.buffer {
-                    Buffer::Owned(own) => frames.disown(own),
+                    Buffer::Owned(own) => frames.release_write_pin(own),
                     Buffer::Pinned(pin) => frames.unpin(pin),
                 }
             }
@@ -43,7 +43,7 @@ pub(super) fn trial(stage: &DemoContext, disk: Disk, probe: &Probe, title: &str)
 }
 
 fn operation(frames: &ArenaFrames, request: &ProbeRequest, now: u64) -> StoreOp<ArenaFrames> {
-    let own = frames.try_own(0).expect("one request at a time");
+    let own = frames.try_write_pin(0).expect("one request at a time");
     let (kind, buffer) = match request.action {
         Action::Read => (StoreOpKind::Read, Buffer::Owned(own)),
         Action::Write => (StoreOpKind::Write { fua: false }, Buffer::Pinned(frames.downgrade(own))),

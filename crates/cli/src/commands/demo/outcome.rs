@@ -90,8 +90,8 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> Cell| {
         table.push(std::iter::once(Cell::word(name)).chain(outcomes.iter().map(cell)));
     };
-    row("without a cache, operations/s", &|o| whole(o.without));
-    row("with larder, operations/s", &|o| whole(o.with.rate));
+    row("without a cache, operations/s", &|o| rate_cell(o.without));
+    row("with larder, operations/s", &|o| rate_cell(o.with.rate));
     row("gain", &|o| {
         let gain = o.with.rate / o.without;
         Cell::shown(gain, format::times(gain))
@@ -127,6 +127,6 @@ fn burst(outcome: &Outcome) -> Cell {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for people")]
-fn whole(rate: Rate) -> Cell {
+fn rate_cell(rate: Rate) -> Cell {
     Cell::count(rate.round() as u64)
 }

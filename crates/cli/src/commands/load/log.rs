@@ -42,7 +42,7 @@ impl Record {
             Record::Flushed { id } => (id, 0, 0, 5),
         };
         let last = u64::from(kind) << 32 | u64::from(sectors);
-        words([id, first, last])
+        encode_record([id, first, last])
     }
 
     fn of_bytes(bytes: [u8; RECORD_BYTES]) -> Result<Self> {
@@ -59,7 +59,7 @@ impl Record {
     }
 }
 
-fn words(numbers: [u64; 3]) -> [u8; RECORD_BYTES] {
+fn encode_record(numbers: [u64; 3]) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     for (bytes, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
         *bytes = number.to_le_bytes();
@@ -86,7 +86,7 @@ impl Log {
     pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
         let mut file = owned_file::create(path, 0o644)
             .with_context(|| format!("create the log {}", path.display()))?;
-        file.write_all(&words([u64::from_le_bytes(MAGIC), seed, sectors])).context(WRITING)?;
+        file.write_all(&encode_record([u64::from_le_bytes(MAGIC), seed, sectors])).context(WRITING)?;
         Ok(Log(Some(Mutex::new(file))))
     }
 

@@ -288,13 +288,13 @@ impl Builder {
             _ if is_setting => {
                 fault(at, "\"set\" is a table: write set = { age-max = 2000 }".to_owned())
             }
-            DeValue::String(text) => self.word(volume, key, at, text),
-            DeValue::Integer(number) => self.word(volume, key, at, &number.to_string()),
+            DeValue::String(text) => self.set_word(volume, key, at, text),
+            DeValue::Integer(number) => self.set_word(volume, key, at, &number.to_string()),
             _ => fault(at, format!("\"{key}\" must be a text, as in {key} = \"...\"")),
         }
     }
 
-    fn word(&mut self, volume: Option<&str>, key: &str, at: usize, text: &str) -> Checked<()> {
+    fn set_word(&mut self, volume: Option<&str>, key: &str, at: usize, text: &str) -> Checked<()> {
         // On the command line a name may stand before the value; here the table says whose it is.
         if is_of_volume(self.flag(key).expect("known")) && text.contains('=') {
             let reason = format!("\"{text}\" names a volume: write {key} into its [[volume]]");

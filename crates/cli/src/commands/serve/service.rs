@@ -398,7 +398,7 @@ impl Service {
 
     /// Asks for a stop, as SIGTERM does.
     pub(crate) fn ask_to_stop(&self) {
-        if !self.asker.ask(SignalAction::Stop) {
+        if !self.asker.request(SignalAction::Stop) {
             tracing::warn!("asked to stop, but nobody listens");
         }
     }

@@ -65,13 +65,13 @@ fn listen(mut changes: Changes, news: &ChangeEvents, end: &OwnedFd) -> io::Resul
     while let Some(changes) = changes.next(end.as_fd())? {
         fault::point("changes", "source");
         for change in changes {
-            tell(news, change);
+            forward_change(news, change);
         }
     }
     Ok(())
 }
 
-fn tell(news: &ChangeEvents, change: Change) {
+fn forward_change(news: &ChangeEvents, change: Change) {
     match change {
         Change::Contents(file) => news.contents(file.device, file.number),
         Change::Attributes(file) => news.attributes(file.device, file.number),

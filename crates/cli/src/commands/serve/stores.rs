@@ -102,7 +102,7 @@ impl OpenedStore {
 
 impl Stores {
     /// Notes a store that was opened, and returns it.
-    pub(super) fn note(&mut self, store: OpenedStore) -> Opened {
+    pub(super) fn add_opened(&mut self, store: OpenedStore) -> Opened {
         self.files.extend(store.file);
         store.opened
     }

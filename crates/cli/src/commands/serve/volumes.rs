@@ -55,7 +55,7 @@ impl Opening<'_> {
         default: bool,
     ) -> Result<Served> {
         let lists = self.lists;
-        let opened = stores.note(store);
+        let opened = stores.add_opened(store);
         let added = self.add(plan, opened, default);
         let listed = added.and_then(|served| {
             if let Some(lists) = lists {

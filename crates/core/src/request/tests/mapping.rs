@@ -206,7 +206,7 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     );
     assert_eq!(bytes_at(&rig, &lane, 2 * BLOCK), [6; 4]);
     rig.cache.set_page_blocks(&rig.disks[0].volume, 4).unwrap();
-    rig.cache.tend(rig.now);
+    rig.cache.run_maintenance(rig.now);
     rig.run();
     let mut mail = Vec::new();
     lane.collect(&mut mail);

@@ -222,7 +222,7 @@ fn complete_removal(world: &mut World, disk: usize) {
 pub(crate) fn check_reached(world: &mut World) {
     for _ in 0..1000 {
         world.rest(false);
-        if world.cache.tend(world.now).is_none() {
+        if world.cache.run_maintenance(world.now).is_none() {
             break;
         }
         world.now += 10 * MILLISECOND;

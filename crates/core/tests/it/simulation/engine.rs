@@ -102,7 +102,7 @@ impl World {
     /// could be done now.
     pub(crate) fn tend(&mut self) -> bool {
         let before = self.cache.memory();
-        let next = self.cache.tend(self.now);
+        let next = self.cache.run_maintenance(self.now);
         let after = self.cache.memory();
         if before != after {
             self.note(|| format!("{} of {} frames in service", after.usable, after.target));
@@ -153,8 +153,8 @@ impl World {
     pub(crate) fn check_no_pins(&self) {
         let frames = self.cache.frames();
         for frame in 0..frames.count() {
-            let own = frames.try_own(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
-            frames.disown(own);
+            let own = frames.try_write_pin(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
+            frames.release_write_pin(own);
         }
     }
 

@@ -218,7 +218,7 @@ fn changer(shared: &Shared) {
             _ => drop(cache.drop_clean(volume, shared.now())),
         }
         for _ in 0..20 {
-            cache.tend(shared.now());
+            cache.run_maintenance(shared.now());
             thread::yield_now();
         }
     }
@@ -273,7 +273,7 @@ pub(crate) fn hammer(
     shared.cache.check(shared.now());
     let frames = shared.cache.frames();
     for frame in 0..frames.count() {
-        frames.disown(frames.try_own(frame).expect("nobody holds a frame any more"));
+        frames.release_write_pin(frames.try_write_pin(frame).expect("nobody holds a frame any more"));
     }
     let mut bytes = vec![0; BLOCK_BYTES];
     for block in 0..scale.blocks {

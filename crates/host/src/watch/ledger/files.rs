@@ -74,7 +74,7 @@ impl Accounting {
     }
 
     /// Files that were removed since this was asked last, with when.
-    pub(crate) fn gone(&mut self) -> Vec<(FileId, u64)> {
+    pub(crate) fn take_ended(&mut self) -> Vec<(FileId, u64)> {
         std::mem::take(&mut self.gone)
     }
 

@@ -59,7 +59,7 @@ impl Accounting {
         match (file, write) {
             (Some(file), true) => self.charge(thread, file, bytes),
             (Some(file), false) => {
-                let who = self.tasks.who(thread);
+                let who = self.tasks.thread_identity(thread);
                 self.at(file, who.process).disk_read_bytes += bytes;
             }
             (None, true) => self.unattributed.write_bytes += bytes,
@@ -80,7 +80,7 @@ impl Accounting {
     fn charge(&mut self, thread: u32, file: FileId, bytes: u64) {
         let page_bytes = self.page_bytes;
         let flusher = self.tasks.is_flusher(thread);
-        let process = self.tasks.who(thread).process;
+        let process = self.tasks.thread_identity(thread).process;
         let mut charged = Vec::new();
         let owners = &mut self.file_mut(file).owners;
         owners.charge(bytes, page_bytes, |process, bytes| charged.push((process, bytes)));

@@ -225,10 +225,10 @@ fn a_number_that_is_given_again_is_another_file() {
     ledger.at_time(6);
     take(&mut ledger, FLUSHER, &freed(FILE));
     assert!(ledger.is_removed(first));
-    assert_eq!((ledger.gone(), ledger.gone()), (vec![(first, 6)], Vec::new()));
+    assert_eq!((ledger.take_ended(), ledger.take_ended()), (vec![(first, 6)], Vec::new()));
     // Nobody has the number yet, and freeing it twice changes nothing.
     take(&mut ledger, CP, &[Event::Removed { key: FILE }, Event::Unlinked]);
-    assert_eq!(ledger.gone(), []);
+    assert_eq!(ledger.take_ended(), []);
     take(&mut ledger, CP, &[lookup]);
     let second = ledger.file_of(FILE);
     assert!(second != first && ledger.is_second(second) && !ledger.is_removed(second));

@@ -19,7 +19,7 @@ impl Accounting {
         if bytes == 0 {
             return None;
         }
-        let (who, file) = (self.tasks.who(thread), self.file_of(key));
+        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let last = offset.saturating_add(bytes);
         let page_bytes = self.page_bytes;
         let doing = self.doing(thread);
@@ -45,7 +45,7 @@ impl Accounting {
     pub(super) fn dirtied(&mut self, thread: u32, place: Place, page: u64) -> Option<Reference> {
         let file = self.file_at(place);
         self.was_no_reading(thread, file);
-        let who = self.tasks.who(thread);
+        let who = self.tasks.thread_identity(thread);
         let of = self.file(file);
         let tells = of.tells_writes;
         let (first, end) =
@@ -80,7 +80,7 @@ impl Accounting {
     pub(super) fn inode_dirtied(&mut self, thread: u32, place: Place) {
         let file = self.file_at(place);
         if self.lookups.last_file(thread) == Some(file) {
-            let who = self.tasks.who(thread);
+            let who = self.tasks.thread_identity(thread);
             self.at_again(who, file).access_time_updates += 1;
             self.doing(thread).touched = Some(file);
         }
@@ -88,7 +88,7 @@ impl Accounting {
 
     fn was_no_reading(&mut self, thread: u32, file: FileId) {
         if self.doing(thread).touched.take() == Some(file) {
-            let who = self.tasks.who(thread);
+            let who = self.tasks.thread_identity(thread);
             let counts = self.at_again(who, file);
             counts.access_time_updates = counts.access_time_updates.saturating_sub(1);
         }
@@ -98,7 +98,7 @@ impl Accounting {
     /// disk; here it counts for the file, by who wrote it out.
     pub(super) fn wrote(&mut self, thread: u32, place: Place, wrote: u64) {
         let file = self.file_at(place);
-        let process = self.tasks.who(thread).process;
+        let process = self.tasks.thread_identity(thread).process;
         let doing = self.doing(thread);
         doing.writes_out = None;
         let reason = doing.reason;
@@ -122,7 +122,7 @@ impl Accounting {
         if ms == 0 {
             return;
         }
-        let who = self.tasks.who(thread);
+        let who = self.tasks.thread_identity(thread);
         let Some((file, ..)) = self.doing(thread).pair else { return };
         let counts = self.at_again(who, file);
         counts.throttles += 1;

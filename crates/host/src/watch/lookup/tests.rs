@@ -150,7 +150,7 @@ fn a_page_that_was_mapped_is_no_longer_fresh() {
     lookups.wanted(A, 0, 0, 1);
     lookups.added(A, 0, 0, 4);
     assert!(!lookups.touched(0, 0) && lookups.touched(0, 1) && !lookups.touched(0, 1));
-    lookups.gone(A.thread);
+    lookups.thread_ended(A.thread);
     assert_eq!(look(&mut lookups, B, 0, 1, 3), found(1, 2, 0));
 }
 
@@ -201,7 +201,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                 rest || thread.in_order >= IN_ORDER_MIN
             }) {
                 // It cannot be told from the rest of a request.
-                lookups.gone(who.thread);
+                lookups.thread_ended(who.thread);
                 continue;
             }
             for page in first..=last {

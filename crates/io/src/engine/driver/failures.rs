@@ -43,7 +43,7 @@ pub(super) struct WriteFailures {
 impl WriteFailures {
     /// Records the state. Returns true if it differs from the last one that was logged, and is to
     /// be logged now.
-    pub(super) fn note(&mut self, now: Nanos, state: &WriteState) -> bool {
+    pub(super) fn note_write_state(&mut self, now: Nanos, state: &WriteState) -> bool {
         self.due = None;
         if self.logged.is_like(state) {
             return false;
@@ -80,18 +80,18 @@ mod tests {
         let mut failures = WriteFailures::default();
         let full = |place| WriteState::Failing(error(StoreErrorKind::NoSpace, place));
         let refusing = WriteState::Refusing(error(StoreErrorKind::NoSpace, 0));
-        assert!(!failures.note(0, &WriteState::Working));
-        assert!(failures.note(1, &full(0)));
-        assert!(!failures.note(2, &full(4096)), "another block");
-        assert!(failures.note(3, &refusing), "at once");
-        assert!(!failures.note(4, &WriteState::Working), "too early");
+        assert!(!failures.note_write_state(0, &WriteState::Working));
+        assert!(failures.note_write_state(1, &full(0)));
+        assert!(!failures.note_write_state(2, &full(4096)), "another block");
+        assert!(failures.note_write_state(3, &refusing), "at once");
+        assert!(!failures.note_write_state(4, &WriteState::Working), "too early");
         assert_eq!(failures.due(), Some(3 + INTERVAL));
-        assert!(!failures.note(5, &refusing), "it was never said to be better");
+        assert!(!failures.note_write_state(5, &refusing), "it was never said to be better");
         assert_eq!(failures.due(), None);
-        assert!(failures.note(3 + INTERVAL, &WriteState::Working));
-        assert!(!failures.note(4 + INTERVAL, &full(0)));
-        assert!(failures.note(3 + 2 * INTERVAL, &full(0)));
+        assert!(failures.note_write_state(3 + INTERVAL, &WriteState::Working));
+        assert!(!failures.note_write_state(4 + INTERVAL, &full(0)));
+        assert!(failures.note_write_state(3 + 2 * INTERVAL, &full(0)));
         let broken = WriteState::Failing(error(StoreErrorKind::Io, 0));
-        assert!(failures.note(3 + 3 * INTERVAL, &broken), "for another reason");
+        assert!(failures.note_write_state(3 + 3 * INTERVAL, &broken), "for another reason");
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Silence {
 impl Silence {
     /// Records the number of operations in flight, and whether one has completed since the last
     /// call. Returns the length of the silence if it is to be logged now.
-    pub(super) fn note(&mut self, now: Nanos, owed: usize, answered: bool) -> Option<Nanos> {
+    pub(super) fn note_progress(&mut self, now: Nanos, owed: usize, answered: bool) -> Option<Nanos> {
         if owed == 0 || answered {
             // An idle store is not silent.
             (self.since, self.mentioned) = ((owed > 0).then_some(now), 0);
@@ -42,17 +42,17 @@ mod tests {
     #[test]
     fn only_a_store_that_owes_an_answer_is_silent() {
         let mut silence = Silence::default();
-        assert_eq!(silence.note(0, 0, false), None);
+        assert_eq!(silence.note_progress(0, 0, false), None);
         let idle = 1000 * SECOND;
-        assert_eq!(silence.note(idle, 1, false), None, "it has just been asked");
-        assert_eq!(silence.note(idle + STALL - 1, 1, false), None);
-        assert_eq!(silence.note(idle + STALL, 1, false), Some(STALL));
-        assert_eq!(silence.note(idle + STALL + 1, 1, false), None, "once for each such time");
-        assert_eq!(silence.note(idle + 2 * STALL, 2, false), Some(2 * STALL));
-        assert_eq!(silence.note(idle + 2 * STALL + 1, 1, true), None, "one of two was answered");
-        assert_eq!(silence.note(idle + 3 * STALL, 1, false), None);
-        assert_eq!(silence.note(idle + 3 * STALL + 1, 1, false), Some(STALL));
-        assert_eq!(silence.note(idle + 9 * STALL, 0, true), None);
-        assert_eq!(silence.note(idle + 99 * STALL, 1, false), None, "it was idle again");
+        assert_eq!(silence.note_progress(idle, 1, false), None, "it has just been asked");
+        assert_eq!(silence.note_progress(idle + STALL - 1, 1, false), None);
+        assert_eq!(silence.note_progress(idle + STALL, 1, false), Some(STALL));
+        assert_eq!(silence.note_progress(idle + STALL + 1, 1, false), None, "once for each such time");
+        assert_eq!(silence.note_progress(idle + 2 * STALL, 2, false), Some(2 * STALL));
+        assert_eq!(silence.note_progress(idle + 2 * STALL + 1, 1, true), None, "one of two was answered");
+        assert_eq!(silence.note_progress(idle + 3 * STALL, 1, false), None);
+        assert_eq!(silence.note_progress(idle + 3 * STALL + 1, 1, false), Some(STALL));
+        assert_eq!(silence.note_progress(idle + 9 * STALL, 0, true), None);
+        assert_eq!(silence.note_progress(idle + 99 * STALL, 1, false), None, "it was idle again");
     }
 }

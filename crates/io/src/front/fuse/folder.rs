@@ -333,7 +333,7 @@ impl Folder {
             clerks.send(Job::Retire(node));
         } else if self.is_remote && names::is_removed(&node.file) {
             clerks.send(Job::Retire(node));
-        } else if let Some(tired) = self.nodes.tired(self.resting_max) {
+        } else if let Some(tired) = self.nodes.least_recent(self.resting_max) {
             clerks.send(Job::Retire(tired));
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct FuseRequest<'a> {
 
 impl FuseRequest<'_> {
     /// All that follows the head, in one piece.
-    pub(super) fn whole(&self) -> Vec<u8> {
+    pub(super) fn whole_payload(&self) -> Vec<u8> {
         [self.body, self.data].concat()
     }
 }
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// The way for answers of others.
-    pub(super) fn way(&self) -> ReplyPath {
+    pub(super) fn reply_path(&self) -> ReplyPath {
         match self {
             Link::Device(device) => ReplyPath::Device(Arc::clone(device)),
             Link::Ring { mailbox, .. } => ReplyPath::Mailbox(Arc::clone(mailbox)),

@@ -352,7 +352,7 @@ fn mount_by_helper(at: &Mountpoint, how: &MountOptions) -> Result<OwnedFd, Mount
     drop(theirs);
     let ran = ran.map_err(|error| failed(format!("cannot be run: {error}")))?;
     if !ran.status.success() {
-        return Err(failed(format!("refuses: {}", said(&ran.stderr))));
+        return Err(failed(format!("refuses: {}", error_text(&ran.stderr))));
     }
     received(&ours).map_err(refused)?.ok_or_else(|| failed("sends no descriptor".into()))
 }
@@ -372,7 +372,7 @@ fn received(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
 }
 
 /// What a helper said, on one line.
-fn said(bytes: &[u8]) -> String {
+fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
@@ -474,8 +474,8 @@ impl Mount {
         let ran = Command::new(HELPER).args(how).arg("--").arg(at.path_now()).output();
         match ran {
             Ok(ran) if ran.status.success() || matches!(self.line(), Ok(None)) => Ok(()),
-            Ok(ran) if said(&ran.stderr).contains("busy") => Err(UnmountError::Busy(path)),
-            Ok(ran) => Err(UnmountError::Refused { path, reason: said(&ran.stderr) }),
+            Ok(ran) if error_text(&ran.stderr).contains("busy") => Err(UnmountError::Busy(path)),
+            Ok(ran) => Err(UnmountError::Refused { path, reason: error_text(&ran.stderr) }),
             Err(error) => {
                 let reason = format!("{HELPER} cannot be run: {error}");
                 Err(UnmountError::Refused { path, reason })

@@ -37,7 +37,7 @@ impl Kernel {
         // All from the beginning on, or no bytes at all.
         let offset = if contents { 0 } else { -1 };
         let told = NotifyInodeOut { node, offset, length: 0 };
-        self.tell(notice::INODE, &[told.as_bytes()]);
+        self.send_notification(notice::INODE, &[told.as_bytes()]);
     }
 
     /// Invalidates the kernel's pages of a byte range of a file: pages that programs have changed
@@ -49,14 +49,14 @@ impl Kernel {
             offset: number(range.start),
             length: number(range.end - range.start),
         };
-        self.tell(notice::INODE, &[told.as_bytes()]);
+        self.send_notification(notice::INODE, &[told.as_bytes()]);
     }
 
     /// A name in a directory leads elsewhere now, or nowhere.
     pub(super) fn renamed(&self, directory: u64, name: &CStr) {
         let Ok(namelen) = u32::try_from(name.count_bytes()) else { return };
         let told = NotifyEntryOut { directory, namelen, flags: 0 };
-        self.tell(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
+        self.send_notification(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
     }
 
     /// Makes the kernel forget all names of `nodes` that no program uses; false if it cannot.
@@ -70,7 +70,7 @@ impl Kernel {
         })
     }
 
-    fn tell(&self, what: i32, parts: &[&[u8]]) {
+    fn send_notification(&self, what: i32, parts: &[&[u8]]) {
         if let Err(error) = self.send(what, parts) {
             tracing::debug!(what, %error, "the kernel refused a notification");
         }

@@ -89,7 +89,7 @@ impl Up {
 
 impl Down {
     /// Starts a try if it is time for one; says when to look again, if `waker` does not.
-    pub(super) fn tend(
+    pub(super) fn run_maintenance(
         &mut self,
         now: Nanos,
         (uri, options): (&NbdUri, ConnectOptions),

@@ -159,7 +159,7 @@ impl Shared {
 
     /// Returns the extent at `offset`, or none if the server does not tell it in time. The time
     /// includes the wait for the questions of other clients.
-    fn ask(&self, offset: u64, len: u64) -> Option<MapExtent> {
+    fn query(&self, offset: u64, len: u64) -> Option<MapExtent> {
         let deadline = Instant::now() + PATIENCE;
         let left = || deadline.saturating_duration_since(Instant::now());
         let before = self.changes();
@@ -213,7 +213,7 @@ pub(super) struct NbdMap(pub(super) std::sync::Arc<Shared>);
 
 impl AllocationMap for NbdMap {
     fn extent(&self, offset: u64, len: u64) -> MapExtent {
-        self.0.ask(offset, len).unwrap_or(MapExtent { len, hole: false })
+        self.0.query(offset, len).unwrap_or(MapExtent { len, hole: false })
     }
 }
 
@@ -229,12 +229,12 @@ mod tests {
         std::thread::scope(|scope| {
             for client in 0..20 {
                 let shared = &shared;
-                scope.spawn(move || assert_eq!(shared.ask(client << 20, 4096), None));
+                scope.spawn(move || assert_eq!(shared.query(client << 20, 4096), None));
             }
         });
         assert!(begin.elapsed() < 5 * PATIENCE, "20 clients took {:?}", begin.elapsed());
         let begin = Instant::now();
-        assert_eq!(shared.ask(0, 4096), None);
+        assert_eq!(shared.query(0, 4096), None);
         assert!(begin.elapsed() < PATIENCE, "the next one took {:?}", begin.elapsed());
     }
 

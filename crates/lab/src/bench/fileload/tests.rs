@@ -102,7 +102,7 @@ fn reads_in_flight_share_the_places_of_their_user() {
     let user = User::new(&load, &set.files[0], 4096, 5).unwrap();
     let mut readers: Vec<_> = (0..7).map(|_| user.reader().unwrap()).collect();
     let (machine, stop) = (machine(), never());
-    let stage = super::super::testing::stage(&machine, &stop);
+    let stage = super::super::testing::trial_context(&machine, &stop);
     crew::run(&stage, &["read"], &mut readers, |reader, _| reader.work(&stage)).unwrap();
     let mut all = HistogramSnapshot::default();
     for reader in &readers {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bench::testing::{Double, never};
-use crate::bench::{Plan, Start, play};
+use crate::bench::{Plan, Start, run_trials};
 use crate::workload::postmark::{Config, Location};
 
 fn bench(folder: &std::path::Path) -> PostmarkBench {
@@ -20,7 +20,7 @@ fn every_trial_does_the_same_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = bench(folder.path());
     let plan = Plan { start: Start::Cold, trials: 3..=3, ..Plan::default() };
-    let played = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap();
+    let played = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap();
     let run = played.run;
     assert_eq!(run.main.as_deref(), Some("transactions"));
     for (name, _) in COUNTS {
@@ -47,6 +47,6 @@ fn what_is_refused_ends_the_run_with_its_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = bench(&folder.path().join("missing"));
     let machine = Double::default();
-    let error = play(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
+    let error = run_trials(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("make a folder "), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use super::super::target::{AtPath, Buffering};
 use super::super::testing::{Double, never};
-use super::super::{Plan, Start, play};
+use super::super::{Plan, Start, run_trials};
 use super::*;
 use larder_core::clock::SECOND;
 use larder_report::run::trial::Latency;
@@ -20,7 +20,7 @@ struct RecordingTarget {
 }
 
 impl Place for RecordingTarget {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "a double".to_owned()
     }
 
@@ -33,7 +33,7 @@ impl Place for RecordingTarget {
         Ok(Box::new(RecordingTarget { asked, fails_after }))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Unknown("nobody knows".to_owned())
     }
 }
@@ -75,7 +75,7 @@ fn requests_are_those_of_the_seed_and_the_pattern_and_end_with_a_flush() {
     let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 1);
     let plan = one_trial(Start::AsIs);
-    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     let mut asked = asked.lock().unwrap().clone();
     assert_eq!(asked.pop(), Some(('F', 0)));
     let expected: Vec<(char, u64)> = Probe::random(64 << 10)
@@ -102,7 +102,7 @@ fn threads_draw_from_seeds_of_their_own_and_their_rates_add_up() {
     let asked = RequestLog::default();
     let mut bench = bench(&asked, usize::MAX, 3);
     let plan = one_trial(Start::AsIs);
-    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     assert_eq!(asked.lock().unwrap().iter().filter(|(letter, _)| *letter == 'F').count(), 3);
     assert_eq!(run.settings["threads"], 3);
 }
@@ -112,7 +112,7 @@ fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
     let asked = RequestLog::default();
     let mut bench = bench(&asked, 10, 1);
     let plan = one_trial(Start::AsIs);
-    let error = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
+    let error = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
     let (letter, offset) = asked.lock().unwrap()[10];
     let what = if letter == 'R' { "read" } else { "write" };
     assert_eq!(error.to_string(), format!("{what} 4096 bytes at {offset}: it broke"));
@@ -135,16 +135,16 @@ fn a_file_is_made_for_the_run_and_removed_after_it() {
         )
     };
     let plan = one_trial(Start::Cold);
-    let run = play(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap().run;
     assert_eq!(run.trials.len(), 1);
     assert!(!path.exists(), "what it made is removed");
     // What it did not make is neither overwritten nor removed.
     std::fs::write(&path, "mine").unwrap();
-    let error = play(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap_err().to_string();
+    let error = run_trials(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap_err().to_string();
     assert!(error.starts_with("make ") && error.contains("exists"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     let full = Double { free_bytes: 1 << 10, ..Double::default() };
-    let error = play(&mut bench(), &plan, &full, &never(), &mut |_| ()).unwrap_err().to_string();
+    let error = run_trials(&mut bench(), &plan, &full, &never(), &mut |_| ()).unwrap_err().to_string();
     assert!(error.ends_with("it needs 64 KiB and 1 KiB are free"), "{error}");
 }
 
@@ -156,7 +156,7 @@ fn a_pattern_without_reads_has_no_series_of_reads() {
     let names: Vec<String> = bench.series().into_iter().map(|series| series.name).collect();
     assert_eq!(names, ["cycles", "answer time", "writes"]);
     let plan = one_trial(Start::AsIs);
-    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     assert_eq!(run.trials[0].latencies.len(), 1);
 }
 
@@ -166,7 +166,7 @@ fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has
     let mut bench = bench(&asked, usize::MAX, 1);
     bench.compute = Spread::exactly(1_000.0);
     let plan = one_trial(Start::AsIs);
-    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     let answer = run.sample("answer time").unwrap().values[0];
     assert!((1_000.0..1_200.0).contains(&answer), "{answer}");
 }
@@ -177,7 +177,7 @@ fn cycles_that_are_longer_than_a_trial_are_waited_for_and_doubted() {
     let mut bench = bench(&asked, usize::MAX, 1);
     bench.compute = Spread::exactly(150_000.0);
     let plan = one_trial(Start::AsIs);
-    let run = play(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     // One that begins with the trial, and one that is measured.
     assert_eq!(asked.lock().unwrap().len(), 3, "two and a flush");
     let answer = run.sample("answer time").unwrap().values[0];
@@ -219,13 +219,13 @@ impl BackgroundLoad for RecordingLoad {
 #[test]
 fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_ends() {
     let with = |asked: &RequestLog, fails_after, fails| {
-        bench(asked, fails_after, 1).beside(Box::new(RecordingLoad { asked: asked.clone(), fails }))
+        bench(asked, fails_after, 1).with_background_load(Box::new(RecordingLoad { asked: asked.clone(), fails }))
     };
     let letters = |asked: &RequestLog| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
     let plan = one_trial(Start::AsIs);
     let asked = RequestLog::default();
     let mut company = with(&asked, usize::MAX, false);
-    let run = play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run = run_trials(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     let seen = letters(&asked);
     assert!(seen.starts_with('B') && seen.ends_with("FE"), "{seen}");
     #[expect(clippy::cast_precision_loss, reason = "a few")]
@@ -235,10 +235,10 @@ fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_end
     assert!(run.doubts.iter().any(|doubt| doubt.text == "it was not alone"));
     let asked = RequestLog::default();
     let mut company = with(&asked, 10, false);
-    assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
+    assert!(run_trials(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
     assert!(letters(&asked).ends_with('E'), "{}", letters(&asked));
     let asked = RequestLog::default();
     let mut company = with(&asked, 10, true);
-    assert!(play(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
+    assert!(run_trials(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).is_err());
     assert_eq!(letters(&asked), "B");
 }

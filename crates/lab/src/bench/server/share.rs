@@ -85,13 +85,13 @@ impl Folder {
 }
 
 impl Share {
-    pub(super) fn what(&self) -> String {
+    pub(super) fn description(&self) -> String {
         match self {
             Share::Folder(Folder { buffering: Buffering::Buffered, .. }) => {
                 "files in a folder".to_owned()
             }
             Share::Folder(_) => "files in a folder, past the page cache".to_owned(),
-            Share::Places(place) => place.what(),
+            Share::Places(place) => place.description(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Share {
         }
     }
 
-    pub(super) fn footing(&mut self, extent: &Extent) -> StartState<'_> {
+    pub(super) fn start_state(&mut self, extent: &Extent) -> StartState<'_> {
         match self {
             Share::Folder(folder) => {
                 let items = 0..extent.items;
@@ -126,7 +126,7 @@ impl Share {
                     .flat_map(|client| items.clone().map(move |item| (client, item)));
                 StartState::Files(all.map(|(client, item)| folder.item(client, item)).collect())
             }
-            Share::Places(place) => place.footing(),
+            Share::Places(place) => place.start_state(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::target::{Buffering, Place, Target};
 use super::super::testing::{Double, never};
-use super::super::{Plan, Start, play};
+use super::super::{Plan, Start, run_trials};
 use super::*;
 use crate::random::Spread;
 use crate::workload::server::Mix;
@@ -36,7 +36,7 @@ fn plan() -> Plan {
 
 fn play_it(bench: &mut ServerBench) -> Result<Run, String> {
     let machine = Double { free_bytes: 1 << 30, ..Double::default() };
-    let played = play(bench, &plan(), &machine, &never(), &mut |_| ());
+    let played = run_trials(bench, &plan(), &machine, &never(), &mut |_| ());
     played.map(|played| played.run).map_err(|error| error.to_string())
 }
 
@@ -88,7 +88,7 @@ struct RecordingTarget {
 }
 
 impl Place for RecordingTarget {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         "a double".to_owned()
     }
 
@@ -100,7 +100,7 @@ impl Place for RecordingTarget {
         Ok(Box::new(RecordingTarget { asked: self.asked.clone(), fails: self.fails }))
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Unknown("nobody knows".to_owned())
     }
 }
@@ -187,6 +187,6 @@ fn what_was_made_is_removed_when_a_step_fails_and_a_folder_that_was_there_stays(
     assert!(play_it(&mut bench).unwrap_err().starts_with("measure 1 client: no transaction"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     let small = Double { free_bytes: ITEM, ..Double::default() };
-    let error = play(&mut bench, &plan(), &small, &never(), &mut |_| ()).unwrap_err();
+    let error = run_trials(&mut bench, &plan(), &small, &never(), &mut |_| ()).unwrap_err();
     assert!(matches!(error, BenchError::NoSpace { needs: 30_000, .. }), "{error}");
 }

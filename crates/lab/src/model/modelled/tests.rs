@@ -137,7 +137,7 @@ fn what_was_written_through_a_slow_disk_is_read_back() {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let mut store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let mut done = Vec::new();
-    let mut own = frames.try_own(0).unwrap();
+    let mut own = frames.try_write_pin(0).unwrap();
     frames.write(&mut own, 0, &[7; 4096]);
     let pin = frames.downgrade(own);
     let write = StoreOpKind::Write { fua: false };
@@ -148,7 +148,7 @@ fn what_was_written_through_a_slow_disk_is_read_back() {
     assert_eq!((back.result, back.finished_at), (Ok(()), written_at));
     let Buffer::Pinned(pin) = back.op.segments.pop().unwrap().buffer else { panic!("a pin") };
     frames.unpin(pin);
-    let mut own = frames.try_own(0).unwrap();
+    let mut own = frames.try_write_pin(0).unwrap();
     frames.zero(&mut own, 0, 4096);
     store.submit(written_at, &frames, block(2, StoreOpKind::Read, Buffer::Owned(own)));
     store.reap(u64::MAX / 2, &frames, &mut done);

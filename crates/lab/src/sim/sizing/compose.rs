@@ -304,5 +304,5 @@ fn curves(case: &Case<'_>, made: &mut Sizing, table: &Table) {
     policies.sort_by_key(|curve| place(&curve.policy));
     made.policies = policies;
     made.regions = Regions::of(&made.best_curve(), made.workload.ceiling);
-    made.regions_why = made.regions.as_ref().map(|found| found.why().into()).unwrap_or_default();
+    made.regions_why = made.regions.as_ref().map(|found| found.reasons().into()).unwrap_or_default();
 }

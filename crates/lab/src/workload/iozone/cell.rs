@@ -80,7 +80,7 @@ impl Workload for CellTest<'_> {
         "iozone"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let titles: Vec<_> = self.columns().iter().map(|column| column.title).collect();
         format!("IOzone: {}", titles.join(", "))
     }
@@ -115,7 +115,7 @@ impl Workload for CellTest<'_> {
         TestFile::new(stage, self.path, self.cell, self.manner, 0).make()
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(if self.makes() { Vec::new() } else { vec![self.path.to_path_buf()] })
     }
 

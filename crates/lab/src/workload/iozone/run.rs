@@ -69,7 +69,7 @@ impl GridRun {
             }
         }
         let all = Sequence::new("IOzone grid".to_owned(), parts, folder);
-        all.play(plan, surroundings, stop, watch)
+        all.run_sequence(plan, surroundings, stop, watch)
     }
 
     /// One row for each cell, file and record size first, then the median of each column in kB per

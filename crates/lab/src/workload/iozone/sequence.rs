@@ -58,7 +58,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Plays; a stop after the first result gives what there is.
-    pub(super) fn play(
+    pub(super) fn run_sequence(
         mut self,
         plan: &Plan,
         surroundings: &dyn HostEnv,
@@ -85,7 +85,7 @@ impl<'a> Sequence<'a> {
 }
 
 impl InParts for Sequence<'_> {
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         self.what.clone()
     }
 

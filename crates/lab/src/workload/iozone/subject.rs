@@ -125,7 +125,7 @@ impl<'a> Watch<'a> {
     }
 
     /// A record is done.
-    fn note(&mut self) -> Result<(), BenchError> {
+    fn note_record(&mut self) -> Result<(), BenchError> {
         let now = self.stage.now();
         let took = now - self.last;
         self.times.record(took);
@@ -238,7 +238,7 @@ impl<'a> TestFile<'a> {
     /// As above.
     pub fn pass(&mut self, pass: &Pass) -> Result<PassResult, BenchError> {
         let mut handle = self.open(pass)?;
-        let said = self.said(if pass.writes { "write to" } else { "read" });
+        let said = self.io_error(if pass.writes { "write to" } else { "read" });
         let (way, record_bytes) = (pass.way, self.cell.record_bytes);
         let numbers = pass.order.numbers(self.cell.records(), self.manner.stride);
         let mut watch = Watch::begin(self.stage);
@@ -260,7 +260,7 @@ impl<'a> TestFile<'a> {
                 return Err(said(error));
             }
             bytes += record_bytes;
-            watch.note()?;
+            watch.note_record()?;
         }
         if let Some(wall) = self.wall.filter(|_| is_through) {
             wall.store(true, Ordering::Relaxed);
@@ -290,10 +290,10 @@ impl<'a> TestFile<'a> {
     pub fn flush(&mut self) -> Result<Nanos, BenchError> {
         let file = match self.unflushed.take() {
             Some(file) => file,
-            None => OpenOptions::new().write(true).open(self.path).map_err(self.said("open"))?,
+            None => OpenOptions::new().write(true).open(self.path).map_err(self.io_error("open"))?,
         };
         let before = self.stage.now();
-        file.sync_all().map_err(self.said("flush"))?;
+        file.sync_all().map_err(self.io_error("flush"))?;
         let took = self.stage.now() - before;
         self.close(file)?;
         Ok(took)
@@ -302,10 +302,10 @@ impl<'a> TestFile<'a> {
     /// Closes, and looks at the result: a file system of the network says there that a write was
     /// lost.
     fn close(&self, file: File) -> Result<(), BenchError> {
-        nix::unistd::close(file).map_err(io::Error::from).map_err(self.said("close"))
+        nix::unistd::close(file).map_err(io::Error::from).map_err(self.io_error("close"))
     }
 
-    fn said(&self, what: &str) -> impl FnOnce(io::Error) -> BenchError + use<> {
+    fn io_error(&self, what: &str) -> impl FnOnce(io::Error) -> BenchError + use<> {
         BenchError::io(format!("{what} {}", self.path.display()))
     }
 
@@ -320,7 +320,7 @@ impl<'a> TestFile<'a> {
         }
         let mut options = OpenOptions::new();
         options.read(!pass.writes).write(pass.writes).create(pass.makes).truncate(pass.makes);
-        let file = options.custom_flags(flags).open(self.path).map_err(self.said("open"))?;
+        let file = options.custom_flags(flags).open(self.path).map_err(self.io_error("open"))?;
         let size = usize::try_from(self.cell.record_bytes).expect("a record fits memory");
         Ok(match (pass.way, pass.writes) {
             (RecordOrder::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),

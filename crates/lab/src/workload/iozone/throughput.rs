@@ -157,14 +157,14 @@ impl ThroughputRun {
                 parts.push(Part {
                     workload: Box::new(workload),
                     bytes: self.cell.file_bytes * threads,
-                    what: format!("test {test} by {}", said(threads)),
+                    what: format!("test {test} by {}", threads_text(threads)),
                 });
             }
         }
         let size = format::bytes(self.cell.file_bytes);
         let record = format::bytes(self.cell.record_bytes);
         let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence::new(what, parts, folder.clone()).play(plan, surroundings, stop, watch)
+        Sequence::new(what, parts, folder.clone()).run_sequence(plan, surroundings, stop, watch)
     }
 
     /// The median of a figure, if it was measured.
@@ -212,7 +212,7 @@ impl ThroughputRun {
 }
 
 /// A number of threads in words.
-fn said(threads: u64) -> String {
+fn threads_text(threads: u64) -> String {
     if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
 }
 

@@ -101,11 +101,11 @@ impl<'a> Checked<'a> {
             rustix::fs::fsync(&file)
                 .map_err(|error| PostmarkError::of("make stable", "what was written", error))?;
         }
-        self.note(Operation::Sync, begun);
+        self.note_operation(Operation::Sync, begun);
         Ok(())
     }
 
-    fn note(&self, operation: Operation, begun: Instant) {
+    fn note_operation(&self, operation: Operation, begun: Instant) {
         let passed = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.times[operation as usize].record(passed);
     }
@@ -132,7 +132,7 @@ impl<'a> Checked<'a> {
     ) -> Result<(), PostmarkError> {
         let failed = |error| PostmarkError::of(doing, path, error);
         let file = self.style.open(path, purpose).map_err(failed)?;
-        self.style.write(&file, data, |result, asked| whole(result, asked, doing, path))?;
+        self.style.write(&file, data, |result, asked| check_whole(result, asked, doing, path))?;
         match self.fsync {
             Fsync::None | Fsync::End => close(file).map_err(failed),
             Fsync::Close => {
@@ -166,7 +166,7 @@ fn close(file: OwnedFd) -> Result<(), Errno> {
 }
 
 /// Whether a call did all that it was asked for.
-fn whole(
+fn check_whole(
     result: Result<usize, Errno>,
     asked: usize,
     doing: &'static str,
@@ -187,7 +187,7 @@ impl Files for Checked<'_> {
         self.mark(data);
         let begun = Instant::now();
         self.write(file.path, data, OpenMode::Create, "create")?;
-        self.note(Operation::Create, begun);
+        self.note_operation(Operation::Create, begun);
         self.changed_folder_of(file.path)?;
         Ok(true)
     }
@@ -197,7 +197,7 @@ impl Files for Checked<'_> {
         self.mark(data);
         let begun = Instant::now();
         self.write(file.path, data, OpenMode::Append, "append to")?;
-        self.note(Operation::Append, begun);
+        self.note_operation(Operation::Append, begun);
         Ok(true)
     }
 
@@ -206,10 +206,10 @@ impl Files for Checked<'_> {
         let failed = |error| PostmarkError::of("read", file.path, error);
         let begun = Instant::now();
         let opened = self.style.open(file.path, OpenMode::Read).map_err(failed)?;
-        let step = |result, asked| whole(result, asked, "read", file.path);
+        let step = |result, asked| check_whole(result, asked, "read", file.path);
         self.style.read(&opened, file.bytes as usize, &mut self.memory, step)?;
         close(opened).map_err(failed)?;
-        self.note(Operation::Read, begun);
+        self.note_operation(Operation::Read, begun);
         Ok(true)
     }
 
@@ -218,7 +218,7 @@ impl Files for Checked<'_> {
         let begun = Instant::now();
         rustix::fs::unlink(file.path)
             .map_err(|error| PostmarkError::of("delete", file.path, error))?;
-        self.note(Operation::Delete, begun);
+        self.note_operation(Operation::Delete, begun);
         self.changed_folder_of(file.path)?;
         Ok(true)
     }

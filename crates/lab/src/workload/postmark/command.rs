@@ -71,7 +71,7 @@ impl Command {
 
     /// What a line begins with to mean it, and what it is for.
     #[must_use]
-    pub fn words(self) -> (&'static str, &'static str) {
+    pub fn usage(self) -> (&'static str, &'static str) {
         match self {
             Command::Size => ("set size", "LOW [HIGH], bytes of a new file"),
             Command::Number => ("set number", "how many files there are at the beginning"),
@@ -101,7 +101,7 @@ impl Command {
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<(Command, Option<&[u8]>)> {
         Command::ALL.into_iter().find_map(|command| {
-            let rest = line.strip_prefix(command.words().0.as_bytes())?;
+            let rest = line.strip_prefix(command.usage().0.as_bytes())?;
             Some((command, rest.get(1..)))
         })
     }

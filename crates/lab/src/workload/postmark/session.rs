@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
     /// # Errors
     /// Nobody listens to what is said, or the input cannot be read.
     pub fn run(&mut self, script: Option<&Path>, input: &mut dyn BufRead) -> io::Result<()> {
-        self.say(BANNER)?;
+        self.print(BANNER)?;
         let script = script.unwrap_or(Path::new(DEFAULT_SCRIPT));
         if let Ok(file) = File::open(script)
             && self.carry_out(script, file)? == Next::Quit
@@ -62,14 +62,14 @@ impl<'a> Session<'a> {
             return self.out.flush();
         }
         loop {
-            self.say("pm>")?;
+            self.print("pm>")?;
             self.out.flush()?;
             let Some(line) = lines::next(input)? else { break };
             match line.as_slice() {
                 b"exit" => break,
-                b"?" => self.say(&help(b""))?,
+                b"?" => self.print(&help(b""))?,
                 line => {
-                    if self.obey(line)? == Next::Quit {
+                    if self.execute(line)? == Next::Quit {
                         break;
                     }
                 }
@@ -84,20 +84,20 @@ impl<'a> Session<'a> {
         let mut file = BufReader::new(file);
         // What cannot be read, such as a folder, is as good as empty.
         while let Ok(Some(line)) = lines::next(&mut file) {
-            if self.obey(&line)? == Next::Quit {
+            if self.execute(&line)? == Next::Quit {
                 return Ok(Next::Quit);
             }
         }
         Ok(Next::GoOn)
     }
 
-    fn obey(&mut self, line: &[u8]) -> io::Result<Next> {
+    fn execute(&mut self, line: &[u8]) -> io::Result<Next> {
         if line.first() == Some(&b'!') {
             self.complain("commands for a shell are not carried out: '", line)?;
             return Ok(Next::GoOn);
         }
         let Some((command, parameter)) = Command::parse(line) else {
-            self.say("Eh?\n")?;
+            self.print("Eh?\n")?;
             return Ok(Next::GoOn);
         };
         match command {
@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
             Command::Run => self.run_once(parameter)?,
             Command::Load => self.load(parameter)?,
             Command::Show => self.show(parameter)?,
-            Command::Help => self.say(&help(parameter.unwrap_or_default()))?,
+            Command::Help => self.print(&help(parameter.unwrap_or_default()))?,
             setting => {
                 if let Err(complaint) = self.config.set(setting, parameter) {
                     writeln!(self.err, "Error: {complaint}")?;
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
             match &mut file {
                 // As with the original, nobody notices that a file takes no more.
                 Some(file) => drop(file.write_all(text.as_bytes())),
-                None => self.say(&text)?,
+                None => self.print(&text)?,
             }
         }
         Ok(())
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         self.err.write_all(&[b"Error: ", what.as_bytes(), name, b"'\n"].concat())
     }
 
-    fn say(&mut self, text: &str) -> io::Result<()> {
+    fn print(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(text.as_bytes())
     }
 

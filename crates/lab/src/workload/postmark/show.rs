@@ -85,11 +85,11 @@ fn scaled(bytes: u32) -> String {
 /// The commands whose names begin with `prefix`; all of them, if none does.
 #[must_use]
 pub fn help(prefix: &[u8]) -> String {
-    let matches = |command: &Command| command.words().0.as_bytes().starts_with(prefix);
+    let matches = |command: &Command| command.usage().0.as_bytes().starts_with(prefix);
     let none = !Command::ALL.iter().any(matches);
     let chosen = Command::ALL.into_iter().filter(|command| none || matches(command));
     let line = |command: Command| {
-        let (name, about) = command.words();
+        let (name, about) = command.usage();
         format!("{name} - {about}\n")
     };
     chosen.map(line).collect()

@@ -54,7 +54,7 @@ impl Sizing {
             let here = effect.what == "recommended";
             plot.stroke(if here { "chosen" } else { "beside" }, (x, top), (x, bottom));
             let at = (x, plot.y(effect.point.hit_ratio));
-            plot.dot("point", at, &said(effect));
+            plot.dot("point", at, &effect_text(effect));
         }
         if let (Some(min), Some(effect)) = (self.min_hit_ratio, self.recommended()) {
             let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
@@ -286,7 +286,7 @@ impl Sizing {
     }
 }
 
-fn said(effect: &Effect) -> String {
+fn effect_text(effect: &Effect) -> String {
     let (bytes, ratio) =
         (format::bytes(effect.point.bytes), format::percent(effect.point.hit_ratio));
     format!("{}: {bytes}, {ratio}", effect.what)

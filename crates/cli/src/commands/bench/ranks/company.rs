@@ -46,7 +46,7 @@ impl std::fmt::Debug for Communicator {
 }
 
 impl Shared {
-    fn say(&self, message: &Message) {
+    fn send(&self, message: &Message) {
         if link::write(&mut *lock(&self.writer), message).is_err() {
             self.end("the rank that leads is gone");
         }
@@ -79,7 +79,7 @@ impl Shared {
     /// Says that we are still here, until it is over.
     fn stay_alive(&self) {
         while !self.over.load(Ordering::Acquire) && lock(&self.why).is_none() {
-            self.say(&Message::Alive);
+            self.send(&Message::Alive);
             if lock(&self.heard).elapsed() > SILENCE_MAX {
                 self.end("the rank that leads has said nothing for a long time");
             }
@@ -123,7 +123,7 @@ impl Communicator {
     }
 
     /// Why it is over, if not by us.
-    pub(super) fn why(&self) -> Option<String> {
+    pub(super) fn reason(&self) -> Option<String> {
         lock(&self.shared.why).clone()
     }
 
@@ -131,13 +131,13 @@ impl Communicator {
     /// that not because of others.
     pub(super) fn leave(&self, why: Option<&str>) {
         self.shared.over.store(true, Ordering::Release);
-        self.shared.say(&why.map_or(Message::Bye, |why| Message::Ends(why.to_owned())));
+        self.shared.send(&why.map_or(Message::Bye, |why| Message::Ends(why.to_owned())));
     }
 }
 
 impl Ranks for Communicator {
-    fn meet(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
-        self.shared.say(&Message::At(place.to_owned(), said));
+    fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
+        self.shared.send(&Message::At(place.to_owned(), said));
         let gone_on = lock(&self.gone_on);
         loop {
             match gone_on.recv_timeout(LOOK_EVERY) {

@@ -57,10 +57,10 @@ pub(super) fn lead(members: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Valu
         seats.push(Seat { name, writer, at: None, heard: Instant::now(), gone: false });
     }
     let mut hub = Coordinator { seats, heard };
-    hub.tell(&Message::Welcome);
-    let ended = hub.go(stop);
+    hub.broadcast(&Message::Welcome);
+    let ended = hub.coordinate(stop);
     if let Err(why) = &ended {
-        hub.tell(&Message::Ends(why.clone()));
+        hub.broadcast(&Message::Ends(why.clone()));
     }
     hub.wait_until_gone();
     ended
@@ -95,13 +95,13 @@ struct Coordinator {
 
 impl Coordinator {
     /// Says something to all who are there; those who do not take it will be missed soon.
-    fn tell(&mut self, message: &Message) {
+    fn broadcast(&mut self, message: &Message) {
         for seat in self.seats.iter_mut().filter(|seat| !seat.gone) {
             seat.gone = link::write(&mut seat.writer, message).is_err();
         }
     }
 
-    fn go(&mut self, stop: &AtomicBool) -> Result<Vec<Value>, String> {
+    fn coordinate(&mut self, stop: &AtomicBool) -> Result<Vec<Value>, String> {
         let mut told = Instant::now();
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -109,7 +109,7 @@ impl Coordinator {
             }
             if told.elapsed() >= ALIVE_EVERY {
                 told = Instant::now();
-                self.tell(&Message::Alive);
+                self.broadcast(&Message::Alive);
                 self.look_for_silence()?;
             }
             let (rank, message) = match self.heard.recv_timeout(LOOK_EVERY) {
@@ -163,10 +163,10 @@ impl Coordinator {
         let place = places.into_iter().next().expect("there are ranks");
         if place == RESULT {
             // It is for the leader; the others have their own.
-            self.tell(&Message::Go(place, Vec::new()));
+            self.broadcast(&Message::Go(place, Vec::new()));
             return Ok(Some(said));
         }
-        self.tell(&Message::Go(place, said));
+        self.broadcast(&Message::Go(place, said));
         Ok(None)
     }
 
@@ -179,7 +179,7 @@ impl Coordinator {
                     self.seats[rank].gone = true;
                 }
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => self.tell(&Message::Alive),
+                Err(RecvTimeoutError::Timeout) => self.broadcast(&Message::Alive),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// The next message but for signs of life.
-    fn hear(end: &UnixStream) -> Option<Message> {
+    fn receive(end: &UnixStream) -> Option<Message> {
         let mut reader = std::io::BufReader::with_capacity(1, end);
         loop {
             match link::read(&mut reader, 1 << 20).unwrap() {
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    fn say(mut end: &UnixStream, message: &Message) {
+    fn send(mut end: &UnixStream, message: &Message) {
         link::write(&mut end, message).unwrap();
     }
 
@@ -229,22 +229,22 @@ mod tests {
     fn all_go_on_together_and_hand_over_what_they_have() {
         let (ends, leader) = rig(3, Arc::default());
         for end in &ends {
-            assert_eq!(hear(end), Some(Message::Welcome));
+            assert_eq!(receive(end), Some(Message::Welcome));
         }
         for (place, numbers) in [("a", [1, 2, 3]), ("b", [4, 5, 6])] {
             for (end, number) in ends.iter().zip(numbers) {
-                say(end, &at(place, number));
+                send(end, &at(place, number));
             }
             let all = numbers.map(Value::from).to_vec();
             for end in &ends {
-                assert_eq!(hear(end), Some(Message::Go(place.to_owned(), all.clone())));
+                assert_eq!(receive(end), Some(Message::Go(place.to_owned(), all.clone())));
             }
         }
         for (end, number) in ends.iter().zip([7, 8, 9]) {
-            say(end, &at(RESULT, number));
+            send(end, &at(RESULT, number));
         }
         for end in &ends {
-            assert_eq!(hear(end), Some(Message::Go(RESULT.to_owned(), vec![])));
+            assert_eq!(receive(end), Some(Message::Go(RESULT.to_owned(), vec![])));
         }
         drop(ends);
         assert_eq!(leader.join().unwrap().unwrap(), [7, 8, 9].map(Value::from));
@@ -255,10 +255,10 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let (mut ends, leader) = rig(2, Arc::clone(&stop));
         for end in &ends {
-            assert_eq!(hear(end), Some(Message::Welcome));
+            assert_eq!(receive(end), Some(Message::Welcome));
         }
         what(&mut ends, &stop);
-        let told = hear(&ends[0]);
+        let told = receive(&ends[0]);
         drop(ends);
         let why = leader.join().unwrap().unwrap_err();
         assert_eq!(told, Some(Message::Ends(why.clone())));
@@ -269,14 +269,14 @@ mod tests {
     fn what_ends_one_ends_all_with_the_same_sentence() {
         let why = ended(|ends, _| drop(ends.pop()));
         assert_eq!(why, "rank 1 on h1 is gone: it died or was killed");
-        let why = ended(|ends, _| say(&ends[1], &Message::Ends("the disk is full".to_owned())));
+        let why = ended(|ends, _| send(&ends[1], &Message::Ends("the disk is full".to_owned())));
         assert_eq!(why, "rank 1 on h1 ended: the disk is full");
         let why = ended(|ends, _| {
-            say(&ends[0], &at("a", 0));
-            say(&ends[1], &at("b", 0));
+            send(&ends[0], &at("a", 0));
+            send(&ends[1], &at("b", 0));
         });
         assert_eq!(why, "rank 0 on h0 is at \"a\" and rank 1 on h1 at \"b\"");
-        let why = ended(|ends, _| say(&ends[1], &Message::Welcome));
+        let why = ended(|ends, _| send(&ends[1], &Message::Welcome));
         assert_eq!(why, "rank 1 on h1 said what it may not say");
         let why = ended(|_, stop| stop.store(true, Ordering::Relaxed));
         assert_eq!(why, "it was stopped");

@@ -167,7 +167,7 @@ impl Meeting {
         let begun = Instant::now();
         while there.iter().any(Option::is_none) {
             match self.listener.accept() {
-                Ok((stream, from)) => ask(stream, from, came.clone()),
+                Ok((stream, from)) => receive_hello(stream, from, came.clone()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     std::thread::sleep(LOOK_EVERY / 10);
                 }
@@ -209,7 +209,7 @@ impl Drop for Meeting {
 }
 
 /// Asks somebody who has come who it is, in a thread, so that one who says nothing holds up nobody.
-fn ask(stream: TcpStream, from: SocketAddr, came: Sender<(Hello, Link, SocketAddr)>) {
+fn receive_hello(stream: TcpStream, from: SocketAddr, came: Sender<(Hello, Link, SocketAddr)>) {
     std::thread::spawn(move || {
         let ready = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
         let ready = ready.and_then(|()| stream.set_read_timeout(Some(HELLO_MAX)));
@@ -234,7 +234,7 @@ fn look_for(path: &Path, hello: &Hello, stop: &AtomicBool) -> Result<(Hello, Lin
     let what = || format!("find rank 0 by {}", path.display());
     let begun = Instant::now();
     loop {
-        let error = match go(path) {
+        let error = match join(path) {
             Ok((token, stream)) => {
                 let link = Link::new(stream.try_clone().with_context(what)?, stream);
                 return Ok((Hello { token, ..hello.clone() }, link));
@@ -251,7 +251,7 @@ fn look_for(path: &Path, hello: &Hello, stop: &AtomicBool) -> Result<(Hello, Lin
 }
 
 /// One try: the token as it is shown, and a connection.
-fn go(path: &Path) -> Result<(String, TcpStream)> {
+fn join(path: &Path) -> Result<(String, TcpStream)> {
     // No link that somebody else has laid there is followed.
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).context("open it")?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -301,7 +301,7 @@ mod tests {
     type Gathered = std::thread::JoinHandle<Result<Vec<RankLink>, String>>;
 
     /// A meeting of two, of which the first has come; its file, and what comes of it.
-    fn meeting(folder: &Path) -> (PathBuf, Gathered, Arc<AtomicBool>) {
+    fn test_meeting(folder: &Path) -> (PathBuf, Gathered, Arc<AtomicBool>) {
         let path = folder.join("meeting");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let meeting = Meeting::make(&path, listener, 2).unwrap();
@@ -315,9 +315,9 @@ mod tests {
     #[test]
     fn who_has_the_token_joins_and_others_do_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, gathered, _) = meeting(folder.path());
+        let (path, gathered, _) = test_meeting(folder.path());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let (mut shown, stream) = go(&path).unwrap();
+        let (mut shown, stream) = join(&path).unwrap();
         drop(stream);
         // Somebody without it, and somebody who says something else, are passed over.
         let address = shown.rsplit_once('@').unwrap().1.to_owned();
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn another_version_and_a_wish_to_stop_end_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, gathered, _) = meeting(folder.path());
+        let (path, gathered, _) = test_meeting(folder.path());
         let old = Hello { version: "0.0.1".to_owned(), ..hello(1) };
         let (hello, mut link) = look_for(&path, &old, &AtomicBool::new(false)).unwrap();
         link::write(&mut link.writer, &Message::Hello(hello)).unwrap();
@@ -344,7 +344,7 @@ mod tests {
         assert!(why.contains("is larder 0.0.1"), "{why}");
         let told = link::read(&mut link.reader, 1000).unwrap();
         assert_eq!(told, Some(Message::Ends(why)));
-        let (path, gathered, stop) = meeting(folder.path());
+        let (path, gathered, stop) = test_meeting(folder.path());
         stop.store(true, Ordering::Relaxed);
         assert_eq!(gathered.join().unwrap().unwrap_err(), "it was stopped");
         assert!(!path.exists());
@@ -356,7 +356,7 @@ mod tests {
         let (path, other) = (folder.path().join("meeting"), folder.path().join("other"));
         std::fs::write(&other, "x").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(go(&path).is_err(), "a link");
+        assert!(join(&path).is_err(), "a link");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = Meeting::make(&path, listener, 2).err().unwrap();
         assert!(format!("{error:#}").contains("File exists"), "{error:#}");

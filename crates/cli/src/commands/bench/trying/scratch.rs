@@ -104,7 +104,7 @@ impl Scratch {
     }
 
     /// What the cache says on standard error.
-    pub(super) fn said(&self) -> PathBuf {
+    pub(super) fn log_path(&self) -> PathBuf {
         self.control.path.join("said")
     }
 

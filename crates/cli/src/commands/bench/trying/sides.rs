@@ -69,7 +69,7 @@ impl<'a> Side<'a> {
     }
 
     /// Files out of memory, with a new cache in front of them on larder's side; what is found.
-    fn anew(&self, seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
+    fn find_again(&self, seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
         let mut cache = locked(self.cache);
         cache.stop().map_err(|error| trouble(&error))?;
         let found = self.here.make_cold(&self.below_cache(seen), more)?;
@@ -142,7 +142,7 @@ impl HostEnv for Side<'_> {
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        self.anew(files, more)
+        self.find_again(files, more)
     }
 
     fn make_warm(
@@ -150,7 +150,7 @@ impl HostEnv for Side<'_> {
         files: &[PathBuf],
         more: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        let found = self.anew(files, more)?;
+        let found = self.find_again(files, more)?;
         if self.through.is_none() {
             return self.here.make_warm(files, more);
         }
@@ -166,13 +166,13 @@ impl HostEnv for Side<'_> {
         Ok(Found { resident: found.resident.min(found.pages), wrong, why, ..found })
     }
 
-    fn look(&self, files: &[PathBuf]) -> Result<Found, HostError> {
-        let found = self.here.look(&self.below_cache(files))?;
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
+        let found = self.here.find_cached(&self.below_cache(files))?;
         if self.through.is_some() { held(&locked(self.cache), found) } else { Ok(found) }
     }
 
-    fn below(&self, files: &[PathBuf]) -> Vec<String> {
-        self.here.below(&self.below_cache(files))
+    fn caches_below(&self, files: &[PathBuf]) -> Vec<String> {
+        self.here.caches_below(&self.below_cache(files))
     }
 }
 
@@ -227,8 +227,8 @@ impl Workload for Through<'_> {
         self.work.name()
     }
 
-    fn what(&self) -> String {
-        self.work.what()
+    fn description(&self) -> String {
+        self.work.description()
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
@@ -266,8 +266,8 @@ impl Workload for Through<'_> {
         self.work.prepare(stage)
     }
 
-    fn footing(&mut self) -> StartState<'_> {
-        self.work.footing()
+    fn start_state(&mut self) -> StartState<'_> {
+        self.work.start_state()
     }
 
     fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {

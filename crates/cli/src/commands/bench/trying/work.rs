@@ -178,7 +178,7 @@ mod tests {
                 let names = [both.native.paths(), both.larder.paths()];
                 assert!(names[0][0].starts_with(&files) && names[1][0].starts_with(&mount));
                 let names = names.map(|paths| paths[0].file_name().unwrap().to_owned());
-                names[0] == names[1] && both.native.what() == both.larder.what()
+                names[0] == names[1] && both.native.description() == both.larder.description()
             });
             assert!(same.unwrap(), "{kind:?}");
         }

@@ -153,7 +153,7 @@ impl RequestSource {
             bail!(
                 "{} is read-only and cannot take {}; --read-only leaves such requests out",
                 target.uri(),
-                told(number, record)
+                describe_record(number, record)
             );
         } else if !target.offers(record.op) {
             self.left_out.not_offered += 1;
@@ -180,7 +180,7 @@ impl RequestSource {
             offset.is_multiple_of(granule) && len.is_multiple_of(granule),
             "{} takes multiples of {granule} bytes only, and not {}",
             target.uri(),
-            told(number, record)
+            describe_record(number, record)
         );
         let length = target.length();
         if self.judge.wrap {
@@ -191,14 +191,14 @@ impl RequestSource {
             offset.checked_add(len).is_some_and(|end| end <= length),
             "{} ends at byte {length}, before {}; --wrap folds offsets into it",
             target.uri(),
-            told(number, record)
+            describe_record(number, record)
         );
         Ok((offset, len))
     }
 }
 
 /// A record in words.
-fn told(number: u64, record: &Record) -> String {
+fn describe_record(number: u64, record: &Record) -> String {
     let Record { op, offset, len, .. } = record;
     format!("record {number}, a {} of {len} bytes at {offset}", op.name())
 }

@@ -32,11 +32,11 @@ impl Folder {
         if node.is_regular() && node.file.must_be_renewed() {
             return Ok(Answer::Clerk);
         }
-        Ok(self.told(header, &node, &attributes).into())
+        Ok(self.reply_with(header, &node, &attributes).into())
     }
 
     /// The answer about attributes that are right.
-    pub(super) fn told(&self, header: &InHeader, node: &Node, of: &Attributes) -> Vec<u8> {
+    pub(super) fn reply_with(&self, header: &InHeader, node: &Node, of: &Attributes) -> Vec<u8> {
         if header.opcode == opcode::STATX {
             return self.statx_out(node, of);
         }

@@ -20,7 +20,7 @@ use super::super::mounted::MountFailure;
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::{Renaming, remove_directory, removed_in};
-use super::requests::{Answer, Answered, behind, done, looks, name};
+use super::requests::{Answer, Answered, behind, done, is_lookup, name};
 use super::{Folder, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -173,7 +173,7 @@ impl BlockingPool {
     }
 
     /// Has the kernel told what others have changed.
-    pub(super) fn tell(&self, job: Job) {
+    pub(super) fn send_job(&self, job: Job) {
         self.news.add(job);
     }
 
@@ -217,7 +217,7 @@ struct BlockingWorker {
 }
 
 /// Returns the request that a job answers, and where its answer goes.
-fn asker(job: &Job) -> Option<(ReplyPath, InHeader)> {
+fn requester(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
         Job::Request { way, header, .. } => Some((way.clone(), *header)),
         _ => None,
@@ -256,7 +256,7 @@ impl BlockingWorker {
         reserve_stack();
         own_mask();
         while let Some(job) = self.jobs.next() {
-            let asker = asker(&job);
+            let asker = requester(&job);
             if self.clerks.failure.has_failed() {
                 refuse(asker, Errno::IO);
             } else if let Err(panic) = confine(|| self.work(job)) {
@@ -292,7 +292,7 @@ impl BlockingWorker {
                         if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
                     {
                         let job = Job::Request { way, header, body, waiting };
-                        refuse(self.jobs.add_delayed(job).as_ref().and_then(asker), Errno::AGAIN);
+                        refuse(self.jobs.add_delayed(job).as_ref().and_then(requester), Errno::AGAIN);
                     }
                     Err(errno) => way.answer(header.unique, Err(errno)),
                 }
@@ -314,7 +314,7 @@ impl BlockingWorker {
         loop {
             let answered = self.answer(header, body);
             let is_short = self.folder.watch_descriptors(&self.clerks, &answered);
-            if !is_short || !looks(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
+            if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
                 return answered;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -353,7 +353,7 @@ impl BlockingWorker {
                 // What cannot be written now is no reason not to tell what there is.
                 self.renew(&node.file).ok();
                 let attributes = node.file.attributes()?;
-                Ok(self.folder.told(header, &node, &attributes).into())
+                Ok(self.folder.reply_with(header, &node, &attributes).into())
             }
             opcode::OPEN => self.open(header, abi::head_of(body)),
             opcode::SETATTR => {

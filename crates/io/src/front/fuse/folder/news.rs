@@ -62,7 +62,7 @@ impl ChangeEvents {
 
     fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
         if let Some(node) = self.folder.nodes.of(device, inode) {
-            self.clerks.tell(tell(node));
+            self.clerks.send_job(tell(node));
         }
     }
 
@@ -91,7 +91,7 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.folder.nodes.all() {
-            self.clerks.tell(Job::Changed { node, contents: true });
+            self.clerks.send_job(Job::Changed { node, contents: true });
         }
     }
 }

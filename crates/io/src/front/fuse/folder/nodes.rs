@@ -308,7 +308,7 @@ impl Nodes {
     }
 
     /// The node that rests for longest, if more than `most` do.
-    pub(super) fn tired(&self, most: usize) -> Option<Arc<Node>> {
+    pub(super) fn least_recent(&self, most: usize) -> Option<Arc<Node>> {
         let mut known = self.known();
         while known.resting.len() > most {
             let id = known.resting.pop_front()?;

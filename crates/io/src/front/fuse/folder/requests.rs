@@ -99,7 +99,7 @@ impl Worker {
         // A request that changes nothing can be retried when file descriptors are free.
         let is_short = folder.watch_descriptors(clerks, &answered);
         let is_leased = matches!(answered, Err(Errno::AGAIN));
-        let is_retried = is_leased || is_short && looks(header.opcode);
+        let is_retried = is_leased || is_short && is_lookup(header.opcode);
         let answered = if is_retried { Ok(Answer::Clerk) } else { answered };
         reply(&mut self.link, clerks, asked, answered);
     }
@@ -111,7 +111,7 @@ fn is_never_slow(code: u32) -> bool {
 }
 
 /// Returns whether a request changes nothing, so that it can be retried.
-pub(super) fn looks(code: u32) -> bool {
+pub(super) fn is_lookup(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
@@ -132,7 +132,7 @@ fn is_end(code: u32) -> bool {
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
 pub(super) fn reply(link: &mut Link, clerks: &BlockingPool, asked: FuseRequest<'_>, answered: Answered) {
     let unique = asked.header.unique;
-    let job = |link: &Link| clerks.request(link.way(), asked.header, asked.whole());
+    let job = |link: &Link| clerks.request(link.reply_path(), asked.header, asked.whole_payload());
     match answered {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}

@@ -61,7 +61,7 @@ impl Folder {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
         if wanted && !self.descriptors.is_asked.swap(true, Ordering::AcqRel) {
-            clerks.tell(Job::Shed);
+            clerks.send_job(Job::Shed);
         }
         is_short
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bench::Start;
-use crate::bench::testing::{Double, never, stage};
+use crate::bench::testing::{Double, never, trial_context};
 use crate::random::mark_bytes;
 use crate::workload::iozone::grid::{Cell, Sizes};
 use crate::workload::iozone::order;
@@ -122,7 +122,7 @@ fn records_are_where_they_belong_whatever_the_order() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let (double, stop) = (double(), never());
-    let stage = stage(&double, &stop);
+    let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 40 * 4 * KIB, record_bytes: 4 * KIB };
     for sync in [Sync::None, Sync::Data, Sync::All] {
         let manner = AccessPattern { sync, close_counts: sync == Sync::Data, ..AccessPattern::default() };
@@ -154,7 +154,7 @@ fn only_the_first_pass_of_a_test_makes_the_file_anew() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let (double, stop) = (double(), never());
-    let stage = stage(&double, &stop);
+    let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 64 * KIB, record_bytes: 4 * KIB };
     // A file that is longer tells: only what makes the file anew cuts the rest off.
     let mut subject = TestFile::new(&stage, &path, cell, AccessPattern::default(), 0);
@@ -174,7 +174,7 @@ fn closing_counts_if_it_is_to_and_before_the_flush() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let (double, stop) = (double(), never());
-    let stage = stage(&double, &stop);
+    let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 8 * KIB, record_bytes: 4 * KIB };
     // The clock of the double moves by 10 with each look: 10 for a record, a flush and a close.
     for (close_counts, known) in [(false, [20, 30]), (true, [30, 40])] {

@@ -4,7 +4,7 @@ use super::super::cell::{RATE, is_whole, rate, remove};
 use super::super::passes::{Pass, passes};
 use super::super::subject::{PassResult, TestFile, Wall};
 use super::super::{MIX_TEST, RANDOM_TEST};
-use super::{Figure, Kind, READERS, ThroughputRun, kinds, said};
+use super::{Figure, Kind, READERS, ThroughputRun, kinds, threads_text};
 use crate::bench::crew::{self, Place};
 use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
 use larder_core::clock::Nanos;
@@ -177,7 +177,7 @@ impl<'a> ThreadTest<'a> {
             outcome.doubts.push(format!(
                 "a thread had moved less than half of its file when the first one of {} was \
                  through with \"{}\" (stonewall): larger files show more, or no stonewall",
-                said(self.threads()),
+                threads_text(self.threads()),
                 kind.name
             ));
         }
@@ -189,9 +189,9 @@ impl Workload for ThreadTest<'_> {
         "iozone"
     }
 
-    fn what(&self) -> String {
+    fn description(&self) -> String {
         let names: Vec<_> = self.kinds().iter().map(|kind| kind.name).collect();
-        format!("IOzone: {} by {}", names.join(", "), said(self.threads()))
+        format!("IOzone: {} by {}", names.join(", "), threads_text(self.threads()))
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
@@ -237,7 +237,7 @@ impl Workload for ThreadTest<'_> {
         Ok(())
     }
 
-    fn footing(&mut self) -> StartState<'_> {
+    fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(if self.makes() { Vec::new() } else { self.files.to_vec() })
     }
 

@@ -1,7 +1,7 @@
 //! Throughput mode in small: figures that belong together, the stonewall, and whole files.
 
 use super::*;
-use crate::bench::testing::{Double, never, stage};
+use crate::bench::testing::{Double, never, trial_context};
 use crate::bench::{Start, Workload};
 use tempfile::TempDir;
 
@@ -69,7 +69,7 @@ fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
     for stonewall in [true, false] {
         let folder = TempDir::new().unwrap();
         let (double, stop) = (double(), never());
-        let stage = stage(&double, &stop);
+        let stage = trial_context(&double, &stop);
         let run = ThroughputRun { stonewall, ..throughput(&folder, &[0, 1]) };
         let files: Vec<PathBuf> =
             (0..4).map(|thread| folder.path().join(format!("{thread}"))).collect();
@@ -104,7 +104,7 @@ fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     let (double, stop) = (double(), never());
-    let stage = stage(&double, &stop);
+    let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 16 * KIB, record_bytes: 4 * KIB };
     let mut subject = TestFile::new(&stage, &path, cell, AccessPattern::default(), 0);
     let wall = Wall::new(true);
