@@ -12,7 +12,7 @@ mod connections;
 mod curves;
 pub(crate) mod fuzzing;
 mod jobs;
-mod keep;
+mod retention;
 mod listen;
 mod live_stream;
 mod metrics;

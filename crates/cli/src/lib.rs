@@ -6,7 +6,7 @@
 //! 1 for a finding, 2 for wrong use or failure.
 
 #[macro_use]
-mod said;
+mod messages;
 
 mod args;
 mod commands;
@@ -65,7 +65,7 @@ enum Command {
     /// Run a benchmark, the result of which can be believed and compared.
     Bench(commands::bench::Arguments),
     /// What a cache would gain in a folder: the same work natively and through a temporary one.
-    Try(Box<commands::bench::trying::Arguments>),
+    Try(Box<commands::bench::try_run::Arguments>),
     /// Compare two runs: better, worse, or cannot tell.
     Compare(commands::compare::Arguments),
     /// Show a run: text, CSV, JSON, or a page with charts.
@@ -137,7 +137,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
         Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
         Command::Bench(arguments) => commands::bench::run(&arguments),
-        Command::Try(arguments) => commands::bench::trying::run(&arguments),
+        Command::Try(arguments) => commands::bench::try_run::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),
         Command::Top(arguments) => succeed(commands::top::run(&arguments)),

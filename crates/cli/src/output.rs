@@ -5,10 +5,10 @@
 //! file, a process or a volume controls a terminal.
 
 mod file;
-mod whole;
+mod atomic_file;
 
 pub(crate) use file::{DistinctFiles, NamedFiles, OutputFile};
-pub(crate) use whole::Whole;
+pub(crate) use atomic_file::Whole;
 
 use anyhow::{Context, Result};
 use larder_report::escape::{self, Terminal};

@@ -6,7 +6,7 @@
 
 use anyhow::{Result, ensure};
 use larder_io::front::listen::Listener;
-use larder_io::handed_over;
+use larder_io::socket_activation;
 use larder_report::escape;
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -27,7 +27,7 @@ pub(crate) struct HandedOver {
 /// the socket unit) has "control" in it is for control, any other for NBD.
 pub(crate) fn handed_over() -> Result<HandedOver> {
     let mut sockets = HandedOver::default();
-    for (name, fd) in handed_over::take() {
+    for (name, fd) in socket_activation::take() {
         let listener = Listener::handed_over(&name, fd)?;
         let is_control = name.contains("control");
         let place = if is_control { &mut sockets.control } else { &mut sockets.nbd };

@@ -6,8 +6,8 @@
 //! tracing is traced from the moment on when its view is first shown.
 
 mod draw;
-mod eye;
-mod picture;
+mod collector;
+mod snapshot;
 mod recording;
 mod state;
 mod terminal;
@@ -16,8 +16,8 @@ mod tests;
 mod uses;
 
 pub(crate) use draw::draw;
-pub(crate) use eye::Procfs;
-pub(crate) use picture::{Collector, TopSnapshot, View};
+pub(crate) use collector::Procfs;
+pub(crate) use snapshot::{Collector, TopSnapshot, View};
 pub(crate) use recording::Recording;
 pub(crate) use state::{ViewAction, State};
 pub(crate) use terminal::{Input, LiveTerminal, wait_for_keys};

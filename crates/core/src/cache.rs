@@ -8,8 +8,8 @@
 mod ahead;
 mod at_risk;
 mod broken;
-mod census;
-mod come_and_go;
+mod residency;
+mod volume_lifecycle;
 mod complete;
 mod evict;
 mod exclusive;
@@ -24,27 +24,27 @@ mod pin;
 mod poll;
 mod read;
 mod regroup;
-mod round;
+mod writeback_pass;
 mod settings;
 mod sharing;
-mod tend;
+mod maintenance;
 mod tune;
 mod warm;
 mod write;
 
 pub use at_risk::AtRisk;
 pub use broken::Remains;
-pub use census::PageCensus;
+pub use residency::PageCensus;
 pub use exclusive::{BlockCut, cut};
 pub use read::HitRead;
 pub use sharing::ShareMode;
-pub use tend::Memory;
+pub use maintenance::Memory;
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
 use crate::input::{Input, InputLog, InputSink, LogGuard};
-use crate::lane::{VolumeHandle, Notify};
+use crate::completion::{VolumeHandle, Notify};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
@@ -313,7 +313,7 @@ impl<F: Frames> Cache<F> {
         for volume in self.volumes() {
             let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
             for mailbox in stalled {
-                mailbox.deliver(&self.frames, crate::lane::Completion::Unstalled);
+                mailbox.deliver(&self.frames, crate::completion::Completion::Unstalled);
             }
         }
     }

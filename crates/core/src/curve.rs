@@ -20,18 +20,18 @@ pub mod auto;
 mod bins;
 pub mod candidates;
 pub mod estimate;
-pub(crate) mod followed;
-pub(crate) mod gate;
+pub(crate) mod locked_tracker;
+pub(crate) mod sampler;
 pub mod index;
-mod members;
+mod sample_set;
 pub mod miniature;
 mod online;
 pub mod report;
 pub mod sampled;
 pub mod stack;
-mod tally;
+mod hit_weights;
 pub mod tracker;
-mod traffic;
+mod write_traffic;
 
 #[cfg(test)]
 pub(crate) mod testing;

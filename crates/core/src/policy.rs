@@ -25,7 +25,7 @@ mod s3fifo;
 mod sieve;
 mod sketch;
 mod slru;
-mod small_main;
+mod small_and_main;
 mod two_q;
 mod wtinylfu;
 

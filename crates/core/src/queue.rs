@@ -2,11 +2,11 @@
 //! clients wait for, reads ahead, and background writes; and what to do when each is done.
 
 mod exclusive;
-mod warm;
+mod warm_restart;
 
 use crate::clock::Nanos;
 use crate::frames::Frames;
-use crate::lane::CompletionQueue;
+use crate::completion::CompletionQueue;
 use crate::page::Paging;
 use crate::policy::Slot;
 use crate::readahead::PendingWindows;
@@ -16,7 +16,7 @@ use crate::writeback::Batch;
 use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use warm::ToWarm;
+use warm_restart::ToWarm;
 
 pub(crate) use exclusive::ExclusiveRange;
 
@@ -437,7 +437,7 @@ impl<F: Frames> Queue<F> {
 mod tests {
     use super::*;
     use crate::frames::PlainFrames;
-    use crate::lane::Silent;
+    use crate::completion::Silent;
 
     const PAGING: Paging = Paging { page_blocks: 4, blocks: 64 };
 

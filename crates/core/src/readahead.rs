@@ -20,12 +20,12 @@ mod feedback;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod wishes;
+mod pending_windows;
 
 pub(crate) use detector::Detector;
 pub(crate) use feedback::Feedback;
 pub(crate) use stream::Window;
-pub(crate) use wishes::PendingWindows;
+pub(crate) use pending_windows::PendingWindows;
 
 /// What windows may be, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

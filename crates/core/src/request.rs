@@ -18,9 +18,9 @@ pub use session::Session;
 
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
-use crate::group::GroupId;
+use crate::write_order::GroupId;
 use crate::hint::Hint;
-use crate::lane::Completion;
+use crate::completion::Completion;
 use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};

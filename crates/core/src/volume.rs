@@ -9,13 +9,13 @@ pub use switches::PolicySwitch;
 
 use crate::clock::Nanos;
 use crate::counters::{Recorder, Totals};
-use crate::curve::followed::LockedTracker;
+use crate::curve::locked_tracker::LockedTracker;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
-use crate::group::Ordered;
+use crate::write_order::Ordered;
 use crate::hint::Hint;
 use crate::input::{Input, InputLog, LogGuard, Setting};
-use crate::lane::{CompletionQueue, Notify};
+use crate::completion::{CompletionQueue, Notify};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::{Key, Paging};
 use crate::pinned::Pinned;

@@ -4,7 +4,7 @@
 
 use larder_core::cache::Cache;
 use larder_core::frames::PlainFrames;
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::request::{Prefetch, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::Geometry;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};

@@ -46,4 +46,4 @@ pub mod state;
 mod syscall;
 pub mod tracefs;
 pub mod watch;
-pub mod yardstick;
+pub mod calibration;

@@ -8,10 +8,10 @@
 //! to ask is to change; see [`keep`].
 
 pub mod drop;
-pub mod keep;
-mod why;
+pub mod prefetch;
+mod reasons;
 
-pub use why::{caches_below, why_pages_lack, why_pages_stay};
+pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
 use std::fs::File;

@@ -14,15 +14,15 @@
 //! Invariants: without events the rest works, and says what is missing; the instance of tracefs is
 //! removed when the watcher is dropped; events that the kernel could not keep are counted.
 
-mod by_number;
+mod file_numbers;
 mod event;
 mod fast;
-mod group;
+mod memory_group;
 mod homes;
 #[cfg(feature = "bpf")]
-mod inside;
+mod kernel_probe;
 mod layers;
-mod ledger;
+mod accounting;
 mod lookup;
 mod missing;
 mod names;
@@ -33,7 +33,7 @@ mod source;
 mod spans;
 mod tasks;
 
-pub use ledger::Reference;
+pub use accounting::Reference;
 pub use lookup::{FileId, ProcessId};
 pub use scope::WatchScope;
 pub use tasks::Process;
@@ -41,13 +41,13 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
-use by_number::ByNumber;
-use group::Group;
+use file_numbers::ByNumber;
+use memory_group::Group;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
 };
-use ledger::{Accounting, Machine, REMOVED_MAX};
+use accounting::{Accounting, Machine, REMOVED_MAX};
 use names::Names;
 use readings::Readings;
 use rustix::time::{ClockId, clock_gettime};

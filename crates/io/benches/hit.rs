@@ -15,7 +15,7 @@
 
 use larder_core::cache::HitRead;
 use larder_core::counters::Counter;
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::{Geometry, MemoryStore};

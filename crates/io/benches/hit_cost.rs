@@ -5,7 +5,7 @@
 //! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in
 //! `cargo test --benches`, a short run on a few MiB checks that it works.
 
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, MemoryStore};

@@ -7,7 +7,7 @@
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume, Engine};
 use crate::frames::ArenaFrames;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::mapping::{Access, Mapping};
 use larder_core::request::{
     ReadRequest, Event, READ_PIECE_BYTES, Reply, Request, Session, SessionLimit, Submitted,

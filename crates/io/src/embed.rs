@@ -19,7 +19,7 @@ pub use view::View;
 use crate::engine::{ArenaVolume, Engine, EngineError, EngineOptions};
 use crate::store::{EngineStore, OpenError, OpenOptions, open};
 use larder_core::counters::{Gauge, Totals};
-use larder_core::group::{GroupId, OrderError};
+use larder_core::write_order::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::settings::SettingError;

@@ -2,25 +2,25 @@
 //! without losing anything.
 
 mod driver;
-mod give_back;
-mod keeper;
+mod memory_return;
+mod maintenance;
 mod live;
 mod stop;
 
-pub use give_back::{GiveBackOptions, GiveBackState, GivingBack};
+pub use memory_return::{GiveBackOptions, GiveBackState, GivingBack};
 pub use live::{RemoveError, policy_bytes};
 pub use stop::StopProgress;
 
 use crate::clock::MonotonicClock;
 use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use driver::Driver;
-use keeper::MaintenanceThread;
+use maintenance::MaintenanceThread;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::input::InputSink;
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::request::Session;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;

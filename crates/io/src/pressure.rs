@@ -6,7 +6,7 @@
 //! file of the whole machine and, where the process is in a cgroup of its own (version 2), that of
 //! the cgroup, whose limit may be what is short.
 
-use crate::wake::Waker;
+use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::time::Timespec;
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(psi.watched()[0], MACHINE);
         let waker = Waker::new().expect("a descriptor");
         psi.wait(&waker, Duration::from_millis(10)).expect("the kernel waits");
-        larder_core::lane::Notify::notify(&waker);
+        larder_core::completion::Notify::notify(&waker);
         let begun = std::time::Instant::now();
         assert!(!psi.wait(&waker, Duration::from_mins(1)).expect("it was notified"));
         assert!(begun.elapsed() < Duration::from_secs(30));

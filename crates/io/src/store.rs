@@ -23,7 +23,7 @@ pub use plain::PlainStore;
 pub use uring::UringStore;
 
 use crate::frames::ArenaFrames;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
 use rustix::event::PollFlags;

@@ -16,13 +16,13 @@ use larder_core::policy::PolicyKind;
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::volume::VolumeOptions;
-use larder_lab::rehearsal::sharing::{Division, Sharing, hit_ratio};
+use larder_lab::cache_simulation::sharing::{Division, Sharing, hit_ratio};
 use larder_lab::sim::auto::AutoCache;
 use larder_lab::sim::curve::exact::Exact;
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
 use larder_lab::sim::replace::{self, Changeable, Counts, FindBy};
-use larder_lab::sim::whole::{self, Lengths, Pace, StoreModel, WholeOptions};
+use larder_lab::sim::engine::{self, Lengths, Pace, StoreModel, WholeOptions};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
 use larder_testing::{claim, shared_trace};
 use std::error::Error;
@@ -207,7 +207,7 @@ fn curve(sizes: &[u64]) -> Result<()> {
         let lengths = Lengths::of(&mut open(&trace)?)?;
         for &size in sizes {
             let options = whole_options(part(exact.footprint(), size)?)?;
-            let outcome = whole::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
+            let outcome = engine::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
             // Each of these traces has one volume.
             let report = outcome.curves.into_iter().flatten().next().ok_or("the curve is kept")?;
             let mut off = Vec::new();

@@ -18,27 +18,27 @@
 //! remove what it made. Nothing here reads the machine; threads are started by [`crew`] alone.
 //! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
 
-pub mod crew;
+pub mod worker_pool;
 mod doubts;
 mod error;
 pub mod fileload;
-mod gate;
+mod barrier;
 pub mod held;
 mod pace;
 mod parts;
-mod player;
+mod trial_runner;
 pub mod postmark;
 pub mod probe;
 mod ranks;
 mod repeat;
 pub mod server;
-mod surroundings;
+mod host_env;
 pub mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod turns;
+mod alternating;
 mod workload;
 
 pub use error::{BenchError, HostError};
@@ -46,9 +46,9 @@ pub use larder_report::run::Direction;
 pub use larder_report::run::trial::{Doubt, Phase, Start, DoubtReason};
 pub use pace::SameSpeed;
 pub use parts::{InParts, PartsProgress, play_parts};
-pub use player::{RunResult, Progress, Step, run_trials};
+pub use trial_runner::{RunResult, Progress, Step, run_trials};
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
-pub use surroundings::{Counted, Found, HostEnv};
-pub use turns::{AlternatingTrials, TurnsProgress, TrialVariant, play_by_turns};
+pub use host_env::{Counted, Found, HostEnv};
+pub use alternating::{AlternatingTrials, TurnsProgress, TrialVariant, play_by_turns};
 pub use workload::{StartState, Outcome, OwnCache, Series, Space, TrialContext, Workload};

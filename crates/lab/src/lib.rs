@@ -24,7 +24,7 @@ pub mod bench;
 pub mod inputs;
 pub mod model;
 pub mod random;
-pub mod rehearsal;
+pub mod cache_simulation;
 pub mod sim;
 pub mod trace;
 pub mod workload;

@@ -19,14 +19,14 @@ mod modelled;
 #[cfg(test)]
 mod rig;
 mod stream;
-mod void;
+mod null_store;
 
 pub use capped::{Capped, CappedSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
 pub use fixed::Fixed;
 pub use modelled::{ModelledStore, Totals};
-pub use void::VoidStore;
+pub use null_store::VoidStore;
 
 use larder_core::clock::Nanos;
 use larder_core::store::StoreOpKind;

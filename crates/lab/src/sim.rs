@@ -18,7 +18,7 @@ pub mod references;
 pub mod replace;
 pub mod sizing;
 pub mod sweep;
-pub mod whole;
+pub mod engine;
 
 #[cfg(test)]
 mod testing;

@@ -5,7 +5,7 @@
 //! hold, so that it ends before the hold can be given back.
 
 use crate::error::ArenaError;
-use crate::hold::{WritePin, Pin};
+use crate::pin::{WritePin, Pin};
 use crate::latch::Latches;
 use crate::map::{Mapping, lock_limit_bytes};
 use crate::prefetch::prefetch;

@@ -20,7 +20,7 @@
 mod allocator;
 mod arena;
 mod error;
-mod hold;
+mod pin;
 mod latch;
 mod map;
 mod prefetch;
@@ -29,7 +29,7 @@ mod sync;
 pub use allocator::{HugeAllocator, map_large_pieces, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
-pub use hold::{WritePin, Pin, lost_write_pin_in_panic};
+pub use pin::{WritePin, Pin, lost_write_pin_in_panic};
 pub use latch::Latches;
 pub use prefetch::{fetch, fetch_to_change};
 

@@ -9,7 +9,7 @@ mod text;
 
 use crate::run::trial::{SettingChange, Start};
 use crate::run::{Direction, Machine, Run, Sample};
-use crate::stats::shift::Shift;
+use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, median};
 use serde::Serialize;
 use serde_json::Value;

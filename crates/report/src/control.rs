@@ -9,8 +9,8 @@ mod changes;
 mod curves;
 mod files;
 mod findings;
-mod keep;
-mod risk;
+mod retention;
+mod unwritten;
 mod stats;
 mod volumes;
 
@@ -21,8 +21,8 @@ pub use changes::{
 pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
 pub use files::{FileStats, Files};
 pub use findings::{AutomaticAction, FINDINGS, Finding, VolumeFinding};
-pub use keep::{Dropped, Pinned, VolumeDropped};
-pub use risk::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
+pub use retention::{Dropped, Pinned, VolumeDropped};
+pub use unwritten::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
 pub use stats::{
     Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX,
 };

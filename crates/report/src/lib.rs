@@ -24,5 +24,5 @@ pub mod run;
 pub mod sizing;
 pub mod stats;
 pub mod table;
-pub mod tried;
+pub mod try_verdict;
 pub mod watch;

@@ -21,7 +21,7 @@ mod summary;
 mod tests;
 mod text;
 mod time;
-mod weigh;
+mod weighting;
 
 use crate::lines::{LINE_BYTES_MAX, LineError};
 use std::io::BufRead;

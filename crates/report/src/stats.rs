@@ -4,7 +4,7 @@
 //! that is empty or holds a value that is not finite has no summary, rather than a wrong one.
 //! Results carry the unit of the sample; ratios have none.
 
-pub mod shift;
+pub mod ratio_estimate;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -3,24 +3,24 @@
 mod bar;
 mod fileload;
 mod fragments;
-mod inside;
+mod embedded;
 mod iozone;
 mod leak;
-mod left_over;
+mod leftovers;
 mod matrix;
 mod places;
-mod playing;
+mod run_args;
 mod postmark;
 mod probe;
 mod ranks;
 mod server;
 mod start;
-mod surroundings;
-pub(crate) mod trying;
+mod local_host;
+pub(crate) mod try_run;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-pub(crate) use playing::RecordedSpeed;
+pub(crate) use run_args::RecordedSpeed;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]

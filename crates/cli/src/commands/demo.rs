@@ -6,7 +6,7 @@
 //! disk that takes its time for real. Whatever ends it, nothing is left behind: the image has no
 //! name any more once it is open.
 
-mod bare;
+mod uncached;
 mod cached;
 mod disk;
 mod outcome;
@@ -138,7 +138,7 @@ fn compare(
     title: &'static str,
 ) -> Result<Outcome> {
     let probe = Probe::sized(stage.memory, times);
-    let without = bare::trial(stage, Disk::open(kind, image, stage)?, &probe, title)?;
+    let without = uncached::trial(stage, Disk::open(kind, image, stage)?, &probe, title)?;
     stage.check()?;
     let fits = times <= 1.0;
     let with = cached::trial(stage, Disk::open(kind, image, stage)?, &probe, fits, title)?;

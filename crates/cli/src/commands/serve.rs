@@ -3,7 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod config;
 mod files;
-pub(crate) mod give_back;
+pub(crate) mod memory_return;
 pub(crate) mod plan;
 mod record;
 mod recording;

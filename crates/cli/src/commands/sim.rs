@@ -9,7 +9,7 @@ mod curves;
 mod inputs;
 mod sizes;
 mod table;
-mod whole;
+mod engine;
 
 use crate::args;
 use crate::commands::trace;
@@ -92,7 +92,7 @@ pub(crate) struct Arguments {
     format: Output,
 
     #[command(flatten)]
-    whole: whole::GivenWhole,
+    whole: engine::GivenWhole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -197,11 +197,11 @@ fn run_whole(policies: &Policies, arguments: &Arguments) -> Result<()> {
     );
     let mut runs = Vec::new();
     for case in case::all(arguments)? {
-        runs.extend(whole::run(&case, policies, arguments)?);
+        runs.extend(engine::run(&case, policies, arguments)?);
     }
     let table = match arguments.format {
-        Output::Text => whole::short_table(&runs),
-        Output::Csv | Output::Json => whole::full_table(&runs),
+        Output::Text => engine::short_table(&runs),
+        Output::Csv | Output::Json => engine::full_table(&runs),
     };
     print(&table, arguments.format)
 }

@@ -1,7 +1,7 @@
 //! What the service is at the moment, as the schema says it.
 
-use super::{curves, keep};
-use crate::commands::serve::give_back::Giving;
+use super::{curves, retention};
+use crate::commands::serve::memory_return::Giving;
 use crate::commands::serve::plan::VolumePlan;
 use crate::commands::serve::service::{Served, Service};
 use larder_core::clock::Nanos;
@@ -123,7 +123,7 @@ pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
         let findings = curves::findings(service, &served);
         let Served { volume, plan, .. } = served;
         let (settings, tunables) = settings(&plan);
-        let Pinned { pinned_bytes, ranges, .. } = keep::pinned(cache, &volume);
+        let Pinned { pinned_bytes, ranges, .. } = retention::pinned(cache, &volume);
         Volume {
             frozen: volume.is_frozen(),
             pinned_bytes,

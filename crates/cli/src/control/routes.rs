@@ -8,7 +8,7 @@ use super::connections::Connection;
 use super::jobs::FAILED;
 use super::request::{JSON, Refused, Request, Response, get, json, json_text, post, response};
 use super::token::Token;
-use super::{answers, curves, jobs, keep, metrics};
+use super::{answers, curves, jobs, retention, metrics};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use http_body_util::Either;
@@ -145,23 +145,23 @@ impl Api {
     }
 
     async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {
-        let volumes = keep::asked_for(&self.service, &request)?;
-        let dropped = self.run_blocking("drop", move |service| keep::drop_clean(service, &volumes));
+        let volumes = retention::asked_for(&self.service, &request)?;
+        let dropped = self.run_blocking("drop", move |service| retention::drop_clean(service, &volumes));
         Ok(json(&dropped.await?))
     }
 
     fn freeze(&self, request: &VolumeRequest, frozen: bool) -> Result<Response, Refused> {
-        let volumes = keep::asked_for(&self.service, request)?;
-        Ok(json(&keep::freeze(&self.service, &volumes, frozen)))
+        let volumes = retention::asked_for(&self.service, request)?;
+        Ok(json(&retention::freeze(&self.service, &volumes, frozen)))
     }
 
     async fn pin(&self, request: RangeRequest) -> Result<Response, Refused> {
-        let pinned = self.run_blocking("pin", move |service| keep::pin(service, &request));
+        let pinned = self.run_blocking("pin", move |service| retention::pin(service, &request));
         Ok(json(&pinned.await??))
     }
 
     async fn unpin(&self, request: RangeRequest) -> Result<Response, Refused> {
-        let pinned = self.run_blocking("unpin", move |service| keep::unpin(service, &request));
+        let pinned = self.run_blocking("unpin", move |service| retention::unpin(service, &request));
         Ok(json(&pinned.await??))
     }
 
@@ -173,13 +173,13 @@ impl Api {
     }
 
     fn flush(&self, request: &VolumeRequest) -> Result<Response, Refused> {
-        let volumes = keep::asked_for(&self.service, request)?;
+        let volumes = retention::asked_for(&self.service, request)?;
         self.jobs.start(&self.service, move |service, told| jobs::flush(service, &volumes, told))
     }
 
     fn warm(&self, request: RangeRequest) -> Result<Response, Refused> {
         let instead = "whose files are warm once they were read";
-        let served = keep::find(&self.service, &request, "warm", instead)?;
+        let served = retention::find(&self.service, &request, "warm", instead)?;
         let ranges = request.ranges;
         self.jobs
             .start(&self.service, move |service, told| jobs::warm(service, &served, &ranges, told))

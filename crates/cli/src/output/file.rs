@@ -1,7 +1,7 @@
 //! Files that a command writes: none may be a file that the same command reads, or writes for
 //! another option.
 
-use super::whole::check_directory;
+use super::atomic_file::check_directory;
 use crate::args::VolumeArgument;
 use crate::commands::bench::RecordedSpeed;
 use anyhow::{Result, bail};

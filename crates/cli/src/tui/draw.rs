@@ -1,7 +1,7 @@
 //! Drawing: a line of memory, the views, the grid, and the keys. Readable from 80 by 24 on: columns
 //! that have no room are left out from the right, names are cut at their front.
 
-use super::picture::{Grid, TopSnapshot, Value, View};
+use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::state::State;
 use larder_report::escape;
 use ratatui::Frame;

@@ -1,6 +1,6 @@
 //! What is seen, line by line in a file that was not there before.
 
-use super::picture::TopSnapshot;
+use super::snapshot::TopSnapshot;
 use anyhow::{Context, Result};
 use larder_io::owned_file::{self, FileError};
 use std::fs::File;

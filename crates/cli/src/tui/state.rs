@@ -1,6 +1,6 @@
 //! What the user has chosen: the view, how it is sorted and filtered, whether it stands still.
 
-use super::picture::{Grid, VIEWS, Value, View};
+use super::snapshot::{Grid, VIEWS, Value, View};
 use super::terminal::Key;
 
 /// What a key asks of whoever owns the view.

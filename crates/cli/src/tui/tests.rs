@@ -1,6 +1,6 @@
 //! The view as it is drawn, on the sizes that it must be readable on, and what keys do.
 
-use super::picture::{Grid, Value};
+use super::snapshot::{Grid, Value};
 use super::terminal::Key;
 use super::*;
 use ratatui::Terminal;

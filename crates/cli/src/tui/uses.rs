@@ -1,7 +1,7 @@
 //! Which process uses which file, and whether it hits: by watching, which takes root and makes
 //! reads from memory a little slower. So it begins when it is first asked for.
 
-use super::picture::{Grid, Value};
+use super::snapshot::{Grid, Value};
 use larder_host::residency;
 use larder_host::watch::{Options, Watcher};
 use larder_report::watch::{Interval, Row};

@@ -15,7 +15,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::hint::Hint;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::page::Key;
 use crate::queue::Queue;
 use crate::readahead::Seen;

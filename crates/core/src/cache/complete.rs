@@ -5,7 +5,7 @@ use crate::clock::Nanos;
 use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::lane::Completion;
+use crate::completion::Completion;
 use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
@@ -289,7 +289,7 @@ impl<F: Frames> Cache<F> {
     /// If the completion is not one of a write.
     pub(crate) fn write_completed(
         &self,
-        lane: &mut crate::lane::VolumeHandle<F>,
+        lane: &mut crate::completion::VolumeHandle<F>,
         now: Nanos,
         task: &mut WriteRequest,
         completion: Completion<F>,

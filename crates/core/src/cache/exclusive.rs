@@ -8,7 +8,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::lane::{Completion, VolumeHandle};
+use crate::completion::{Completion, VolumeHandle};
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::queue::{Context, ExclusiveRange};

@@ -9,7 +9,7 @@ use super::warm::WarmRange;
 use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;

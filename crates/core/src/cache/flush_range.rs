@@ -11,7 +11,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::lane::{Completion, VolumeHandle};
+use crate::completion::{Completion, VolumeHandle};
 use crate::mode::FlushMode;
 use crate::queue::{Cause, Context, RangeFlush};
 use crate::request::Status;

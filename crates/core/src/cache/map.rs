@@ -12,7 +12,7 @@ use super::write::{Placed, count_placed};
 use crate::clock::Nanos;
 use crate::counters::Counter;
 use crate::frames::Frames;
-use crate::lane::{Completion, VolumeHandle};
+use crate::completion::{Completion, VolumeHandle};
 use crate::mapping::{Access, Mapped, Mapping, State};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};

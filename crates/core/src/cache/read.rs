@@ -5,7 +5,7 @@ use super::fill::Missing;
 use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
 use crate::request::{ReadRequest, Prefetch, Status};

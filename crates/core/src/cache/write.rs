@@ -9,7 +9,7 @@ use super::fill::Missing;
 use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
@@ -555,7 +555,7 @@ pub(super) fn count_placed<F: Frames>(
 mod tests {
     use super::*;
     use crate::frames::PlainFrames;
-    use crate::lane::Silent;
+    use crate::completion::Silent;
     use crate::request::{Request, RequestOp, Session, SessionLimit, Submitted};
     use crate::store::{Geometry, StoreDone, StoreOp};
     use crate::volume::VolumeOptions;

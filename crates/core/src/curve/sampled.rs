@@ -25,7 +25,7 @@
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
-use super::members::{GROUPS, SampleSet, group};
+use super::sample_set::{GROUPS, SampleSet, group};
 use super::stack::Stack;
 use crate::mix;
 use crate::replace::Reference;

@@ -8,10 +8,10 @@
 use super::auto::Auto;
 use super::candidates::{self, CANDIDATES, Candidates};
 use super::estimate::{as_f64, rate};
-use super::gate::{Sampler, SampledReference};
+use super::sampler::{Sampler, SampledReference};
 use super::online::{self, Online};
 use super::report::{CandidateRatio, CurvePoint};
-use super::tally::HitWeights;
+use super::hit_weights::HitWeights;
 use crate::mix;
 use crate::policy::PolicyKind;
 

@@ -8,7 +8,7 @@
 //! belong together (a page touched several times by one operation) count as one. This is the
 //! variant with a fixed window; the main queue has one reference bit per page.
 
-use super::small_main::SmallMain;
+use super::small_and_main::SmallMain;
 use super::{Policy, Slot};
 use crate::page::Chunked;
 

@@ -7,7 +7,7 @@
 //! round for each reference, up to three. A ghost is remembered until nine tenths of the cache's
 //! pages have left the small queue after it.
 
-use super::small_main::SmallMain;
+use super::small_and_main::SmallMain;
 use super::{Policy, Slot};
 
 /// References that carry a page from the small queue to the main one (section 4.1 of the paper).

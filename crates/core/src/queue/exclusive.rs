@@ -10,7 +10,7 @@
 //!   is ready for the store, and stays so.
 
 use crate::frames::Frames;
-use crate::lane::CompletionQueue;
+use crate::completion::CompletionQueue;
 use crate::store::StoreOpKind;
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl<F: Frames> ExclusiveRanges<F> {
 mod tests {
     use super::*;
     use crate::frames::PlainFrames;
-    use crate::lane::Silent;
+    use crate::completion::Silent;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
         let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));

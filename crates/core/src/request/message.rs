@@ -4,7 +4,7 @@ use super::ReadRequest;
 use crate::clock::Nanos;
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
-use crate::group::GroupId;
+use crate::write_order::GroupId;
 use crate::hint::Hint;
 use crate::mapping::Mapping;
 use crate::store::StoreError;

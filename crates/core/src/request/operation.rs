@@ -6,7 +6,7 @@ use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::counters::Classes;
 use crate::frames::Frames;
-use crate::lane::{Completion, VolumeHandle};
+use crate::completion::{Completion, VolumeHandle};
 use crate::mapping::Mapping;
 use crate::store::StoreOpKind;
 use crate::volume::Volume;

@@ -20,7 +20,7 @@ use crate::clock::{MILLISECOND, Nanos};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::lane::{Completion, VolumeHandle, Notify};
+use crate::completion::{Completion, VolumeHandle, Notify};
 use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};

@@ -14,7 +14,7 @@ mod warm;
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Counter, Gauge};
-use crate::lane::Completion;
+use crate::completion::Completion;
 use crate::mode::{FlushMode, WriteMode};
 use crate::request::{ReadRequest, Payload, Status, WriteRequest};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};

@@ -1,6 +1,6 @@
 //! What is found agrees with what was done to the file, and both ways of asking agree.
 
-use super::keep::Files;
+use super::prefetch::Files;
 use super::*;
 use larder_testing::skip;
 use std::io::Write;

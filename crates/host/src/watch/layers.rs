@@ -2,7 +2,7 @@
 //! the image behind may be once more.
 
 use super::homes;
-use super::ledger::{BLOCK_DEVICES, Accounting};
+use super::accounting::{BLOCK_DEVICES, Accounting};
 use crate::{mounts, proc, residency};
 use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What disks have done and how memory is: procfs, read twice and subtracted.
 
-use super::group::{Group, GroupMemory};
+use super::memory_group::{Group, GroupMemory};
 use super::homes;
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;

@@ -7,8 +7,8 @@
 use super::event::Event;
 use super::event::{Decoder, Part, WANTED};
 #[cfg(feature = "bpf")]
-use super::inside::{self, KernelProbe};
-use super::ledger::{Accounting, Reference};
+use super::kernel_probe::{self, KernelProbe};
+use super::accounting::{Accounting, Reference};
 use super::scope::Scope;
 use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
@@ -301,7 +301,7 @@ fn take_other(
     record: &[u8],
 ) -> Option<Reference> {
     if let Some(inside) = &mut inside
-        && let Some((thread, skipped, event)) = inside::decode(record)
+        && let Some((thread, skipped, event)) = kernel_probe::decode(record)
     {
         return take_inside(inside, ledger, thread, &skipped, event);
     }
@@ -329,7 +329,7 @@ fn take_inside(
     inside: &mut KernelProbe,
     ledger: &mut Accounting,
     thread: u32,
-    skipped: &inside::Skipped,
+    skipped: &kernel_probe::Skipped,
     event: Event,
 ) -> Option<Reference> {
     ledger.skipped(thread, skipped);

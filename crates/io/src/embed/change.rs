@@ -3,7 +3,7 @@
 use super::CachedVolume;
 use crate::engine::ArenaVolume;
 use crate::frames::ArenaFrames;
-use larder_core::group::GroupId;
+use larder_core::write_order::GroupId;
 use larder_core::mapping::Mapping;
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{CachedVolume, Change, EmbedError, View};
 use crate::blocking::BlockingSession;
 use larder_core::counters::Interface;
-use larder_core::group::GroupId;
+use larder_core::write_order::GroupId;
 use larder_core::mapping::Access;
 use larder_core::request::{READ_PIECE_BYTES, Request, RequestOp};
 use larder_core::store::StoreError;

@@ -5,19 +5,19 @@
 //! complete with an error. A panic of the cache ends the process.
 
 mod failures;
-mod silence;
+mod stall_detection;
 
 use super::{ArenaCache, ArenaVolume};
 use crate::fault::{self, Panicked, Thread, confine};
 use crate::frames::ArenaFrames;
 use crate::store::{EngineStore, PeerControl};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use failures::{WriteFailures, WriteState};
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Recorder;
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::store::{StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
-use silence::{STALL, Silence};
+use stall_detection::{STALL, Silence};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -33,7 +33,7 @@ use crate::frames::ArenaFrames;
 use crate::front::nbd::wire;
 use crate::log_limit::LogLimit;
 use crate::nbd_client::{ClientError, Completion, ConnectOptions, NbdUri};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use journal::Journal;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{

@@ -7,7 +7,7 @@ use super::file::OpenedFile;
 use super::gather::{Gather, Taken};
 use super::plain::zero_rest;
 use crate::frames::ArenaFrames;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::{

@@ -7,7 +7,7 @@ use crate::common::{
     user::{User, work},
 };
 use larder_core::clock::MILLISECOND;
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{DelayStore, Fault, FaultPlan, FaultyStore, StoreErrorKind};
 use larder_io::engine::{

@@ -11,7 +11,7 @@ use larder_io::frames::ArenaFrames;
 use larder_io::store::{
     AllocationMap, EngineStore, FileMap, OpenError, OpenOptions, Opened, Solid, open, open_file,
 };
-use larder_io::wake::Waker;
+use larder_io::waker::Waker;
 use larder_mem::{Arena, ArenaOptions};
 use larder_testing::skip;
 use rustix::fs::{Mode, OFlags};

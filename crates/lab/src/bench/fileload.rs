@@ -7,7 +7,7 @@
 //! one is answered. Each set with each read size is a part of the run with starts of its own.
 //! Sizes are bytes, times are nanoseconds.
 
-use super::crew;
+use super::worker_pool;
 use super::error::BenchError;
 use super::parts::InParts;
 use super::target::{AtFile, AtPath, Buffering, Place, Target};
@@ -267,7 +267,7 @@ impl Workload for Part<'_> {
                 readers.push(user.reader()?);
             }
         }
-        let phases = crew::run(stage, &["read"], &mut readers, |reader, _| reader.work(stage))?;
+        let phases = worker_pool::run(stage, &["read"], &mut readers, |reader, _| reader.work(stage))?;
         let mut times = HistogramSnapshot::default();
         for reader in &readers {
             reader.times.add_to(&mut times);

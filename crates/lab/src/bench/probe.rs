@@ -6,7 +6,7 @@
 //! and its computing; thinking is waited for and not counted. Each thread draws from a seed of its
 //! own. At the end everything is flushed, in a phase of its own.
 
-use super::crew::{self, Place as Where};
+use super::worker_pool::{self, Place as Where};
 use super::error::BenchError;
 use super::target::{Place, Target};
 use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
@@ -181,7 +181,7 @@ impl Workload for ProbeBench {
             beside.begin()?;
         }
         let length = self.length;
-        let phases = crew::run(stage, &["probe", "flush"], &mut workers, |worker, place| {
+        let phases = worker_pool::run(stage, &["probe", "flush"], &mut workers, |worker, place| {
             if place.phase == 0 { worker.work(stage, place, length) } else { worker.flush() }
         });
         let beside = self.beside.as_mut().map(|beside| beside.end()).transpose();

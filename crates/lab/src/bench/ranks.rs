@@ -45,7 +45,7 @@ pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
 mod tests {
     use super::*;
     use crate::bench::testing::{Double, Given, never, trial_context};
-    use crate::bench::{Start, crew, run_trials};
+    use crate::bench::{Start, worker_pool, run_trials};
     use larder_report::run::trial::{Phase, Trial};
     use std::sync::{Arc, Condvar, Mutex};
 
@@ -186,7 +186,7 @@ mod tests {
                     let (machine, stop) = (machine(threads, rank), never());
                     let stage = trial_context(&machine, &stop);
                     let mut workers = [0_usize; 3];
-                    let phases = crew::run(&stage, &["a", "b"], &mut workers, |seen, _| {
+                    let phases = worker_pool::run(&stage, &["a", "b"], &mut workers, |seen, _| {
                         *seen = threads.places().len();
                         Ok(())
                     });

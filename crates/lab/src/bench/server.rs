@@ -12,7 +12,7 @@ mod share;
 
 pub use share::{Extent, Folder, Share};
 
-use super::crew;
+use super::worker_pool;
 use super::error::BenchError;
 use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
 use crate::random::Random;
@@ -96,7 +96,7 @@ impl ServerBench {
             .map(|client| Client::new(self, client, stage.seed))
             .collect::<Result<Vec<_>, _>>()?;
         let flush = format!("{name}, flush");
-        let phases = crew::run(stage, &[&name, &flush], &mut workers, |client, place| {
+        let phases = worker_pool::run(stage, &[&name, &flush], &mut workers, |client, place| {
             if place.phase == 0 { client.work(stage, place.begun_at) } else { client.items.flush() }
         })?;
         outcome.phases.extend(phases);

@@ -296,11 +296,11 @@ fn progress_names_steps_and_counts_trials() {
 /// Runs a crew of four inside of a trial and answers what the step saw.
 fn crew_of_four<F>(step: F) -> Result<RunResult, BenchError>
 where
-    F: Fn(&mut Vec<usize>, crew::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
+    F: Fn(&mut Vec<usize>, worker_pool::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
 {
     let mut workload = Given::doing(move |stage| {
         let mut workers: Vec<Vec<usize>> = vec![Vec::new(); 4];
-        let phases = crew::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
+        let phases = worker_pool::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
         assert!(workers.iter().all(|phases| *phases == [0, 1, 2]), "{workers:?}");
         Ok(Outcome { phases, ..rate(1.0) })
     });

@@ -1,7 +1,7 @@
 //! What is measured, as the player sees it.
 
 use super::error::BenchError;
-use super::surroundings::{Found, HostEnv};
+use super::host_env::{Found, HostEnv};
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::Direction;

@@ -10,7 +10,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, NoFrames};
 use larder_core::input::{Input, LeaseChange, LoggedLimit, Query, Setting};
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::request::{
     self, ReadRequest, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
     Zeros,

@@ -15,7 +15,7 @@
 
 mod caches;
 mod compose;
-mod picture;
+mod working_set;
 mod search;
 mod survey;
 mod volumes;

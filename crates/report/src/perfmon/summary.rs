@@ -2,7 +2,7 @@
 
 use super::counters::{Counter, Kind, Object};
 use super::log::Log;
-use super::weigh::{Intervals, averaged, range};
+use super::weighting::{Intervals, averaged, range};
 use super::{SCHEMA, VERSION, time};
 use crate::findings::{self, Finding, Observation};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! `larder bench fileload`: files read in order, at random, or as a database would.
 
-use super::left_over::clear_up;
+use super::leftovers::clear_up;
 use super::places::length;
-use super::playing::RunArgs;
+use super::run_args::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};

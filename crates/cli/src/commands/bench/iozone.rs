@@ -3,14 +3,14 @@
 
 mod cells;
 mod opening;
-mod shown;
+mod quantity;
 mod size;
 mod threads;
 
 use super::bar::{Bar, left};
-use super::left_over::clear_up;
-use super::playing::{Confidence, confidence, finish, start, trials};
-use super::surroundings::LocalHost;
+use super::leftovers::clear_up;
+use super::run_args::{Confidence, confidence, finish, start, trials};
+use super::local_host::LocalHost;
 use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
@@ -23,7 +23,7 @@ use larder_lab::workload::iozone::sequence::Progressed;
 use larder_lab::workload::iozone::{DEFAULT_TESTS, LAST_TEST, MIX_TEST};
 use larder_report::run::Run;
 use opening::Opening;
-use shown::{Format, Shown};
+use quantity::{Format, Shown};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;

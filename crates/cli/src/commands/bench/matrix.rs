@@ -7,8 +7,8 @@
 
 mod variant;
 
-use super::inside::Inner;
-use super::playing::RunArgs;
+use super::embedded::Inner;
+use super::run_args::RunArgs;
 use crate::args;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};

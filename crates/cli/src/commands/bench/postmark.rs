@@ -5,7 +5,7 @@
 
 mod settings;
 
-use super::playing::RunArgs;
+use super::run_args::RunArgs;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;

@@ -2,9 +2,9 @@
 //! of the Windows NT Resource Kit asked for them.
 
 use super::leak::Leak;
-use super::left_over::clear_up;
+use super::leftovers::clear_up;
 use super::places::{AtExport, AtMapping, Behind, InProcess, length};
-use super::playing::RunArgs;
+use super::run_args::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};

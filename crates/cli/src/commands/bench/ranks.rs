@@ -8,20 +8,20 @@
 //! private; another version of Larder or another benchmark is refused; nothing is listened on but
 //! what was asked for.
 
-mod company;
+mod communicator;
 mod hosts;
-mod hub;
+mod coordinator;
 mod link;
 mod mpi;
 
-use super::playing::{RunArgs, Trials};
-use super::surroundings::LocalHost;
+use super::run_args::{RunArgs, Trials};
+use super::local_host::LocalHost;
 use crate::output::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use company::Communicator;
-use hub::{RankLink, RESULT};
+use communicator::Communicator;
+use coordinator::{RankLink, RESULT};
 use larder_lab::bench::{BenchError, RunResult, Ranks, Start, total};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;

@@ -1,8 +1,8 @@
 //! `larder bench server`: steps with more and more clients, up to where a server has enough.
 
-use super::left_over::clear_up;
+use super::leftovers::clear_up;
 use super::places::{AtExport, length};
-use super::playing::RunArgs;
+use super::run_args::RunArgs;
 use super::probe::{milliseconds, pair};
 use crate::args;
 use anyhow::{Context, Result, ensure};

@@ -4,7 +4,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use larder_host::residency::drop::everything;
-use larder_host::residency::keep::{Files, Found};
+use larder_host::residency::prefetch::{Files, Found};
 use larder_host::residency::{Residency, caches_below, files_below, page_bytes, why_pages_stay};
 use larder_report::format;
 use std::io::Write;

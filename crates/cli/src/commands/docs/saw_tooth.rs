@@ -12,7 +12,7 @@ use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_lab::model::{Disk, ModelledStore};
-use larder_lab::rehearsal::CacheSimulation;
+use larder_lab::cache_simulation::CacheSimulation;
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 

@@ -7,7 +7,7 @@
 
 use super::Arguments;
 use super::files::Files;
-use super::give_back::Giving;
+use super::memory_return::Giving;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording::{self, InputRecording, RecordingFile};

@@ -4,7 +4,7 @@
 use super::rig::{Plain, TestBench, options, tuned};
 use crate::counters::{Class, Counter, Gauge};
 use crate::hint::Hint;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
@@ -134,7 +134,7 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
     let mut mail = Vec::new();
     lane.collect(&mut mail);
     for completion in mail {
-        let crate::lane::Completion::Filled { token, .. } = &completion else {
+        let crate::completion::Completion::Filled { token, .. } = &completion else {
             panic!("{completion:?}")
         };
         let of = if *token == 90 { &mut third } else { &mut fourth };
@@ -180,7 +180,7 @@ fn a_discard_goes_past_what_is_read_ahead_there() {
     lane.collect(&mut mail);
     assert_eq!(mail.len(), 2, "{mail:?}");
     for completion in mail {
-        if let crate::lane::Completion::Filled { .. } = completion {
+        if let crate::completion::Completion::Filled { .. } = completion {
             third.absorb(rig.cache.frames(), completion);
         }
     }
@@ -419,7 +419,7 @@ fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
     let mut mail = Vec::new();
     lane.collect(&mut mail);
     for completion in mail {
-        if let crate::lane::Completion::Filled { .. } = completion {
+        if let crate::completion::Completion::Filled { .. } = completion {
             third.absorb(rig.cache.frames(), completion);
         }
     }

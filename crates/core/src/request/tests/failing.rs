@@ -3,7 +3,7 @@
 use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::counters::Gauge;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;

@@ -4,7 +4,7 @@ use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge};
-use crate::lane::{Completion, Silent};
+use crate::completion::{Completion, Silent};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::pinned::PinError;

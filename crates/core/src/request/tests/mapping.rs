@@ -3,7 +3,7 @@
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge, Interface};
-use crate::lane::{Completion, VolumeHandle};
+use crate::completion::{Completion, VolumeHandle};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::request::{ReadRequest, Status};

@@ -3,8 +3,8 @@
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::{Counter, Gauge};
-use crate::group::{GroupId, OrderError};
-use crate::lane::VolumeHandle;
+use crate::write_order::{GroupId, OrderError};
+use crate::completion::VolumeHandle;
 use crate::mapping::{Access, Mapping};
 use crate::mode::{FlushMode, WriteMode};
 use crate::request::{Status, WriteRequest};

@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::PlainFrames;
-use crate::lane::{Completion, VolumeHandle, Silent};
+use crate::completion::{Completion, VolumeHandle, Silent};
 use crate::request::{ReadRequest, LanePermit, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,

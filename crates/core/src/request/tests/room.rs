@@ -4,7 +4,7 @@ use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::counters::Gauge;
 use crate::hint::Hint;
-use crate::lane::{Completion, VolumeHandle, Silent};
+use crate::completion::{Completion, VolumeHandle, Silent};
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status, Submitted};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;

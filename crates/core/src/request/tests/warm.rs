@@ -3,7 +3,7 @@
 use super::rig::{Plain, TestBench, options};
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
-use crate::lane::VolumeHandle;
+use crate::completion::VolumeHandle;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;

@@ -7,7 +7,7 @@ use super::world::World;
 use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
 use larder_core::frames::Frames;
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Session, SessionLimit};

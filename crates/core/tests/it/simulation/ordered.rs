@@ -11,7 +11,7 @@ use super::random::{Rng, drain, tunables};
 use super::world::{Action, Figures, Log, Setup, World};
 use super::{add, guarded};
 use larder_core::clock::{MILLISECOND, SECOND};
-use larder_core::group::{GroupId, OrderError};
+use larder_core::write_order::{GroupId, OrderError};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Fault, Geometry, SparseBytes};

@@ -8,8 +8,8 @@ use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::PlainFrames;
-use larder_core::group::GroupId;
-use larder_core::lane::Silent;
+use larder_core::write_order::GroupId;
+use larder_core::completion::Silent;
 use larder_core::mapping::Access;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{

@@ -3,7 +3,7 @@
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::{Frames, PlainFrames};
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{ReadRequest, Event, Request, RequestOp, Session, SessionLimit, Submitted};

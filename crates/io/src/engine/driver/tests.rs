@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::ArenaSession;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;
-use larder_core::lane::Silent;
+use larder_core::completion::Silent;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, Store};
 use larder_core::volume::VolumeOptions;

@@ -7,7 +7,7 @@
 use super::abi::OutHeader;
 use super::ring::RingPayload;
 use crate::frames::ArenaFrames;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::request::{ReadRequest, READ_PIECE_BYTES};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use rustix::event::epoll;

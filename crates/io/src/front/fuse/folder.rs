@@ -10,25 +10,25 @@
 //! file that nobody can reach any more is never written.
 
 mod attributes;
-mod clerk;
+mod blocking_pool;
 mod crossing;
 mod data;
 mod entries;
 mod figures;
 mod mount;
 mod names;
-mod news;
+mod change_watcher;
 mod nodes;
 mod requests;
 mod rules;
 mod sections;
-mod shed;
+mod descriptor_limit;
 
-pub(super) use clerk::{BlockingPool, own_mask};
+pub(super) use blocking_pool::{BlockingPool, own_mask};
 pub(super) use data::Recent;
 pub use figures::{FailingFile, FileFigures};
 pub use mount::FolderMount;
-pub use news::ChangeEvents;
+pub use change_watcher::ChangeEvents;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::{InHeader, capability};
@@ -41,17 +41,17 @@ use crate::store::EngineStore;
 use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
-use clerk::{CoveredWrite, Job};
+use blocking_pool::{CoveredWrite, Job};
 use entries::Listing;
 use larder_core::clock::Clock;
-use news::ChangeWatcher;
+use change_watcher::ChangeWatcher;
 use nodes::{Forgotten, Node, Nodes};
 use rules::Rules;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
-use shed::Descriptors;
+use descriptor_limit::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;

@@ -14,7 +14,7 @@ use super::mounted::{MountFailure, Shared, Tree};
 use super::worker::Worker;
 use crate::engine::{Engine, EngineOptions};
 use crate::store::{Solid, Timed};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::store::{Geometry, MemoryStore, Store as _};
 use larder_core::volume::VolumeOptions;
 use rustix::event::PollFlags;

@@ -20,7 +20,7 @@ use crate::front::spin::Spinners;
 use crate::mount_table::MountRestrictions;
 use crate::reclaim::reserve_stack;
 use crate::store::AllocationMap;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ mod place;
 use super::device::{Device, Received};
 use super::worker::WRITE_BYTES_MAX;
 use crate::frames::ArenaFrames;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::request::ReadRequest;

@@ -4,7 +4,7 @@ use super::files::VolumeFile;
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
 use crate::front::observe::Watch;
 use crate::store::files::{MetadataWanted, SourceFile, WriteUnderWay};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::Nanos;
 use larder_core::request::{RequestOp, Session, SessionLimit};
 use larder_core::settings::SettingError;

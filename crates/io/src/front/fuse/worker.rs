@@ -18,10 +18,10 @@ use crate::front::errors::log_failure;
 use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::Classes;
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::request::{
     ReadRequest, Event, ImmediateReply, READ_PIECE_BYTES, Reply, Request, RequestOp, Session,
     Submitted,

@@ -7,7 +7,7 @@
 
 mod drain;
 mod greet;
-mod hang_up;
+mod disconnect;
 mod replies;
 mod requests;
 mod writes;
@@ -23,12 +23,12 @@ use crate::engine::{ArenaCache, ArenaSession};
 use crate::fault::{self, Thread, confine};
 use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use drain::SendTimer;
 use greet::shake_hands;
-use hang_up::HangupDetector;
+use disconnect::HangupDetector;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
 use replies::UninterruptedRead;
 use requests::ClientRequest;

@@ -6,13 +6,13 @@
 //! big-endian on the wire; offsets and lengths are in bytes.
 
 mod errno;
-mod haggle;
+mod negotiation;
 #[cfg(test)]
 mod tests;
 mod values;
 
 pub use errno::Errno;
-pub use haggle::{
+pub use negotiation::{
     BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, ServerGreeting, OPTION_HEADER_BYTES,
     OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
 };

@@ -6,9 +6,9 @@
 
 use crate::fault::{self, point};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -9,8 +9,8 @@
 use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use crate::nbd_client::Extent;
 use crate::store::{AllocationMap, MapExtent};
-use crate::wake::Waker;
-use larder_core::lane::Notify;
+use crate::waker::Waker;
+use larder_core::completion::Notify;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};

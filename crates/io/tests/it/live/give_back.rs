@@ -7,7 +7,7 @@ use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
 use larder_io::engine::{Engine, GiveBackOptions, GivingBack};
 use larder_io::pressure::Pressure;
-use larder_io::wake::Waker;
+use larder_io::waker::Waker;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -103,7 +103,7 @@ fn reads_in_flight_share_the_places_of_their_user() {
     let mut readers: Vec<_> = (0..7).map(|_| user.reader().unwrap()).collect();
     let (machine, stop) = (machine(), never());
     let stage = super::super::testing::trial_context(&machine, &stop);
-    crew::run(&stage, &["read"], &mut readers, |reader, _| reader.work(&stage)).unwrap();
+    worker_pool::run(&stage, &["read"], &mut readers, |reader, _| reader.work(&stage)).unwrap();
     let mut all = HistogramSnapshot::default();
     for reader in &readers {
         reader.times.add_to(&mut all);

@@ -4,7 +4,7 @@ use super::caches::{Found, Plan, Table};
 use super::search::{self, Choice};
 use super::{
     Case, MIN_BYTES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes, page_memory,
-    picture, volumes, windows,
+    working_set, volumes, windows,
 };
 use crate::sim::min::{Future, memory_bytes};
 use crate::sim::references::Batch;
@@ -25,7 +25,7 @@ use larder_report::stats::hit_ratio;
 const NS_PER_HOUR: f64 = 3.6e12;
 
 pub(super) fn compose(case: &Case<'_>, tell: &mut Tell<'_>) -> Result<Sizing, SizingError> {
-    let picture = picture::picture(case, windows::WINDOWS)?;
+    let picture = working_set::picture(case, windows::WINDOWS)?;
     let workload = workload(case);
     let footprint = u32::try_from(workload.footprint_pages).unwrap_or(u32::MAX);
     let mut table = Table::default();

@@ -4,8 +4,8 @@
 //! listened on, and who may come in is the business of `ssh`. When this process is gone their input
 //! ends, so they clean up and end too.
 
-use super::company::Communicator;
-use super::hub::{RankLink, lead as lead_members};
+use super::communicator::Communicator;
+use super::coordinator::{RankLink, lead as lead_members};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
 use super::{JOIN_MAX, RANKS_MAX, MultiHostArgs, fits, turn_away};
 use crate::signals::Stop;

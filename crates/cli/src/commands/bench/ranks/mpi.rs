@@ -4,8 +4,8 @@
 //! its user may read, with the address that it listens on and a token; the others look for it. The
 //! file is gone when all have come, and so is the listener.
 
-use super::company::Communicator;
-use super::hub::{RankLink, lead};
+use super::communicator::Communicator;
+use super::coordinator::{RankLink, lead};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
 use super::{JOIN_MAX, Leader, RANKS_MAX, Seat, MultiHostArgs, fits, turn_away};
 use crate::control::Token;

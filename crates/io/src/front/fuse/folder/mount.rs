@@ -2,7 +2,7 @@
 
 use super::super::mount::{MountOptions, Mount, MountError, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
-use super::clerk::BlockingPool;
+use super::blocking_pool::BlockingPool;
 use super::crossing::RestrictionFollower;
 use super::{Folder, FolderError, ChangeEvents};
 use crate::engine::{ArenaVolume, Engine};

@@ -6,7 +6,7 @@ use crate::front::nbd::input::{Input, Received};
 use crate::front::nbd::output::Output;
 use crate::front::nbd::server::{Place, Shared};
 use crate::front::nbd::transport::Transport;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::Nanos;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;

@@ -5,7 +5,7 @@ use super::super::passes::{Pass, passes};
 use super::super::subject::{PassResult, TestFile, Wall};
 use super::super::{MIX_TEST, RANDOM_TEST};
 use super::{Figure, Kind, READERS, ThroughputRun, kinds, threads_text};
-use crate::bench::crew::{self, Place};
+use crate::bench::worker_pool::{self, Place};
 use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
@@ -254,7 +254,7 @@ impl Workload for ThreadTest<'_> {
         }
         let steps = self.steps();
         let names: Vec<&str> = steps.iter().map(|(_, name)| name.as_str()).collect();
-        let phases = crew::run(stage, &names, &mut workers, |worker, place| {
+        let phases = worker_pool::run(stage, &names, &mut workers, |worker, place| {
             let step = steps[place.phase].0;
             if let Step::Pass(number) = step {
                 worker.subject.set_wall(self.run.stonewall.then_some(&walls[number]));

@@ -9,7 +9,7 @@ use super::Cache;
 use crate::clock::{MILLISECOND, Nanos};
 use crate::frames::{FrameId, Frames};
 use crate::input::Input;
-use crate::lane::Notify;
+use crate::completion::Notify;
 use crate::settings::{SettingError, check_shares};
 use crate::sync::lock;
 

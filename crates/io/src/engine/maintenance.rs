@@ -3,9 +3,9 @@
 
 use super::ArenaCache;
 use crate::fault::{self, Thread};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::clock::Clock;
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 //! Invariants: when the leader says that it is over, or is gone, the flag that the player looks at
 //! is raised, so that the trial at hand ends soon and cleans up; why is kept.
 
-use super::hub::{ALIVE_EVERY, SILENCE_MAX};
+use super::coordinator::{ALIVE_EVERY, SILENCE_MAX};
 use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
 use anyhow::{Result, bail};
 use larder_lab::bench::{BenchError, Ranks};

@@ -370,7 +370,7 @@ impl Accounting {
 
     /// A thread has made look-ups that were only counted.
     #[cfg(feature = "bpf")]
-    pub(crate) fn skipped(&mut self, thread: u32, skipped: &super::inside::Skipped) {
+    pub(crate) fn skipped(&mut self, thread: u32, skipped: &super::kernel_probe::Skipped) {
         if skipped.count > 0 {
             let file = self.file_of(skipped.key);
             let request = (file, skipped.first, skipped.last);
@@ -381,7 +381,7 @@ impl Accounting {
 
     /// Requests of a process that found all of their pages, none of them fresh.
     #[cfg(feature = "bpf")]
-    pub(crate) fn counted(&mut self, file: FileId, process: ProcessId, of: super::inside::Counted) {
+    pub(crate) fn counted(&mut self, file: FileId, process: ProcessId, of: super::kernel_probe::Counted) {
         let counts = self.at(file, process);
         counts.read_requests += of.requests;
         counts.read_pages += of.pages;

@@ -3,7 +3,7 @@
 //! Invariant: names and attributes are believed for a while only as long as every change by others
 //! is told; once one may have been missed they are not.
 
-use super::clerk::{BlockingPool, Job};
+use super::blocking_pool::{BlockingPool, Job};
 use super::{Folder, Node};
 use larder_core::clock::Nanos;
 use std::ffi::CString;

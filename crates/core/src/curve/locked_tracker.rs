@@ -1,8 +1,8 @@
 //! The tracker of a volume, as shards and drivers share it.
 
-use super::gate::{Sampler, PendingSamples};
+use super::sampler::{Sampler, PendingSamples};
 use super::tracker::Tracker;
-use super::traffic::DecayingCounter;
+use super::write_traffic::DecayingCounter;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 

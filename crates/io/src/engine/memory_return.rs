@@ -8,10 +8,10 @@
 use super::{ArenaCache, Engine, EngineError, MEMORY_BYTES_MIN};
 use crate::fault::{self, Thread, report_failed_part};
 use crate::pressure::Pressure;
-use crate::wake::Waker;
+use crate::waker::Waker;
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
 use larder_core::clock::{Nanos, SECOND};
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use larder_core::pressure::{GiveBack, Given};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;

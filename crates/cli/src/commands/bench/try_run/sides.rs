@@ -8,7 +8,7 @@
 //! and what the cache says it holds.
 
 use super::cache::Cache;
-use crate::commands::bench::surroundings::LocalHost;
+use crate::commands::bench::local_host::LocalHost;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
@@ -17,7 +17,7 @@ use larder_lab::bench::{
 };
 use larder_report::control::{Stats, VolumeStats};
 use larder_report::run::Machine;
-use larder_report::tried;
+use larder_report::try_verdict;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -206,17 +206,17 @@ fn values(counted: &VolumeStats, writes: bool) -> BTreeMap<String, f64> {
     let number = |count: u64| count as f64;
     let (read, hit) = (number(counted.read_pages), number(counted.read_hits));
     let mut values = vec![
-        (tried::HITS, 100.0 * hit / read.max(1.0)),
-        (tried::READ_PAGES, read),
-        (tried::HIT_PAGES, hit),
-        (tried::AHEAD_PAGES, number(count("read_ahead_hit_pages"))),
+        (try_verdict::HITS, 100.0 * hit / read.max(1.0)),
+        (try_verdict::READ_PAGES, read),
+        (try_verdict::HIT_PAGES, hit),
+        (try_verdict::AHEAD_PAGES, number(count("read_ahead_hit_pages"))),
     ];
     if writes {
         let disk_writes = number(count("store_writes"));
         values.extend([
-            (tried::GATHERED, number(written) / disk_writes.max(1.0)),
-            (tried::WRITTEN_PAGES, number(written)),
-            (tried::DISK_WRITES, disk_writes),
+            (try_verdict::GATHERED, number(written) / disk_writes.max(1.0)),
+            (try_verdict::WRITTEN_PAGES, number(written)),
+            (try_verdict::DISK_WRITES, disk_writes),
         ]);
     }
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -239,16 +239,16 @@ impl Workload for Through<'_> {
         let mut series = self.work.series();
         let better = Some(Direction::Higher);
         series.extend([
-            Series::new(tried::HITS, "%", better),
-            Series::new(tried::READ_PAGES, "pages", None),
-            Series::new(tried::HIT_PAGES, "pages", None),
-            Series::new(tried::AHEAD_PAGES, "pages", None),
+            Series::new(try_verdict::HITS, "%", better),
+            Series::new(try_verdict::READ_PAGES, "pages", None),
+            Series::new(try_verdict::HIT_PAGES, "pages", None),
+            Series::new(try_verdict::AHEAD_PAGES, "pages", None),
         ]);
         if self.writes {
             series.extend([
-                Series::new(tried::GATHERED, "pages", better),
-                Series::new(tried::WRITTEN_PAGES, "pages", None),
-                Series::new(tried::DISK_WRITES, "writes", None),
+                Series::new(try_verdict::GATHERED, "pages", better),
+                Series::new(try_verdict::WRITTEN_PAGES, "pages", None),
+                Series::new(try_verdict::DISK_WRITES, "writes", None),
             ]);
         }
         series
@@ -310,11 +310,11 @@ mod tests {
             VolumeStats { read_pages: 80, read_hits: 60, counters, ..VolumeStats::default() };
         let shown = values(&counted, true);
         let of = |name: &str| shown[name];
-        assert!((of(tried::HITS) - 75.0).abs() < 1e-9, "{shown:?}");
-        assert!((of(tried::GATHERED) - 20.0).abs() < 1e-9, "{shown:?}");
-        assert!((of(tried::WRITTEN_PAGES) - 80.0).abs() < 1e-9, "{shown:?}");
+        assert!((of(try_verdict::HITS) - 75.0).abs() < 1e-9, "{shown:?}");
+        assert!((of(try_verdict::GATHERED) - 20.0).abs() < 1e-9, "{shown:?}");
+        assert!((of(try_verdict::WRITTEN_PAGES) - 80.0).abs() < 1e-9, "{shown:?}");
         let nothing = values(&VolumeStats::default(), true);
         assert!(nothing.values().all(|value| value.abs() < 1e-9), "{nothing:?}");
-        assert!(!values(&counted, false).contains_key(tried::GATHERED));
+        assert!(!values(&counted, false).contains_key(try_verdict::GATHERED));
     }
 }

@@ -6,7 +6,7 @@
 //! that is gone.
 
 use super::error::BenchError;
-use super::gate::BreakableBarrier;
+use super::barrier::BreakableBarrier;
 use super::workload::TrialContext;
 use larder_core::clock::Nanos;
 use larder_report::run::trial::Phase;

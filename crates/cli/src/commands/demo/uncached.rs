@@ -8,7 +8,7 @@ use larder_core::clock::Clock;
 use larder_core::frames::Frames;
 use larder_core::store::{Buffer, Segment, StoreDone, StoreOp, StoreOpKind};
 use larder_io::frames::ArenaFrames;
-use larder_io::wake::Waker;
+use larder_io::waker::Waker;
 use larder_lab::workload::probe::{Action, Probe, ProbeRequest};
 use larder_mem::{Arena, ArenaOptions};
 

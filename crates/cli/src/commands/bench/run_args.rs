@@ -2,7 +2,7 @@
 
 use super::bar::{Bar, left};
 use super::ranks::MultiHostArgs;
-use super::surroundings::LocalHost;
+use super::local_host::LocalHost;
 use crate::args;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};

@@ -9,7 +9,7 @@
 //! borders are cut as the NBD server cuts them. Sizes are bytes, times are nanoseconds.
 
 use crate::model::{Capped, CappedSpec, Disk, Fixed, ModelledStore, VoidStore};
-use crate::rehearsal::{CacheSimulation, RehearsalError, Request};
+use crate::cache_simulation::{CacheSimulation, RehearsalError, Request};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;

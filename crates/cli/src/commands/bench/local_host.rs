@@ -3,9 +3,9 @@
 use larder_core::clock::{Clock, Nanos};
 use larder_host::activity::Activity;
 use larder_host::disk::Disk;
-use larder_host::residency::keep::{Files, Found as Pages};
+use larder_host::residency::prefetch::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
-use larder_host::yardstick::CalibrationLoad;
+use larder_host::calibration::CalibrationLoad;
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
 use larder_lab::bench::{Counted, Found, Ranks, HostEnv, HostError};

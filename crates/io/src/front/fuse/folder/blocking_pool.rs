@@ -8,7 +8,7 @@ mod backlog;
 mod border;
 mod drops;
 mod jobs;
-mod keep;
+mod retention;
 mod space;
 mod uncached;
 
@@ -28,7 +28,7 @@ use crate::fault::{self, Thread, confine};
 use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
 use crate::store::files::{PendingChange, FileTable, SourceFile};
-use crate::wake::Waker;
+use crate::waker::Waker;
 use backlog::{Backlog, Waiting};
 use drops::PageDrops;
 use jobs::Jobs;

@@ -11,7 +11,7 @@
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
-use super::members::GROUPS;
+use super::sample_set::GROUPS;
 
 /// Bins to an octave, in bits: a bin is at most 6.3 % wide.
 const BIN_BITS: u32 = 4;

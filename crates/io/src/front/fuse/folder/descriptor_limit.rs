@@ -6,7 +6,7 @@
 //! look-ups wait for that. Directories are kept: the working directory of a program must keep its
 //! name.
 
-use super::clerk::{BlockingPool, Job};
+use super::blocking_pool::{BlockingPool, Job};
 use super::requests::Answered;
 use super::{Folder, Node};
 use rustix::fs::{AtFlags, CWD};

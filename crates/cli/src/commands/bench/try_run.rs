@@ -11,7 +11,7 @@ mod sides;
 mod work;
 
 use super::bar::{Bar, left};
-use super::playing::finish;
+use super::run_args::finish;
 use crate::args;
 use crate::commands::report::Format;
 use crate::free_space;
@@ -28,7 +28,7 @@ use larder_lab::bench::{
 };
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
-use larder_report::tried::{self, LARDER, NATIVE, SIDE};
+use larder_report::try_verdict::{self, LARDER, NATIVE, SIDE};
 use larder_report::{escape, format};
 use scratch::Scratch;
 use sides::{Side, Through};
@@ -197,7 +197,7 @@ impl Arguments {
         let parts: Vec<Part> = turns.runs.into_iter().zip(sides).map(part).collect();
         let memory = format::bytes(self.memory);
         let what = format!("{}, natively and through {memory} of larder", parts[0].run.what);
-        let verdict = tried::verdict(&parts)?;
+        let verdict = try_verdict::verdict(&parts)?;
         let mut run = Run::gathered(what, parts);
         run.verdict = verdict;
         run.settings.insert("memory_bytes".to_owned(), self.memory.into());

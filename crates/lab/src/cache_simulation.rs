@@ -20,7 +20,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
-use larder_core::lane::{Notify, Silent};
+use larder_core::completion::{Notify, Silent};
 use larder_core::request::SessionLimit;
 use larder_core::store::{Store, StoreDone, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};

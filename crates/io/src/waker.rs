@@ -1,6 +1,6 @@
 //! Wakers: an eventfd that is written only when somebody sleeps on it.
 
-use larder_core::lane::Notify;
+use larder_core::completion::Notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;

@@ -3,7 +3,7 @@
 //!
 //! Which file a process reads, and whether it hits, takes tracing: [`super::uses`].
 
-use super::picture::{Collector, Grid, TopSnapshot, Value, View};
+use super::snapshot::{Collector, Grid, TopSnapshot, Value, View};
 use super::uses::Uses;
 use crate::commands::ctl::Client;
 use larder_host::disk_counters::{self, DiskCounters};

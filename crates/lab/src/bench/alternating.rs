@@ -9,9 +9,9 @@
 //! made is removed however it ends, the last one first.
 
 use super::error::BenchError;
-use super::player::{TrialRunner, Progress, Step, look_at_room};
+use super::trial_runner::{TrialRunner, Progress, Step, look_at_room};
 use super::repeat::Plan;
-use super::surroundings::HostEnv;
+use super::host_env::HostEnv;
 use super::workload::Workload;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;

@@ -4,8 +4,8 @@
 //! receive no further requests from the kernel. This cannot deadlock: a blocking worker never waits
 //! for a request that the kernel has not delivered yet.
 
-use crate::wake::Waker;
-use larder_core::lane::Notify as _;
+use crate::waker::Waker;
+use larder_core::completion::Notify as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A benchmark inside of another command, which says where it works and how often: its own words
 //! stand behind `--`.
 
-use super::playing::RunArgs;
+use super::run_args::RunArgs;
 use super::{postmark, probe};
 use crate::args::allow_hyphens;
 use anyhow::{Result, bail};

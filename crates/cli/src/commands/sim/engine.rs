@@ -14,7 +14,7 @@ use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
-use larder_lab::sim::whole::{
+use larder_lab::sim::engine::{
     Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
 };
 use larder_report::table::{Cell, Column, Table};

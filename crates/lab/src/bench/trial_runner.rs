@@ -4,7 +4,7 @@ use super::doubts;
 use super::error::BenchError;
 use super::pace::Pace;
 use super::repeat::{Plan, half_width};
-use super::surroundings::{Counted, Found, HostEnv};
+use super::host_env::{Counted, Found, HostEnv};
 use super::workload::{StartState, Outcome, Series, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;

@@ -4,7 +4,7 @@
 //! both find them at the same places of the disk. Files that the work makes itself (PostMark) are
 //! made by each side on its own.
 
-use crate::commands::bench::inside::parse;
+use crate::commands::bench::embedded::parse;
 use crate::commands::bench::{fileload, postmark, probe};
 use anyhow::Result;
 use clap::ValueEnum;
