@@ -1,7 +1,7 @@
 //! The live view of `larder top`: what is looked at, how it is sorted and filtered, and how it is
 //! drawn.
 //!
-//! Invariants: whoever looks ([`Eye`]) hands out a [`Picture`] with units on every value; the view
+//! Invariants: whoever looks ([`Collector`]) hands out a [`TopSnapshot`] with units on every value; the view
 //! knows neither the machine nor a server, and drawing changes nothing. What is only to be had by
 //! tracing is traced from the moment on when its view is first shown.
 

@@ -240,7 +240,7 @@ impl<F: Frames> VolumeHandle<F> {
         self.mailbox.collect(to);
     }
 
-    /// Whether [`Lane::collect`] would find something.
+    /// Whether [`VolumeHandle::collect`] would find something.
     #[must_use]
     pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.has_mail()

@@ -5,7 +5,7 @@
 //! * A [`Frames::Pin`] is shared, and *while it lives nobody changes the bytes*. A copy to a
 //!   caller, a reply being gathered by a socket and a write-back on its way to the store all hold
 //!   pins. A writer that meets a pinned frame does not wait: it puts a copy in its place.
-//! * A [`Frames::Own`] is exclusive. Frames that a store reads into are owned and in no table, so
+//! * A [`Frames::WritePin`] is exclusive. Frames that a store reads into are owned and in no table, so
 //!   that nobody can see half of what arrives.
 //!
 //! Two implementations live here: [`NoFrames`] (no bytes at all: the simulator runs the whole cache
@@ -27,7 +27,7 @@ pub const NO_FRAME: FrameId = u32::MAX;
 pub trait Frames: Send + Sync + std::fmt::Debug {
     /// Shared hold of one frame; give it back with [`Frames::unpin`].
     type Pin: Send + std::fmt::Debug;
-    /// Exclusive hold of one frame; give it back with [`Frames::disown`] or [`Frames::downgrade`].
+    /// Exclusive hold of one frame; give it back with [`Frames::release_write_pin`] or [`Frames::downgrade`].
     type WritePin: Send + std::fmt::Debug;
 
     /// How many frames there are; ids run from 0.

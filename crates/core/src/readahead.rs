@@ -3,7 +3,7 @@
 //! Each lane has a [`Detector`], which is told of requests that missed and of those that touched
 //! for the first time what was read ahead; a plain hit never comes here. It knows several streams
 //! at a time and answers with a [`Window`] of pages to read. The windows of all lanes go to the
-//! volume's [`Wishes`], from where whoever drives the store takes them, bit by bit, as reads of a
+//! volume's [`PendingWindows`], from where whoever drives the store takes them, bit by bit, as reads of a
 //! class of their own: after what clients wait for, before the lazy writer.
 //!
 //! The window begins small, doubles each time that the reader comes to the one asked for last, and

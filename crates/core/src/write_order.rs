@@ -1,6 +1,6 @@
 //! Groups: which changes must be stable in the store before which others are given to it.
 //!
-//! A write may belong to a group of its volume. `Groups::order` says that what is of one group
+//! A write may belong to a group of its volume. `WriteOrder::order` says that what is of one group
 //! now comes before what is of another. What a group holds up to such a call is a *stage*: it gets
 //! no more blocks, and later changes of the group open the next stage. A stage *waits* for other
 //! stages; one that waits for none is *free*. A stage is stable, and forgotten, when all its blocks

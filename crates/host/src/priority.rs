@@ -1,7 +1,7 @@
 //! How much the kernel favours a thread: nice value, scheduling policy, I/O priority.
 //!
 //! Invariants: everything here is about the calling thread, and threads that it starts inherit it;
-//! what [`Wanted::apply`] changed is as before when [`Changed`] is restored or dropped.
+//! what [`PriorityChange::apply`] changed is as before when [`Changed`] is restored or dropped.
 
 use crate::syscall;
 use rustix::process::{getpriority_process, setpriority_process};

@@ -3,7 +3,7 @@
 //! * [`Workload`]: what is measured. It prepares untimed, does one trial per call, and removes what
 //!   it made.
 //! * [`crew`]: the threads of a trial, in phases with barriers between them.
-//! * [`Surroundings`]: what the player must know of the machine; whoever runs it brings that along.
+//! * [`HostEnv`]: what the player must know of the machine; whoever runs it brings that along.
 //! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
 //!   interval of the main series is small enough or the time is spent, with doubts said.
 //! * [`Ranks`]: other processes that do the same together, in the same phases.

@@ -175,7 +175,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Lets time pass until `until`, with whatever happens in it.
     ///
     /// # Errors
-    /// As [`Rehearsal::advance`].
+    /// As [`CacheSimulation::advance`].
     pub fn pass(&mut self, until: Nanos) -> Result<(), RehearsalError> {
         while self.now < until || self.next.is_some_and(|next| next <= until) {
             self.advance(until)?;
@@ -187,7 +187,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// yet; which.
     ///
     /// # Errors
-    /// As [`Rehearsal::advance`].
+    /// As [`CacheSimulation::advance`].
     pub fn wait_for_idle(&mut self, think: Nanos) -> Result<usize, RehearsalError> {
         loop {
             let clients = self.clients.iter().enumerate();
@@ -206,7 +206,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Lets time pass until all clients are idle.
     ///
     /// # Errors
-    /// As [`Rehearsal::advance`].
+    /// As [`CacheSimulation::advance`].
     pub fn wait_for_all(&mut self) -> Result<(), RehearsalError> {
         while !self.clients.iter().all(Client::is_idle) {
             assert!(self.next.is_some(), "somebody waits, so something is under way");

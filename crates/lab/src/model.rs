@@ -1,7 +1,7 @@
 //! Models of stores: how long an operation takes on hardware that is not there.
 //!
 //! A [`Model`] knows time only: which of the waiting operations is served next, and when it will be
-//! done. [`Modelled`] puts it in front of a store that holds the data: operations queue, the model
+//! done. [`ModelledStore`] puts it in front of a store that holds the data: operations queue, the model
 //! serves them on the clock that is passed in, and when an operation's time is over the inner store
 //! executes it. So one object serves the simulator (memory behind it, virtual clock) and the live
 //! demo (a file behind it, an engine that sleeps until [`next_event`]).

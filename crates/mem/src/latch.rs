@@ -7,7 +7,7 @@
 //!   fail because of other pins as a compare-and-swap can. Whoever finds the bit set takes the one
 //!   away again. In between the word counts a *stray*, a pin that nobody has. Hence every change of
 //!   the word adds or subtracts, and none stores: a store would lose the strays.
-//! * A stray can only make [`Latches::try_own`] fail where it might have succeeded an instant
+//! * A stray can only make [`Latches::try_write_pin`] fail where it might have succeeded an instant
 //!   later. It has the same cause and the same meaning as a pin that lives for that instant.
 //! * The count cannot run into the bit and do harm: the pin number 2^31 of one frame sets it, and
 //!   then no more are granted until one is given back. No own can come of that, since there is none

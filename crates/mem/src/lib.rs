@@ -2,7 +2,7 @@
 //!
 //! This is the only crate with `unsafe` about memory. What it promises to the rest:
 //!
-//! * A frame is held shared ([`Pin`]) or exclusively ([`Own`]), never both, and taking a hold never
+//! * A frame is held shared ([`Pin`]) or exclusively ([`WritePin`]), never both, and taking a hold never
 //!   waits. While a pin lives nobody changes the bytes; while an own lives nobody else sees them.
 //! * A hold is a token without a lifetime, so that it can travel with an operation that the kernel
 //!   is doing. Losing one loses the frame, not memory safety; a debug build panics where it is

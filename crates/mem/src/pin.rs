@@ -78,7 +78,7 @@ impl Pin {
 
 /// The exclusive hold of one frame: while it lives, nobody else reads or changes the bytes.
 ///
-/// Give it back with [`Arena::disown`](crate::Arena::disown), or turn it into a pin with
+/// Give it back with [`Arena::release_write_pin`](crate::Arena::disown), or turn it into a pin with
 /// [`Arena::downgrade`](crate::Arena::downgrade).
 #[derive(Debug)]
 #[must_use = "an own that is dropped holds its frame for ever"]

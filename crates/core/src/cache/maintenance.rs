@@ -32,7 +32,7 @@ pub struct Memory {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Names who is to call [`Cache::tend`]: it is woken when there is something to do.
+    /// Names who is to call [`Cache::run_maintenance`]: it is woken when there is something to do.
     pub fn set_keeper(&self, keeper: Box<dyn Notify>) {
         *lock(&self.keeper) = Some(keeper);
     }
@@ -43,7 +43,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Sets how many frames shall be in service; [`Cache::tend`] gets there.
+    /// Sets how many frames shall be in service; [`Cache::run_maintenance`] gets there.
     ///
     /// # Errors
     /// If that is more than there are addresses for, or less than the floors of the volumes and a

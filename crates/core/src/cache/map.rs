@@ -1,6 +1,6 @@
 //! Mapping: a caller with a lane gets at the bytes of pages in place.
 //!
-//! To look at them, an [`crate::request::Assembly`] holds pins; here is the other half, mapping for
+//! To look at them, an [`crate::request::ReadRequest`] holds pins; here is the other half, mapping for
 //! change. What is promised about it stands in [`crate::mapping`]. Invariants: the blocks that are
 //! mapped for change are listed in the volume, no two mappings of a volume meet, and all of them
 //! together hold at most a quarter of its memory, so that they cannot take the room of everybody

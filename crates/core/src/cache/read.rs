@@ -52,9 +52,9 @@ pub(super) fn touched_sectors(block: u64, bytes: &Range<u64>) -> u8 {
 impl<F: Frames> Cache<F> {
     /// Goes on with a read: pins what is resident, asks the store for what is not.
     ///
-    /// [`Status::Done`]: every part is pinned; use [`Assembly::pieces`] or [`Assembly::copy_to`],
-    /// then [`Assembly::release`]. [`Status::Pending`]: give the completions with the assembly's
-    /// token to [`Assembly::absorb`]; should that say [`Status::Stalled`], call this again.
+    /// [`Status::Done`]: every part is pinned; use [`ReadRequest::pieces`] or [`ReadRequest::copy_to`],
+    /// then [`ReadRequest::release`]. [`Status::Pending`]: give the completions with the assembly's
+    /// token to [`ReadRequest::absorb`]; should that say [`Status::Stalled`], call this again.
     ///
     /// # Panics
     /// If the range is not inside the volume.

@@ -17,7 +17,7 @@ use crate::volume::Volume;
 impl<F: Frames> Cache<F> {
     /// Sets the frames that no other volume can take, and those that this one never exceeds. If it
     /// has more now, or the others have what it is promised, they go in the background, by
-    /// [`Cache::tend`].
+    /// [`Cache::run_maintenance`].
     ///
     /// # Errors
     /// If the floors of all volumes would not fit, or the ceiling is below the floor or a page.

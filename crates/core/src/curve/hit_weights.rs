@@ -7,7 +7,7 @@
 //! have too many or too few of those, the estimate is corrected by regression over the groups (a
 //! control variate; Cochran, "Sampling techniques", 3rd edition, chapter 7).
 //!
-//! Memory: [`Tally::BYTES`], whatever is added.
+//! Memory: [`ReferenceTotals::BYTES`], whatever is added.
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};

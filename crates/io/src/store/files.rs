@@ -7,7 +7,7 @@
 //! as zeros and is never written. Data goes by direct I/O, but for what does not end at a sector:
 //! that goes through the kernel's page cache.
 //!
-//! A discard of a segment does what was planned for its file (`Act`): the cache sees to it that
+//! A discard of a segment does what was planned for its file (`PendingChange`): the cache sees to it that
 //! nothing of it is under way then, and forgets what it has of it.
 
 mod source;

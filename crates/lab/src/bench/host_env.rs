@@ -35,7 +35,7 @@ pub struct Counted {
 }
 
 /// The machine as the player sees it. Nothing here is called while a trial runs, except for
-/// [`Surroundings::now`] and, between phases, [`Surroundings::ranks`].
+/// [`HostEnv::now`] and, between phases, [`HostEnv::ranks`].
 pub trait HostEnv: Sync {
     /// Nanoseconds of a clock that never goes back.
     fn now(&self) -> Nanos;

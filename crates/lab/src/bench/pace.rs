@@ -3,7 +3,7 @@
 //! A machine that is shared with others has seconds in which all that it does takes longer. Such a
 //! trial measures the neighbours, and two runs that had unlike shares of them differ though nothing
 //! was changed. So the speed of the machine is measured before and after each trial
-//! ([`super::Surroundings::speed`]), and a short trial during which it was slower than it can be is
+//! ([`super::HostEnv::speed`]), and a short trial during which it was slower than it can be is
 //! set aside and done again.
 //!
 //! Invariants: what is lost so is bounded by [`PATIENCE`] and by the time of the trials that count;

@@ -51,7 +51,7 @@ pub enum Division {
 /// The share of the second half of the requests that hit, 0 to 1.
 ///
 /// # Errors
-/// As [`Rehearsal::begin`].
+/// As [`CacheSimulation::begin`].
 pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, RehearsalError> {
     let geometry =
         |blocks| Geometry { length: blocks * BLOCK_BYTES_U64, granule: 512, read_only: true };

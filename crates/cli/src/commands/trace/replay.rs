@@ -2,7 +2,7 @@
 //!
 //! A file is read twice: first to see that all of it can be replayed, so that nothing has been
 //! written when it cannot; then to replay it. A stream is judged request by request. The threads of
-//! the connections take requests from one [`feed::Feed`], in the order of the trace.
+//! the connections take requests from one [`feed::RequestSource`], in the order of the trace.
 
 mod feed;
 mod outcome;

@@ -5,7 +5,7 @@
 //! [`super::super::lookup`] sees the same as if each had been told. Whether pages of a file can be
 //! fresh is decided by two numbers for each file: when a page of it came last, which the second
 //! program writes, and up to which of these times all pages that came have been looked up, written
-//! or dropped, which [`super::Inside`] writes. They are equal where none is fresh.
+//! or dropped, which [`super::KernelProbe`] writes. They are equal where none is fresh.
 //!
 //! Invariants: a thread's own values are written by that thread alone, so no program waits for
 //! another; what cannot be told is counted as lost.

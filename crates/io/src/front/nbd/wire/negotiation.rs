@@ -8,7 +8,7 @@ use super::values::{INFO_BLOCK_SIZE, INFO_EXPORT, OPTION_MAGIC, OPTION_REPLY_MAG
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of [`Greeting`].
+/// Bytes of [`ServerGreeting`].
 pub const GREETING_BYTES: usize = 18;
 /// Bytes of [`OptionHeader`].
 pub const OPTION_HEADER_BYTES: usize = 16;
