@@ -4,11 +4,11 @@
 //! except this program's own control sequences ([`raw_stdout`], the live view). So no name of a
 //! file, a process or a volume controls a terminal.
 
-mod file;
 mod atomic_file;
+mod file;
 
-pub(crate) use file::{DistinctFiles, NamedFiles, OutputFile};
 pub(crate) use atomic_file::Whole;
+pub(crate) use file::{DistinctFiles, NamedFiles, OutputFile};
 
 use anyhow::{Context, Result};
 use larder_report::escape::{self, Terminal};

@@ -5,19 +5,19 @@
 //! knows neither the machine nor a server, and drawing changes nothing. What is only to be had by
 //! tracing is traced from the moment on when its view is first shown.
 
-mod draw;
 mod collector;
-mod snapshot;
+mod draw;
 mod recording;
+mod snapshot;
 mod state;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod uses;
 
-pub(crate) use draw::draw;
 pub(crate) use collector::Procfs;
-pub(crate) use snapshot::{Collector, TopSnapshot, View};
+pub(crate) use draw::draw;
 pub(crate) use recording::Recording;
-pub(crate) use state::{ViewAction, State};
+pub(crate) use snapshot::{Collector, TopSnapshot, View};
+pub(crate) use state::{State, ViewAction};
 pub(crate) use terminal::{Input, LiveTerminal, wait_for_keys};

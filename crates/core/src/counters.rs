@@ -8,7 +8,9 @@ mod class;
 mod histogram;
 mod interface;
 
-pub use catalogue::{COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, MetricDefinition, Unit};
+pub use catalogue::{
+    COUNTERS, Counter, GAUGES, Gauge, HISTOGRAMS, Latency, MetricDefinition, Unit,
+};
 pub use class::{Class, Classes};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use interface::Interface;

@@ -9,13 +9,12 @@
 
 pub mod cache;
 pub mod clock;
+pub mod completion;
 pub mod counters;
 pub mod curve;
 pub mod frames;
-pub mod write_order;
 pub mod hint;
 pub mod input;
-pub mod completion;
 pub mod mapping;
 pub mod mode;
 mod page;
@@ -35,6 +34,7 @@ mod sync;
 pub mod tunables;
 pub mod units;
 pub mod volume;
+pub mod write_order;
 mod writeback;
 
 #[cfg(larder_shuttle)]

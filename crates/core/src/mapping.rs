@@ -9,9 +9,9 @@
 
 use crate::counters::Interface;
 use crate::frames::Frames;
-use crate::write_order::GroupId;
 use crate::request::{ReadRequest, WriteRequest};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, blocks_touched, sectors_touched};
+use crate::write_order::GroupId;
 use std::ops::Range;
 
 /// What a mapping begins with.

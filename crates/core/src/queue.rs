@@ -5,8 +5,8 @@ mod exclusive;
 mod warm_restart;
 
 use crate::clock::Nanos;
-use crate::frames::Frames;
 use crate::completion::CompletionQueue;
+use crate::frames::Frames;
 use crate::page::Paging;
 use crate::policy::Slot;
 use crate::readahead::PendingWindows;
@@ -436,8 +436,8 @@ impl<F: Frames> Queue<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::PlainFrames;
     use crate::completion::Silent;
+    use crate::frames::PlainFrames;
 
     const PAGING: Paging = Paging { page_blocks: 4, blocks: 64 };
 

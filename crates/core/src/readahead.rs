@@ -17,15 +17,15 @@
 
 mod detector;
 mod feedback;
+mod pending_windows;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod pending_windows;
 
 pub(crate) use detector::Detector;
 pub(crate) use feedback::Feedback;
-pub(crate) use stream::Window;
 pub(crate) use pending_windows::PendingWindows;
+pub(crate) use stream::Window;
 
 /// What windows may be, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

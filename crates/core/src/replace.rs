@@ -42,7 +42,10 @@ impl ReferenceTotals {
     }
 
     fn plus(self, other: ReferenceTotals) -> ReferenceTotals {
-        ReferenceTotals { references: self.references + other.references, bytes: self.bytes + other.bytes }
+        ReferenceTotals {
+            references: self.references + other.references,
+            bytes: self.bytes + other.bytes,
+        }
     }
 }
 

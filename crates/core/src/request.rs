@@ -16,15 +16,15 @@ pub use message::{
 pub use payload::{Park, Payload, Zeros};
 pub use session::Session;
 
+use crate::completion::Completion;
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
-use crate::write_order::GroupId;
 use crate::hint::Hint;
-use crate::completion::Completion;
 use crate::mode::{FlushMode, WriteMode};
 use crate::store::StoreError;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use crate::volume::Volume;
+use crate::write_order::GroupId;
 use std::ops::Range;
 
 /// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.

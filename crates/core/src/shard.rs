@@ -6,9 +6,9 @@
 mod regroup;
 
 use crate::clock::Nanos;
-use crate::curve::sampler::{SampledReference, PendingSamples};
-use crate::frames::Frames;
 use crate::completion::{CompletionQueue, Ring};
+use crate::curve::sampler::{PendingSamples, SampledReference};
+use crate::frames::Frames;
 use crate::page::{Chunked, Key, Paging, Slab, Table};
 use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;

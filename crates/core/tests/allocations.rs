@@ -3,8 +3,8 @@
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 
 use larder_core::cache::Cache;
-use larder_core::frames::PlainFrames;
 use larder_core::completion::Silent;
+use larder_core::frames::PlainFrames;
 use larder_core::request::{Prefetch, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::Geometry;
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};

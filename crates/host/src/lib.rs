@@ -26,6 +26,7 @@
 pub mod activity;
 #[cfg(feature = "bpf")]
 mod bpf;
+pub mod calibration;
 pub mod changes;
 mod damon;
 pub mod disk;
@@ -46,4 +47,3 @@ pub mod state;
 mod syscall;
 pub mod tracefs;
 pub mod watch;
-pub mod calibration;

@@ -324,7 +324,11 @@ mod tests {
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
             // A drop does the same.
-            drop(PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }.apply().unwrap());
+            drop(
+                PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }
+                    .apply()
+                    .unwrap(),
+            );
             assert_eq!(Priority::now().unwrap(), before);
         });
         thread.join().unwrap();

@@ -71,7 +71,9 @@ mod tests {
         assert!(before.contains_key("mount /proc"), "{before:?}");
         assert_eq!(between(&before), [""; 0]);
         let name = format!("{PREFIX}1-0");
-        let changed = PriorityChange { policy: Some(Policy::Batch), ..PriorityChange::default() }.apply().unwrap();
+        let changed = PriorityChange { policy: Some(Policy::Batch), ..PriorityChange::default() }
+            .apply()
+            .unwrap();
         std::fs::write(scratch.path().join(&name), "x").unwrap();
         let image = format!("in {}, {name}", scratch.path().display());
         assert_eq!(between(&before), [image.as_str(), "process.policy"]);

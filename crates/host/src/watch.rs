@@ -14,16 +14,16 @@
 //! Invariants: without events the rest works, and says what is missing; the instance of tracefs is
 //! removed when the watcher is dropped; events that the kernel could not keep are counted.
 
-mod file_numbers;
+mod accounting;
 mod event;
 mod fast;
-mod memory_group;
+mod file_numbers;
 mod homes;
 #[cfg(feature = "bpf")]
 mod kernel_probe;
 mod layers;
-mod accounting;
 mod lookup;
+mod memory_group;
 mod missing;
 mod names;
 mod owners;
@@ -41,13 +41,13 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
+use accounting::{Accounting, Machine, REMOVED_MAX};
 use file_numbers::ByNumber;
-use memory_group::Group;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
 };
-use accounting::{Accounting, Machine, REMOVED_MAX};
+use memory_group::Group;
 use names::Names;
 use readings::Readings;
 use rustix::time::{ClockId, clock_gettime};

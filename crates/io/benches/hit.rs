@@ -14,8 +14,8 @@
 //! cargo adds, as in `cargo test --benches`, a short run on a few MiB checks that it works.
 
 use larder_core::cache::HitRead;
-use larder_core::counters::Counter;
 use larder_core::completion::Silent;
+use larder_core::counters::Counter;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::{Geometry, MemoryStore};

@@ -10,7 +10,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::mapping::{Access, Mapping};
 use larder_core::request::{
-    ReadRequest, Event, READ_PIECE_BYTES, Reply, Request, Session, SessionLimit, Submitted,
+    Event, READ_PIECE_BYTES, ReadRequest, Reply, Request, Session, SessionLimit, Submitted,
     next_write_piece,
 };
 use larder_core::settings::SettingError;

@@ -21,7 +21,7 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{Part, CachedData, UnresolvedLayer, footprint_with_unresolved};
+use footprint::{CachedData, Part, UnresolvedLayer, footprint_with_unresolved};
 use machine::{Located, ThisMachine};
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};

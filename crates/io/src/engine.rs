@@ -2,13 +2,13 @@
 //! without losing anything.
 
 mod driver;
-mod memory_return;
-mod maintenance;
 mod live;
+mod maintenance;
+mod memory_return;
 mod stop;
 
-pub use memory_return::{GiveBackOptions, GiveBackState, GivingBack};
 pub use live::{RemoveError, policy_bytes};
+pub use memory_return::{GiveBackOptions, GiveBackState, GivingBack};
 pub use stop::StopProgress;
 
 use crate::clock::MonotonicClock;
@@ -16,16 +16,16 @@ use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
 use crate::waker::Waker;
 use driver::Driver;
-use maintenance::MaintenanceThread;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
-use larder_core::input::InputSink;
 use larder_core::completion::Notify;
+use larder_core::input::InputSink;
 use larder_core::request::Session;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_mem::{Arena, ArenaError, ArenaOptions};
+use maintenance::MaintenanceThread;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! The arena of `mem` as the frames of core.
 
 use larder_core::frames::{FrameId, Frames};
-use larder_mem::{Arena, WritePin, Pin};
+use larder_mem::{Arena, Pin, WritePin};
 
 /// An arena, seen as frames.
 #[derive(Debug)]
@@ -108,7 +108,13 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn write_with(&self, own: &mut WritePin, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn write_with(
+        &self,
+        own: &mut WritePin,
+        offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         fill(&mut self.0.bytes_mut(own)[offset..][..len]);
     }
 

@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(parse("7", "many", ""), []);
         assert_eq!(parse("7", "4000000000", ""), []);
         assert_eq!(parse("7", "100000", "").len(), 64);
-        assert_eq!(socket_activation::parse(7, None, Some("1".into()), None), []);
+        assert_eq!(super::parse(7, None, Some("1".into()), None), []);
     }
 }

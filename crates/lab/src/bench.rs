@@ -18,37 +18,37 @@
 //! remove what it made. Nothing here reads the machine; threads are started by [`crew`] alone.
 //! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
 
-pub mod worker_pool;
+mod alternating;
+mod barrier;
 mod doubts;
 mod error;
 pub mod fileload;
-mod barrier;
 pub mod held;
+mod host_env;
 mod pace;
 mod parts;
-mod trial_runner;
 pub mod postmark;
 pub mod probe;
 mod ranks;
 mod repeat;
 pub mod server;
-mod host_env;
 pub mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod alternating;
+mod trial_runner;
+pub mod worker_pool;
 mod workload;
 
+pub use alternating::{AlternatingTrials, TrialVariant, TurnsProgress, play_by_turns};
 pub use error::{BenchError, HostError};
+pub use host_env::{Counted, Found, HostEnv};
 pub use larder_report::run::Direction;
-pub use larder_report::run::trial::{Doubt, Phase, Start, DoubtReason};
+pub use larder_report::run::trial::{Doubt, DoubtReason, Phase, Start};
 pub use pace::SameSpeed;
 pub use parts::{InParts, PartsProgress, play_parts};
-pub use trial_runner::{RunResult, Progress, Step, run_trials};
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
-pub use host_env::{Counted, Found, HostEnv};
-pub use alternating::{AlternatingTrials, TurnsProgress, TrialVariant, play_by_turns};
-pub use workload::{StartState, Outcome, OwnCache, Series, Space, TrialContext, Workload};
+pub use trial_runner::{Progress, RunResult, Step, run_trials};
+pub use workload::{Outcome, OwnCache, Series, Space, StartState, TrialContext, Workload};

@@ -21,10 +21,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod cache_simulation;
 pub mod inputs;
 pub mod model;
 pub mod random;
-pub mod cache_simulation;
 pub mod sim;
 pub mod trace;
 pub mod workload;

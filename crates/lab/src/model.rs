@@ -16,10 +16,10 @@ mod disk;
 mod fixed;
 mod layout;
 mod modelled;
+mod null_store;
 #[cfg(test)]
 mod rig;
 mod stream;
-mod null_store;
 
 pub use capped::{Capped, CappedSpec};
 pub use curve::SeekCurve;

@@ -12,13 +12,13 @@
 
 pub mod auto;
 pub mod curve;
+pub mod engine;
 pub mod interner;
 pub mod min;
 pub mod references;
 pub mod replace;
 pub mod sizing;
 pub mod sweep;
-pub mod engine;
 
 #[cfg(test)]
 mod testing;

@@ -6,7 +6,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 #![expect(unsafe_code, reason = "the interface of frames is unsafe")]
 
-use larder_mem::{Latches, Own, Pin};
+use larder_mem::{Latches, WritePin, Pin};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -34,7 +34,7 @@ impl Frame {
         })
     }
 
-    fn add(&self, _own: &mut Own, more: u32) {
+    fn add(&self, _own: &mut WritePin, more: u32) {
         self.bytes.with_mut(|bytes| {
             // SAFETY: owned; loom reports it if that does not exclude all others.
             unsafe { *bytes += more }
@@ -43,11 +43,11 @@ impl Frame {
 
     /// Adds under the exclusive hold; returns whether the hold was granted.
     fn try_add(&self, more: u32) -> bool {
-        let Some(mut own) = self.latches.try_own(0) else {
+        let Some(mut own) = self.latches.try_write_pin(0) else {
             return false;
         };
         self.add(&mut own, more);
-        self.latches.disown(own);
+        self.latches.release_write_pin(own);
         true
     }
 
@@ -104,13 +104,13 @@ fn two_owners_exclude_each_other_and_see_the_writes_of_the_other() {
 fn a_later_pin_sees_the_writes_of_an_owner() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_own(0).unwrap();
+        let mut own = frame.latches.try_write_pin(0).unwrap();
         let reader = {
             let frame = Arc::clone(&frame);
             thread::spawn(move || frame.try_read())
         };
         frame.add(&mut own, 7);
-        frame.latches.disown(own);
+        frame.latches.release_write_pin(own);
         let seen = reader.join().unwrap();
         assert!(matches!(seen, None | Some(7)), "the read is refused or complete: {seen:?}");
         frame.check_free();
@@ -121,7 +121,7 @@ fn a_later_pin_sees_the_writes_of_an_owner() {
 fn downgrade_admits_no_writer_in_between() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_own(0).unwrap();
+        let mut own = frame.latches.try_write_pin(0).unwrap();
         let writer = {
             let frame = Arc::clone(&frame);
             thread::spawn(move || frame.try_add(100))
@@ -168,7 +168,7 @@ fn the_last_of_two_pins_hands_over_to_an_owner() {
 fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_own(0).unwrap();
+        let mut own = frame.latches.try_write_pin(0).unwrap();
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let frame = Arc::clone(&frame);
@@ -176,7 +176,7 @@ fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
             })
             .collect();
         frame.add(&mut own, 1);
-        frame.latches.disown(own);
+        frame.latches.release_write_pin(own);
         let again = frame.try_add(1);
         for reader in readers {
             let seen = reader.join().unwrap();
@@ -190,7 +190,7 @@ fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
 fn a_pin_moves_to_another_thread_and_is_released_there() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_own(0).unwrap();
+        let mut own = frame.latches.try_write_pin(0).unwrap();
         frame.add(&mut own, 3);
         let done = {
             let frame = Arc::clone(&frame);

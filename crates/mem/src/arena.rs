@@ -5,9 +5,9 @@
 //! hold, so that it ends before the hold can be given back.
 
 use crate::error::ArenaError;
-use crate::pin::{WritePin, Pin};
 use crate::latch::Latches;
 use crate::map::{Mapping, lock_limit_bytes};
+use crate::pin::{Pin, WritePin};
 use crate::prefetch::prefetch;
 use crate::{FRAME_BYTES, FRAMES_MAX};
 use std::sync::atomic::{AtomicBool, Ordering};

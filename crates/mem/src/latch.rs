@@ -16,7 +16,7 @@
 //! Order: whoever gives back releases, whoever takes acquires, and as all changes are
 //! read-modify-write, one acquire sees all releases before it (C++20 release sequences).
 
-use crate::pin::{Hold, WritePin, Pin};
+use crate::pin::{Hold, Pin, WritePin};
 use crate::prefetch::fetch_to_change;
 use crate::sync::{AtomicU32, Ordering, next_identity, zeros};
 use std::num::NonZeroU32;

@@ -20,17 +20,17 @@
 mod allocator;
 mod arena;
 mod error;
-mod pin;
 mod latch;
 mod map;
+mod pin;
 mod prefetch;
 mod sync;
 
 pub use allocator::{HugeAllocator, map_large_pieces, populate_large_pieces};
 pub use arena::{Arena, ArenaOptions};
 pub use error::ArenaError;
-pub use pin::{WritePin, Pin, lost_write_pin_in_panic};
 pub use latch::Latches;
+pub use pin::{Pin, WritePin, lost_write_pin_in_panic};
 pub use prefetch::{fetch, fetch_to_change};
 
 /// Bytes in a frame. The cache is built on this number; it is not a setting.

@@ -10,8 +10,8 @@ mod curves;
 mod files;
 mod findings;
 mod retention;
-mod unwritten;
 mod stats;
+mod unwritten;
 mod volumes;
 
 pub use changes::{
@@ -22,10 +22,10 @@ pub use curves::{Curves, REFERENCES_MIN, VolumeCurve, needed_memory};
 pub use files::{FileStats, Files};
 pub use findings::{AutomaticAction, FINDINGS, Finding, VolumeFinding};
 pub use retention::{Dropped, Pinned, VolumeDropped};
-pub use unwritten::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
 pub use stats::{
     Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats, WATCH_COLUMNS_MAX,
 };
+pub use unwritten::{AtRisk, FailingRange, FileAtRisk, VolumeAtRisk};
 pub use volumes::{PolicyInForce, Switch, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};

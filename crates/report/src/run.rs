@@ -311,7 +311,11 @@ impl Run {
 
 impl Sample {
     /// A series without values.
-    pub fn new(series: impl Into<String>, unit: impl Into<String>, better: Option<Direction>) -> Self {
+    pub fn new(
+        series: impl Into<String>,
+        unit: impl Into<String>,
+        better: Option<Direction>,
+    ) -> Self {
         Sample {
             series: series.into(),
             unit: unit.into(),

@@ -11,7 +11,7 @@ mod text;
 
 use crate::advise::curve::{Curve, Point};
 use crate::advise::divide::Share;
-use crate::advise::goal::{Goal, Attainment};
+use crate::advise::goal::{Attainment, Goal};
 use crate::advise::page_size::PageSize;
 use crate::advise::regions::{Region, Regions};
 use crate::advise::stability::{Stability, Window};

@@ -173,7 +173,11 @@ impl Side<'_> {
         let (pages, writes) = (sum(self.larder, WRITTEN_PAGES)?, sum(self.larder, DISK_WRITES)?);
         let is_gathered = pages > 0.0 && pages >= writes * FEW_WRITES;
         is_gathered.then(|| {
-            format!("{} written pages became {} writes of the disk", rounded(pages), rounded(writes))
+            format!(
+                "{} written pages became {} writes of the disk",
+                rounded(pages),
+                rounded(writes)
+            )
         })
     }
 

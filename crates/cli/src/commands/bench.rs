@@ -1,21 +1,21 @@
 //! `larder bench`: the classic benchmarks, one file each.
 
 mod bar;
+mod embedded;
 mod fileload;
 mod fragments;
-mod embedded;
 mod iozone;
 mod leak;
 mod leftovers;
+mod local_host;
 mod matrix;
 mod places;
-mod run_args;
 mod postmark;
 mod probe;
 mod ranks;
+mod run_args;
 mod server;
 mod start;
-mod local_host;
 pub(crate) mod try_run;
 
 use anyhow::Result;

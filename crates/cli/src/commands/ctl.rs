@@ -264,7 +264,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             follow::run(&client, "flush", &one(volume.as_ref()), &follow::FLUSH, format)
         }
         Command::Warm { volume, ranges } => {
-            let ranges = if ranges.is_empty() { whole_volume(&client, volume)? } else { ranges.clone() };
+            let ranges =
+                if ranges.is_empty() { whole_volume(&client, volume)? } else { ranges.clone() };
             let request = RangeRequest { volume: volume.clone(), ranges };
             follow::run(&client, "warm", &request, &follow::WARM, format)
         }

@@ -6,10 +6,10 @@
 //! disk that takes its time for real. Whatever ends it, nothing is left behind: the image has no
 //! name any more once it is open.
 
-mod uncached;
 mod cached;
 mod disk;
 mod outcome;
+mod uncached;
 
 use super::serve::plan::check_memory;
 use crate::args;
@@ -121,7 +121,9 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
         while !until.load(Ordering::Acquire) {
             use crate::signals::SignalAction;
-            if let Some(SignalAction::Stop | SignalAction::Reload) = signals.wait(Duration::from_millis(50)) {
+            if let Some(SignalAction::Stop | SignalAction::Reload) =
+                signals.wait(Duration::from_millis(50))
+            {
                 stop.store(true, Ordering::Release);
             }
         }

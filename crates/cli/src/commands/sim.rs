@@ -6,10 +6,10 @@
 
 mod case;
 mod curves;
+mod engine;
 mod inputs;
 mod sizes;
 mod table;
-mod engine;
 
 use crate::args;
 use crate::commands::trace;

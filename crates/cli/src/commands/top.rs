@@ -4,7 +4,8 @@ use crate::args;
 use crate::output::sentence;
 use crate::signals;
 use crate::tui::{
-    ViewAction, Collector, Input, LiveTerminal, TopSnapshot, Procfs, Recording, State, View, draw, wait_for_keys,
+    Collector, Input, LiveTerminal, Procfs, Recording, State, TopSnapshot, View, ViewAction, draw,
+    wait_for_keys,
 };
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};

@@ -204,7 +204,10 @@ mod tests {
         assert_eq!(none.wanted(), WatchScope::Machine);
         let path = WatchTargetArgs { path: Some("/data".into()), ..none.clone() };
         assert_eq!(path.wanted(), WatchScope::Path("/data".into()));
-        assert_eq!(WatchTargetArgs { pid: Some(7), ..none.clone() }.wanted(), WatchScope::Process(7));
+        assert_eq!(
+            WatchTargetArgs { pid: Some(7), ..none.clone() }.wanted(),
+            WatchScope::Process(7)
+        );
         let group = WatchTargetArgs { cgroup: Some("a/b".into()), ..none };
         assert_eq!(group.wanted(), WatchScope::Group("a/b".into()));
     }

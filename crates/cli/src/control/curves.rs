@@ -7,7 +7,8 @@ use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::control::{
-    AutomaticAction, Curves, Finding, Head, REFERENCES_MIN, VolumeFinding, VolumeCurve, needed_memory,
+    AutomaticAction, Curves, Finding, Head, REFERENCES_MIN, VolumeCurve, VolumeFinding,
+    needed_memory,
 };
 use larder_report::sizing::PolicyRatio;
 
@@ -76,7 +77,11 @@ fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> P
 }
 
 /// The findings of a report in words.
-fn curve_findings(service: &Service, Served { volume, .. }: &Served, report: &CurveReport) -> Vec<Finding> {
+fn curve_findings(
+    service: &Service,
+    Served { volume, .. }: &Served,
+    report: &CurveReport,
+) -> Vec<Finding> {
     let by_itself = AutomaticAction {
         policy: volume.policy_auto(),
         share: service.engine().cache().share_mode() == ShareMode::Auto,

@@ -16,7 +16,10 @@ use std::path::PathBuf;
 const ENDING: &str = ".control";
 
 /// The sockets to listen on.
-pub(super) fn doors(arguments: &Arguments, handed_over: Option<Listener>) -> Result<Vec<ControlListener>> {
+pub(super) fn doors(
+    arguments: &Arguments,
+    handed_over: Option<Listener>,
+) -> Result<Vec<ControlListener>> {
     let mut doors = Vec::new();
     if let Some(listener) = handed_over {
         let is_tcp = matches!(listener.address(), ListenAddress::Tcp(_));

@@ -8,7 +8,7 @@ use super::connections::Connection;
 use super::jobs::FAILED;
 use super::request::{JSON, Refused, Request, Response, get, json, json_text, post, response};
 use super::token::Token;
-use super::{answers, curves, jobs, retention, metrics};
+use super::{answers, curves, jobs, metrics, retention};
 use crate::commands::serve::changes::Setting;
 use crate::commands::serve::service::Service;
 use http_body_util::Either;
@@ -78,7 +78,9 @@ impl Api {
             Command::Metrics => {
                 self.whole_body(from, MEDIA_TYPE, || metrics::text(service).into_bytes()).await
             }
-            Command::Stats => self.whole_body(from, JSON, || json_text(&answers::stats(service))).await,
+            Command::Stats => {
+                self.whole_body(from, JSON, || json_text(&answers::stats(service))).await
+            }
             Command::Volumes => {
                 self.whole_body(from, JSON, || json_text(&answers::volumes(service))).await
             }
@@ -88,7 +90,9 @@ impl Api {
                 drop(tokio::time::timeout(LOOK_TIME_MAX, look).await);
                 self.whole_body(from, JSON, || json_text(&answers::at_risk(service))).await
             }
-            Command::Curve => self.whole_body(from, JSON, || json_text(&curves::curves(service))).await,
+            Command::Curve => {
+                self.whole_body(from, JSON, || json_text(&curves::curves(service))).await
+            }
             Command::Files => self.files(from).await,
             Command::Drop(request) => self.drop_clean(request).await,
             Command::Freeze(request) => self.freeze(&request, true),
@@ -146,7 +150,8 @@ impl Api {
 
     async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {
         let volumes = retention::asked_for(&self.service, &request)?;
-        let dropped = self.run_blocking("drop", move |service| retention::drop_clean(service, &volumes));
+        let dropped =
+            self.run_blocking("drop", move |service| retention::drop_clean(service, &volumes));
         Ok(json(&dropped.await?))
     }
 

@@ -104,7 +104,9 @@ fn any_size_of_screen_is_drawn() {
     for (width, height) in [(1, 1), (5, 3), (20, 5), (79, 4), (300, 2)] {
         let lines = screen(&picture, &State::new(View::Files), width, height);
         assert_eq!(lines.len(), usize::from(height));
-        assert!(!screen(&TopSnapshot::default(), &State::new(View::Disks), width, height).is_empty());
+        assert!(
+            !screen(&TopSnapshot::default(), &State::new(View::Disks), width, height).is_empty()
+        );
     }
 }
 

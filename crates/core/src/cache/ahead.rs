@@ -12,10 +12,10 @@
 use super::Cache;
 use super::fill::FillCause;
 use crate::clock::Nanos;
+use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::hint::Hint;
-use crate::completion::VolumeHandle;
 use crate::page::Key;
 use crate::queue::Queue;
 use crate::readahead::Seen;

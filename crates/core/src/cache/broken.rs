@@ -37,7 +37,8 @@ impl<F: Frames> Cache<F> {
     /// It waits for no lock; if it panics, the ranges are unknown.
     #[must_use]
     pub fn remains(&self) -> Vec<(Arc<Volume<F>>, Remains)> {
-        let volumes = try_lock(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();
+        let volumes =
+            try_lock(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();
         let with_remains = |volume: Arc<Volume<F>>| {
             let remains = self.remains_of(&volume);
             (volume, remains)

@@ -2,10 +2,10 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::Completion;
 use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::completion::Completion;
 use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};

@@ -324,8 +324,15 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.
-    fn is_awaited(&self, instance: &Instance<F>, slot: Slot, owned: &[F::WritePin], now: Nanos) -> bool {
-        let untouched = owned.iter().any(|own| self.table.state(self.frames.write_pinned(own)).ahead);
+    fn is_awaited(
+        &self,
+        instance: &Instance<F>,
+        slot: Slot,
+        owned: &[F::WritePin],
+        now: Nanos,
+    ) -> bool {
+        let untouched =
+            owned.iter().any(|own| self.table.state(self.frames.write_pinned(own)).ahead);
         untouched && now < instance.touched_at(slot) + AWAITED
     }
 

@@ -6,9 +6,9 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::{Completion, VolumeHandle};
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::completion::{Completion, VolumeHandle};
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::queue::{Context, ExclusiveRange};

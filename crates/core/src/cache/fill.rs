@@ -7,9 +7,9 @@
 use super::Cache;
 use super::warm::WarmRange;
 use crate::clock::Nanos;
+use crate::completion::VolumeHandle;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
-use crate::completion::VolumeHandle;
 use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;

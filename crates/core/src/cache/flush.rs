@@ -9,10 +9,9 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::{Completion, VolumeHandle};
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::write_order::WriteOrder;
-use crate::completion::{Completion, VolumeHandle};
 use crate::mode::FlushMode;
 use crate::policy::Slot;
 use crate::queue::{Context, FlushWaiter, Queue};
@@ -23,6 +22,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::volume::Volume;
+use crate::write_order::WriteOrder;
 use crate::writeback::{Batch, Writer};
 
 /// How many pages of a shard one batch gathers under its lock: enough for long sweeps over the
@@ -42,7 +42,12 @@ impl<F: Frames> Cache<F> {
 
     /// The same, also where the flush mode says to ignore flushes: for stopping.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
-    pub(crate) fn flush_always(&self, lane: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
+    pub(crate) fn flush_always(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        token: u64,
+    ) -> Status {
         lane.volume.touch(now);
         let volume = &lane.volume;
         let mut queue = lock(&volume.queue);
@@ -55,7 +60,12 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Flushes for a write that asked to be stable and could not be made so by itself.
-    pub(super) fn flush_for(&self, lane: &mut VolumeHandle<F>, now: Nanos, task: &mut WriteRequest) -> Status {
+    pub(super) fn flush_for(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        task: &mut WriteRequest,
+    ) -> Status {
         task.needs_flush = false;
         // Whether flushes are kept was found out when the write began.
         let status = self.flush_always(lane, now, task.token);
@@ -270,7 +280,8 @@ impl<F: Frames> Cache<F> {
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
         let failed = queue.flush_failed.clone().or(away.cloned());
-        let ordered = if failed.is_none() { WriteOrder::flush_done } else { WriteOrder::flush_missed };
+        let ordered =
+            if failed.is_none() { WriteOrder::flush_done } else { WriteOrder::flush_missed };
         volume.ordered.with_any(ordered);
         drop(queue);
         for waiter in waiters {

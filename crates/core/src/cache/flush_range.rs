@@ -9,9 +9,9 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::{Completion, VolumeHandle};
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::completion::{Completion, VolumeHandle};
 use crate::mode::FlushMode;
 use crate::queue::{Cause, Context, RangeFlush};
 use crate::request::Status;

@@ -7,9 +7,9 @@
 
 use super::Cache;
 use crate::clock::{MILLISECOND, Nanos};
+use crate::completion::Notify;
 use crate::frames::{FrameId, Frames};
 use crate::input::Input;
-use crate::completion::Notify;
 use crate::settings::{SettingError, check_shares};
 use crate::sync::lock;
 
@@ -135,7 +135,8 @@ impl<F: Frames> Cache<F> {
     fn shrink(&self, wanted: usize, now: Nanos) -> bool {
         let wanted = wanted.min(FRAMES_EACH);
         let free = self.pool.take_free(&self.frames, wanted);
-        let mut owned: Vec<F::WritePin> = free.into_iter().map(|id| self.write_pin_fresh(id)).collect();
+        let mut owned: Vec<F::WritePin> =
+            free.into_iter().map(|id| self.write_pin_fresh(id)).collect();
         while owned.len() < wanted {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
             let mut evicted = evicted;

@@ -10,9 +10,9 @@ use super::Cache;
 use super::fill::Missing;
 use super::write::{Placed, count_placed};
 use crate::clock::Nanos;
+use crate::completion::{Completion, VolumeHandle};
 use crate::counters::Counter;
 use crate::frames::Frames;
-use crate::completion::{Completion, VolumeHandle};
 use crate::mapping::{Access, Mapped, Mapping, State};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};
@@ -37,7 +37,12 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If the range is not inside the volume; or if it is to be overwritten and is not of whole
     /// sectors.
-    pub(crate) fn map(&self, lane: &mut VolumeHandle<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn map(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        mapping: &mut Mapping<F>,
+    ) -> Status {
         let volume = Arc::clone(&lane.volume);
         if let Some(error) = volume.broken()
             && mapping.state == State::New
@@ -187,7 +192,12 @@ impl<F: Frames> Cache<F> {
     ///
     /// If it fails before all of it is in the cache ([`Mapping::is_held`]), it can be tried again
     /// or given up with [`Cache::unmap`].
-    pub(crate) fn unpin(&self, lane: &mut VolumeHandle<F>, now: Nanos, mapping: &mut Mapping<F>) -> Status {
+    pub(crate) fn unpin(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        mapping: &mut Mapping<F>,
+    ) -> Status {
         let volume = Arc::clone(&lane.volume);
         if mapping.state == State::Mapped {
             mapping.read.release(&self.frames);

@@ -7,16 +7,16 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::write_order::{GroupId, WriteOrder, OrderError};
 use crate::input::Input;
-use crate::completion::VolumeHandle;
 use crate::page::Paging;
 use crate::queue::Cause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
+use crate::write_order::{GroupId, OrderError, WriteOrder};
 use crate::writeback::Writer;
 /// How many pages one poll starts for the sake of groups at most.
 const DUE_MAX: usize = 64;

@@ -3,12 +3,12 @@
 use super::Cache;
 use super::fill::Missing;
 use crate::clock::Nanos;
+use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
-use crate::completion::VolumeHandle;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
-use crate::request::{ReadRequest, Prefetch, Status};
+use crate::request::{Prefetch, ReadRequest, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
@@ -34,7 +34,11 @@ pub struct HitRead<'a> {
 
 /// The block that `len` bytes at `offset` lie in, and where in it; `None` if not in a single one.
 #[inline]
-fn single_block<F: Frames>(lane: &VolumeHandle<F>, offset: u64, len: usize) -> Option<(Key, usize)> {
+fn single_block<F: Frames>(
+    lane: &VolumeHandle<F>,
+    offset: u64,
+    len: usize,
+) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
     let first = lane.volume.lookup_key.load(Ordering::Relaxed);
@@ -80,7 +84,12 @@ impl<F: Frames> Cache<F> {
         status
     }
 
-    fn read_pages(&self, lane: &mut VolumeHandle<F>, now: Nanos, assembly: &mut ReadRequest<F>) -> Status {
+    fn read_pages(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        assembly: &mut ReadRequest<F>,
+    ) -> Status {
         while (assembly.cursor as usize) < assembly.parts.len() {
             if !self.read_page(lane, now, assembly) {
                 if assembly.missing == 0 {
@@ -157,7 +166,13 @@ impl<F: Frames> Cache<F> {
     }
 
     #[inline]
-    fn copy_hit(&self, lane: &VolumeHandle<F>, place: &Place<'_>, within: usize, to: &mut [u8]) -> bool {
+    fn copy_hit(
+        &self,
+        lane: &VolumeHandle<F>,
+        place: &Place<'_>,
+        within: usize,
+        to: &mut [u8],
+    ) -> bool {
         let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
         let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
@@ -206,7 +221,12 @@ impl<F: Frames> Cache<F> {
 
     /// Reads the blocks of the next page of the assembly; false if there is no room. If the page
     /// size has changed meanwhile, nothing has happened yet.
-    fn read_page(&self, lane: &mut VolumeHandle<F>, now: Nanos, assembly: &mut ReadRequest<F>) -> bool {
+    fn read_page(
+        &self,
+        lane: &mut VolumeHandle<F>,
+        now: Nanos,
+        assembly: &mut ReadRequest<F>,
+    ) -> bool {
         let volume = &*lane.volume;
         let first = assembly.first_block() + u64::from(assembly.cursor);
         let last = assembly.first_block() + assembly.parts.len() as u64;

@@ -7,9 +7,9 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::{CompletionQueue, Notify, Ring, VolumeHandle};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::completion::{VolumeHandle, CompletionQueue, Notify, Ring};
 use crate::readahead::Detector;
 use crate::request::LanePermit;
 use crate::settings::{SettingError, check_shares};

@@ -7,9 +7,9 @@
 use super::Cache;
 use super::fill::Missing;
 use crate::clock::Nanos;
+use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
-use crate::completion::VolumeHandle;
 use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
@@ -554,8 +554,8 @@ pub(super) fn count_placed<F: Frames>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::PlainFrames;
     use crate::completion::Silent;
+    use crate::frames::PlainFrames;
     use crate::request::{Request, RequestOp, Session, SessionLimit, Submitted};
     use crate::store::{Geometry, StoreDone, StoreOp};
     use crate::volume::VolumeOptions;

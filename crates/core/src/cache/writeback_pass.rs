@@ -6,9 +6,9 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::completion::{Completion, VolumeHandle};
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::completion::{Completion, VolumeHandle};
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Cause, Context, Queue};
@@ -217,7 +217,13 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Hands a write that is in the cache to the store; the task waits for every page of it.
-    pub(super) fn sync(&self, lane: &VolumeHandle<F>, now: Nanos, task: &mut WriteRequest, fua: bool) {
+    pub(super) fn sync(
+        &self,
+        lane: &VolumeHandle<F>,
+        now: Nanos,
+        task: &mut WriteRequest,
+        fua: bool,
+    ) {
         let volume = &*lane.volume;
         let end = task.offset + u64::from(task.len);
         let last = (end - 1) / BLOCK_BYTES_U64;

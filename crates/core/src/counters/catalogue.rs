@@ -56,13 +56,13 @@ macro_rules! catalogue {
 
             /// Name, unit and meaning.
             #[must_use]
-            pub fn meaning(self) -> &'static Meaning {
+            pub fn meaning(self) -> &'static MetricDefinition {
                 &$table[self as usize]
             }
         }
 
         /// The table of them.
-        pub const $table: [Meaning; [$($name,)*].len()] = [$(Meaning {
+        pub const $table: [MetricDefinition; [$($name,)*].len()] = [$(MetricDefinition {
             name: $name, unit: Unit::$unit, meaning: $meaning, known_as: $known,
         },)*];
     };

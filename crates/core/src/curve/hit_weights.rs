@@ -85,7 +85,12 @@ impl HitWeights {
     /// empty then. All at once and row by row, of which the compiler makes wide operations: it is
     /// most of what a window costs.
     #[expect(clippy::cast_possible_truncation, reason = "a factor of a weight")]
-    pub(super) fn turn(window: &mut HitWeights, recent: &mut HitWeights, lifetime: &mut HitWeights, keep: f64) {
+    pub(super) fn turn(
+        window: &mut HitWeights,
+        recent: &mut HitWeights,
+        lifetime: &mut HitWeights,
+        keep: f64,
+    ) {
         let fine = keep as f32;
         let past = recent.bins.iter_mut().zip(&mut lifetime.bins);
         for (row, (recent, lifetime)) in window.bins.iter_mut().zip(past) {

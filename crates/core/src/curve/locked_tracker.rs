@@ -1,6 +1,6 @@
 //! The tracker of a volume, as shards and drivers share it.
 
-use super::sampler::{Sampler, PendingSamples};
+use super::sampler::{PendingSamples, Sampler};
 use super::tracker::Tracker;
 use super::write_traffic::DecayingCounter;
 use crate::sync::atomic::{AtomicBool, Ordering};

@@ -10,9 +10,9 @@
 //! Memory: [`bytes`], whatever the workload.
 
 use super::estimate::as_f64;
+use super::hit_weights::HitWeights;
 use super::sample_set::{SampleSet, group};
 use super::stack::Stack;
-use super::hit_weights::HitWeights;
 
 /// Bytes of a sample of so many pages, with its counts: what each is as a member, its position in
 /// the stack (4, rounded up) and two marks.

@@ -8,10 +8,10 @@
 use super::auto::Auto;
 use super::candidates::{self, CANDIDATES, Candidates};
 use super::estimate::{as_f64, rate};
-use super::sampler::{Sampler, SampledReference};
+use super::hit_weights::HitWeights;
 use super::online::{self, Online};
 use super::report::{CandidateRatio, CurvePoint};
-use super::hit_weights::HitWeights;
+use super::sampler::{SampledReference, Sampler};
 use crate::mix;
 use crate::policy::PolicyKind;
 

@@ -92,7 +92,13 @@ impl Frames for PlainFrames {
         to.copy_from_slice(&self.bytes(self.pinned(pin))[offset..offset + to.len()]);
     }
 
-    fn write_with(&self, own: &mut EmptyPin, offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn write_with(
+        &self,
+        own: &mut EmptyPin,
+        offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         fill(&mut self.bytes(self.write_pinned(own))[offset..offset + len]);
     }
 

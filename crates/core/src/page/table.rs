@@ -251,7 +251,11 @@ impl Table {
 
     /// The frame of `key`, owned, with its state; without a lock.
     #[inline]
-    pub(crate) fn try_write_pin<F: Frames>(&self, frames: &F, key: Key) -> Option<(F::WritePin, FrameState)> {
+    pub(crate) fn try_write_pin<F: Frames>(
+        &self,
+        frames: &F,
+        key: Key,
+    ) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
         let own = frames.try_write_pin(frame)?;
         if self.holds(frame, key) {
@@ -387,7 +391,7 @@ pub mod schedules {
                 let frame = step % 2;
                 self.table.retract(frame);
                 let own = loop {
-                    match self.frames.try_own(frame) {
+                    match self.frames.try_write_pin(frame) {
                         Some(own) => break own,
                         None => spin(),
                     }
@@ -395,7 +399,7 @@ pub mod schedules {
                 let block = u64::from(step + 2) % 3;
                 self.write(frame, block);
                 self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
-                self.frames.disown(own);
+                self.frames.release_write_pin(own);
             }
         }
 
@@ -406,10 +410,10 @@ pub mod schedules {
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
                 self.frames.unpin(pin);
             }
-            if let Some((own, _)) = self.table.own(&self.frames, key) {
-                let frame = self.frames.owned(&own) as usize;
+            if let Some((own, _)) = self.table.try_write_pin(&self.frames, key) {
+                let frame = self.frames.write_pinned(&own) as usize;
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
-                self.frames.disown(own);
+                self.frames.release_write_pin(own);
             }
         }
     }

@@ -9,8 +9,8 @@
 //!   when the range was added are counted then, and each is subtracted when it ends. At 0 the range
 //!   is ready for the store, and stays so.
 
-use crate::frames::Frames;
 use crate::completion::CompletionQueue;
+use crate::frames::Frames;
 use crate::store::StoreOpKind;
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -112,8 +112,8 @@ impl<F: Frames> ExclusiveRanges<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::PlainFrames;
     use crate::completion::Silent;
+    use crate::frames::PlainFrames;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
         let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));

@@ -4,10 +4,10 @@ use super::ReadRequest;
 use crate::clock::Nanos;
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
-use crate::write_order::GroupId;
 use crate::hint::Hint;
 use crate::mapping::Mapping;
 use crate::store::StoreError;
+use crate::write_order::GroupId;
 use std::ops::Range;
 
 /// The operation that a request asks for.

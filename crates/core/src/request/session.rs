@@ -14,13 +14,13 @@ use super::message::{
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{ReadRequest, LanePermit, Status, WriteRequest};
+use super::{LanePermit, ReadRequest, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
+use crate::completion::{Completion, Notify, VolumeHandle};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::completion::{Completion, VolumeHandle, Notify};
 use crate::mapping::{Access, Mapping};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};

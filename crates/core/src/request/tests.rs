@@ -13,10 +13,10 @@ mod room;
 mod warm;
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
-use crate::counters::{Counter, Gauge};
 use crate::completion::Completion;
+use crate::counters::{Counter, Gauge};
 use crate::mode::{FlushMode, WriteMode};
-use crate::request::{ReadRequest, Payload, Status, WriteRequest};
+use crate::request::{Payload, ReadRequest, Status, WriteRequest};
 use crate::store::{Fault, SparseBytes, StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::lock;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64 as BLOCK};

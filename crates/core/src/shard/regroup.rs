@@ -5,7 +5,7 @@
 //! dirty since the first of them is, so that nothing waits longer to be written than before.
 
 use super::{Instance, Page, Touched};
-use crate::curve::sampler::{Sampler, PendingSamples};
+use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::Slot;

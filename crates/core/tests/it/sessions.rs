@@ -3,12 +3,12 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
+use larder_core::completion::Silent;
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::{Frames, PlainFrames};
-use larder_core::completion::Silent;
 use larder_core::mode::WriteMode;
 use larder_core::request::{
-    ReadRequest, Budget, Event, Park, Payload, Prefetch, Request, RequestOp, Session, SessionLimit,
+    Budget, Event, Park, Payload, Prefetch, ReadRequest, Request, RequestOp, Session, SessionLimit,
     Submitted, Then,
 };
 use larder_core::store::{DelayStore, Geometry, MemoryStore, Store};

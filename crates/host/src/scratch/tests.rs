@@ -100,9 +100,11 @@ fn what_cannot_be_made_is_named_and_leaves_nothing() {
     assert!(error.contains("it may grow to 1 EiB and "), "{error}");
     let error = refused(&ScratchOptions { scheduler: "cfq".to_owned(), ..good.clone() });
     assert!(error.starts_with("use the scheduler \"cfq\": this kernel has none"), "{error}");
-    let error = refused(&ScratchOptions { make_options: vec!["--no-such".to_owned()], ..good.clone() });
+    let error =
+        refused(&ScratchOptions { make_options: vec!["--no-such".to_owned()], ..good.clone() });
     assert!(error.starts_with("run mkfs.ext4 ") && error.contains("--no-such"), "{error}");
-    let error = refused(&ScratchOptions { mount_options: "no_such_option".to_owned(), ..good.clone() });
+    let error =
+        refused(&ScratchOptions { mount_options: "no_such_option".to_owned(), ..good.clone() });
     assert!(error.starts_with("run mount -t ext4 -o no_such_option"), "{error}");
     let absent = parent.join("absent");
     let error = Scratch::make(&absent, &good).unwrap_err().to_string();

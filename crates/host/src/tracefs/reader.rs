@@ -118,7 +118,11 @@ impl Reader {
     ///
     /// # Errors
     /// A buffer cannot be read.
-    pub fn read_available(&mut self, all: bool, each: impl FnMut(u64, &[u8])) -> Result<bool, TraceError> {
+    pub fn read_available(
+        &mut self,
+        all: bool,
+        each: impl FnMut(u64, &[u8]),
+    ) -> Result<bool, TraceError> {
         self.round_with(all, |_| (), each)
     }
 

@@ -381,7 +381,12 @@ impl Accounting {
 
     /// Requests of a process that found all of their pages, none of them fresh.
     #[cfg(feature = "bpf")]
-    pub(crate) fn counted(&mut self, file: FileId, process: ProcessId, of: super::kernel_probe::Counted) {
+    pub(crate) fn counted(
+        &mut self,
+        file: FileId,
+        process: ProcessId,
+        of: super::kernel_probe::Counted,
+    ) {
         let counts = self.at(file, process);
         counts.read_requests += of.requests;
         counts.read_pages += of.pages;

@@ -1,8 +1,8 @@
 //! Caches above each other: the files of a file system on a loop device are in the page cache, and
 //! the image behind may be once more.
 
+use super::accounting::{Accounting, BLOCK_DEVICES};
 use super::homes;
-use super::accounting::{BLOCK_DEVICES, Accounting};
 use crate::{mounts, proc, residency};
 use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;

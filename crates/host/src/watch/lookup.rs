@@ -336,7 +336,8 @@ fn beginning(
             // With it, the request is as long as the one before.
             let brought = end - from == before.pages
                 && fresh.get(&file).is_some_and(|spans| {
-                    spans.count(from, first, |fresh| fresh.why != FillReason::Demand) == first - from
+                    spans.count(from, first, |fresh| fresh.why != FillReason::Demand)
+                        == first - from
                 });
             if brought { from } else { first }
         }
@@ -355,7 +356,10 @@ fn class(who: ThreadIdentity, epoch: u32, fresh: Fresh) -> Class {
     let same_process = fresh.who.process == who.process;
     let own = fresh.who.thread == who.thread || (who.is_worker && same_process);
     // Of others only the number of look-ups is unknown; a page just come is theirs.
-    if own && (fresh.epoch == epoch || fresh.who.thread != who.thread) && fresh.why != FillReason::Ahead {
+    if own
+        && (fresh.epoch == epoch || fresh.who.thread != who.thread)
+        && fresh.why != FillReason::Ahead
+    {
         return Class::Miss;
     }
     match fresh.why {

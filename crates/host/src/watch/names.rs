@@ -4,11 +4,11 @@
 //! descriptors and mappings of the process that uses it; at the end the folders of the file system.
 //! Invariant: a path that is told is one that the kernel itself names, and never a guess.
 
-use super::file_numbers::ByNumber;
+use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::fast::Map;
+use super::file_numbers::ByNumber;
 use super::homes;
-use super::accounting::BLOCK_DEVICES;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
 use crate::{mounts, proc};

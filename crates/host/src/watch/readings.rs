@@ -1,7 +1,7 @@
 //! What disks have done and how memory is: procfs, read twice and subtracted.
 
-use super::memory_group::{Group, GroupMemory};
 use super::homes;
+use super::memory_group::{Group, GroupMemory};
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
 use crate::tracefs;

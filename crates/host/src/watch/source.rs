@@ -3,12 +3,12 @@
 //! Invariants: records are handed on in the order of their times, whichever way they came; what was
 //! lost on either way is counted; what is not there is said once, at the start.
 
+use super::accounting::{Accounting, Reference};
 #[cfg(feature = "bpf")]
 use super::event::Event;
 use super::event::{Decoder, Part, WANTED};
 #[cfg(feature = "bpf")]
 use super::kernel_probe::{self, KernelProbe};
-use super::accounting::{Accounting, Reference};
 use super::scope::Scope;
 use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
 #[cfg(feature = "bpf")]
@@ -84,7 +84,11 @@ fn inodes() -> Option<String> {
 }
 
 #[cfg(feature = "bpf")]
-fn start_inside(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<KernelProbe, String> {
+fn start_inside(
+    options: &Options,
+    scope: &Scope,
+    tracefs: &Tracefs,
+) -> Result<KernelProbe, String> {
     if options.bpf == Bpf::Off {
         return Err("as was asked for".to_owned());
     }

@@ -8,8 +8,8 @@
 //! last one. The log begins at the second MiB. A record is its number, its length and a checksum, 8
 //! bytes each, and its bytes.
 
-use larder_core::write_order::GroupId;
 use larder_core::mapping::Access;
+use larder_core::write_order::GroupId;
 use larder_io::embed::{CachedVolume, EmbedError, Handle};
 
 /// Where the log begins; also the length of the index.

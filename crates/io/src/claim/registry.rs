@@ -1,6 +1,6 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
-use super::footprint::{Inode, Node, Part, CachedData, footprint, footprint_of_mount, overlap};
+use super::footprint::{CachedData, Inode, Node, Part, footprint, footprint_of_mount, overlap};
 use super::machine::{self, ThisMachine};
 use super::record::Record;
 use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};

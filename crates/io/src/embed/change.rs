@@ -3,8 +3,8 @@
 use super::CachedVolume;
 use crate::engine::ArenaVolume;
 use crate::frames::ArenaFrames;
-use larder_core::write_order::GroupId;
 use larder_core::mapping::Mapping;
+use larder_core::write_order::GroupId;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 use super::{CachedVolume, Change, EmbedError, View};
 use crate::blocking::BlockingSession;
 use larder_core::counters::Interface;
-use larder_core::write_order::GroupId;
 use larder_core::mapping::Access;
 use larder_core::request::{READ_PIECE_BYTES, Request, RequestOp};
 use larder_core::store::StoreError;
 use larder_core::units::SECTOR_BYTES;
+use larder_core::write_order::GroupId;
 use std::ops::Range;
 use std::sync::Arc;
 

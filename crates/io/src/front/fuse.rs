@@ -28,8 +28,8 @@ mod worker;
 pub use crate::mount_table::MountRestrictions;
 pub use files::check_name;
 pub use folder::{
-    FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError, FolderMount,
-    ChangeEvents, FolderOptions, KernelPages, OpenedFolder,
+    ChangeEvents, FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError,
+    FolderMount, FolderOptions, KernelPages, OpenedFolder,
 };
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;

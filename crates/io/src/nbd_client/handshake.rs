@@ -8,8 +8,8 @@ use super::stream::Stream;
 use super::{ConnectOptions, ExportDetails, ListedExport};
 use crate::front::nbd::handshake::BlockSizes;
 use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, ServerGreeting,
-    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
+    self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_REPLY_HEADER_BYTES,
+    OptionHeader, OptionReplyHeader, ServerGreeting,
 };
 use crate::tls::Channel;
 use std::io::{BufReader, Read, Write};

@@ -13,7 +13,8 @@
 mod source;
 
 pub(crate) use source::{
-    PendingChange, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities, link_to,
+    Attributes, Covered, MetadataWanted, PendingChange, SourceFile, WriteUnderWay, is_capabilities,
+    link_to,
 };
 
 use super::backing::{Backing, Transfer};

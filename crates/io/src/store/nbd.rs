@@ -146,10 +146,17 @@ impl NbdStore {
         let op = &self.jobs[index].as_ref().expect("a job under way").op;
         let (kind, range) = (op.kind, op.offset..op.offset + op.len);
         match kind {
-            StoreOpKind::Read => self.cut_range(index, PieceOperation::Read, &range, self.piece_bytes),
+            StoreOpKind::Read => {
+                self.cut_range(index, PieceOperation::Read, &range, self.piece_bytes)
+            }
             StoreOpKind::Write { fua } => {
                 let native = fua && self.features.fua();
-                self.cut_range(index, PieceOperation::Write { fua: native }, &range, self.piece_bytes);
+                self.cut_range(
+                    index,
+                    PieceOperation::Write { fua: native },
+                    &range,
+                    self.piece_bytes,
+                );
                 let then_flush = fua && !native && self.features.flush();
                 let job = self.job(index);
                 (job.needs_flush, job.then_flush) = (then_flush, then_flush);
@@ -183,7 +190,13 @@ impl NbdStore {
         }
     }
 
-    fn cut_range(&mut self, index: usize, what: PieceOperation, range: &Range<u64>, piece_bytes: u32) {
+    fn cut_range(
+        &mut self,
+        index: usize,
+        what: PieceOperation,
+        range: &Range<u64>,
+        piece_bytes: u32,
+    ) {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at + u64::from(piece_bytes));

@@ -203,7 +203,8 @@ pub(super) fn from_bytes(
     if crc32c::crc32c(payload) != word(16) {
         return Err(FormatError::Damaged("its checksum is wrong"));
     }
-    let malformed = |_: io::Error| FormatError::Damaged("its payload is not in the form it should have");
+    let malformed =
+        |_: io::Error| FormatError::Damaged("its payload is not in the form it should have");
     let unpacker = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
     let mut unpacker = BufReader::new(unpacker);
     identity(&mut unpacker).map_err(malformed)?.check(now).map_err(FormatError::Stale)?;

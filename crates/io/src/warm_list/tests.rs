@@ -1,7 +1,7 @@
 //! What is saved is read back; what is cut short or changed is refused; stores that are others are
 //! told apart.
 
-use super::file::{HEADER_BYTES, VERSION, FormatError, from_bytes, to_bytes};
+use super::file::{FormatError, HEADER_BYTES, VERSION, from_bytes, to_bytes};
 use super::{ListError, Stale, StoreIdentity, StoreKind, load, save};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -66,7 +66,10 @@ fn every_truncation_and_every_changed_bit_is_refused() {
     let refused = |bytes: &[u8]| from_bytes(bytes, &store(), usize::MAX).unwrap_err();
     for length in 0..bytes.len() {
         let wrong = refused(&bytes[..length]);
-        assert!(matches!(wrong, FormatError::Foreign | FormatError::Damaged(_)), "{length}: {wrong:?}");
+        assert!(
+            matches!(wrong, FormatError::Foreign | FormatError::Damaged(_)),
+            "{length}: {wrong:?}"
+        );
     }
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();

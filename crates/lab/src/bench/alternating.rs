@@ -9,9 +9,9 @@
 //! made is removed however it ends, the last one first.
 
 use super::error::BenchError;
-use super::trial_runner::{TrialRunner, Progress, Step, look_at_room};
-use super::repeat::Plan;
 use super::host_env::HostEnv;
+use super::repeat::Plan;
+use super::trial_runner::{Progress, Step, TrialRunner, look_at_room};
 use super::workload::Workload;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
@@ -94,7 +94,10 @@ pub fn play_by_turns(
         ways.iter_mut().rev().map(|way| way.workload.clean_up()).fold(Ok(()), Result::and);
     let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
     let stopped = BenchError::first_of(ended, cleaned)?;
-    Ok(AlternatingTrials { runs: cells.into_iter().map(|cell| cell.player.finish(stopped)).collect(), stopped })
+    Ok(AlternatingTrials {
+        runs: cells.into_iter().map(|cell| cell.player.finish(stopped)).collect(),
+        stopped,
+    })
 }
 
 /// All rounds; whether it was stopped after each had a trial.

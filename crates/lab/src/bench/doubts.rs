@@ -5,7 +5,7 @@ use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
 use larder_core::clock::Nanos;
 use larder_report::format::{bytes, duration, percent};
 use larder_report::run::Run;
-use larder_report::run::trial::{Doubt, Start, Trial, DoubtReason};
+use larder_report::run::trial::{Doubt, DoubtReason, Start, Trial};
 
 /// Stolen processor time above this share of a trial is said.
 const STEAL_MAX: f64 = 0.01;

@@ -7,11 +7,11 @@
 //! one is answered. Each set with each read size is a part of the run with starts of its own.
 //! Sizes are bytes, times are nanoseconds.
 
-use super::worker_pool;
 use super::error::BenchError;
 use super::parts::InParts;
 use super::target::{AtFile, AtPath, Buffering, Place, Target};
-use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
+use super::worker_pool;
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
 use crate::workload::fileload::{FileTooSmall, Fileload, Order};
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_core::hint::Hint;
@@ -267,7 +267,8 @@ impl Workload for Part<'_> {
                 readers.push(user.reader()?);
             }
         }
-        let phases = worker_pool::run(stage, &["read"], &mut readers, |reader, _| reader.work(stage))?;
+        let phases =
+            worker_pool::run(stage, &["read"], &mut readers, |reader, _| reader.work(stage))?;
         let mut times = HistogramSnapshot::default();
         for reader in &readers {
             reader.times.add_to(&mut times);

@@ -2,9 +2,9 @@
 //! for them, so that each of their trials starts cold or warm by itself. What they show is one run.
 
 use super::error::BenchError;
-use super::trial_runner::{RunResult, Progress, run_trials};
-use super::repeat::Plan;
 use super::host_env::HostEnv;
+use super::repeat::Plan;
+use super::trial_runner::{Progress, RunResult, run_trials};
 use super::workload::Workload;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;

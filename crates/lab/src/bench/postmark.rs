@@ -4,7 +4,7 @@
 //! to drop; what is read was written a moment before, in every PostMark there ever was.
 
 use super::error::BenchError;
-use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
 use crate::workload::postmark::trial::per_s;
 use crate::workload::postmark::{self, Control, Fsync, Options, Phase, PostmarkError};
 use larder_report::format;

@@ -6,10 +6,10 @@
 //! and its computing; thinking is waited for and not counted. Each thread draws from a seed of its
 //! own. At the end everything is flushed, in a phase of its own.
 
-use super::worker_pool::{self, Place as Where};
 use super::error::BenchError;
 use super::target::{Place, Target};
-use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
+use super::worker_pool::{self, Place as Where};
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
 use crate::random::{Random, Spread};
 use crate::workload::probe::{Action, Order, Probe, ProbeRequest, ProbeRequests};
 use crate::workload::trial::{ResponseTimes, Trial};

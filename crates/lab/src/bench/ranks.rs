@@ -45,7 +45,7 @@ pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
 mod tests {
     use super::*;
     use crate::bench::testing::{Double, Given, never, trial_context};
-    use crate::bench::{Start, worker_pool, run_trials};
+    use crate::bench::{Start, run_trials, worker_pool};
     use larder_report::run::trial::{Phase, Trial};
     use std::sync::{Arc, Condvar, Mutex};
 
@@ -135,7 +135,11 @@ mod tests {
         assert_eq!(run.main_sample().unwrap().values, [15.0]);
         assert_eq!(run.trials[0].phases[0].duration_ns, 9);
         assert_eq!(run.parts.len(), 2);
-        assert!(run.doubts.iter().any(|doubt| doubt.why == DoubtReason::Interval), "{:?}", run.doubts);
+        assert!(
+            run.doubts.iter().any(|doubt| doubt.why == DoubtReason::Interval),
+            "{:?}",
+            run.doubts
+        );
     }
 
     #[test]

@@ -12,9 +12,9 @@ mod share;
 
 pub use share::{Extent, Folder, Share};
 
-use super::worker_pool;
 use super::error::BenchError;
-use super::workload::{StartState, Outcome, Series, Space, TrialContext, Workload};
+use super::worker_pool;
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
 use crate::random::Random;
 use crate::workload::server::{Kind, ServerLoad, Transaction};
 use larder_core::clock::Nanos;

@@ -5,7 +5,7 @@
 
 use super::error::BenchError;
 use super::held::{Held, clear_up_beside};
-use super::workload::{StartState, Space, TrialContext};
+use super::workload::{Space, StartState, TrialContext};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
@@ -295,7 +295,9 @@ mod tests {
             assert_eq!((bytes[4095], bytes[4096]), (1, 7), "{buffering:?}");
             assert!(target.read_at(2 * 4096, &mut bytes).is_err(), "beyond the end");
             assert_eq!(place.bytes(), 3 * 4096);
-            assert!(matches!(place.start_state(), StartState::Files(files) if files == [path.clone()]));
+            assert!(
+                matches!(place.start_state(), StartState::Files(files) if files == [path.clone()])
+            );
         }
     }
 

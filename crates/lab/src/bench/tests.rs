@@ -121,7 +121,9 @@ fn half_warm_is_refused_as_cold_and_as_warm_with_the_reason() {
     let mut workload = Given::values(&[1.0]);
     let run = played(&mut workload, &plan(Start::AsIs), &half()).unwrap().run;
     assert_eq!(run.trials[0].started.resident, Some(5));
-    assert!(doubts(&run, DoubtReason::FitsMemory)[0].starts_with("its files (64 KiB) fit into memory"));
+    assert!(
+        doubts(&run, DoubtReason::FitsMemory)[0].starts_with("its files (64 KiB) fit into memory")
+    );
 }
 
 #[test]
@@ -178,14 +180,18 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
             stage.check()?;
             Ok(rate(1.0))
         });
-        let played = run_trials(&mut workload, &plan(Start::Cold), &machine(&[]), &stop, &mut |_| ());
+        let played =
+            run_trials(&mut workload, &plan(Start::Cold), &machine(&[]), &stop, &mut |_| ());
         assert_eq!(workload.cleaned, 1);
         match kept {
             None => assert!(played.unwrap_err().is_stop()),
             Some(kept) => {
                 let played = played.unwrap();
                 assert!(played.stopped && played.run.trials.len() == kept);
-                assert_eq!(doubts(&played.run, DoubtReason::Stopped), ["it was stopped after 3 trials"]);
+                assert_eq!(
+                    doubts(&played.run, DoubtReason::Stopped),
+                    ["it was stopped after 3 trials"]
+                );
             }
         }
     }
@@ -296,11 +302,15 @@ fn progress_names_steps_and_counts_trials() {
 /// Runs a crew of four inside of a trial and answers what the step saw.
 fn crew_of_four<F>(step: F) -> Result<RunResult, BenchError>
 where
-    F: Fn(&mut Vec<usize>, worker_pool::Place<'_>) -> Result<(), BenchError> + Sync + Clone + 'static,
+    F: Fn(&mut Vec<usize>, worker_pool::Place<'_>) -> Result<(), BenchError>
+        + Sync
+        + Clone
+        + 'static,
 {
     let mut workload = Given::doing(move |stage| {
         let mut workers: Vec<Vec<usize>> = vec![Vec::new(); 4];
-        let phases = worker_pool::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
+        let phases =
+            worker_pool::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
         assert!(workers.iter().all(|phases| *phases == [0, 1, 2]), "{workers:?}");
         Ok(Outcome { phases, ..rate(1.0) })
     });

@@ -2,14 +2,16 @@
 
 use super::doubts;
 use super::error::BenchError;
+use super::host_env::{Counted, Found, HostEnv};
 use super::pace::Pace;
 use super::repeat::{Plan, half_width};
-use super::host_env::{Counted, Found, HostEnv};
-use super::workload::{StartState, Outcome, Series, TrialContext, Workload};
+use super::workload::{Outcome, Series, StartState, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::parts::together;
-use larder_report::run::trial::{Doubt, Latency, SettingChange, Start, Started, Trial, DoubtReason};
+use larder_report::run::trial::{
+    Doubt, DoubtReason, Latency, SettingChange, Start, Started, Trial,
+};
 use larder_report::run::{Run, Sample};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -119,7 +121,8 @@ impl<'a> TrialRunner<'a> {
         surroundings: &'a dyn HostEnv,
         stop: &'a AtomicBool,
     ) -> Self {
-        let mut run = Run::new(workload.description(), surroundings.time_of_day(), surroundings.machine());
+        let mut run =
+            Run::new(workload.description(), surroundings.time_of_day(), surroundings.machine());
         workload.name().clone_into(&mut run.workload);
         run.settings = workload.settings();
         run.settings.insert("start".to_owned(), plan.start.name().into());
@@ -193,7 +196,8 @@ impl<'a> TrialRunner<'a> {
         let Some(ranks) = self.surroundings.ranks() else { return Ok(()) };
         let Some(sample) = self.run.samples.first() else { return Ok(()) };
         let own = sample.values.last().copied().expect("a trial was recorded");
-        let said = ranks.wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), own.into())?;
+        let said = ranks
+            .wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), own.into())?;
         let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
         self.totals.push(together(&sample.unit, &all));
         Ok(())
@@ -364,7 +368,12 @@ impl<'a> TrialRunner<'a> {
     }
 
     fn trial_context(&self, trial: u64) -> TrialContext<'a> {
-        TrialContext { trial, seed: self.plan.seed, stop: self.stop, surroundings: self.surroundings }
+        TrialContext {
+            trial,
+            seed: self.plan.seed,
+            stop: self.stop,
+            surroundings: self.surroundings,
+        }
     }
 
     /// Trials that count so far.

@@ -5,8 +5,8 @@
 //! last is done with it; the first error, or a panic, ends the crew, and no thread waits for one
 //! that is gone.
 
-use super::error::BenchError;
 use super::barrier::BreakableBarrier;
+use super::error::BenchError;
 use super::workload::TrialContext;
 use larder_core::clock::Nanos;
 use larder_report::run::trial::Phase;

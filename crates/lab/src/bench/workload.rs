@@ -32,7 +32,11 @@ pub struct Series {
 
 impl Series {
     /// A series that stands alone.
-    pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Option<Direction>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        unit: impl Into<String>,
+        better: Option<Direction>,
+    ) -> Self {
         let (name, unit) = (name.into(), unit.into());
         Series { name, unit, better, group: None, at: BTreeMap::new() }
     }

@@ -6,7 +6,7 @@ use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::request::{
-    self, ReadRequest, Event, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
+    self, Event, ReadRequest, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
     next_write_piece,
 };
 use larder_core::store::StoreError;

@@ -7,12 +7,12 @@
 use super::{Counters, LogRecord, VERSION, counters};
 use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
+use larder_core::completion::Silent;
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, NoFrames};
 use larder_core::input::{Input, LeaseChange, LoggedLimit, Query, Setting};
-use larder_core::completion::Silent;
 use larder_core::request::{
-    self, ReadRequest, Budget, Event, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
+    self, Budget, Event, ReadRequest, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
     Zeros,
 };
 use larder_core::store::{StoreDone, StoreOp};

@@ -6,10 +6,10 @@ use crate::model::VoidStore;
 use crate::random::Random;
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
+use larder_core::completion::Silent;
 use larder_core::counters::Recorder;
 use larder_core::frames::NoFrames;
 use larder_core::input::{LoggedLimit, Query};
-use larder_core::completion::Silent;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{
     self, Budget, Event, Request, RequestOp, SessionLimit, Submitted, Then, Zeros,

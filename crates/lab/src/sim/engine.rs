@@ -8,8 +8,8 @@
 //! Volumes are as long as the trace reaches, rounded up to a page of 1 MiB. Requests beyond 4 KiB
 //! borders are cut as the NBD server cuts them. Sizes are bytes, times are nanoseconds.
 
-use crate::model::{Capped, CappedSpec, Disk, Fixed, ModelledStore, VoidStore};
 use crate::cache_simulation::{CacheSimulation, RehearsalError, Request};
+use crate::model::{Capped, CappedSpec, Disk, Fixed, ModelledStore, VoidStore};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;

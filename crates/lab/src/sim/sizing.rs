@@ -15,11 +15,11 @@
 
 mod caches;
 mod compose;
-mod working_set;
 mod search;
 mod survey;
 mod volumes;
 mod windows;
+mod working_set;
 
 use crate::sim::curve::miniature::SAMPLE_PAGES;
 use crate::sim::references::{ReferenceError, References, Split};

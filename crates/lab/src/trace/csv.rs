@@ -1,7 +1,7 @@
 //! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md has the
 //! columns. Read back it gives the same records.
 
-use super::decode::{Out, FormatError};
+use super::decode::{FormatError, Out};
 use super::text::{LineFormat, take_field, take_number};
 use super::{Addressing, NameOf, Op, Record, Source};
 use memchr::memchr;

@@ -85,7 +85,10 @@ impl Observer {
             seconds,
             page_bytes: PAGE_BYTES,
             moments: (1..=MOMENTS)
-                .map(|at| MachineSnapshot { at_s: f64::from(at) * part, ..MachineSnapshot::default() })
+                .map(|at| MachineSnapshot {
+                    at_s: f64::from(at) * part,
+                    ..MachineSnapshot::default()
+                })
                 .collect(),
             files: files.collect(),
             ..Observation::default()

@@ -39,7 +39,7 @@ pub(super) use twitter::{Twitter, is_operation as twitter_operation};
 pub(super) use vscsi::Vscsi;
 
 use super::bytes;
-use super::decode::{Decode, FixedRecord, Out, FormatError};
+use super::decode::{Decode, FixedRecord, FormatError, Out};
 use super::text;
 use super::{Addressing, LEN_MAX, Op, Record, TraceError};
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is not exactly a number is none; nothing is guessed or cut.
 
-use super::decode::{Decode, Out, FormatError};
+use super::decode::{Decode, FormatError, Out};
 use super::{Addressing, Op, TraceError};
 use memchr::memchr_iter;
 

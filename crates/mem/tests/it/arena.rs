@@ -1,6 +1,6 @@
 //! Tests of the arena: against a plain model, with many threads, and at its limits.
 
-use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES, FRAMES_MAX, WritePin, Pin};
+use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES, FRAMES_MAX, Pin, WritePin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 

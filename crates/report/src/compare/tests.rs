@@ -1,7 +1,7 @@
 //! Verdicts on samples whose truth is known, from named seeds, with noise such as benchmarks have.
 
 use super::*;
-use crate::run::trial::{Doubt, Started, Trial, DoubtReason};
+use crate::run::trial::{Doubt, DoubtReason, Started, Trial};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::json;

@@ -9,7 +9,7 @@
 use super::Head;
 use super::findings::Finding;
 use crate::advise::curve::{Curve, Point};
-use crate::advise::goal::{self, Choice, Goal, Attainment, Source};
+use crate::advise::goal::{self, Attainment, Choice, Goal, Source};
 use crate::advise::regions::{Region, Regions};
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::format;

@@ -142,7 +142,9 @@ impl VolumeFinding<'_> {
             VolumeFinding::TooLarge { .. } if by_itself.share => {
                 "they are moved to other volumes that gain from them".to_owned()
             }
-            VolumeFinding::TooLarge { .. } => "larder ctl curve says who would gain from them".to_owned(),
+            VolumeFinding::TooLarge { .. } => {
+                "larder ctl curve says who would gain from them".to_owned()
+            }
             VolumeFinding::BetterPolicy { .. } if by_itself.policy => {
                 "the policy is changed if that lasts".to_owned()
             }
@@ -213,7 +215,9 @@ mod tests {
             VolumeFinding::WriteAmplification { factor: 2.0 },
         ];
         for (name, symptom) in FINDINGS.iter().zip(symptoms) {
-            for by_itself in [AutomaticAction::default(), AutomaticAction { policy: true, share: true }] {
+            for by_itself in
+                [AutomaticAction::default(), AutomaticAction { policy: true, share: true }]
+            {
                 let found = Finding::of("data", symptom, by_itself);
                 assert_eq!(found.finding, *name);
                 assert!(found.line("data").is_ascii() && !found.answer.is_empty());

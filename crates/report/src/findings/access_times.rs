@@ -1,7 +1,7 @@
 //! Times of access that are written because files are read.
 
 use super::observation::share;
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// Inodes per second: with relatime a file is written once a day, so this is thousands of files or

@@ -1,7 +1,7 @@
 //! Limits on what may be dirty that do not fit the disk.
 
 use super::observation::bytes;
-use super::{Observation, Rule, Confidence, throttled};
+use super::{Confidence, Observation, Rule, throttled};
 use crate::format;
 
 /// What is dirty should be on the disk within this: the kernel's default age of dirty data

@@ -1,7 +1,7 @@
 //! Caches above each other that hold the same.
 
 use super::observation::bytes;
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 
 /// Both hold at least this share of the memory; less is not worth a change.
 const OF_MEMORY: f64 = 0.05;

@@ -1,7 +1,7 @@
 //! A process whose memory grows and grows, and squeezes the cache.
 
 use super::observation::{bytes, mean};
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 
 /// It grew by this share of what the cache held at the beginning: less does not squeeze it.
 const GREW: f64 = 0.25;

@@ -1,7 +1,7 @@
 //! Misses concentrated in one file.
 
 use super::observation::share;
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// More than half of all misses: what is done about this file decides the whole.

@@ -1,7 +1,7 @@
 //! Paging while hardly any memory is available.
 
 use super::observation::bytes;
-use super::{MachineSnapshot, Observation, Rule, Confidence};
+use super::{Confidence, MachineSnapshot, Observation, Rule};
 use crate::format;
 
 /// 4 MB of a machine with 64 MB: the bound that was told to administrators in 1998.

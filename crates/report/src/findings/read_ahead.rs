@@ -1,7 +1,7 @@
 //! Read-ahead that is wasted, or too small.
 
 use super::observation::share;
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// More than half of what was brought went unused: the same bound as for volumes that larder

@@ -1,7 +1,7 @@
 //! A scan that flushes the cache.
 
 use super::observation::{bytes, mean, share};
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// A file that is read in order but for a tenth: seeks at borders of extents and threads.

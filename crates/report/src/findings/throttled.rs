@@ -1,6 +1,6 @@
 //! Writers that are made to wait.
 
-use super::{Observation, Rule, Confidence};
+use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// A hundredth of the time of one process: users notice, and no healthy run shows it. The kernel

@@ -4,7 +4,9 @@
 //! does not show. What only the whole machine has, as dirty memory, is set against what was written
 //! only where the whole machine was watched.
 
-use super::{AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes};
+use super::{
+    AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
+};
 use crate::advise::as_f64;
 use crate::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;

@@ -58,7 +58,7 @@ pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Doubt, Latency, Phase, SettingChange, Started, DoubtReason};
+    use super::super::trial::{Doubt, DoubtReason, Latency, Phase, SettingChange, Started};
     use super::super::{Machine, Sample};
     use super::*;
 

@@ -5,7 +5,7 @@
 //! `SERIES: PART`. What is the same in all parts is said once, in the run.
 
 use super::join::add;
-use super::trial::{Doubt, Trial, DoubtReason};
+use super::trial::{Doubt, DoubtReason, Trial};
 use super::{Direction, Run, Sample};
 use crate::format;
 use crate::stats::Summary;

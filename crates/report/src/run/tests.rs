@@ -1,6 +1,6 @@
 //! The file format: what is written is read back, what is not known is refused with a sentence.
 
-use super::trial::{Latency, Phase, Start, Started, DoubtReason};
+use super::trial::{DoubtReason, Latency, Phase, Start, Started};
 use super::*;
 use serde_json::json;
 

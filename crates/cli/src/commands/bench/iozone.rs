@@ -9,8 +9,8 @@ mod threads;
 
 use super::bar::{Bar, left};
 use super::leftovers::clear_up;
-use super::run_args::{Confidence, confidence, finish, start, trials};
 use super::local_host::LocalHost;
+use super::run_args::{Confidence, confidence, finish, start, trials};
 use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};

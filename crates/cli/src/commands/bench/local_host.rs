@@ -2,13 +2,13 @@
 
 use larder_core::clock::{Clock, Nanos};
 use larder_host::activity::Activity;
+use larder_host::calibration::CalibrationLoad;
 use larder_host::disk::Disk;
 use larder_host::residency::prefetch::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
-use larder_host::calibration::CalibrationLoad;
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{Counted, Found, Ranks, HostEnv, HostError};
+use larder_lab::bench::{Counted, Found, HostEnv, HostError, Ranks};
 use larder_report::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;

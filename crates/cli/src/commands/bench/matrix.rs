@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use larder_host::scratch::{KINDS, Kind, Scratch, ScratchError, ScratchOptions, remove_left_over};
 use larder_host::{settings, state};
-use larder_lab::bench::{BenchError, Doubt, RunResult, DoubtReason};
+use larder_lab::bench::{BenchError, Doubt, DoubtReason, RunResult};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use larder_report::run::trial::SettingChange;
@@ -249,7 +249,13 @@ impl Arguments {
     }
 
     /// One cell, on a file system that is mounted.
-    fn run_cell(&self, cell: &Cell<'_>, folder: &Path, stop: &Stop, shown: &str) -> Result<RunResult> {
+    fn run_cell(
+        &self,
+        cell: &Cell<'_>,
+        folder: &Path,
+        stop: &Stop,
+        shown: &str,
+    ) -> Result<RunResult> {
         let mut workload = self.workload.workload(folder, &self.words)?;
         let changed = cell.variant.priority.apply()?;
         let played = self.playing.play_part(workload.as_mut(), stop, shown);

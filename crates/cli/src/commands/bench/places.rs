@@ -10,7 +10,7 @@ use larder_io::file_map::FileMap;
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store::{EngineStore, Timed};
 use larder_lab::bench::target::{AtPath, Place, Target};
-use larder_lab::bench::{BenchError, StartState, Found, OwnCache, Space, TrialContext, Start};
+use larder_lab::bench::{BenchError, Found, OwnCache, Space, Start, StartState, TrialContext};
 use larder_lab::model::{Disk, ModelledStore};
 use std::fmt::Display;
 use std::io::{self, Seek};

@@ -9,20 +9,20 @@
 //! what was asked for.
 
 mod communicator;
-mod hosts;
 mod coordinator;
+mod hosts;
 mod link;
 mod mpi;
 
-use super::run_args::{RunArgs, Trials};
 use super::local_host::LocalHost;
+use super::run_args::{RunArgs, Trials};
 use crate::output::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use communicator::Communicator;
-use coordinator::{RankLink, RESULT};
-use larder_lab::bench::{BenchError, RunResult, Ranks, Start, total};
+use coordinator::{RESULT, RankLink};
+use larder_lab::bench::{BenchError, Ranks, RunResult, Start, total};
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
 use link::{Hello, PROTOCOL};
@@ -216,7 +216,9 @@ impl RunArgs {
                 bar.end();
                 return self.finish(name, (stop, result));
             }
-            Role::Started(seat) => (hosts::join(MultiHostArgs::hello(&seat, name, what), &stop)?, None),
+            Role::Started(seat) => {
+                (hosts::join(MultiHostArgs::hello(&seat, name, what), &stop)?, None)
+            }
             Role::Mpi(seat) => {
                 mpi::join(&self.together, MultiHostArgs::hello(&seat, name, what), &stop)?
             }
@@ -257,7 +259,10 @@ impl RunArgs {
 }
 
 /// Hands the record to the leader, when all have one. A run that was stopped is none.
-fn hand_over(company: &Communicator, played: Result<RunResult, BenchError>) -> Result<(), BenchError> {
+fn hand_over(
+    company: &Communicator,
+    played: Result<RunResult, BenchError>,
+) -> Result<(), BenchError> {
     let played = played?;
     if played.stopped {
         return Err(BenchError::Stopped);

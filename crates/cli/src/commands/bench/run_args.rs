@@ -1,8 +1,8 @@
 //! What all benchmarks have in common on the command line, and playing one.
 
 use super::bar::{Bar, left};
-use super::ranks::MultiHostArgs;
 use super::local_host::LocalHost;
+use super::ranks::MultiHostArgs;
 use crate::args;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
@@ -11,8 +11,8 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use clap::Args;
 use larder_lab::bench::{
-    BenchError, InParts, PartsProgress, Plan, RunResult, Progress, SameSpeed, Start, Step, Workload,
-    run_trials, play_parts,
+    BenchError, InParts, PartsProgress, Plan, Progress, RunResult, SameSpeed, Start, Step,
+    Workload, play_parts, run_trials,
 };
 use larder_report::format;
 use larder_report::run::Run;

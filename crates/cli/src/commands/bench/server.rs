@@ -2,8 +2,8 @@
 
 use super::leftovers::clear_up;
 use super::places::{AtExport, length};
-use super::run_args::RunArgs;
 use super::probe::{milliseconds, pair};
+use super::run_args::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, ensure};
 use clap::Args;

@@ -73,7 +73,12 @@ fn open(arguments: &Arguments) -> Result<Files> {
 }
 
 /// Says what was read back; a finding if it is not as it should be.
-fn report_start(what: &str, found: &Found, done: bool, why: impl Fn() -> String) -> Result<ExitCode> {
+fn report_start(
+    what: &str,
+    found: &Found,
+    done: bool,
+    why: impl Fn() -> String,
+) -> Result<ExitCode> {
     let Residency { files, pages, resident, .. } = found.sum;
     let not = if done { "" } else { "not " };
     let line = format!(

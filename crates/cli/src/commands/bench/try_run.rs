@@ -24,7 +24,8 @@ use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
 use larder_lab::bench::{
-    BenchError, Plan, RunResult, Start, Step, AlternatingTrials, TurnsProgress, TrialVariant, play_by_turns,
+    AlternatingTrials, BenchError, Plan, RunResult, Start, Step, TrialVariant, TurnsProgress,
+    play_by_turns,
 };
 use larder_report::run::Run;
 use larder_report::run::parts::Part;
@@ -153,7 +154,13 @@ impl Arguments {
         Ok(())
     }
 
-    fn run_trials(&self, work: &Work, starts: &[Start], scratch: &Scratch, stop: &Stop) -> Result<AlternatingTrials> {
+    fn run_trials(
+        &self,
+        work: &Work,
+        starts: &[Start],
+        scratch: &Scratch,
+        stop: &Stop,
+    ) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
         let mut cache = Cache::new(Mounting::new(self.memory, self.flush, scratch));
         // What keeps it from being mounted is said before anything is made that takes time.

@@ -94,7 +94,8 @@ impl Client {
     ) -> Result<T> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
-            let mut response = self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut response =
+                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
             let text = read_body(&mut response).await?;
             serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
         })
@@ -110,7 +111,8 @@ impl Client {
     ) -> Result<(u64, Vec<String>)> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
-            let mut response = self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut response =
+                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
             let mut text = Vec::new();
             while let Some(frame) = response.frame().await {
                 let frame = frame.context("hear how far it is: the server has gone")?;
@@ -129,7 +131,12 @@ impl Client {
         })
     }
 
-    async fn send_request(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+    async fn send_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -137,15 +144,17 @@ impl Client {
             .header(header::CONNECTION, "close");
         let sent = match &self.place {
             Place::Unix(path) => {
-                let stream =
-                    UnixStream::connect(path).await.map_err(|error| self.no_server_error(&error))?;
+                let stream = UnixStream::connect(path)
+                    .await
+                    .map_err(|error| self.no_server_error(&error))?;
                 let owner = stream.peer_cred().context("get the user of the server")?.uid();
                 self.check_owners(&[owner])?;
                 send(stream, request.body(Full::new(body))?).await
             }
             Place::Tcp(address, token) => {
-                let stream =
-                    TcpStream::connect(address).await.map_err(|error| self.no_server_error(&error))?;
+                let stream = TcpStream::connect(address)
+                    .await
+                    .map_err(|error| self.no_server_error(&error))?;
                 let owners = stream.local_addr().and_then(|own| tcp_owner::owners(*address, own));
                 let what = || format!("get the user of the server at {}", self.place);
                 self.check_owners(&owners.with_context(what)?)?;

@@ -11,8 +11,8 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use larder_lab::model::{Disk, ModelledStore};
 use larder_lab::cache_simulation::CacheSimulation;
+use larder_lab::model::{Disk, ModelledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 

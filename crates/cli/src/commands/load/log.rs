@@ -86,7 +86,8 @@ impl Log {
     pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
         let mut file = owned_file::create(path, 0o644)
             .with_context(|| format!("create the log {}", path.display()))?;
-        file.write_all(&encode_record([u64::from_le_bytes(MAGIC), seed, sectors])).context(WRITING)?;
+        file.write_all(&encode_record([u64::from_le_bytes(MAGIC), seed, sectors]))
+            .context(WRITING)?;
         Ok(Log(Some(Mutex::new(file))))
     }
 

@@ -19,7 +19,7 @@ use crate::counters;
 use crate::output::{self, sentence};
 use crate::progress::WriteOut;
 use crate::runtime_directory::runtime_directory;
-use crate::signals::{SignalAction, Asker};
+use crate::signals::{Asker, SignalAction};
 use anyhow::{Context, Result, anyhow};
 use larder_core::input::InputSink;
 use larder_core::mode::FlushMode;

@@ -2,7 +2,7 @@
 
 use larder_host::changes::{Change, Changes};
 use larder_io::fault::{self, Thread, report_failed_part};
-use larder_io::front::fuse::{FolderMount, ChangeEvents};
+use larder_io::front::fuse::{ChangeEvents, FolderMount};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

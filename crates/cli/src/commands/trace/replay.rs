@@ -15,7 +15,7 @@ use super::input::{Input, InputArguments, open_trace};
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
-use feed::{RequestSource, RecordFilter};
+use feed::{RecordFilter, RequestSource};
 use larder_io::nbd_client::NbdUri;
 use outcome::Outcome;
 use std::io::Write;

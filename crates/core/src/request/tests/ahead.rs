@@ -2,9 +2,9 @@
 //! what the counters say.
 
 use super::rig::{Plain, TestBench, options, tuned};
+use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter, Gauge};
 use crate::hint::Hint;
-use crate::completion::VolumeHandle;
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
@@ -22,7 +22,11 @@ fn store_reads(rig: &TestBench) -> Vec<(u64, u64)> {
 }
 
 /// Reads that are told to be for good have ended.
-fn read_all(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, blocks: impl IntoIterator<Item = u64>) {
+fn read_all(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    blocks: impl IntoIterator<Item = u64>,
+) {
     for block in blocks {
         assert!(rig.read(lane, block).is_ok(), "block {block}");
     }

@@ -2,8 +2,8 @@
 
 use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
-use crate::counters::Gauge;
 use crate::completion::VolumeHandle;
+use crate::counters::Gauge;
 use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
@@ -16,7 +16,12 @@ const FRAMES: u32 = 200;
 const BLOCKS_MAX: u64 = 180;
 
 /// Writes one block and waits for up to `seconds` while the write is stalled.
-fn write_within(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, block: u64, seconds: u64) -> Status {
+fn write_within(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    block: u64,
+    seconds: u64,
+) -> Status {
     let data = vec![1; usize::try_from(BLOCK).unwrap()];
     let len = u32::try_from(BLOCK).unwrap();
     let mut task = WriteRequest::new(rig.token(), block * BLOCK, len, false);

@@ -3,8 +3,8 @@
 use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;
 use crate::clock::SECOND;
-use crate::counters::{Counter, Gauge};
 use crate::completion::{Completion, Silent};
+use crate::counters::{Counter, Gauge};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::pinned::PinError;

@@ -2,8 +2,8 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::counters::{Counter, Gauge, Interface};
 use crate::completion::{Completion, VolumeHandle};
+use crate::counters::{Counter, Gauge, Interface};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::request::{ReadRequest, Status};
@@ -17,7 +17,11 @@ fn new_mapping(rig: &mut TestBench, blocks: [u64; 2], access: Access) -> Mapping
 }
 
 /// Maps, until that is done or nothing moves any more.
-fn map(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, mapping: &mut Mapping<Plain>) -> Status {
+fn map(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    mapping: &mut Mapping<Plain>,
+) -> Status {
     let mut status = rig.cache.map(lane, rig.now, mapping);
     while status == Status::Pending {
         rig.run();

@@ -2,18 +2,24 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::counters::{Counter, Gauge};
-use crate::write_order::{GroupId, OrderError};
 use crate::completion::VolumeHandle;
+use crate::counters::{Counter, Gauge};
 use crate::mapping::{Access, Mapping};
 use crate::mode::{FlushMode, WriteMode};
 use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
+use crate::write_order::{GroupId, OrderError};
 use std::sync::Arc;
 
-fn write(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, group: GroupId, block: u64, byte: u8) -> Status {
+fn write(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    group: GroupId,
+    block: u64,
+    byte: u8,
+) -> Status {
     let len = u32::try_from(BLOCK).unwrap();
     let data = vec![byte; len as usize];
     let mut task = WriteRequest::new(rig.token(), block * BLOCK, len, false);

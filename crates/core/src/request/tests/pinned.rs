@@ -36,7 +36,8 @@ fn resident(rig: &TestBench, blocks: Range<u64>) -> Vec<u64> {
 fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
     for policy in PolicyKind::ALL {
         for page_blocks in [1, 4] {
-            let mut rig = TestBench::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
+            let mut rig =
+                TestBench::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
             let mut lane = rig.lane(0);
             assert_eq!(rig.read(&mut lane, 17), Ok(0), "there before it is pinned");
             pin(&rig, 16..32).unwrap();

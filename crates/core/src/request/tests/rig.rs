@@ -2,10 +2,10 @@
 
 use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::completion::{Completion, Silent, VolumeHandle};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::PlainFrames;
-use crate::completion::{Completion, VolumeHandle, Silent};
-use crate::request::{ReadRequest, LanePermit, Status, WriteRequest};
+use crate::request::{LanePermit, ReadRequest, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
     StoreError, StoreOpKind,
@@ -198,12 +198,19 @@ impl TestBench {
         ended.into_iter().map(&mut answer).collect()
     }
 
-    pub(super) fn read(&mut self, lane: &mut VolumeHandle<Plain>, block: u64) -> Result<u8, StoreError> {
+    pub(super) fn read(
+        &mut self,
+        lane: &mut VolumeHandle<Plain>,
+        block: u64,
+    ) -> Result<u8, StoreError> {
         self.reads(lane, &[[block, 1]]).remove(0)
     }
 
     /// Flushes; none if it does not come to an end.
-    pub(super) fn flush(&mut self, lane: &mut VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
+    pub(super) fn flush(
+        &mut self,
+        lane: &mut VolumeHandle<Plain>,
+    ) -> Option<Result<(), StoreError>> {
         let token = self.token();
         assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
         self.run();

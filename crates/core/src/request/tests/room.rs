@@ -2,9 +2,9 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
+use crate::completion::{Completion, Silent, VolumeHandle};
 use crate::counters::Gauge;
 use crate::hint::Hint;
-use crate::completion::{Completion, VolumeHandle, Silent};
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status, Submitted};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
@@ -15,7 +15,11 @@ use std::sync::atomic::Ordering;
 const TRIES: usize = 8;
 
 /// Reads `count` blocks with one request; how it ends when it has been tried again and again.
-fn read_stubbornly(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, [first, count]: [u64; 2]) -> Status {
+fn read_stubbornly(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    [first, count]: [u64; 2],
+) -> Status {
     let len = u32::try_from(count * BLOCK).unwrap();
     let mut assembly = ReadRequest::new(rig.token(), first * BLOCK, len);
     let mut status = Status::Stalled;

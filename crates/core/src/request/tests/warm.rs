@@ -1,9 +1,9 @@
 //! Warm restart: what was resident, by heat, and how it comes back.
 
 use super::rig::{Plain, TestBench, options};
+use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
-use crate::completion::VolumeHandle;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
@@ -14,7 +14,11 @@ fn count(rig: &TestBench, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
 }
 
-fn read_all(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, blocks: impl IntoIterator<Item = u64>) {
+fn read_all(
+    rig: &mut TestBench,
+    lane: &mut VolumeHandle<Plain>,
+    blocks: impl IntoIterator<Item = u64>,
+) {
     for block in blocks {
         assert!(rig.read(lane, block).is_ok(), "block {block}");
         rig.now += 1000;

@@ -153,7 +153,8 @@ impl World {
     pub(crate) fn check_no_pins(&self) {
         let frames = self.cache.frames();
         for frame in 0..frames.count() {
-            let own = frames.try_write_pin(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
+            let own =
+                frames.try_write_pin(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
             frames.release_write_pin(own);
         }
     }

@@ -6,14 +6,13 @@ use super::client::{Client, Held};
 use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
+use larder_core::completion::Silent;
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::PlainFrames;
-use larder_core::write_order::GroupId;
-use larder_core::completion::Silent;
 use larder_core::mapping::Access;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::{
-    self, ReadRequest, Event, Reply, RequestOp, Session, SessionLimit, Submitted,
+    self, Event, ReadRequest, Reply, RequestOp, Session, SessionLimit, Submitted,
 };
 use larder_core::settings::SettingError;
 use larder_core::store::{
@@ -21,6 +20,7 @@ use larder_core::store::{
 };
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
+use larder_core::write_order::GroupId;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

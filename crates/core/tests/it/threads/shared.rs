@@ -2,11 +2,13 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};
-use larder_core::frames::{Frames, PlainFrames};
 use larder_core::completion::Silent;
+use larder_core::frames::{Frames, PlainFrames};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::request::{ReadRequest, Event, Request, RequestOp, Session, SessionLimit, Submitted};
+use larder_core::request::{
+    Event, ReadRequest, Request, RequestOp, Session, SessionLimit, Submitted,
+};
 use larder_core::store::{Geometry, MemoryStore, Store};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::{Volume, VolumeOptions};
@@ -273,7 +275,8 @@ pub(crate) fn hammer(
     shared.cache.check(shared.now());
     let frames = shared.cache.frames();
     for frame in 0..frames.count() {
-        frames.release_write_pin(frames.try_write_pin(frame).expect("nobody holds a frame any more"));
+        frames
+            .release_write_pin(frames.try_write_pin(frame).expect("nobody holds a frame any more"));
     }
     let mut bytes = vec![0; BLOCK_BYTES];
     for block in 0..scale.blocks {

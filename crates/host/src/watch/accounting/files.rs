@@ -10,7 +10,7 @@ use super::super::event::{FileSystemId, Key, Place};
 use super::super::lookup::FileId;
 use super::super::owners::Owners;
 use super::super::spans::Spans;
-use super::{BLOCK_DEVICES, Accounting};
+use super::{Accounting, BLOCK_DEVICES};
 
 /// Removed files that are kept apart from whoever gets their number; beyond it they stand under
 /// one name.

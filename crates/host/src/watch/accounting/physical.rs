@@ -5,7 +5,7 @@
 //! pages dirty. Requests of devices that lie below others are the same ones again and not counted.
 
 use super::super::lookup::FileId;
-use super::{BLOCK_DEVICES, Accounting};
+use super::{Accounting, BLOCK_DEVICES};
 
 /// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;

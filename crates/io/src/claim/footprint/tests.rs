@@ -316,7 +316,12 @@ fn cases() -> Vec<Case> {
             tree(ON_LARDER, "/", 2, "/l"),
             same,
         ),
-        ("a Larder mount and another directory", CachedData::FileSystem(LARDER), images(), different),
+        (
+            "a Larder mount and another directory",
+            CachedData::FileSystem(LARDER),
+            images(),
+            different,
+        ),
         ("an export twice", export("h:1 a"), export("h:1 a"), same),
         ("two exports", export("h:1 a"), export("h:1 b"), different),
     ]
@@ -336,7 +341,8 @@ fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
 fn what_the_kernel_has_mounted_overlaps_what_it_lies_on_and_not_its_own_files() {
     let machine = machine();
     let mounted = footprint_of_mount(ON_LOOP, &machine);
-    let overlaps = |subject: &CachedData| overlap(&footprint(subject, &machine), &mounted).is_some();
+    let overlaps =
+        |subject: &CachedData| overlap(&footprint(subject, &machine), &mounted).is_some();
     assert!(overlaps(&image()) && overlaps(&CachedData::Disk(LOOP)));
     assert!(!overlaps(&file(ON_LOOP, "/f", 22)) && !overlaps(&tree(ON_LOOP, "/deep", 21, "/m")));
     assert!(!overlaps(&file(ROOT, "/srv/images/b.img", 11)));

@@ -19,7 +19,12 @@ pub(super) struct Silence {
 impl Silence {
     /// Records the number of operations in flight, and whether one has completed since the last
     /// call. Returns the length of the silence if it is to be logged now.
-    pub(super) fn note_progress(&mut self, now: Nanos, owed: usize, answered: bool) -> Option<Nanos> {
+    pub(super) fn note_progress(
+        &mut self,
+        now: Nanos,
+        owed: usize,
+        answered: bool,
+    ) -> Option<Nanos> {
         if owed == 0 || answered {
             // An idle store is not silent.
             (self.since, self.mentioned) = ((owed > 0).then_some(now), 0);
@@ -47,9 +52,17 @@ mod tests {
         assert_eq!(silence.note_progress(idle, 1, false), None, "it has just been asked");
         assert_eq!(silence.note_progress(idle + STALL - 1, 1, false), None);
         assert_eq!(silence.note_progress(idle + STALL, 1, false), Some(STALL));
-        assert_eq!(silence.note_progress(idle + STALL + 1, 1, false), None, "once for each such time");
+        assert_eq!(
+            silence.note_progress(idle + STALL + 1, 1, false),
+            None,
+            "once for each such time"
+        );
         assert_eq!(silence.note_progress(idle + 2 * STALL, 2, false), Some(2 * STALL));
-        assert_eq!(silence.note_progress(idle + 2 * STALL + 1, 1, true), None, "one of two was answered");
+        assert_eq!(
+            silence.note_progress(idle + 2 * STALL + 1, 1, true),
+            None,
+            "one of two was answered"
+        );
         assert_eq!(silence.note_progress(idle + 3 * STALL, 1, false), None);
         assert_eq!(silence.note_progress(idle + 3 * STALL + 1, 1, false), Some(STALL));
         assert_eq!(silence.note_progress(idle + 9 * STALL, 0, true), None);

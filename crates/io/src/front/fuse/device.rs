@@ -8,7 +8,7 @@ use super::abi::OutHeader;
 use super::ring::RingPayload;
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
-use larder_core::request::{ReadRequest, READ_PIECE_BYTES};
+use larder_core::request::{READ_PIECE_BYTES, ReadRequest};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

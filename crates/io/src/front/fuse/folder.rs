@@ -11,24 +11,24 @@
 
 mod attributes;
 mod blocking_pool;
+mod change_watcher;
 mod crossing;
 mod data;
+mod descriptor_limit;
 mod entries;
 mod figures;
 mod mount;
 mod names;
-mod change_watcher;
 mod nodes;
 mod requests;
 mod rules;
 mod sections;
-mod descriptor_limit;
 
 pub(super) use blocking_pool::{BlockingPool, own_mask};
+pub use change_watcher::ChangeEvents;
 pub(super) use data::Recent;
 pub use figures::{FailingFile, FileFigures};
 pub use mount::FolderMount;
-pub use change_watcher::ChangeEvents;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::{InHeader, capability};
@@ -42,16 +42,16 @@ use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use blocking_pool::{CoveredWrite, Job};
+use change_watcher::ChangeWatcher;
+use descriptor_limit::Descriptors;
 use entries::Listing;
 use larder_core::clock::Clock;
-use change_watcher::ChangeWatcher;
 use nodes::{Forgotten, Node, Nodes};
 use rules::Rules;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use sections::Section;
-use descriptor_limit::Descriptors;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;

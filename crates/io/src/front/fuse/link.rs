@@ -3,7 +3,7 @@
 
 use super::abi::InHeader;
 use super::device::{Device, Received};
-use super::ring::{RingPayload, Ring};
+use super::ring::{Ring, RingPayload};
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
 use larder_core::completion::Notify as _;

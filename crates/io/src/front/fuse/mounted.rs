@@ -9,7 +9,7 @@ use super::files::Files;
 use super::folder::{BlockingPool, Folder, own_mask};
 use super::handshake::{self, shake_hands};
 use super::link::Link;
-use super::mount::{self, MountOptions, Mount, MountError, UnmountError};
+use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
 use super::ring::{self, Prepared, Ring};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};

@@ -20,10 +20,10 @@ use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
 use crate::waker::Waker;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::counters::Classes;
 use larder_core::completion::Notify;
+use larder_core::counters::Classes;
 use larder_core::request::{
-    ReadRequest, Event, ImmediateReply, READ_PIECE_BYTES, Reply, Request, RequestOp, Session,
+    Event, ImmediateReply, READ_PIECE_BYTES, ReadRequest, Reply, Request, RequestOp, Session,
     Submitted,
 };
 use larder_core::store::StoreError;

@@ -5,9 +5,9 @@
 //! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
 //! answer; a client that keeps many requests under way is not.
 
+mod disconnect;
 mod drain;
 mod greet;
-mod disconnect;
 mod replies;
 mod requests;
 mod writes;
@@ -24,9 +24,9 @@ use crate::fault::{self, Thread, confine};
 use crate::front::observe::Watch;
 use crate::front::spin::SpinHistory;
 use crate::waker::Waker;
+use disconnect::HangupDetector;
 use drain::SendTimer;
 use greet::shake_hands;
-use disconnect::HangupDetector;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};

@@ -13,8 +13,8 @@ mod values;
 
 pub use errno::Errno;
 pub use negotiation::{
-    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, ServerGreeting, OPTION_HEADER_BYTES,
-    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader,
+    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_HEADER_BYTES,
+    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader, ServerGreeting,
 };
 pub use values::*;
 

@@ -46,7 +46,10 @@ pub(super) enum PieceOperation {
 impl PieceOperation {
     /// Whether it changes what holes there are, and is to be repeated if it gets lost.
     pub(super) fn is_change(self) -> bool {
-        matches!(self, PieceOperation::Write { .. } | PieceOperation::Zeros | PieceOperation::Zero { .. })
+        matches!(
+            self,
+            PieceOperation::Write { .. } | PieceOperation::Zeros | PieceOperation::Zero { .. }
+        )
     }
 }
 
@@ -70,7 +73,10 @@ impl Piece {
     /// Bytes of the buffer that goes with the request.
     pub(super) fn buffer_bytes(&self) -> usize {
         match self.what {
-            PieceOperation::Read | PieceOperation::Write { .. } | PieceOperation::Zeros | PieceOperation::Repeat { .. } => self.len(),
+            PieceOperation::Read
+            | PieceOperation::Write { .. }
+            | PieceOperation::Zeros
+            | PieceOperation::Repeat { .. } => self.len(),
             _ => 0,
         }
     }
@@ -149,7 +155,9 @@ impl NbdStore {
                 bytes.fill(0);
                 Request::write(offset, bytes)
             }
-            PieceOperation::Zero { keep_allocated } => zeroes(offset, piece.short_len(), keep_allocated),
+            PieceOperation::Zero { keep_allocated } => {
+                zeroes(offset, piece.short_len(), keep_allocated)
+            }
             PieceOperation::Trim => Request::trim(offset, piece.short_len()),
             PieceOperation::Flush | PieceOperation::Flushing { .. } => Request::flush(),
             PieceOperation::Repeat { number } => {
@@ -185,13 +193,17 @@ impl NbdStore {
                 self.recycle(data);
             }
             // One with FUA is stable, but an older one that is repeated must not undo it.
-            (PieceOperation::Write { .. } | PieceOperation::Zeros, None) if self.features.flush() => {
+            (PieceOperation::Write { .. } | PieceOperation::Zeros, None)
+                if self.features.flush() =>
+            {
                 self.journal.push(piece.range.clone(), Change::Write(data));
             }
             (PieceOperation::Zero { keep_allocated }, None) if self.features.flush() => {
                 self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
             }
-            (PieceOperation::Zero { .. }, Some(error)) if error.kind == StoreErrorKind::Unsupported => {
+            (PieceOperation::Zero { .. }, Some(error))
+                if error.kind == StoreErrorKind::Unsupported =>
+            {
                 self.zeros_instead(&piece);
                 return;
             }
@@ -200,8 +212,9 @@ impl NbdStore {
                     self.recycle(spare);
                 }
                 self.discards_flushed = discards;
-                let changing =
-                    |piece: &Piece| piece.what.is_change() || matches!(piece.what, PieceOperation::Trim);
+                let changing = |piece: &Piece| {
+                    piece.what.is_change() || matches!(piece.what, PieceOperation::Trim)
+                };
                 let flushed = self.flush_error.is_none()
                     && self.journal.is_empty()
                     && discards == self.discards
@@ -209,7 +222,9 @@ impl NbdStore {
                 self.control.set_unflushed(!flushed);
             }
             (PieceOperation::Trim, None) => self.discards += 1,
-            (PieceOperation::Flushing { .. } | PieceOperation::Repeat { .. }, Some(error)) => self.record_loss(error),
+            (PieceOperation::Flushing { .. } | PieceOperation::Repeat { .. }, Some(error)) => {
+                self.record_loss(error)
+            }
             (PieceOperation::Status { changes }, _) => {
                 let extents = error.is_none().then_some(&extents[..]);
                 self.map.reply(piece.range.start, changes, extents);

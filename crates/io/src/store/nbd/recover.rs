@@ -37,7 +37,11 @@ impl NbdStore {
             }
             return None;
         };
-        let piece = Piece { job: None, what: PieceOperation::Repeat { number }, range: entry.range.clone() };
+        let piece = Piece {
+            job: None,
+            what: PieceOperation::Repeat { number },
+            range: entry.range.clone(),
+        };
         let meets = |other: &Piece| {
             other.range.start < piece.range.end && piece.range.start < other.range.end
         };

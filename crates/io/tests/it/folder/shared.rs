@@ -4,7 +4,7 @@
 
 use super::{MIB, Service, Setting, can_mount};
 use crate::common::rig;
-use larder_io::front::fuse::{FileOptions, ChangeEvents, KernelPages};
+use larder_io::front::fuse::{ChangeEvents, FileOptions, KernelPages};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;

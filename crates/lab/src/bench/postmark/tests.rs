@@ -47,6 +47,7 @@ fn what_is_refused_ends_the_run_with_its_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = bench(&folder.path().join("missing"));
     let machine = Double::default();
-    let error = run_trials(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
+    let error =
+        run_trials(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("make a folder "), "{error}");
 }

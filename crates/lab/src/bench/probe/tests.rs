@@ -112,7 +112,8 @@ fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
     let asked = RequestLog::default();
     let mut bench = bench(&asked, 10, 1);
     let plan = one_trial(Start::AsIs);
-    let error = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
+    let error =
+        run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap_err();
     let (letter, offset) = asked.lock().unwrap()[10];
     let what = if letter == 'R' { "read" } else { "write" };
     assert_eq!(error.to_string(), format!("{what} 4096 bytes at {offset}: it broke"));
@@ -140,11 +141,13 @@ fn a_file_is_made_for_the_run_and_removed_after_it() {
     assert!(!path.exists(), "what it made is removed");
     // What it did not make is neither overwritten nor removed.
     std::fs::write(&path, "mine").unwrap();
-    let error = run_trials(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap_err().to_string();
+    let error =
+        run_trials(&mut bench(), &plan, &machine, &never(), &mut |_| ()).unwrap_err().to_string();
     assert!(error.starts_with("make ") && error.contains("exists"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     let full = Double { free_bytes: 1 << 10, ..Double::default() };
-    let error = run_trials(&mut bench(), &plan, &full, &never(), &mut |_| ()).unwrap_err().to_string();
+    let error =
+        run_trials(&mut bench(), &plan, &full, &never(), &mut |_| ()).unwrap_err().to_string();
     assert!(error.ends_with("it needs 64 KiB and 1 KiB are free"), "{error}");
 }
 
@@ -219,13 +222,16 @@ impl BackgroundLoad for RecordingLoad {
 #[test]
 fn what_goes_on_beside_a_trial_begins_before_it_and_ends_after_it_however_it_ends() {
     let with = |asked: &RequestLog, fails_after, fails| {
-        bench(asked, fails_after, 1).with_background_load(Box::new(RecordingLoad { asked: asked.clone(), fails }))
+        bench(asked, fails_after, 1)
+            .with_background_load(Box::new(RecordingLoad { asked: asked.clone(), fails }))
     };
-    let letters = |asked: &RequestLog| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
+    let letters =
+        |asked: &RequestLog| asked.lock().unwrap().iter().map(|it| it.0).collect::<String>();
     let plan = one_trial(Start::AsIs);
     let asked = RequestLog::default();
     let mut company = with(&asked, usize::MAX, false);
-    let run = run_trials(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
+    let run =
+        run_trials(&mut company, &plan, &Double::default(), &never(), &mut |_| ()).unwrap().run;
     let seen = letters(&asked);
     assert!(seen.starts_with('B') && seen.ends_with("FE"), "{seen}");
     #[expect(clippy::cast_precision_loss, reason = "a few")]

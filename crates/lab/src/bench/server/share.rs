@@ -7,7 +7,7 @@
 use super::super::error::BenchError;
 use super::super::held::{Held, clear_up_beside};
 use super::super::target::{AtPath, Buffering, Place, Target};
-use super::super::workload::{StartState, Space, TrialContext};
+use super::super::workload::{Space, StartState, TrialContext};
 use std::path::{Path, PathBuf};
 
 /// How large everything is.
@@ -111,7 +111,11 @@ impl Share {
         }
     }
 
-    pub(super) fn prepare(&mut self, extent: &Extent, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    pub(super) fn prepare(
+        &mut self,
+        extent: &Extent,
+        stage: &TrialContext<'_>,
+    ) -> Result<(), BenchError> {
         match self {
             Share::Folder(folder) => folder.make(extent, stage),
             Share::Places(place) => place.prepare(stage),

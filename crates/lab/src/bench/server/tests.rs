@@ -168,7 +168,8 @@ fn clients_never_touch_what_is_anothers() {
 
 #[test]
 fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
-    let places = |fails| Share::Places(Box::new(RecordingTarget { asked: RequestLog::default(), fails }));
+    let places =
+        |fails| Share::Places(Box::new(RecordingTarget { asked: RequestLog::default(), fails }));
     let long = ServerLoad { think: Spread::exactly(1e6), ..load(ALL, 3) };
     let mut bench = ServerBench::new(places(false), long, steps(&[2]), ITEM);
     let error = play_it(&mut bench).unwrap_err();

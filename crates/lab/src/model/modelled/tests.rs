@@ -1,6 +1,6 @@
 //! What a modelled store must keep to, whatever the model. Times are nanoseconds.
 
-use super::super::rig::{self, Instant, DelayedStore, read, write};
+use super::super::rig::{self, DelayedStore, Instant, read, write};
 use super::*;
 use crate::model::{Capped, CappedSpec, Disk};
 use crate::random::Random;
@@ -96,7 +96,8 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
     for seed in 0..20 {
         let mut random = Random::from_seed(seed);
         let model = Capped::new(CappedSpec::general_purpose());
-        let mut store = ModelledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
+        let mut store =
+            ModelledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
         let (mut now, mut done) = (0, Vec::new());
         for tag in 0..300 {
             now += random.below(500_000);

@@ -4,7 +4,7 @@ use super::caches::{Found, Plan, Table};
 use super::search::{self, Choice};
 use super::{
     Case, MIN_BYTES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes, page_memory,
-    working_set, volumes, windows,
+    volumes, windows, working_set,
 };
 use crate::sim::min::{Future, memory_bytes};
 use crate::sim::references::Batch;
@@ -304,5 +304,6 @@ fn curves(case: &Case<'_>, made: &mut Sizing, table: &Table) {
     policies.sort_by_key(|curve| place(&curve.policy));
     made.policies = policies;
     made.regions = Regions::of(&made.best_curve(), made.workload.ceiling);
-    made.regions_why = made.regions.as_ref().map(|found| found.reasons().into()).unwrap_or_default();
+    made.regions_why =
+        made.regions.as_ref().map(|found| found.reasons().into()).unwrap_or_default();
 }

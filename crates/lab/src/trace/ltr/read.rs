@@ -1,7 +1,7 @@
 //! Reading `.ltr` from front to back, without the index.
 
 use super::super::bytes;
-use super::super::decode::{Decode, Out, FormatError};
+use super::super::decode::{Decode, FormatError, Out};
 use super::super::{Addressing, NameOf, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
@@ -108,7 +108,12 @@ impl Reader {
         Ok(section.len())
     }
 
-    fn records(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn records(
+        &mut self,
+        frame: &Frame,
+        payload: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), FormatError> {
         let count = usize::try_from(frame.count).unwrap_or(usize::MAX);
         if count == 0 || count > BLOCK_RECORDS_MAX {
             return Err("a block has no records or more than 65,536");
@@ -128,7 +133,12 @@ impl Reader {
         }
     }
 
-    fn names(&mut self, frame: &Frame, payload: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn names(
+        &mut self,
+        frame: &Frame,
+        payload: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), FormatError> {
         frame.unpack(payload, &mut self.raw)?;
         let mut rest = &self.raw[..];
         while let Some((head, behind)) = rest.split_at_checked(7) {

@@ -1,7 +1,7 @@
 //! Alibaba block traces: device, `R` or `W`, offset (bytes), length (bytes), time (us).
 
 use super::text::{LineFormat, read_or_write, take_field, take_number, whole_number};
-use super::{Out, Record, FormatError, time};
+use super::{FormatError, Out, Record, time};
 
 /// Alibaba CSV.
 #[derive(Debug)]

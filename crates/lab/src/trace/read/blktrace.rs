@@ -5,7 +5,7 @@
 //! happened, the upper half to what kind of request. A request is one event of it: when it was
 //! queued; if a trace has no such events, when it was issued to the driver, or completed.
 
-use super::{Decode, Op, Out, Record, TraceError, FormatError, bytes, sectors};
+use super::{Decode, FormatError, Op, Out, Record, TraceError, bytes, sectors};
 
 const BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;

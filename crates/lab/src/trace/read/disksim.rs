@@ -3,7 +3,7 @@
 //! point tells which.
 
 use super::text::{LineFormat, leading_decimal, take_word, take_word_number, whole_number};
-use super::{Op, Out, Record, FormatError, sectors};
+use super::{FormatError, Op, Out, Record, sectors};
 use memchr::memchr;
 
 /// DiskSim or MQSim ASCII.

@@ -4,7 +4,7 @@
 //! Each file is a volume of its own, since its offsets are those within the file.
 
 use super::text::{LineFormat, take_word, take_word_number};
-use super::{Op, Out, Record, FormatError, time};
+use super::{FormatError, Op, Out, Record, time};
 
 /// fio iolog of one version.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Raw keys: numbers of 32 or 64 bits, either byte order, one reference each; objects without a
 //! size. Nothing in the content tells them, so they are told by extension or by `--format`.
 
-use super::{Addressing, FixedRecord, Out, Record, FormatError, bytes};
+use super::{Addressing, FixedRecord, FormatError, Out, Record, bytes};
 
 /// Raw keys of one width and byte order.
 #[derive(Clone, Copy, Debug)]

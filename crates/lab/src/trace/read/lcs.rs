@@ -5,7 +5,7 @@
 //! bytes: time u32, object u64, size i64, operation u8, tenant u24, time to live u32, next i64. v4
 //! to v8 are v3 with 1, 2, 4, 8 or 16 features of 32 bits behind.
 
-use super::{Addressing, FixedRecord, Op, Out, Record, FormatError, bytes, oracle_general};
+use super::{Addressing, FixedRecord, FormatError, Op, Out, Record, bytes, oracle_general};
 
 pub(in super::super) const HEADER_BYTES: usize = 8192;
 /// The magic of files that libCacheSim writes, and the one that is given for older ones.

@@ -2,7 +2,7 @@
 //! Pages of 512 bytes; a request is `pages` references. No times, no operations: all are reads.
 
 use super::text::{LineFormat, take_word, take_word_number};
-use super::{Addressing, Out, Record, SECTOR_BYTES, FormatError, sectors};
+use super::{Addressing, FormatError, Out, Record, SECTOR_BYTES, sectors};
 
 /// `.lis`.
 #[derive(Debug)]

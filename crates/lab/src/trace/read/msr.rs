@@ -2,7 +2,7 @@
 //! offset (bytes), size (bytes), response (100 ns). A volume is a host and a disk.
 
 use super::text::{LineFormat, read_or_write, take_field, take_number};
-use super::{Out, Record, FormatError, time};
+use super::{FormatError, Out, Record, time};
 
 /// MSR Cambridge CSV.
 #[derive(Debug)]

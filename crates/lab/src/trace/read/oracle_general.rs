@@ -2,7 +2,7 @@
 //! the object is asked for next, as the number of the request (-1 or the largest number: never).
 //! No operation, no volume: all are reads of objects.
 
-use super::{Addressing, FixedRecord, Out, Record, FormatError, bytes};
+use super::{Addressing, FixedRecord, FormatError, Out, Record, bytes};
 
 pub(super) const BYTES: usize = 24;
 

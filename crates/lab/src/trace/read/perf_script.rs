@@ -15,7 +15,7 @@
 //! [`HELD_MAX`] of them.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_word, whole_number};
-use super::{LEN_MAX, Op, Out, Record, FormatError};
+use super::{FormatError, LEN_MAX, Op, Out, Record};
 use larder_core::counters::Class;
 use memchr::memmem;
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -6,7 +6,7 @@
 //! next day's. Only reads, writes and flushes that succeeded are requests.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_decimal};
-use super::{Op, Out, Record, FormatError};
+use super::{FormatError, Op, Out, Record};
 use memchr::memchr;
 use memchr::memmem;
 

@@ -2,7 +2,7 @@
 //! A volume is an ASU, an application storage unit.
 
 use super::text::{LineFormat, read_or_write, take_decimal, take_field, take_number, whole_number};
-use super::{Out, Record, FormatError, sectors};
+use super::{FormatError, Out, Record, sectors};
 
 /// UMass SPC.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! size (bytes).
 
 use super::text::{LineFormat, read_or_write, take_decimal, take_field, take_number};
-use super::{Out, Record, FormatError};
+use super::{FormatError, Out, Record};
 
 /// Digits of a second that are kept: nanoseconds.
 const SCALE: usize = 9;

@@ -5,7 +5,7 @@
 //! in practice. The guess is said in the notes.
 
 use super::text::{LineFormat, is_heading, take_field, take_number, whole_number};
-use super::{Op, Out, Record, SECTOR_BYTES, FormatError, sectors, time};
+use super::{FormatError, Op, Out, Record, SECTOR_BYTES, sectors, time};
 
 /// Offsets that must all be multiples of 512 before they are taken for bytes on their own.
 const PROOF_LINES: usize = 8;

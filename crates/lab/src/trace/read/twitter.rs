@@ -4,7 +4,7 @@
 //! A key may hold commas, so the other fields are counted from the end.
 
 use super::text::{LineFormat, take_number, whole_number};
-use super::{Addressing, Op, Out, Record, FormatError, bytes, time};
+use super::{Addressing, FormatError, Op, Out, Record, bytes, time};
 use memchr::memrchr;
 
 /// Twitter CSV.

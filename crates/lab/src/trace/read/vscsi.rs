@@ -5,7 +5,7 @@
 //! u16 (high byte 2), sequence u32, length u32, scatter-gather elements u32, block u64, time u64
 //! (us), response u64 (us).
 
-use super::{FixedRecord, Op, Out, Record, FormatError, bytes, sectors, time};
+use super::{FixedRecord, FormatError, Op, Out, Record, bytes, sectors, time};
 
 const V1_BYTES: usize = 32;
 const V2_BYTES: usize = 40;

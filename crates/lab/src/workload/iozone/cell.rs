@@ -4,7 +4,9 @@ use super::grid::Cell;
 use super::passes::passes;
 use super::subject::{AccessPattern, PassResult, TestFile};
 use super::{Column, columns};
-use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
+use crate::bench::{
+    BenchError, Direction, Outcome, Phase, Series, Space, StartState, TrialContext, Workload,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -62,7 +62,8 @@ pub const MAKE: Pass = make(RecordOrder::Next);
 const START: Order = Order::From(0);
 const WRITE: [Pass; 2] = [MAKE, write(RecordOrder::Next, START)];
 const READ: [Pass; 2] = [read(RecordOrder::Next, START); 2];
-const RANDOM: [Pass; 2] = [read(RecordOrder::At, Order::Random), write(RecordOrder::At, Order::Random)];
+const RANDOM: [Pass; 2] =
+    [read(RecordOrder::At, Order::Random), write(RecordOrder::At, Order::Random)];
 const BACKWARD: [Pass; 1] = [read(RecordOrder::At, Order::Backward)];
 const AGAIN: [Pass; 1] = [write(RecordOrder::At, Order::Again)];
 const STRIDED: [Pass; 1] = [read(RecordOrder::At, Order::Strided)];

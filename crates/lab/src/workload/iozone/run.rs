@@ -7,7 +7,7 @@ use super::sequence::{Part, Progressed, Sequence, own_folder};
 use super::subject::AccessPattern;
 use super::tables::RateTable;
 use super::{Column as IozoneColumn, columns};
-use crate::bench::{BenchError, Plan, RunResult, HostEnv};
+use crate::bench::{BenchError, HostEnv, Plan, RunResult};
 use larder_report::format;
 use larder_report::run::{Run, Sample};
 use larder_report::stats::{Summary, median};

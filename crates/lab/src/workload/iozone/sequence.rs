@@ -5,7 +5,7 @@
 
 use crate::bench::held::Held;
 use crate::bench::{
-    BenchError, InParts, PartsProgress, Plan, RunResult, Progress, HostEnv, Workload, play_parts,
+    BenchError, HostEnv, InParts, PartsProgress, Plan, Progress, RunResult, Workload, play_parts,
 };
 use larder_report::run::trial::{Doubt, DoubtReason};
 use std::collections::BTreeMap;

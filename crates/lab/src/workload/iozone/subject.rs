@@ -55,7 +55,12 @@ pub struct AccessPattern {
 
 impl Default for AccessPattern {
     fn default() -> Self {
-        AccessPattern { direct: false, sync: Sync::None, close_counts: false, stride: order::STRIDE }
+        AccessPattern {
+            direct: false,
+            sync: Sync::None,
+            close_counts: false,
+            stride: order::STRIDE,
+        }
     }
 }
 
@@ -270,7 +275,12 @@ impl<'a> TestFile<'a> {
     }
 
     /// Closes what need not be flushed, and counts it if that is asked for.
-    fn leave(&mut self, file: File, pass: &Pass, mut passed: PassResult) -> Result<PassResult, BenchError> {
+    fn leave(
+        &mut self,
+        file: File,
+        pass: &Pass,
+        mut passed: PassResult,
+    ) -> Result<PassResult, BenchError> {
         if pass.writes && !self.manner.close_counts {
             self.unflushed = Some(file);
             return Ok(passed);
@@ -290,7 +300,9 @@ impl<'a> TestFile<'a> {
     pub fn flush(&mut self) -> Result<Nanos, BenchError> {
         let file = match self.unflushed.take() {
             Some(file) => file,
-            None => OpenOptions::new().write(true).open(self.path).map_err(self.io_error("open"))?,
+            None => {
+                OpenOptions::new().write(true).open(self.path).map_err(self.io_error("open"))?
+            }
         };
         let before = self.stage.now();
         file.sync_all().map_err(self.io_error("flush"))?;

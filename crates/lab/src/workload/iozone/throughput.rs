@@ -12,7 +12,7 @@ pub use table::{Seen, ThroughputTable};
 use super::grid::Cell;
 use super::sequence::{Part, Progressed, Sequence, own_folder};
 use super::subject::AccessPattern;
-use crate::bench::{BenchError, Plan, RunResult, HostEnv};
+use crate::bench::{BenchError, HostEnv, Plan, RunResult};
 use larder_report::format;
 use larder_report::run::Run;
 use larder_report::stats::median;

@@ -157,7 +157,11 @@ impl Config {
     /// # Errors
     /// The parameter is wrong. The configuration stays as it is, except that a location with a
     /// wrong weight gets the weight 1.
-    pub fn set(&mut self, command: Command, parameter: Option<&[u8]>) -> Result<(), ParameterError> {
+    pub fn set(
+        &mut self,
+        command: Command,
+        parameter: Option<&[u8]>,
+    ) -> Result<(), ParameterError> {
         let number = parameter.map(integer);
         let positive = number.and_then(|number| u32::try_from(number).ok()).filter(|&n| n > 0);
         match command {

@@ -1,6 +1,6 @@
 //! The page: whole, escaped, with a chart of each kind, and the record inside.
 
-use super::super::trial::{Doubt, Latency, Start, Started, Trial, DoubtReason};
+use super::super::trial::{Doubt, DoubtReason, Latency, Start, Started, Trial};
 use super::super::{Direction, Machine, Run, Sample};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,10 @@ fn run() -> Run {
     let mut run = Run::new("reads <b>& writes", "2026-11-21T03:22:11Z", machine);
     let values = vec![10.0, 11.0, 9.0, 10.0, 10.5, 9.5];
     run.samples = vec![
-        Sample { values: values.clone(), ..Sample::new("rate", "reads/s", Some(Direction::Higher)) },
+        Sample {
+            values: values.clone(),
+            ..Sample::new("rate", "reads/s", Some(Direction::Higher))
+        },
         Sample { values, ..Sample::new("other", "reads/s", None) },
         grouped("load", &[("clients", 1.0)], &[5.0]),
         grouped("load", &[("clients", 16.0)], &[9.0]),

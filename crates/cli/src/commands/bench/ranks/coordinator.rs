@@ -51,7 +51,8 @@ type Event = (usize, Option<Message>);
 pub(super) fn lead(members: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
     let (events, heard) = channel();
     let mut seats = Vec::new();
-    for (rank, RankLink { hello, link: Link { reader, writer } }) in members.into_iter().enumerate() {
+    for (rank, RankLink { hello, link: Link { reader, writer } }) in members.into_iter().enumerate()
+    {
         listen(rank, reader, events.clone());
         let name = name(&hello);
         seats.push(Seat { name, writer, at: None, heard: Instant::now(), gone: false });

@@ -7,7 +7,7 @@
 use super::communicator::Communicator;
 use super::coordinator::{RankLink, lead as lead_members};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
-use super::{JOIN_MAX, RANKS_MAX, MultiHostArgs, fits, turn_away};
+use super::{JOIN_MAX, MultiHostArgs, RANKS_MAX, fits, turn_away};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use serde_json::Value;

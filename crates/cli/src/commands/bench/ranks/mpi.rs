@@ -7,7 +7,7 @@
 use super::communicator::Communicator;
 use super::coordinator::{RankLink, lead};
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message};
-use super::{JOIN_MAX, Leader, RANKS_MAX, Seat, MultiHostArgs, fits, turn_away};
+use super::{JOIN_MAX, Leader, MultiHostArgs, RANKS_MAX, Seat, fits, turn_away};
 use crate::control::Token;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
@@ -160,7 +160,11 @@ impl Meeting {
         }
     }
 
-    fn wait_for_all(&self, there: &mut [Option<RankLink>], stop: &AtomicBool) -> Result<(), String> {
+    fn wait_for_all(
+        &self,
+        there: &mut [Option<RankLink>],
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("wait for the other ranks: {error}");
         self.listener.set_nonblocking(true).map_err(failed)?;
         let (came, comes) = channel();
@@ -234,7 +238,7 @@ fn look_for(path: &Path, hello: &Hello, stop: &AtomicBool) -> Result<(Hello, Lin
     let what = || format!("find rank 0 by {}", path.display());
     let begun = Instant::now();
     loop {
-        let error = match join(path) {
+        let error = match connect(path) {
             Ok((token, stream)) => {
                 let link = Link::new(stream.try_clone().with_context(what)?, stream);
                 return Ok((Hello { token, ..hello.clone() }, link));
@@ -251,7 +255,7 @@ fn look_for(path: &Path, hello: &Hello, stop: &AtomicBool) -> Result<(Hello, Lin
 }
 
 /// One try: the token as it is shown, and a connection.
-fn join(path: &Path) -> Result<(String, TcpStream)> {
+fn connect(path: &Path) -> Result<(String, TcpStream)> {
     // No link that somebody else has laid there is followed.
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).context("open it")?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -317,7 +321,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, gathered, _) = test_meeting(folder.path());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let (mut shown, stream) = join(&path).unwrap();
+        let (mut shown, stream) = connect(&path).unwrap();
         drop(stream);
         // Somebody without it, and somebody who says something else, are passed over.
         let address = shown.rsplit_once('@').unwrap().1.to_owned();
@@ -356,7 +360,7 @@ mod tests {
         let (path, other) = (folder.path().join("meeting"), folder.path().join("other"));
         std::fs::write(&other, "x").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(join(&path).is_err(), "a link");
+        assert!(connect(&path).is_err(), "a link");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = Meeting::make(&path, listener, 2).err().unwrap();
         assert!(format!("{error:#}").contains("File exists"), "{error:#}");

@@ -41,7 +41,14 @@ pub(super) struct Mounting {
 impl Mounting {
     pub(super) fn new(memory: u64, flush: FlushMode, scratch: &Scratch) -> Self {
         let (files, mount) = (scratch.files(), scratch.mount());
-        Mounting { memory, flush, files, mount, control: scratch.control(), said: scratch.log_path() }
+        Mounting {
+            memory,
+            flush,
+            files,
+            mount,
+            control: scratch.control(),
+            said: scratch.log_path(),
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::commands::bench::local_host::LocalHost;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
-    BenchError, Direction, Counted, StartState, Found, Outcome, Series, Space, TrialContext, HostEnv,
-    HostError, Workload,
+    BenchError, Counted, Direction, Found, HostEnv, HostError, Outcome, Series, Space, StartState,
+    TrialContext, Workload,
 };
 use larder_report::control::{Stats, VolumeStats};
 use larder_report::run::Machine;
@@ -69,7 +69,11 @@ impl<'a> Side<'a> {
     }
 
     /// Files out of memory, with a new cache in front of them on larder's side; what is found.
-    fn find_again(&self, seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
+    fn find_again(
+        &self,
+        seen: &[PathBuf],
+        more: &mut dyn FnMut() -> bool,
+    ) -> Result<Found, HostError> {
         let mut cache = locked(self.cache);
         cache.stop().map_err(|error| trouble(&error))?;
         let found = self.here.make_cold(&self.below_cache(seen), more)?;

@@ -1,6 +1,6 @@
 //! What a replay did: counted by the threads, added up, and told.
 
-use super::feed::{RequestSource, LeftOut, Piece};
+use super::feed::{LeftOut, Piece, RequestSource};
 use anyhow::Result;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_io::nbd_client::RequestError;

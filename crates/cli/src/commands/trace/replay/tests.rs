@@ -1,7 +1,7 @@
 //! The feed against an obvious model: each byte of a record, one by one.
 
 use super::super::input::Input;
-use super::feed::{RequestSource, RecordFilter};
+use super::feed::{RecordFilter, RequestSource};
 use super::targets::{Targets, volume};
 use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{BlockSizes, ExportDetails};

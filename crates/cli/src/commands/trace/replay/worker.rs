@@ -4,7 +4,7 @@
 //! Invariants: no more than `depth` requests are in flight, over all connections of the thread; a
 //! timed request is never sent before it is due; the first failure ends all threads.
 
-use super::feed::{RequestSource, Piece};
+use super::feed::{Piece, RequestSource};
 use super::outcome::{Outcome, ReplayTotals};
 use anyhow::{Context, Result};
 use larder_io::nbd_client::{Client, Completion, Request};

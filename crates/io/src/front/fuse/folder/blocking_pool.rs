@@ -27,7 +27,7 @@ use crate::engine::{ArenaCache, Engine};
 use crate::fault::{self, Thread, confine};
 use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
-use crate::store::files::{PendingChange, FileTable, SourceFile};
+use crate::store::files::{FileTable, PendingChange, SourceFile};
 use crate::waker::Waker;
 use backlog::{Backlog, Waiting};
 use drops::PageDrops;
@@ -292,7 +292,10 @@ impl BlockingWorker {
                         if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
                     {
                         let job = Job::Request { way, header, body, waiting };
-                        refuse(self.jobs.add_delayed(job).as_ref().and_then(requester), Errno::AGAIN);
+                        refuse(
+                            self.jobs.add_delayed(job).as_ref().and_then(requester),
+                            Errno::AGAIN,
+                        );
                     }
                     Err(errno) => way.answer(header.unique, Err(errno)),
                 }
@@ -436,11 +439,18 @@ impl BlockingWorker {
     /// one first. The folder's file becomes what `act` says when nothing of a segment is under way;
     /// each one that is cut off goes in the cache and in the folder in the same moment, so that an
     /// error in between loses nothing of the others.
-    fn forget(&mut self, file: &SourceFile, part: Range<u64>, act: PendingChange) -> Result<(), Errno> {
+    fn forget(
+        &mut self,
+        file: &SourceFile,
+        part: Range<u64>,
+        act: PendingChange,
+    ) -> Result<(), Errno> {
         let (section, parts) = FileTable::parts(file, part.start, part.end);
         for (at, range) in parts.into_iter().rev() {
             file.plan(match act {
-                PendingChange::Truncate { size, writes } => PendingChange::Truncate { size: size.max(at), writes },
+                PendingChange::Truncate { size, writes } => {
+                    PendingChange::Truncate { size: size.max(at), writes }
+                }
                 PendingChange::Forget | PendingChange::Renew(_) => act,
             });
             let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));

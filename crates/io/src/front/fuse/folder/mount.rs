@@ -1,10 +1,10 @@
 //! A folder that is mounted, from its start to its end.
 
-use super::super::mount::{MountOptions, Mount, MountError, UnmountError};
+use super::super::mount::{Mount, MountError, MountOptions, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
 use super::blocking_pool::BlockingPool;
 use super::crossing::RestrictionFollower;
-use super::{Folder, FolderError, ChangeEvents};
+use super::{ChangeEvents, Folder, FolderError};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountLine, MountRestrictions, MountWatch};
 use crate::store::files::link_to;

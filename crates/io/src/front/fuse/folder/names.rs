@@ -244,7 +244,12 @@ impl Folder {
         self.created(clerks, header, named, file, asked.flags)
     }
 
-    pub(super) fn tmpfile(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn tmpfile(
+        &self,
+        clerks: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut how = OFlags::TMPFILE | OFlags::RDWR;

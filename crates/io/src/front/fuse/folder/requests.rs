@@ -130,7 +130,12 @@ fn is_end(code: u32) -> bool {
 }
 
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
-pub(super) fn reply(link: &mut Link, clerks: &BlockingPool, asked: FuseRequest<'_>, answered: Answered) {
+pub(super) fn reply(
+    link: &mut Link,
+    clerks: &BlockingPool,
+    asked: FuseRequest<'_>,
+    answered: Answered,
+) {
     let unique = asked.header.unique;
     let job = |link: &Link| clerks.request(link.reply_path(), asked.header, asked.whole_payload());
     match answered {

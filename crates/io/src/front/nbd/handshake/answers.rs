@@ -4,7 +4,7 @@
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
-use super::{Answer, Handshake, HandshakeError, Negotiated, Progress, State, ClientTransport};
+use super::{Answer, ClientTransport, Handshake, HandshakeError, Negotiated, Progress, State};
 use crate::front::nbd::wire;
 
 const UNKNOWN_EXPORT: Refusal =

@@ -7,7 +7,7 @@ use super::HandshakeError;
 use super::export::ExportInfo;
 use super::options::Refusal;
 use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, ServerGreeting, OptionReplyHeader,
+    self, BlockSizeReply, ExportInfoReply, ExportReply, OptionReplyHeader, ServerGreeting,
 };
 use zerocopy::IntoBytes;
 

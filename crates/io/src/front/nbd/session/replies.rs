@@ -7,7 +7,7 @@ use crate::front::errors::nbd_error_of;
 use crate::front::nbd::wire::{self, Errno};
 use larder_core::clock::Nanos;
 use larder_core::counters::Classes;
-use larder_core::request::{ReadRequest, Event, Reply};
+use larder_core::request::{Event, ReadRequest, Reply};
 use larder_core::store::StoreError;
 
 /// The error of a failed request.

@@ -115,7 +115,10 @@ fn handshake_headers_have_the_documented_bytes() {
     let greeting = ServerGreeting::new(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
     assert_eq!(greeting.as_bytes(), b"NBDMAGICIHAVEOPT\0\x03");
     assert_eq!(ServerGreeting::parse(*b"NBDMAGICIHAVEOPT\0\x03").unwrap(), 3);
-    assert_eq!(ServerGreeting::parse(*b"NBDMAGICIHAVENOT\0\x03").unwrap_err().what, "newstyle greeting");
+    assert_eq!(
+        ServerGreeting::parse(*b"NBDMAGICIHAVENOT\0\x03").unwrap_err().what,
+        "newstyle greeting"
+    );
     assert_eq!(OptionHeader::new(OPT_GO, 258).as_bytes(), b"IHAVEOPT\0\0\0\x07\0\0\x01\x02");
     assert_eq!(OptionHeader::parse(*b"IHAVEOPT\0\0\0\x07\0\0\x01\x02").unwrap(), (7, 258));
     let reply = OptionReplyHeader::new(OPT_GO, REP_ERR_UNKNOWN, 1);

@@ -8,7 +8,7 @@ use crate::workload::iozone::grid::{Cell, Sizes};
 use crate::workload::iozone::order;
 use crate::workload::iozone::passes::passes;
 use crate::workload::iozone::records::first_mark;
-use crate::workload::iozone::subject::{TestFile, Sync};
+use crate::workload::iozone::subject::{Sync, TestFile};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
@@ -125,7 +125,8 @@ fn records_are_where_they_belong_whatever_the_order() {
     let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 40 * 4 * KIB, record_bytes: 4 * KIB };
     for sync in [Sync::None, Sync::Data, Sync::All] {
-        let manner = AccessPattern { sync, close_counts: sync == Sync::Data, ..AccessPattern::default() };
+        let manner =
+            AccessPattern { sync, close_counts: sync == Sync::Data, ..AccessPattern::default() };
         let mut subject = TestFile::new(&stage, &path, cell, manner, 3);
         let mut written = 0;
         for test in [0, 9, 6, 2, 4] {

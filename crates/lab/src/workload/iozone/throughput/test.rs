@@ -6,7 +6,9 @@ use super::super::subject::{PassResult, TestFile, Wall};
 use super::super::{MIX_TEST, RANDOM_TEST};
 use super::{Figure, Kind, READERS, ThroughputRun, kinds, threads_text};
 use crate::bench::worker_pool::{self, Place};
-use crate::bench::{BenchError, Direction, StartState, Outcome, Phase, Series, Space, TrialContext, Workload};
+use crate::bench::{
+    BenchError, Direction, Outcome, Phase, Series, Space, StartState, TrialContext, Workload,
+};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
 use serde_json::Value;
@@ -117,7 +119,12 @@ impl<'a> ThreadTest<'a> {
         steps
     }
 
-    fn subject<'s>(&'s self, stage: &'s TrialContext<'s>, thread: usize, file: &'s Path) -> TestFile<'s> {
+    fn subject<'s>(
+        &'s self,
+        stage: &'s TrialContext<'s>,
+        thread: usize,
+        file: &'s Path,
+    ) -> TestFile<'s> {
         TestFile::new(stage, file, self.run.cell, self.run.manner, thread as u64)
     }
 

@@ -5,7 +5,7 @@
 
 use super::super::Node;
 use super::{BlockingWorker, Job};
-use crate::store::files::{PendingChange, FileTable, SEGMENT_BYTES, SourceFile};
+use crate::store::files::{FileTable, PendingChange, SEGMENT_BYTES, SourceFile};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;

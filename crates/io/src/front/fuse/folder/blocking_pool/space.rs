@@ -5,7 +5,7 @@ use super::super::requests::{Answered, done};
 use super::super::sections::Cached;
 use super::{BlockingWorker, uncached};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
-use crate::store::files::{PendingChange, FileTable, SourceFile};
+use crate::store::files::{FileTable, PendingChange, SourceFile};
 use larder_core::request::{Request, RequestOp};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
