@@ -929,7 +929,7 @@ fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
         Completion::Unstalled => return None,
         Completion::Filled { token, .. }
         | Completion::Failed { token, .. }
-        | Completion::Continue { token }
+        | Completion::Continue { token, .. }
         | Completion::Synced { token, .. }
         | Completion::Finished { token, .. } => *token,
     };

@@ -163,15 +163,20 @@ impl World {
         let clients = self.clients.iter().flatten();
         let waiting = clients.flat_map(|client| {
             client.requests.iter().map(|request| {
-                let Request { token, bytes, .. } = request;
-                format!("request {token} of volume {}: {bytes:?}", client.disk)
+                let Request { token, bytes, kind, .. } = request;
+                format!("{} {token} of volume {}: {bytes:?}", kind.name(), client.disk)
             })
         });
         let gauges = self.disks.iter().map(|disk| {
             let blocks = |gauge| self.cache.gauge(&disk.volume, gauge) / BLOCK_BYTES_U64;
+            let state = if disk.volume.is_frozen() { "frozen" } else { "not frozen" };
+            let mode = disk.volume.write_mode();
             format!(
-                "{}: {} resident, {} dirty, {} writing, {} free, of {}",
+                "{}: {mode}, {state}, {} blocks per page, bounds {:?}; \
+                 {} resident, {} dirty, {} writing, {} free, of {}",
                 disk.volume.name(),
+                disk.volume.page_bytes() / BLOCK_BYTES_U64,
+                disk.volume.bounds(),
                 blocks(Gauge::Resident),
                 blocks(Gauge::Dirty),
                 blocks(Gauge::Writing),
