@@ -70,7 +70,8 @@ pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     shown(env, claims, &what, of, &[("LARDER_SEEDS", seeds)]);
     if !env.options.quick {
         let [steps, _, goal] = LONG_WORLDS;
-        claims.tried(format!("{goal} seeds of {steps} steps each"), || long_worlds(env));
+        let what = format!("worlds of {steps} steps on this code, of {goal}");
+        claims.tried(what, || long_worlds(env));
     }
     Ok(())
 }

@@ -214,6 +214,7 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     let mut mail = Vec::new();
     lane.collect(&mut mail);
     let Some(Completion::Continue { pins, .. }) = mail.pop() else { panic!("{mail:?}") };
+    assert!(mail.is_empty(), "{mail:?}");
     rig.unpin(pins);
     unpin(&mut rig, &mut lane, &mut mapping);
     assert_eq!(rig.flush(&mut lane), Some(Ok(())));

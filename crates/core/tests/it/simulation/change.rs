@@ -169,11 +169,7 @@ fn add_volume(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
 /// Removes a volume if nobody uses it; else shows that it is refused.
 fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     if rng.one_in(2) {
-        for client in 0..world.clients.len() {
-            if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
-                world.close(client);
-            }
-        }
+        close_clients(world, disk);
     }
     let lanes = world.clients.iter().flatten().filter(|client| client.disk == disk).count();
     let volume = Arc::clone(&world.disks[disk].volume);
@@ -189,13 +185,18 @@ fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     world.changed(|| format!("volume {disk} goes"), closed);
 }
 
-/// Removes a volume at rest, after closing its sessions.
-pub(crate) fn remove_unused_volume(world: &mut World, disk: usize) {
+/// Closes the sessions of a volume.
+fn close_clients(world: &mut World, disk: usize) {
     for client in 0..world.clients.len() {
         if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
             world.close(client);
         }
     }
+}
+
+/// Removes a volume at rest, after closing its sessions.
+pub(crate) fn remove_unused_volume(world: &mut World, disk: usize) {
+    close_clients(world, disk);
     world.cache.close_volume(&world.disks[disk].volume).unwrap();
     complete_removal(world, disk);
 }
