@@ -214,8 +214,8 @@ impl Source {
         })
     }
 
-    /// Returns the file systems that are mounted in a claimed directory, each with its device number
-    /// and mountpoint.
+    /// Returns the file systems that are mounted in a claimed directory, each with its device
+    /// number and mountpoint.
     fn nested(&self, machine: &ThisMachine) -> Vec<(u64, PathBuf)> {
         match self.subject(machine) {
             Ok(Subject::Tree { at, .. }) => machine.filesystems_below(&at),

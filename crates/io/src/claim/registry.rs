@@ -395,8 +395,8 @@ impl Registry {
         found.map(|error| error.to_string()).collect()
     }
 
-    /// Sets the current footprint of a claim and the file systems that are mounted in its directory;
-    /// returns the claim unless it was released.
+    /// Sets the current footprint of a claim and the file systems that are mounted in its
+    /// directory; returns the claim unless it was released.
     fn update(
         &self,
         number: u64,
