@@ -238,5 +238,5 @@ impl<F: Frames> Pool<F> {
 
 /// Frames that a volume has a right to and has not taken.
 fn missing<F: Frames>(volume: &Volume<F>) -> usize {
-    volume.quota.min().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
+    volume.quota.floor().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

@@ -143,3 +143,32 @@ fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
     let status = write_within(&mut rig, &mut lane, 1002, 12);
     assert!(is_done(&status), "{status:?}");
 }
+
+#[test]
+fn full_stores_leave_room_to_the_other_volumes_also_when_the_memory_shrinks() {
+    let frames = 1024;
+    let mut rig = Rig::new(frames, [tuned(4096, &[]), tuned(4096, &[]), tuned(4096, &[])]);
+    let mut healthy = rig.lane(0);
+    for full in [1, 2] {
+        rig.disks[full].plan.set(vec![Fault::NoSpace]);
+    }
+    for full in [1, 2] {
+        let mut lane = rig.lane(full);
+        let (_, status) = fill(&mut rig, &mut lane);
+        assert!(is_full(&status), "store {full}: {status:?}");
+    }
+    let tries = rig.writes().len();
+    for memory in [frames, frames / 3] {
+        rig.cache.set_memory(memory).unwrap();
+        rig.run_until(rig.now + 20 * SECOND);
+        for block in 0..300 {
+            let status = write_within(&mut rig, &mut healthy, 4095 - block, 1);
+            assert!(is_done(&status), "block {block}: {status:?}");
+            assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
+        }
+    }
+    let tries = rig.writes().len() - tries;
+    assert!(tries < 10_000, "{tries} writes: what failed is not tried again for each request");
+    assert_eq!(rig.flush(&mut healthy), Some(Ok(())));
+    rig.cache.check(rig.now);
+}

@@ -95,7 +95,7 @@ fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
     let volume = |rng: &mut Rng, index: u64| {
         let mut options = volume_options(rng, &format!("v{index}"), page_blocks, policy);
         if count > 1 && rng.one_in(2) {
-            options.min_frames = rng.pick(&[0, frames / 8, frames / 4]);
+            options.min_frames = rng.pick(&[0, frames / 16, frames / 8]);
             options.max_frames = rng.pick(&[frames / 4 * 3, frames]);
         }
         options
