@@ -16,7 +16,7 @@ pub use message::{
 pub use payload::{Park, Payload, Zeros};
 pub use session::Session;
 
-use crate::counters::{Classes, Interface};
+use crate::counters::{Class, Classes, Interface, Recorder};
 use crate::frames::Frames;
 use crate::group::GroupId;
 use crate::hint::Hint;
@@ -84,6 +84,8 @@ pub struct Assembly<F: Frames> {
     /// pages once all the same.
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
+    /// True if nobody asked for the bytes: its pages are not counted as references.
+    pub(crate) is_populating: bool,
     pub(crate) error: Option<StoreError>,
     /// What the client says about this read; none if the volume's hint counts.
     pub(crate) hint: Option<Hint>,
@@ -110,6 +112,7 @@ impl<F: Frames> Assembly<F> {
             cursor: 0,
             counted: 0,
             classes: Classes::default(),
+            is_populating: false,
             error: None,
             hint: None,
             part: None,
@@ -138,6 +141,7 @@ impl<F: Frames> Assembly<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.told = false;
         self.classes = Classes::default();
+        self.is_populating = false;
         (self.hint, self.part) = (None, None);
         (self.missed, self.noticed) = (false, false);
     }
@@ -145,6 +149,13 @@ impl<F: Frames> Assembly<F> {
     /// The hint that counts for it on `volume`.
     pub(crate) fn hint_in(&self, volume: &Volume<F>) -> Hint {
         self.hint.unwrap_or_else(|| volume.hint())
+    }
+
+    /// Counts a page as a reference of this class, if the read is for somebody.
+    pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
+        if !self.is_populating {
+            self.classes.count(recorder, class);
+        }
     }
 
     /// How its pages were classed, as far as they have been looked at.

@@ -219,10 +219,10 @@ impl<F: Frames> Cache<F> {
         if found == count {
             if first_touch && fresh {
                 // The policy has been told of it when it came.
-                assembly.classes.count(&lane.recorder, Class::ReadAheadHit);
+                assembly.count(&lane.recorder, Class::ReadAheadHit);
             } else if fresh {
                 self.note_hit(lane, Key::new(volume.id, first), slot, now);
-                assembly.classes.count(&lane.recorder, Class::ReadHit);
+                assembly.count(&lane.recorder, Class::ReadHit);
             }
             assembly.advance(count);
             return true;
@@ -241,14 +241,15 @@ impl<F: Frames> Cache<F> {
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
             Missing::Bypassed(reason) => {
-                lane.recorder.add(reason.counter(), u64::from(fresh));
+                let is_counted = fresh && !assembly.is_populating;
+                lane.recorder.add(reason.counter(), u64::from(is_counted));
                 Class::ReadBypass
             }
         };
         assembly.missed |= matches!(class, Class::ReadMiss | Class::ReadPartialHit);
         assembly.noticed |= !matches!(class, Class::ReadHit | Class::ReadBypass);
         if fresh {
-            assembly.classes.count(&lane.recorder, class);
+            assembly.count(&lane.recorder, class);
         }
         assembly.advance(count);
         true

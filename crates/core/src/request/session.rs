@@ -660,6 +660,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             None => Box::new(Assembly::new(token, bytes.start, len)),
         };
         read.interface = request.interface;
+        read.is_populating = request.op == RequestOp::Populate;
         (read.hint, read.part) = (request.hint, request.bound.clone());
         read
     }
