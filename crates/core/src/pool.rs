@@ -123,11 +123,13 @@ impl<F: Frames> Pool<F> {
         self.usable.fetch_add(count(frames.len()), Ordering::AcqRel);
     }
 
-    /// Takes up to `wanted` free frames that are to leave service.
+    /// Takes up to `wanted` free frames that are to leave service, except those that volumes have a
+    /// right to.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
+        let promised = self.promised();
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_LOOKS);
-        let left = free.frames.len().saturating_sub(wanted);
+        let left = free.frames.len().saturating_sub(wanted).max(promised.min(free.frames.len()));
         free.frames.split_off(left)
     }
 
@@ -140,10 +142,12 @@ impl<F: Frames> Pool<F> {
 
     /// Frames that volumes have a right to, have not taken, and that are not free.
     pub(crate) fn owed(&self) -> usize {
-        let volumes = lock(&self.volumes);
-        let missing: usize = volumes.iter().flatten().map(|volume| missing(volume)).sum();
-        drop(volumes);
-        missing.saturating_sub(self.free())
+        self.promised().saturating_sub(self.free())
+    }
+
+    /// Frames that volumes have a right to and have not taken yet.
+    fn promised(&self) -> usize {
+        lock(&self.volumes).iter().flatten().map(|volume| missing(volume)).sum()
     }
 
     /// Frames that other volumes have a right to and have not taken yet.

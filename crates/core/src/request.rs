@@ -63,6 +63,16 @@ pub(crate) enum Status {
     Failed(StoreError),
 }
 
+/// The purpose of a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client asked for the bytes.
+    #[default]
+    Client,
+    /// The pages shall be in the cache; they are not counted as references.
+    Populate,
+}
+
 /// A read being assembled: the blocks that it covers, each pinned once it is there.
 #[derive(Debug)]
 pub struct Assembly<F: Frames> {
@@ -84,8 +94,7 @@ pub struct Assembly<F: Frames> {
     /// pages once all the same.
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
-    /// True if nobody asked for the bytes: its pages are not counted as references.
-    pub(crate) is_populating: bool,
+    pub(crate) purpose: Purpose,
     pub(crate) error: Option<StoreError>,
     /// What the client says about this read; none if the volume's hint counts.
     pub(crate) hint: Option<Hint>,
@@ -112,7 +121,7 @@ impl<F: Frames> Assembly<F> {
             cursor: 0,
             counted: 0,
             classes: Classes::default(),
-            is_populating: false,
+            purpose: Purpose::default(),
             error: None,
             hint: None,
             part: None,
@@ -141,7 +150,7 @@ impl<F: Frames> Assembly<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.told = false;
         self.classes = Classes::default();
-        self.is_populating = false;
+        self.purpose = Purpose::default();
         (self.hint, self.part) = (None, None);
         (self.missed, self.noticed) = (false, false);
     }
@@ -151,9 +160,9 @@ impl<F: Frames> Assembly<F> {
         self.hint.unwrap_or_else(|| volume.hint())
     }
 
-    /// Counts a page as a reference of this class, if the read is for somebody.
+    /// Counts a page as a reference of this class, if a client asked for it.
     pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
-        if !self.is_populating {
+        if self.purpose == Purpose::Client {
             self.classes.count(recorder, class);
         }
     }

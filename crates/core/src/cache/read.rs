@@ -8,7 +8,7 @@ use crate::frames::Frames;
 use crate::lane::Lane;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
-use crate::request::{Assembly, Prefetch, Status};
+use crate::request::{Assembly, Prefetch, Purpose, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
@@ -241,7 +241,7 @@ impl<F: Frames> Cache<F> {
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
             Missing::Bypassed(reason) => {
-                let is_counted = fresh && !assembly.is_populating;
+                let is_counted = fresh && assembly.purpose == Purpose::Client;
                 lane.recorder.add(reason.counter(), u64::from(is_counted));
                 Class::ReadBypass
             }

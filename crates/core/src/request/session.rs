@@ -14,7 +14,7 @@ use super::message::{
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{Assembly, LanePermit, Status, WriteTask};
+use super::{Assembly, LanePermit, Purpose, Status, WriteTask};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::counters::{Classes, Counter, Latency};
@@ -660,7 +660,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             None => Box::new(Assembly::new(token, bytes.start, len)),
         };
         read.interface = request.interface;
-        read.is_populating = request.op == RequestOp::Populate;
+        if request.op == RequestOp::Populate {
+            read.purpose = Purpose::Populate;
+        }
         (read.hint, read.part) = (request.hint, request.bound.clone());
         read
     }
