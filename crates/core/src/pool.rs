@@ -7,7 +7,7 @@
 use crate::frames::{FrameId, Frames};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, lock};
-use crate::volume::Volume;
+use crate::volume::{AllVolumes, Volume};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Pool<F: Frames> {
     free: Mutex<Free>,
     usable: AtomicU32,
     target: AtomicU32,
+    pub(crate) all: Arc<AllVolumes>,
     pub(crate) volumes: Mutex<Vec<Option<Arc<Volume<F>>>>>,
 }
 
@@ -54,6 +55,7 @@ impl<F: Frames> Pool<F> {
             }),
             usable: AtomicU32::new(usable),
             target: AtomicU32::new(usable),
+            all: Arc::new(AllVolumes { frames: u64::from(usable).into(), ..AllVolumes::default() }),
             volumes: Mutex::new(Vec::new()),
         }
     }

@@ -104,6 +104,7 @@ impl<F: Frames> Cache<F> {
     /// parts for all volumes, within what each is allowed, over all shards. A volume may get more
     /// while others are idle.
     pub(super) fn tell_capacities(&self) {
+        self.pool.all.frames.store(self.pool.size().into(), Ordering::Relaxed);
         self.set_reserves();
         let volumes = self.volumes();
         for volume in &volumes {

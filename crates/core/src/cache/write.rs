@@ -478,6 +478,7 @@ impl<F: Frames> Cache<F> {
         if blocks == 0 {
             return;
         }
+        volume.all.unclean.fetch_add(blocks, Ordering::AcqRel);
         let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         if before == 0 || (before < threshold && before + blocks >= threshold) {

@@ -3,6 +3,15 @@
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// What all volumes of a cache share.
+#[derive(Debug, Default)]
+pub(crate) struct AllVolumes {
+    /// Blocks that the stores do not have yet, written now or not.
+    pub(crate) unclean: CachePadded<AtomicU64>,
+    /// Frames in service, but for those that are about to leave.
+    pub(crate) frames: AtomicU64,
+}
+
 /// The room of a volume in the pool.
 #[derive(Debug)]
 pub(crate) struct Quota {

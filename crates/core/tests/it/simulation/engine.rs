@@ -1,7 +1,7 @@
 //! What happens to a world by itself: stores work, completions arrive, power fails.
 
 use super::world::{Request, World};
-use larder_core::clock::Nanos;
+use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Gauge;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::store::{Fault, StoreDone, StoreOpKind};
@@ -113,7 +113,11 @@ impl World {
     /// Lets everything happen that would happen by itself while nobody asks for more, except that
     /// the lazy writer is waited for only if `lazily`.
     pub(crate) fn rest(&mut self, lazily: bool) {
-        for _ in 0..20_000 {
+        for turn in 1..20_000 {
+            // Time passes: pages that could not be written are tried again after a while.
+            if turn % 100 == 0 {
+                self.now += 100 * MILLISECOND;
+            }
             let mut moved = self.tend();
             for disk in 0..self.disks.len() {
                 moved |= self.poll(disk) + self.reap(disk) > 0;

@@ -472,6 +472,10 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
     } else {
         world.rest(true);
     }
+    if world.there().into_iter().any(|other| world.is_failing(other)) {
+        // Reads may need the room of pages that are to be tried again.
+        world.rest(true);
+    }
     let World { cache, disks, .. } = world;
     let orphans = std::mem::take(&mut disks[disk].orphans);
     for range in orphans {
