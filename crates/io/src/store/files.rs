@@ -13,7 +13,8 @@
 mod source;
 
 pub(crate) use source::{
-    Act, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities, link_to,
+    Act, Attributes, Covered, MetadataWanted, SourceFile, WriteUnderWay, is_capabilities,
+    is_some_device_full, link_to,
 };
 
 use super::backing::{Backing, Transfer};

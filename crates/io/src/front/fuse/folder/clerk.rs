@@ -21,6 +21,7 @@ use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::{Renaming, remove_directory, removed_in};
 use super::requests::{Answer, Answered, behind, done, looks, name};
+use super::unnamed::{Sweep, Sweeper};
 use super::{Folder, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -86,6 +87,8 @@ pub(in crate::front::fuse) enum Job {
     Renamed { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
     Shed,
+    /// Make the kernel forget nodes that have no name in SOURCE any more.
+    Forget(Vec<Arc<Node>>),
 }
 
 /// The way to all clerks. Clones lead to the same ones.
@@ -99,10 +102,13 @@ pub(in crate::front::fuse) struct Clerks {
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
     beside_pages: Arc<Jobs>,
+    /// What the thread is told that looks for files without a name.
+    sweep: Arc<Sweep>,
     /// Of `jobs` and `beside_pages`.
     backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
-    /// Threads that serve `news` and `beside_pages`, and those that make the kernel drop pages.
+    /// Threads that serve `news` and `beside_pages`, those that make the kernel drop pages, and the
+    /// one that looks for files without a name.
     telling: Arc<Mutex<Vec<Thread>>>,
     failure: Arc<MountFailure>,
 }
@@ -113,8 +119,8 @@ impl Clerks {
         let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
-        let backlog = Arc::default();
-        let clerks = Clerks { jobs, news, beside_pages, backlog, threads, telling, failure };
+        let (sweep, backlog) = (Arc::default(), Arc::default());
+        let clerks = Clerks { jobs, news, beside_pages, sweep, backlog, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
             let clerk = Clerk {
                 folder: Arc::clone(folder),
@@ -137,7 +143,9 @@ impl Clerks {
         let (drops, dropping) = PageDrops::start(engine, folder, &clerks.failure)?;
         let herald = start("herald", &clerks.news, None)?;
         let page_writer = start(PAGE_WRITER, &clerks.beside_pages, Some(drops))?;
-        let telling = [herald, page_writer].into_iter().chain(dropping);
+        let of_clerks = (&clerks, &clerks.sweep);
+        let sweeper = Sweeper::start(engine, folder, of_clerks, &clerks.failure)?;
+        let telling = [herald, page_writer, sweeper].into_iter().chain(dropping);
         clerks.telling.lock().expect("no holder panics").extend(telling);
         Ok(clerks)
     }
@@ -145,6 +153,15 @@ impl Clerks {
     /// Returns whether an internal error has ended the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
+    }
+
+    /// Records that the mount is gone: the kernel sends no requests any more.
+    pub(in crate::front::fuse) fn set_gone(&self) {
+        self.sweep.set_gone();
+    }
+
+    pub(super) fn sweep(&self) -> &Sweep {
+        &self.sweep
     }
 
     /// Names the threads that take requests from the kernel.
@@ -180,6 +197,7 @@ impl Clerks {
     /// Has all of them end, once what was asked before is done.
     pub(in crate::front::fuse) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
+        self.sweep.end();
         self.jobs.close();
         for thread in threads {
             thread.join();
@@ -297,7 +315,10 @@ impl Clerk {
                     Err(errno) => way.answer(header.unique, Err(errno)),
                 }
             }
-            Job::Retire(node) => self.retire(&node),
+            Job::Retire(node) => {
+                self.retire(&node);
+                node.end_retirement();
+            }
             Job::Close(node) => self.close(&node),
             Job::Pin(node) => self.pin(&node.file),
             Job::Move(node) => self.relocate(&node),
@@ -305,6 +326,7 @@ impl Clerk {
             Job::Invalidate(node) => self.folder.kernel.changed(node.id, true),
             Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
             Job::Shed => self.folder.shed(),
+            Job::Forget(nodes) => self.folder.forget_unnamed(&self.clerks, &nodes),
         }
     }
 
