@@ -4,6 +4,7 @@ use crate::commands::serve::service::{Served, Service};
 use larder_core::cache::ShareMode;
 use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
+use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::control::{
@@ -101,7 +102,10 @@ fn told(service: &Service, Served { volume, .. }: &Served, report: &CurveReport)
         }
         report::Finding::Scanned { share } => Symptom::Scanned { share: *share },
         report::Finding::AheadWasted { share } => Symptom::AheadWasted { share: *share },
-        report::Finding::Stolen { share } => Symptom::Stolen { share: *share },
+        report::Finding::Stolen { share } => Symptom::Stolen {
+            share: *share,
+            dirty_threshold: volume.tunables().get(Tunable::DirtyThreshold),
+        },
         report::Finding::WriteAmplification { factor } => {
             Symptom::WriteAmplification { factor: *factor }
         }
