@@ -124,7 +124,7 @@ fn a_file_that_is_deleted_in_source_stays_as_it_is_while_a_program_has_it_open_o
     assert!(fs::read(source.path().join("other")).expect("it") == wanted, "it was not dropped");
 }
 
-/// How a mount has ended, or not.
+/// State of the mount while data waits for space.
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     Mounted,

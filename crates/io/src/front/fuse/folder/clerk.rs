@@ -102,7 +102,7 @@ pub(in crate::front::fuse) struct Clerks {
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
     beside_pages: Arc<Jobs>,
-    /// What the thread is told that looks for files without a name.
+    /// Messages to the thread that looks for files without a name.
     sweep: Arc<Sweep>,
     /// Of `jobs` and `beside_pages`.
     backlog: Arc<Backlog>,

@@ -46,7 +46,7 @@ struct State {
     has_ended: bool,
 }
 
-/// What the thread is told by others.
+/// Messages to the thread.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     state: Mutex<State>,
