@@ -18,8 +18,8 @@ const RECEIVED_BYTES_MAX: usize = 20 << 10;
 /// Bytes in records that the socket has not taken; nothing more is sealed meanwhile.
 const SEALED_BYTES_MAX: usize = 16 << 10;
 /// Received bytes that bring no content: the messages of a handshake, in which the peer's
-/// certificates are nearly all, and at any time a message or record that is not whole. The buffer of
-/// rustls is larger by one read of 4 KiB, and is allocated in powers of two.
+/// certificates are nearly all, and at any time a message or record that is not whole. The buffer
+/// of rustls is larger by one read of 4 KiB, and is allocated in powers of two.
 const SILENT_BYTES_MAX: usize = 28 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
