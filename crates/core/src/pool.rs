@@ -128,7 +128,7 @@ impl<F: Frames> Pool<F> {
     /// Takes up to `wanted` free frames that are to leave service, except those that volumes have a
     /// right to.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
-        let promised = self.promised();
+        let promised = self.promised(None);
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_LOOKS);
         let left = free.frames.len().saturating_sub(wanted).max(promised.min(free.frames.len()));
@@ -144,18 +144,13 @@ impl<F: Frames> Pool<F> {
 
     /// Frames that volumes have a right to, have not taken, and that are not free.
     pub(crate) fn owed(&self) -> usize {
-        self.promised().saturating_sub(self.free())
+        self.promised(None).saturating_sub(self.free())
     }
 
-    /// Frames that volumes have a right to and have not taken yet.
-    fn promised(&self) -> usize {
-        lock(&self.volumes).iter().flatten().map(|volume| missing(volume)).sum()
-    }
-
-    /// Frames that other volumes have a right to and have not taken yet.
-    fn promised_to_others(&self, volume: &Volume<F>) -> usize {
+    /// Frames that volumes, but for one, have a right to and have not taken yet.
+    fn promised(&self, except: Option<u16>) -> usize {
         let volumes = lock(&self.volumes);
-        let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
+        let others = volumes.iter().flatten().filter(|other| Some(other.id) != except);
         others.map(|other| missing(other)).sum()
     }
 
@@ -168,7 +163,7 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
-        let promised = self.promised_to_others(volume);
+        let promised = self.promised(Some(volume.id));
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_LOOKS);
         let usage = &volume.quota.usage;

@@ -477,7 +477,7 @@ impl<F: Frames> Volume<F> {
     /// Returns how many blocks that cannot be written do not count against the dirty limit of
     /// `limit`.
     fn blocks_beyond_limit(&self, limit: u64) -> u64 {
-        let beyond = limit.min(self.capacity().saturating_sub(limit)) / 2;
+        let beyond = self.own_blocks_beyond_limit(limit);
         let others = self.unclean_blocks_of_others();
         if others == 0 {
             return beyond;
@@ -490,7 +490,13 @@ impl<F: Frames> Volume<F> {
     /// more waits or fails, whatever the store does.
     pub(crate) fn unclean_blocks_max(&self) -> u64 {
         let limit = self.own_dirty_limit_blocks();
-        limit + limit.min(self.capacity().saturating_sub(limit)) / 2
+        limit + self.own_blocks_beyond_limit(limit)
+    }
+
+    /// Returns the same as [`Volume::blocks_beyond_limit`] while other volumes have no unclean
+    /// blocks.
+    fn own_blocks_beyond_limit(&self, limit: u64) -> u64 {
+        limit.min(self.capacity().saturating_sub(limit)) / 2
     }
 
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that

@@ -3,7 +3,7 @@
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What all volumes of a cache share.
+/// State that all volumes of a cache share.
 #[derive(Debug, Default)]
 pub(crate) struct AllVolumes {
     /// Blocks that the stores do not have yet, written now or not.

@@ -201,8 +201,8 @@ pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
     output.map_or(Ok(()), |file| output::write_whole(file, &run.to_json()?))
 }
 
-/// Prints and writes what came out: the text if a file cannot be written, and the files if nobody
-/// reads the text. A run that a signal stopped prints and writes what it has, and
+/// Prints and writes the results: the text also if a file cannot be written, and the files also if
+/// the text cannot be printed. A run that a signal stopped prints and writes what it has, and
 /// then ends as the signal asks.
 pub(super) fn finish(
     name: &str,

@@ -251,7 +251,7 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     rig.cache.check(rig.now);
 }
 
-/// Nobody has asked for these pages, so they are neither hits nor misses.
+/// No client has asked for these pages, so they are neither hits nor misses.
 #[test]
 fn pages_that_are_populated_are_no_references_of_clients() {
     let mut rig = random_rig(64, 64);

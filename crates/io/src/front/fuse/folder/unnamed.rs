@@ -131,7 +131,7 @@ impl Sweeper {
                 self.look(node, is_known, is_gone, &mut known);
             }
         }
-        // Telling the kernel may have to wait for requests; it is told no more meanwhile.
+        // A notification may have to wait for requests; no second one is sent meanwhile.
         if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
             self.clerks.tell(Job::Forget(known));
         }
