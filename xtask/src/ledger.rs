@@ -1,8 +1,9 @@
 //! Ledgers of long runs in bench-runs/: the executed seeds of each suite per version of the code,
 //! so that a proof continues where the last one stopped.
 //!
-//! An entry counts as long as its hash is that of the code under test. A ledger is replaced as a
-//! whole: a proof that is killed leaves the old file or the new one.
+//! An entry counts as long as its hash is that of the code under test. Of entries for earlier code
+//! only the number of seeds is kept. A ledger is replaced as a whole: a proof that is killed
+//! leaves the old file or the new one.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -47,6 +48,8 @@ pub(crate) struct Outcome {
     pub(crate) failed: Map<String, Value>,
     /// Tests that did not run, with the reasons.
     pub(crate) not_run: Map<String, Value>,
+    /// Number of seeds that were executed on earlier code.
+    pub(crate) earlier: u64,
 }
 
 impl Outcome {
@@ -65,6 +68,7 @@ impl Outcome {
         }
         self.failed.extend(later.failed.clone());
         self.not_run.extend(later.not_run.clone());
+        self.earlier += later.earlier;
     }
 }
 
@@ -104,7 +108,8 @@ impl Ledger {
         })
     }
 
-    /// Adds results and writes the ledger. Void entries of the same suite and variant are removed.
+    /// Adds results and writes the ledger. Entries of the same suite and variant for earlier code
+    /// are removed; the number of their seeds is added to the new entry.
     pub(crate) fn add(
         &mut self,
         [suite, variant, code]: [&str; 3],
@@ -117,20 +122,24 @@ impl Ledger {
         flock(&lock, FlockOperation::LockExclusive).context("lock the directory of the ledgers")?;
         self.entries = read(&self.path)?;
         let is_same = |entry: &Value| is_of(entry, suite, variant, None);
-        self.entries.retain(|entry| !is_same(entry) || is_of(entry, suite, variant, Some(code)));
-        let mut whole = outcome.clone();
+        let is_void = |entry: &Value| is_same(entry) && !is_of(entry, suite, variant, Some(code));
+        let mut whole = Outcome::default();
+        for void in self.entries.extract_if(.., |entry| is_void(entry)) {
+            let Range { start, end } = seeds(&void);
+            whole.earlier += end.saturating_sub(start) + outcome_of(&void).earlier;
+        }
         let before = |entry: &Value| is_same(entry) && seeds(entry).end == range.start;
         if let Some(at) = self.entries.iter().position(before) {
             let earlier = self.entries.remove(at);
             range.start = seeds(&earlier).start;
-            whole = outcome_of(&earlier);
-            whole.extend(outcome);
+            whole.extend(&outcome_of(&earlier));
         }
+        whole.extend(outcome);
         let date = run::text(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?;
         self.entries.push(json!({
             "suite": suite, "variant": variant, "seeds": [range.start, range.end],
             "counts": whole.counts, "failed": whole.failed, "not_run": whole.not_run,
-            "code": code, "commit": self.commit, "at": date.trim(),
+            "earlier": whole.earlier, "code": code, "commit": self.commit, "at": date.trim(),
         }));
         let key = |entry: &Value| {
             let word = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
@@ -167,7 +176,8 @@ fn seeds(entry: &Value) -> Range<u64> {
 
 fn outcome_of(entry: &Value) -> Outcome {
     let map = |name: &str| entry[name].as_object().cloned().unwrap_or_default();
-    Outcome { counts: map("counts"), failed: map("failed"), not_run: map("not_run") }
+    let earlier = entry["earlier"].as_u64().unwrap_or(0);
+    Outcome { counts: map("counts"), failed: map("failed"), not_run: map("not_run"), earlier }
 }
 
 /// Returns the entries of a ledger; none if it is missing.
@@ -209,8 +219,10 @@ mod tests {
         ledger.add(old, 5..6, &outcome(1)).unwrap();
         assert_eq!(ledger.outcome(old), Some(outcome(6)));
         ledger.add(new, 0..1, &outcome(1)).unwrap();
+        ledger.add(new, 1..2, &outcome(1)).unwrap();
         let ledger = Ledger::open(dir.path(), "hardening").unwrap();
-        assert_eq!((ledger.next_seed(old), ledger.next_seed(new)), (0, 1));
+        assert_eq!(ledger.outcome(new), Some(Outcome { earlier: 6, ..outcome(2) }));
+        assert_eq!((ledger.next_seed(old), ledger.next_seed(new)), (0, 2));
         assert_eq!(ledger.entries.len(), 2, "void entries of the same cell are gone");
     }
 

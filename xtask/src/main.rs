@@ -47,7 +47,7 @@ usage: cargo xtask COMMAND
                          this machine's root directory; options: see xtask/guest/run
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
-      --for TIME         how long to fuzz: 90s, 10m, 1h (default 1h; 5s with --quick)
+      --for TIME         how long to fuzz or to simulate: 90s, 10m (default 1h; 5s with --quick)
       --seed N           seed of everything random (default 1)
       --binary PATH      prove this binary of larder instead of building one
       --against PATH     for pairs: the binary to compare with

@@ -168,7 +168,8 @@ pub(crate) const PROOFS: &[Proof] = &[
 pub(crate) struct Options {
     /// Seconds instead of minutes.
     pub(crate) quick: bool,
-    pub(crate) fuzz: Option<Duration>,
+    /// How long to fuzz or to simulate.
+    pub(crate) time: Option<Duration>,
     /// The seed of everything random.
     pub(crate) seed: u64,
     /// The binary to prove instead of building one.
@@ -188,7 +189,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             quick: false,
-            fuzz: None,
+            time: None,
             seed: 1,
             binary: None,
             against: None,
@@ -226,7 +227,7 @@ impl Env {
 
     fn fuzz_seconds(&self) -> u64 {
         let default = self.either(Duration::from_hours(1), Duration::from_secs(5));
-        self.options.fuzz.unwrap_or(default).as_secs()
+        self.options.time.unwrap_or(default).as_secs()
     }
 
     /// Returns the path of a shared trace beside the repository, if it exists.
@@ -426,7 +427,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
         let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--quick" => options.quick = true,
-            "--for" => options.fuzz = Some(duration(value()?)?),
+            "--for" => options.time = Some(duration(value()?)?),
             "--seed" => options.seed = value()?.parse().context("--seed needs a number")?,
             "--binary" => options.binary = Some(PathBuf::from(value()?)),
             "--against" => options.against = Some(PathBuf::from(value()?)),
@@ -469,7 +470,7 @@ mod tests {
         let (names, options) = parse(&args).unwrap();
         assert_eq!(names, ["kill", "rss"]);
         assert!(options.quick && options.seed == 7);
-        assert_eq!(options.fuzz, Some(Duration::from_mins(10)));
+        assert_eq!(options.time, Some(Duration::from_mins(10)));
         assert_eq!(parse(&[]).unwrap().0.len(), PROOFS.len());
         assert!(parse(&["nothing".to_owned()]).is_err());
         assert!(duration("10").is_err() && duration("h").is_err());

@@ -173,9 +173,31 @@ pub(crate) fn preset(text: &str) -> Result<String, String> {
 
 /// A setting of a tunable, as in `age-max=2000`.
 pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
-    let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=NUMBER")?;
-    let value = value.parse().map_err(|error| format!("\"{value}\" is not a number: {error}"))?;
-    Ok((name.to_owned(), value))
+    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
+    Ok((name.to_owned(), whole_number(value)?))
+}
+
+/// A number of per cent. Without the sign it is 0, or 1 or more: 0.3 could mean 30%, too.
+pub(crate) fn per_cent(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(number) => number.trim().parse().ok(),
+        None => text.trim().parse().ok().filter(|&number: &f64| number == 0.0 || number >= 1.0),
+    }
+}
+
+/// The value of a tunable.
+pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
+    text.parse().ok().ok_or_else(|| {
+        format!("\"{text}\" is not a number; write a whole number from 0 to {}", u64::MAX)
+    })
+}
+
+/// A number of threads.
+pub(crate) fn threads(text: &str) -> Result<NonZero<usize>, String> {
+    text.parse().ok().ok_or_else(|| {
+        format!("\"{text}\" is not a number of threads; write 1 or more, or leave the option out")
+    })
 }
 
 /// Sets a tunable.
@@ -426,6 +448,13 @@ mod tests {
         assert_eq!(write_mode("read-only").unwrap(), WriteMode::ReadOnly);
         assert_eq!(flush_mode("ignore").unwrap(), FlushMode::Ignore);
         assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));
+        assert_eq!(setting("=1").unwrap_err(), "write it as NAME=NUMBER");
+        assert!(setting("age-max=abc").unwrap_err().contains("write a whole number from 0 to "));
+        assert_eq!(
+            (per_cent("30"), per_cent("30%"), per_cent("0")),
+            (Some(30.0), Some(30.0), Some(0.0))
+        );
+        assert_eq!((per_cent("0.3%"), per_cent("0.3"), per_cent("x")), (Some(0.3), None, None));
         assert_eq!(setting("a=b.age-max=7").unwrap(), ("a=b.age-max".into(), 7));
     }
 

@@ -1,4 +1,5 @@
-//! The table of counters: every number that is not zero, with its meaning from the catalogue.
+//! The tables of counters and latencies, with the meanings of the catalogue. Counters that are zero
+//! and latencies that were not measured are left out; gauges are not.
 
 use larder_core::counters::Unit;
 use larder_core::counters::{

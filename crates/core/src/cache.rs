@@ -322,7 +322,7 @@ impl<F: Frames> Cache<F> {
     pub fn check(&self, now: Nanos) {
         let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);
-        let mut used = 0;
+        let (mut used, mut unclean) = (0, 0);
         for volume in &volumes {
             let (mut resident, mut dirty, mut writing) = (0, 0, 0);
             for index in 0..self.shards.len() {
@@ -339,6 +339,7 @@ impl<F: Frames> Cache<F> {
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");
             used += usage;
+            unclean += dirty + writing;
             lock(&volume.queue).check();
             if lock(&volume.queue).is_idle() {
                 assert_eq!(writing, 0, "writing, but nothing is in flight");
@@ -352,6 +353,7 @@ impl<F: Frames> Cache<F> {
                 );
             }
         }
+        assert_eq!(unclean, self.pool.all.unclean.load(Ordering::Acquire), "unclean blocks");
         self.pool.check();
         let removed = limbo.iter().filter(|id| volumes.iter().all(|volume| volume.id != **id));
         let accounted = used + free as u64 + removed.count() as u64;

@@ -47,10 +47,13 @@ pub(crate) enum Completion<F: Frames> {
         /// Why.
         error: StoreError,
     },
-    /// What a write needed from the store is there: continue it.
+    /// The page that a write needed from the store is there: continue the write.
     Continue {
         /// The request.
         token: u64,
+        /// Pins of the page, which keep it from being evicted until the write is continued. Only
+        /// the first write that waited for the page gets them.
+        pins: Vec<F::Pin>,
     },
     /// Pages of a write that waited for the store have been written, or not.
     Synced {
@@ -138,7 +141,7 @@ impl<F: Frames> CompletionQueue<F> {
 }
 
 fn release<F: Frames>(frames: &F, completion: Completion<F>) {
-    if let Completion::Filled { pins, .. } = completion {
+    if let Completion::Filled { pins, .. } | Completion::Continue { pins, .. } = completion {
         for pin in pins {
             frames.unpin(pin);
         }

@@ -7,7 +7,7 @@
 use crate::frames::{FrameId, Frames};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, lock};
-use crate::volume::Volume;
+use crate::volume::{AllVolumes, Volume};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Pool<F: Frames> {
     free: Mutex<Free>,
     usable: AtomicU32,
     target: AtomicU32,
+    pub(crate) all: Arc<AllVolumes>,
     pub(crate) volumes: Mutex<Vec<Option<Arc<Volume<F>>>>>,
 }
 
@@ -54,6 +55,7 @@ impl<F: Frames> Pool<F> {
             }),
             usable: AtomicU32::new(usable),
             target: AtomicU32::new(usable),
+            all: Arc::new(AllVolumes { frames: u64::from(usable).into(), ..AllVolumes::default() }),
             volumes: Mutex::new(Vec::new()),
         }
     }
@@ -123,11 +125,13 @@ impl<F: Frames> Pool<F> {
         self.usable.fetch_add(count(frames.len()), Ordering::AcqRel);
     }
 
-    /// Takes up to `wanted` free frames that are to leave service.
+    /// Takes up to `wanted` free frames that are to leave service, except those that volumes have a
+    /// right to.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
+        let promised = self.promised(None);
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_LOOKS);
-        let left = free.frames.len().saturating_sub(wanted);
+        let left = free.frames.len().saturating_sub(wanted).max(promised.min(free.frames.len()));
         free.frames.split_off(left)
     }
 
@@ -140,16 +144,13 @@ impl<F: Frames> Pool<F> {
 
     /// Frames that volumes have a right to, have not taken, and that are not free.
     pub(crate) fn owed(&self) -> usize {
-        let volumes = lock(&self.volumes);
-        let missing: usize = volumes.iter().flatten().map(|volume| missing(volume)).sum();
-        drop(volumes);
-        missing.saturating_sub(self.free())
+        self.promised(None).saturating_sub(self.free())
     }
 
-    /// Frames that other volumes have a right to and have not taken yet.
-    fn promised_to_others(&self, volume: &Volume<F>) -> usize {
+    /// Frames that volumes, but for one, have a right to and have not taken yet.
+    fn promised(&self, except: Option<u16>) -> usize {
         let volumes = lock(&self.volumes);
-        let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
+        let others = volumes.iter().flatten().filter(|other| Some(other.id) != except);
         others.map(|other| missing(other)).sum()
     }
 
@@ -162,7 +163,7 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
-        let promised = self.promised_to_others(volume);
+        let promised = self.promised(Some(volume.id));
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_LOOKS);
         let usage = &volume.quota.usage;
@@ -238,5 +239,5 @@ impl<F: Frames> Pool<F> {
 
 /// Frames that a volume has a right to and has not taken.
 fn missing<F: Frames>(volume: &Volume<F>) -> usize {
-    volume.quota.min().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
+    volume.quota.floor().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

@@ -17,7 +17,7 @@ pub use payload::{Park, Payload, Zeros};
 pub use session::Session;
 
 use crate::completion::Completion;
-use crate::counters::{Classes, Interface};
+use crate::counters::{Class, Classes, Interface, Recorder};
 use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::mode::{FlushMode, WriteMode};
@@ -63,6 +63,16 @@ pub(crate) enum Status {
     Failed(StoreError),
 }
 
+/// The purpose of a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client asked for the bytes.
+    #[default]
+    Client,
+    /// The pages shall be in the cache; they are not counted as references.
+    Populate,
+}
+
 /// A read being assembled: the blocks that it covers, each pinned once it is there.
 #[derive(Debug)]
 pub struct ReadRequest<F: Frames> {
@@ -84,6 +94,7 @@ pub struct ReadRequest<F: Frames> {
     /// pages once all the same.
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
+    pub(crate) purpose: Purpose,
     pub(crate) error: Option<StoreError>,
     /// What the client says about this read; none if the volume's hint counts.
     pub(crate) hint: Option<Hint>,
@@ -110,6 +121,7 @@ impl<F: Frames> ReadRequest<F> {
             cursor: 0,
             counted: 0,
             classes: Classes::default(),
+            purpose: Purpose::default(),
             error: None,
             hint: None,
             part: None,
@@ -138,6 +150,7 @@ impl<F: Frames> ReadRequest<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.told = false;
         self.classes = Classes::default();
+        self.purpose = Purpose::default();
         (self.hint, self.part) = (None, None);
         (self.missed, self.noticed) = (false, false);
     }
@@ -145,6 +158,13 @@ impl<F: Frames> ReadRequest<F> {
     /// The hint that counts for it on `volume`.
     pub(crate) fn hint_in(&self, volume: &Volume<F>) -> Hint {
         self.hint.unwrap_or_else(|| volume.hint())
+    }
+
+    /// Counts a page as a reference of this class, if a client asked for it.
+    pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
+        if self.purpose == Purpose::Client {
+            self.classes.count(recorder, class);
+        }
     }
 
     /// How its pages were classed, as far as they have been looked at.

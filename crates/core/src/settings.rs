@@ -124,6 +124,13 @@ fn kib(frames: u32) -> String {
     if kib.is_multiple_of(1024) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
 }
 
+/// The volumes together have this part of the frames reserved, or a page each if that is more and
+/// not beyond the other part.
+const RESERVED: u32 = 64;
+const RESERVED_MAX: u32 = 8;
+/// Maximum number of frames that are reserved for a volume, except for a page of more.
+const RESERVE_MAX: u32 = 4096;
+
 /// What one volume is promised and allowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share<'a> {
@@ -160,12 +167,41 @@ pub(crate) fn check_shares<'a>(
     Ok(())
 }
 
+/// Returns the frames that others cannot take from each of `shares`, beyond what the user has
+/// promised to it, if `frames` are shared; none if they would take too much of it from the others.
+/// So a volume whose store takes nothing, and that fills the memory with data that cannot be
+/// written, does not stop the others.
+pub(crate) fn reserves(shares: &[Share<'_>], frames: u32) -> Vec<u32> {
+    let part = frames / RESERVED / u32::try_from(shares.len().max(1)).expect("few volumes");
+    let wanted = |share: &Share<'_>| part.min(RESERVE_MAX).max(share.page_blocks).min(share.max);
+    let wanted: Vec<u32> = shares.iter().map(wanted).collect();
+    let extra = |(share, reserve): (&Share<'_>, &u32)| u64::from(reserve.saturating_sub(share.min));
+    let extra: u64 = shares.iter().zip(&wanted).map(extra).sum();
+    let reserved = shares.iter().zip(&wanted);
+    let reserved =
+        reserved.map(|(share, &reserve)| Share { min: share.min.max(reserve), ..*share });
+    let fits = extra <= u64::from(frames / RESERVED_MAX) && check_shares(reserved, frames).is_ok();
+    if shares.len() > 1 && fits { wanted } else { vec![0; shares.len()] }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn share(min: u32, max: u32, page_blocks: u32) -> Share<'static> {
         Share { name: "v", min, max, page_blocks }
+    }
+
+    #[test]
+    fn each_of_several_volumes_has_a_page_or_a_part_reserved() {
+        let two = [share(0, u32::MAX, 1), share(0, u32::MAX, 16)];
+        assert_eq!(reserves(&two, 1 << 16), [512, 512]);
+        assert_eq!(reserves(&two, 1 << 30), [RESERVE_MAX, RESERVE_MAX]);
+        assert_eq!(reserves(&two, 136), [1, 16]);
+        assert_eq!(reserves(&two, 135), [0, 0]);
+        // What the user has promised leaves no room for more.
+        assert_eq!(reserves(&[share(50, 99, 1), share(0, 99, 16)], 66), [0, 0]);
+        assert_eq!(reserves(&two[..1], 1 << 16), [0]);
     }
 
     #[test]

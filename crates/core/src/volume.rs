@@ -4,7 +4,7 @@ mod live;
 mod quota;
 mod switches;
 
-pub(crate) use quota::Quota;
+pub(crate) use quota::{AllVolumes, Quota};
 pub use switches::PolicySwitch;
 
 use crate::clock::Nanos;
@@ -137,6 +137,7 @@ pub struct Volume<F: Frames> {
     pub(crate) quota: Quota,
     /// Frames that ratios of memory refer to: what it may have of what there is.
     capacity: AtomicU64,
+    pub(crate) all: Arc<AllVolumes>,
     /// Bytes of frames that sessions have leased for reads, in addition to their own shares.
     pub(crate) leased_for_reads: Arc<AtomicU64>,
     /// Blocks newer than the store and not being written.
@@ -200,7 +201,7 @@ impl<F: Frames> Volume<F> {
     pub(crate) fn new(
         id: u16,
         options: VolumeOptions,
-        pool_frames: u32,
+        all: Arc<AllVolumes>,
         shards: usize,
         tracker: Option<Tracker>,
         notify: Box<dyn Notify>,
@@ -227,7 +228,10 @@ impl<F: Frames> Volume<F> {
             lookup_key: AtomicU64::new(Key::first_of(if log.is_some() { NO_VOLUME } else { id })),
             frozen: AtomicBool::new(false),
             policy: AtomicU8::new(index_in(&PolicyKind::ALL, &options.policy)),
-            capacity: AtomicU64::new(u64::from(options.max_frames.min(pool_frames))),
+            capacity: AtomicU64::new(
+                u64::from(options.max_frames).min(all.frames.load(Ordering::Relaxed)),
+            ),
+            all,
             leased_for_reads: Arc::default(),
             tunables: LiveTunables::new(&tunables),
             quota,
@@ -431,10 +435,29 @@ impl<F: Frames> Volume<F> {
         self.unclean_blocks() * BLOCK_BYTES_U64
     }
 
-    /// Returns the maximum number of unclean blocks, not counting some that cannot be written.
+    /// Returns the maximum number of unclean blocks, not counting some that cannot be written. The
+    /// unclean blocks of all volumes together leave a tenth of the memory to reads, but each volume
+    /// may have half of its reserve.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
+        let own = self.own_dirty_limit_blocks();
+        let others = self.unclean_blocks_of_others();
+        if others == 0 {
+            return own;
+        }
+        let frames = self.all.frames.load(Ordering::Relaxed);
+        let left = (frames - frames / 10).saturating_sub(others);
+        let least = u64::from(self.page_blocks().max(self.quota.floor() / 2));
+        own.min(left.max(least))
+    }
+
+    /// Returns the maximum number of unclean blocks while other volumes have none.
+    fn own_dirty_limit_blocks(&self) -> u64 {
         self.tunables.share(Tunable::DirtyLimit, self.capacity()).max(u64::from(self.page_blocks()))
+    }
+
+    fn unclean_blocks_of_others(&self) -> u64 {
+        self.all.unclean.load(Ordering::Acquire).saturating_sub(self.unclean_blocks())
     }
 
     /// Returns whether writes have to wait: the unclean blocks reach the dirty limit.
@@ -454,14 +477,26 @@ impl<F: Frames> Volume<F> {
     /// Returns how many blocks that cannot be written do not count against the dirty limit of
     /// `limit`.
     fn blocks_beyond_limit(&self, limit: u64) -> u64 {
-        limit.min(self.capacity().saturating_sub(limit)) / 2
+        let beyond = self.own_blocks_beyond_limit(limit);
+        let others = self.unclean_blocks_of_others();
+        if others == 0 {
+            return beyond;
+        }
+        let frames = self.all.frames.load(Ordering::Relaxed);
+        beyond.min((frames - frames / 20).saturating_sub(others + limit))
     }
 
     /// Returns the number of blocks, dirty or being written, at which every write that needs one
     /// more waits or fails, whatever the store does.
     pub(crate) fn unclean_blocks_max(&self) -> u64 {
-        let limit = self.dirty_limit_blocks();
-        limit + self.blocks_beyond_limit(limit)
+        let limit = self.own_dirty_limit_blocks();
+        limit + self.own_blocks_beyond_limit(limit)
+    }
+
+    /// Returns the same as [`Volume::blocks_beyond_limit`] while other volumes have no unclean
+    /// blocks.
+    fn own_blocks_beyond_limit(&self, limit: u64) -> u64 {
+        limit.min(self.capacity().saturating_sub(limit)) / 2
     }
 
     /// Returns the error of the last write if hardly any other blocks are unwritten than those that

@@ -100,10 +100,7 @@ impl Tracefs {
                 Err(_) => {}
             }
         }
-        let mount = detached().map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => TraceError::NotAllowed,
-            _ => TraceError::NoTracefs,
-        })?;
+        let mount = detached().map_err(mount_error)?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         Ok(Tracefs { root, _mount: Some(mount) })
     }
@@ -155,6 +152,15 @@ fn at_once(path: &Path) -> io::Result<String> {
     let length = std::fs::File::open(path)?.read(&mut bytes)?;
     bytes.truncate(length);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the reason why tracefs cannot be mounted.
+fn mount_error(error: io::Error) -> TraceError {
+    // The kernel does not know this type of file system.
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENOENT) => TraceError::NoTracefs,
+        _ => TraceError::io("mount", Path::new("tracefs"))(error),
+    }
 }
 
 /// A mount of tracefs that is attached nowhere.

@@ -214,6 +214,15 @@ impl Source {
         })
     }
 
+    /// Returns the file systems that are mounted in a claimed directory, each with its device
+    /// number and mountpoint.
+    fn nested(&self, machine: &ThisMachine) -> Vec<(u64, PathBuf)> {
+        match self.subject(machine) {
+            Ok(CachedData::Tree { at, .. }) => machine.filesystems_below(&at),
+            _ => Vec::new(),
+        }
+    }
+
     fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<Part>> {
         Ok(self.footprint_with_unresolved(machine)?.0)
     }

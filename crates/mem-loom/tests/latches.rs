@@ -6,7 +6,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 #![expect(unsafe_code, reason = "the interface of frames is unsafe")]
 
-use larder_mem::{Latches, WritePin, Pin};
+use larder_mem::{Latches, Pin, WritePin};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

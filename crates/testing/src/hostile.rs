@@ -22,6 +22,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SIP_BYTES: usize = 512;
 /// Length of one read of a slow reader, of one write of a half request, and of data to cache.
 const REQUEST_BYTES: u32 = 1 << 20;
+/// Length of an option: the longest that a server accepts.
+const OPTION_BYTES: usize = 16 << 10;
+/// TLS records of a message that does not end, of 4 KiB each: as many as a server accepts.
+const TLS_RECORDS: usize = 6;
 /// Size of a piece of a payload; nine of them are more than half of one.
 static PIECE: [u8; 64_001] = [1; 64_001];
 /// Minimum length of the export, so that valid requests of the clients succeed.
@@ -214,8 +218,8 @@ impl Client<'_> {
             Kind::Silent => Ok(()),
             Kind::HalfHandshake => {
                 self.begin(&stream)?;
-                let option = wire::option(wire::OPT_INFO, &PIECE[..40_000]);
-                self.send(&mut stream, &option[..option.len() - 10_000])?;
+                let option = wire::option(wire::OPT_INFO, &PIECE[..OPTION_BYTES]);
+                self.send(&mut stream, &option[..option.len() - 1])?;
                 self.wait_until_closed(&mut stream)
             }
             Kind::OptionList => {
@@ -259,14 +263,16 @@ impl Client<'_> {
         }
     }
 
-    /// Requests TLS and sends half of a record.
+    /// Requests TLS and sends less than half of a message.
     fn begin_tls(&self, stream: &mut Stream) -> io::Result<()> {
         wire::ask_for_tls(stream)?;
-        // A handshake record that announces 16 KiB.
-        let mut record = vec![22, 3, 1, 0x40, 0];
-        record.resize(9000, 1);
+        // A hello that announces 60,000 bytes, in records of 4,096 bytes.
+        let mut message = vec![1, 0, 0xea, 0x60];
+        message.resize(TLS_RECORDS << 12, 1);
         self.begin(stream)?;
-        self.send(stream, &record)?;
+        for part in message.chunks(1 << 12) {
+            self.send(stream, &[&[22, 3, 1, 0x10, 0], part].concat())?;
+        }
         self.wait_until_closed(stream)
     }
 

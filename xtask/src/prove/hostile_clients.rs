@@ -16,8 +16,14 @@ use crate::processor_group::HalfProcessor;
 const OVERHEAD_BYTES_MAX: u64 = 32 * MIB;
 /// Memory of the cache in MiB: with one kind of client, and with all together.
 const LITTLE_MIB: u64 = 16;
-const ALL_MIB: [u64; 3] = [16, 128, 1024];
-/// Maximum ratio of another client's p99 latency during the attacks to that without attacks.
+const ALL_MIB: [(Transport, u64); 4] = [
+    (Transport::Tcp, 16),
+    (Transport::Tcp, 128),
+    (Transport::Tcp, 1024),
+    (Transport::Tls, LITTLE_MIB),
+];
+/// Maximum ratio of another client's p99 latency during the attacks to that without attacks. With
+/// TLS, where clients make the server compute, it is only reported.
 const LATENCY_RATIO_MAX: f64 = 10.0;
 /// Number of hostile connections: all but two that the server accepts.
 const CONNECTIONS: usize = 62;
@@ -45,11 +51,13 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             claims.tried(what, || one(env, &image, &certificates, kind, transport));
         }
     }
-    for mib in ALL_MIB {
-        let what = format!("{CONNECTIONS} clients of all kinds, {mib} MiB of memory");
+    for (transport, mib) in ALL_MIB {
+        let what =
+            format!("{CONNECTIONS} clients of all kinds, {transport:?}, {mib} MiB of memory");
         match HalfProcessor::unavailable_reason() {
             Some(reason) => claims.skip(&what, &reason),
-            None => claims.tried(what, || attack_with_all_kinds(env, &image, mib)),
+            None => claims
+                .tried(what, || attack_with_all_kinds(env, &image, &certificates, transport, mib)),
         }
     }
     std::fs::remove_file(&image).context("remove the image")
@@ -127,8 +135,14 @@ fn connect_and_fill(target: &Target) -> Result<Reader> {
 }
 
 /// Lets clients of all kinds attack with half a CPU while a well-behaved client reads.
-fn attack_with_all_kinds(env: &Env, image: &Path, mib: u64) -> Result<String> {
-    let (server, target) = serve(env, image, Path::new(""), Transport::Tcp, mib)?;
+fn attack_with_all_kinds(
+    env: &Env,
+    image: &Path,
+    certificates: &Path,
+    transport: Transport,
+    mib: u64,
+) -> Result<String> {
+    let (server, target) = serve(env, image, certificates, transport, mib)?;
     let time = Duration::from_secs(env.either(60, 3));
     let mut reader = connect_and_fill(&target)?;
     let mut most_bytes = 0;
@@ -170,7 +184,8 @@ fn attack_with_all_kinds(env: &Env, image: &Path, mib: u64) -> Result<String> {
         to_f64(most_bytes) / to_f64(MIB),
     );
     ensure!(most_bytes <= mib * MIB + OVERHEAD_BYTES_MAX, "too much memory: {figure}");
-    ensure!(attacked <= alone * LATENCY_RATIO_MAX, "another client waits too long: {figure}");
+    let is_late = attacked > alone * LATENCY_RATIO_MAX;
+    ensure!(transport == Transport::Tls || !is_late, "another client waits too long: {figure}");
     Ok(figure)
 }
 

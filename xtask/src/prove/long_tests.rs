@@ -57,8 +57,10 @@ fn figure(out: &str, mark: &str) -> Result<String> {
     Ok(if shown.len() > 4 { format!("{} lines", shown.len()) } else { shown.join("; ") })
 }
 
-/// Steps of a long world, number of long worlds of one run, and of all runs together.
-const LONG_WORLDS: [u64; 3] = [1_000_000, 50, 1000];
+/// Steps of a long world.
+const STEPS: u64 = 1_000_000;
+/// Number of long worlds of one run without `--for`, and of all runs on the same code together.
+const WORLDS: [u64; 2] = [50, 1000];
 /// Number of long worlds after which the ledger is written.
 const BATCH: u64 = 5;
 
@@ -69,36 +71,53 @@ pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     let of = ("larder-core", "simulation::", RESULT);
     shown(env, claims, &what, of, &[("LARDER_SEEDS", seeds)]);
     if !env.options.quick {
-        let [steps, _, goal] = LONG_WORLDS;
-        claims.tried(format!("{goal} seeds of {steps} steps each"), || long_worlds(env));
+        let what = format!("worlds of {STEPS} steps on this code, of {}", WORLDS[1]);
+        claims.tried(what, || long_worlds(env));
     }
     Ok(())
 }
 
-/// Runs the next long worlds; returns the figures of all of this code.
+/// Runs the next long worlds, on all processors; returns the figures of all of this code.
 fn long_worlds(env: &Env) -> Result<String> {
     let code = ledger::code_of(&env.root, &[Path::new("crates/core")])?;
     let key = ["simulation", "long", &code];
     let mut ledger = Ledger::open(&env.root, "hardening")?;
-    let [steps, count, goal] = LONG_WORLDS;
+    let [count, goal] = WORLDS;
     let first = ledger.next_seed(key);
-    for first in (first..goal.min(first + count)).step_by(usize::try_from(BATCH)?) {
-        let [seed, seeds, steps] = [first, BATCH, steps].map(|number| number.to_string());
-        let variables =
-            [("LARDER_SEED", &*seed), ("LARDER_SEEDS", &seeds), ("LARDER_STEPS", &steps)];
-        let out = tests(env, "larder-core", "simulation::a_random_world", &variables)?;
-        let mut outcome = Outcome::default();
-        let line = figure(&out, "simulation: ")?;
-        for (name, unit) in [("steps", "steps"), ("executions", "requests"), ("crashes", "crashes")]
-        {
-            outcome.add_count(name, number_before(&line, unit)?);
+    let end = if env.options.time.is_some() { goal } else { goal.min(first + count) };
+    let deadline = Instant::now() + Duration::from_secs(env.fuzz_seconds());
+    let processors = std::thread::available_parallelism()?.get();
+    let batches: Vec<u64> = (first..end).step_by(usize::try_from(BATCH)?).collect();
+    for batches in batches.chunks(processors) {
+        if Instant::now() >= deadline {
+            break;
         }
-        ledger.add(key, first..first + BATCH, &outcome)?;
+        let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
+            let worlds = |&first| scope.spawn(move || long_batch(env, first));
+            let running: Vec<_> = batches.iter().map(worlds).collect();
+            running.into_iter().map(|it| it.join().expect("a batch does not panic")).collect()
+        });
+        for (&first, outcome) in batches.iter().zip(outcomes) {
+            ledger.add(key, first..first + BATCH, &outcome?)?;
+        }
     }
     let all = ledger.outcome(key).context("no world was run")?;
     let [steps, requests, crashes] = ["steps", "executions", "crashes"].map(|name| all.count(name));
     let seeds = ledger.next_seed(key);
     Ok(format!("{seeds} seeds, {steps} steps, {requests} requests, {crashes} crashes"))
+}
+
+/// Runs the long worlds of a batch of seeds.
+fn long_batch(env: &Env, first: u64) -> Result<Outcome> {
+    let [seed, seeds, steps] = [first, BATCH, STEPS].map(|number| number.to_string());
+    let variables = [("LARDER_SEED", &*seed), ("LARDER_SEEDS", &seeds), ("LARDER_STEPS", &steps)];
+    let out = tests(env, "larder-core", "simulation::a_random_world", &variables)?;
+    let line = figure(&out, "simulation: ")?;
+    let mut outcome = Outcome::default();
+    for (name, unit) in [("steps", "steps"), ("executions", "requests"), ("crashes", "crashes")] {
+        outcome.add_count(name, number_before(&line, unit)?);
+    }
+    Ok(outcome)
 }
 
 /// Returns the number before a word.

@@ -146,8 +146,12 @@ impl Matrix<'_> {
         for (name, reason) in &new {
             say!("   not listed in {KNOWN}: {} {name}: {reason}", suite.name);
         }
-        let figure =
-            format!("{}, {} known, {} new", in_words(&outcome), own.len() - new.len(), new.len());
+        let (known, new_count) = (own.len() - new.len(), new.len());
+        let figure = format!(
+            "{}, {known} known, {new_count} new; {} seeds on earlier code",
+            in_words(&outcome),
+            outcome.earlier
+        );
         let peers = VARIANTS.iter().filter(|it| it.kind == "passthrough");
         let peers = variant.below().into_iter().chain(peers);
         let peers: Vec<_> = peers.filter_map(|it| self.peer(suite, it)).collect();

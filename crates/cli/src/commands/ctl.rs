@@ -192,7 +192,8 @@ fn by_name(settings: &[(String, String)]) -> Result<BTreeMap<String, String>> {
 
 /// `[VOLUME.]NAME=VALUE`. A volume may have a "=" in its name, a value has none.
 fn setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.rsplit_once('=').ok_or("write it as NAME=VALUE")?;
+    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or("write it as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -339,4 +340,17 @@ fn run_command(client: &Client, command: &Command) -> Result<Option<Box<dyn Answ
         Command::Files { top } => Box::new(output::Cached::first(client.get("files")?, *top)),
         _ => return Ok(None),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_has_a_name() {
+        assert_eq!(setting("a=b.policy=lru"), Ok(("a=b.policy".to_owned(), "lru".to_owned())));
+        for wrong in ["=1", "policy", ""] {
+            assert_eq!(setting(wrong), Err("write it as NAME=VALUE".to_owned()));
+        }
+    }
 }

@@ -351,6 +351,16 @@ fn wait_for_stop(
     }
 }
 
+/// Returns the answer to a request to stop during the stop.
+fn stop_answer(unwritten_bytes: u64, failure: Option<String>) -> String {
+    if unwritten_bytes == 0 && failure.is_none() {
+        return "note: stopping already; all data is written".to_owned();
+    }
+    let why =
+        failure.map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
+    format!("still writing; stopping now would lose data{why}")
+}
+
 /// Writes everything out, telling whoever asks meanwhile that this goes on.
 fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Result<()> {
     // At once, however busy the machine is: the other thread may not run before all is written.
@@ -360,10 +370,8 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
         match signals.wait(TELL) {
             Some(SignalAction::Report) => service.report(),
             Some(SignalAction::Stop) => {
-                let why = service
-                    .stop_failure()
-                    .map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
-                eprintln!("larder: still writing; stopping now would lose data{why}");
+                let answer = stop_answer(service.unwritten_bytes(), service.stop_failure());
+                eprintln!("larder: {answer}");
             }
             Some(SignalAction::Reload) => {
                 eprintln!("larder: note: stopping, so nothing is read again");
@@ -395,4 +403,20 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
         stopping.store(false, Ordering::Release);
         drained.unwrap_or_else(|panic| Err(anyhow!("write everything: {panic}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_stop_names_a_loss_only_if_there_is_unwritten_data() {
+        assert_eq!(stop_answer(0, None), "note: stopping already; all data is written");
+        let writing = "still writing; stopping now would lose data";
+        assert_eq!(stop_answer(4096, None), writing);
+        let failure = || Some("flush a.img: input/output error".to_owned());
+        let failing = format!("{writing}: failed to flush a.img: input/output error; trying again");
+        assert_eq!(stop_answer(4096, failure()), failing);
+        assert_eq!(stop_answer(0, failure()), failing, "the flush may have failed");
+    }
 }

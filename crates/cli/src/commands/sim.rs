@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
 
     /// Threads that run the caches; as many as there are cores, if not given. Results do not
     /// depend on it.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
     /// How to print the result.
@@ -232,7 +232,7 @@ fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<V
     let mut capacities = Vec::new();
     for size in &arguments.size {
         let pages = size.pages(case.page_bytes(), pages)?;
-        capacities.push(u32::try_from(pages).context("simulate a cache of 2^32 pages or more")?);
+        capacities.push(sizes::capacity(pages)?);
     }
     let plan: Vec<Planned> = policies
         .kinds

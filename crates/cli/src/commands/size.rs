@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     seed: u64,
 
     /// Threads; as many as there are cores, if not given. The result does not depend on it.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
     /// Record what programs on this machine read and write, and say whether its memory is enough
@@ -108,8 +108,7 @@ enum Output {
 
 /// A share such as `95%`, above 0 and up to 100.
 fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    number
+    args::per_cent(text)
         .filter(|&percent| percent > 0.0 && percent <= 100.0)
         .map(|percent| percent / 100.0)
         .ok_or_else(|| format!("\"{text}\" is not a target; write 95%, above 0% and up to 100%"))
@@ -129,6 +128,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         path != Path::new("-"),
         "size a cache for standard input: a trace is read several times, so it must be a file"
     );
+    if let Some(file) = &arguments.html {
+        output::check(file)?;
+    }
     let name = escape::name(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned();
     let found = measure(arguments, path, name, policies(&arguments.policy))?;
     print(arguments, &found, None)
@@ -151,6 +153,7 @@ fn measure(
     };
     let reading = OpenOptions {
         format: arguments.trace_format,
+        format_option: "--trace-format",
         max_bad: arguments.max_bad,
         ..OpenOptions::default()
     };
@@ -164,9 +167,6 @@ fn measure(
 
 /// Prints what was found, and behind it what this machine has.
 fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> Result<()> {
-    if let Some(file) = &arguments.html {
-        output::write_whole(file, &found.to_html())?;
-    }
     let text = if arguments.json || arguments.format == Output::Json {
         let mut json = found.to_json();
         if let Some(memory) = live {
@@ -176,8 +176,14 @@ fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> 
     } else {
         found.to_text() + &live.map_or_else(String::new, live::Memory::to_text)
     };
+    let printed = crate::output::stdout().write_all(text.as_bytes());
+    // The page is kept if nobody reads the text, and the text is printed if the page cannot be
+    // written.
+    if let Some(file) = &arguments.html {
+        output::write_whole(file, &found.to_html())?;
+    }
     // A reader that has had enough is no failure, so the error must reach the caller as it is.
-    Ok(crate::output::stdout().write_all(text.as_bytes())?)
+    Ok(printed?)
 }
 
 /// Each policy once; all, if none was named.

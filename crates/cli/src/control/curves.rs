@@ -4,6 +4,7 @@ use crate::commands::serve::service::{Served, Service};
 use larder_core::cache::ShareMode;
 use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
+use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::control::{
@@ -106,7 +107,10 @@ fn curve_findings(
         }
         report::Finding::Scanned { share } => VolumeFinding::Scanned { share: *share },
         report::Finding::AheadWasted { share } => VolumeFinding::AheadWasted { share: *share },
-        report::Finding::Stolen { share } => VolumeFinding::Stolen { share: *share },
+        report::Finding::Stolen { share } => VolumeFinding::Stolen {
+            share: *share,
+            dirty_threshold: volume.tunables().get(Tunable::DirtyThreshold),
+        },
         report::Finding::WriteAmplification { factor } => {
             VolumeFinding::WriteAmplification { factor: *factor }
         }

@@ -462,3 +462,68 @@ fn help_is_a_command_too() {
         assert_eq!(String::from_utf8(help.stdout), String::from_utf8(same.stdout), "{words:?}");
     }
 }
+
+#[test]
+fn a_result_is_printed_though_its_file_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = larder(folder.path(), &["trace", "synth", "zipf", "t.csv", "--requests", "999"]);
+    assert!(made.status.success());
+    let iozone = ["bench", "iozone", "-s", "64k", "-r", "4k", "-i", "0", "--trials", "1"];
+    for (words, shown) in [
+        (&["size", "t.csv", "--html", "/dev/full"][..], "Recommendation: "),
+        (&[&iozone[..], &["--page", "/dev/full"]].concat(), "write"),
+        (&[&iozone[..], &["--output", "/dev/full"]].concat(), "write"),
+    ] {
+        let output = larder(folder.path(), words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with("larder: failed to write /dev/full: "), "{words:?}: {said}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.contains(shown), "{words:?}: {printed}");
+    }
+}
+
+#[test]
+fn a_trace_is_not_replaced_by_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.ltr"), "kept").unwrap();
+    let said = refusal(folder.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
+    assert_eq!(
+        said,
+        "larder: failed to record to a.ltr: it exists already; remove it, or name another file\n"
+    );
+    assert_eq!(std::fs::read(folder.path().join("a.ltr")).unwrap(), b"kept");
+}
+
+#[test]
+fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
+                process_name\n";
+    let flush = "0,0,0,0,0,0,0,flush,0,,,\n";
+    let reads = "0,0,4096,0,0,0,0,read,0,,,\n0,0,4096,0,0,0,0,write,0,,,\n";
+    let trace = [head, reads, &flush.repeat(1_234)].concat();
+    std::fs::write(folder.path().join("t.csv"), trace).unwrap();
+    let done = larder(folder.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("1,234 requests are no read or write of data"), "{said}");
+    let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
+    let done = larder(folder.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8(done.stderr).unwrap());
+    let said = refusal(folder.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
+    assert_sentence(
+        said.lines().last().unwrap(),
+        &["281,474,976,710,656 pages", "the most is 4,294,967,295"],
+    );
+    std::fs::write(folder.path().join("x"), "unknown").unwrap();
+    for (words, option) in [
+        (&["sim", "x"][..], "--trace-format"),
+        (&["size", "x"], "--trace-format"),
+        (&["trace", "summary", "x"], "--format"),
+    ] {
+        assert_sentence(&refusal(folder.path(), words), &[&format!("with {option})")]);
+    }
+    let said = refusal(folder.path(), &["sim", "--level", "inputs", "t.csv"]);
+    assert_sentence(&said, &["it is no recording of inputs"]);
+}

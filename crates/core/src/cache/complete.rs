@@ -125,11 +125,18 @@ impl<F: Frames> Cache<F> {
         if error.is_some() && volume.pinned.meets(&whole) {
             volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
         }
+        // Without pins, clients that need room could evict the page before the write is continued,
+        // again and again.
+        let waits = error.is_none() && waiters.iter().any(|waiter| waiter.read.is_none());
+        let mut page_pins = waits.then(|| self.pins_of(instance, &whole)).flatten();
         for waiter in waiters {
             let Some((blocks, part)) = waiter.read.clone() else {
                 let token = waiter.token;
                 let completion = match &error {
-                    None => Completion::Continue { token },
+                    None => {
+                        let pins = page_pins.take().unwrap_or_default();
+                        Completion::Continue { token, pins }
+                    }
                     Some(error) => Completion::Failed { token, parts: 0, error: error.clone() },
                 };
                 waiter.mailbox.deliver(&self.frames, completion);

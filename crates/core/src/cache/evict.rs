@@ -145,7 +145,7 @@ impl<F: Frames> Cache<F> {
             |volume: &Volume<F>| volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max();
         let at_ceiling = volume.is_some_and(at_ceiling);
         let may_give = |other: &&Arc<Volume<F>>| {
-            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.min();
+            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.floor();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
@@ -247,7 +247,8 @@ impl<F: Frames> Cache<F> {
                 let blocks = paging.blocks_of(page.number);
                 return self.own_page(volume.id, blocks, &mut owned);
             }
-            if page.can_start_round() && steals.len() < STEALS_MAX {
+            // A page that could not be written is tried again when its time has come.
+            if page.can_start_round() && page.failing == 0 && steals.len() < STEALS_MAX {
                 steals.push(paging.blocks_of(page.number).start);
             }
             false

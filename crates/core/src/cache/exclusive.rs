@@ -178,6 +178,7 @@ impl<F: Frames> Cache<F> {
         page.resident -= gone;
         page.dirty -= clean;
         volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
+        volume.all.unclean.fetch_sub(u64::from(clean), Ordering::AcqRel);
         if page.dirty == 0 {
             let failing = std::mem::take(&mut page.failing);
             volume.failing.fetch_sub(u64::from(failing), Ordering::AcqRel);

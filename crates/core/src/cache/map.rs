@@ -264,10 +264,7 @@ impl<F: Frames> Cache<F> {
         }
         let status = match self.place_mapped(lane, now, mapping, &marked, mode) {
             Placed::Recut => return None,
-            Placed::NoRoom => {
-                self.stall(lane);
-                Status::Stalled
-            }
+            Placed::NoRoom => self.without_room(lane),
             Placed::Filling => {
                 mapping.task.filled = true;
                 Status::Pending

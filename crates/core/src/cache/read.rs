@@ -8,7 +8,7 @@ use crate::counters::{Class, Counter};
 use crate::frames::Frames;
 use crate::page::{Key, Place, Table};
 use crate::policy::Slot;
-use crate::request::{Prefetch, ReadRequest, Status};
+use crate::request::{Prefetch, Purpose, ReadRequest, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
@@ -239,10 +239,10 @@ impl<F: Frames> Cache<F> {
         if found == count {
             if first_touch && fresh {
                 // The policy has been told of it when it came.
-                assembly.classes.count(&lane.recorder, Class::ReadAheadHit);
+                assembly.count(&lane.recorder, Class::ReadAheadHit);
             } else if fresh {
                 self.note_hit(lane, Key::new(volume.id, first), slot, now);
-                assembly.classes.count(&lane.recorder, Class::ReadHit);
+                assembly.count(&lane.recorder, Class::ReadHit);
             }
             assembly.advance(count);
             return true;
@@ -261,14 +261,15 @@ impl<F: Frames> Cache<F> {
             Missing::Filling if found > 0 => Class::ReadPartialHit,
             Missing::Filling => Class::ReadMiss,
             Missing::Bypassed(reason) => {
-                lane.recorder.add(reason.counter(), u64::from(fresh));
+                let is_counted = fresh && assembly.purpose == Purpose::Client;
+                lane.recorder.add(reason.counter(), u64::from(is_counted));
                 Class::ReadBypass
             }
         };
         assembly.missed |= matches!(class, Class::ReadMiss | Class::ReadPartialHit);
         assembly.noticed |= !matches!(class, Class::ReadHit | Class::ReadBypass);
         if fresh {
-            assembly.classes.count(&lane.recorder, class);
+            assembly.count(&lane.recorder, class);
         }
         assembly.advance(count);
         true

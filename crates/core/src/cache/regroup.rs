@@ -33,7 +33,9 @@ impl<F: Frames> Cache<F> {
         let share = Share { page_blocks: blocks, ..volume.share() };
         self.check_with(volume, share, self.pool.target())?;
         volume.want_page_blocks(blocks);
+        self.set_reserves();
         volume.notify.notify();
+        self.wake_keeper();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::Setting;
 use crate::policy::PolicyKind;
-use crate::settings::{SettingError, Share, check_shares};
+use crate::settings::{SettingError, Share, check_shares, reserves};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
@@ -90,9 +90,22 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Tells the policies how many pages to expect: the frames in equal parts for all volumes,
-    /// within what each is allowed, over all shards. A volume may get more while others are idle.
+    /// Sets the frames of each volume that others cannot take, after a change of the volumes, of
+    /// their page sizes or of the memory.
+    pub(super) fn set_reserves(&self) {
+        let volumes = self.volumes();
+        let shares: Vec<_> = volumes.iter().map(|volume| volume.share()).collect();
+        for (volume, reserve) in volumes.iter().zip(reserves(&shares, self.pool.size())) {
+            volume.quota.set_reserve(reserve);
+        }
+    }
+
+    /// Sets the reserves, and tells the policies how many pages to expect: the frames in equal
+    /// parts for all volumes, within what each is allowed, over all shards. A volume may get more
+    /// while others are idle.
     pub(super) fn tell_capacities(&self) {
+        self.pool.all.frames.store(self.pool.size().into(), Ordering::Relaxed);
+        self.set_reserves();
         let volumes = self.volumes();
         for volume in &volumes {
             volume.set_capacity(volume.quota.max().min(self.pool.size()));

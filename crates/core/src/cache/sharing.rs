@@ -138,7 +138,7 @@ impl<F: Frames> Cache<F> {
 
     /// What a volume gains from frames: hits a second.
     fn claim(&self, volume: &Volume<F>, paces: &mut BTreeMap<u16, Pace>, seconds: f64) -> Claim {
-        let (floor, ceiling) = (volume.quota.min(), volume.quota.max().min(self.pool.size()));
+        let (floor, ceiling) = (volume.quota.floor(), volume.quota.max().min(self.pool.size()));
         let (floor, ceiling) = (u64::from(floor), u64::from(ceiling));
         let Some(followed) = &volume.followed else {
             return Claim { points: Vec::new(), floor, ceiling };

@@ -60,16 +60,9 @@ impl<F: Frames> Cache<F> {
                 return Err(SettingError::TooManyVolumes { volume: options.name });
             };
             let parts = self.shards.len();
-            let (tracker, frames) = (self.tracker_for(id, &options), self.pool.size());
-            let volume = Arc::new(Volume::new(
-                id,
-                options,
-                frames,
-                parts,
-                tracker,
-                notify,
-                self.log.clone(),
-            ));
+            let (tracker, all) = (self.tracker_for(id, &options), Arc::clone(&self.pool.all));
+            let volume =
+                Arc::new(Volume::new(id, options, all, parts, tracker, notify, self.log.clone()));
             if index == volumes.len() {
                 volumes.push(None);
             }

@@ -124,7 +124,7 @@ pub(super) enum Placed {
 impl<F: Frames> Cache<F> {
     /// Continues a write of the bytes in `payload`.
     ///
-    /// [`Status::Pending`]: after [`crate::lane::Completion::Continue`] call this again; give other
+    /// [`Status::Pending`]: after [`crate::completion::Completion::Continue`] call this again; give other
     /// completions with the task's token to [`Cache::write_completed`].
     ///
     /// # Panics
@@ -163,10 +163,7 @@ impl<F: Frames> Cache<F> {
                 self.place(lane, now, task, &part, mode)
             };
             match placed {
-                Placed::NoRoom => {
-                    self.stall(lane);
-                    return Status::Stalled;
-                }
+                Placed::NoRoom => return self.without_room(lane),
                 Placed::Recut => continue,
                 Placed::Filling => {
                     task.filled = true;
@@ -210,6 +207,23 @@ impl<F: Frames> Cache<F> {
     pub(super) fn at_limit(&self, lane: &VolumeHandle<F>) -> Status {
         if let Some(error) = lane.volume.failure_at_limit() {
             return Status::Failed(error);
+        }
+        self.stall(lane);
+        Status::Stalled
+    }
+
+    /// Ends or stalls a write for which there is no room. It fails if the store of its volume
+    /// fails, and nearly all of the memory holds blocks that could not be written, of whatever
+    /// volumes.
+    pub(super) fn without_room(&self, lane: &VolumeHandle<F>) -> Status {
+        if let Some(error) = lane.volume.failure() {
+            let volumes = self.volumes();
+            let failing: u64 = volumes.iter().map(|it| it.failing.load(Ordering::Acquire)).sum();
+            let unclean: u64 = volumes.iter().map(|it| it.unclean_blocks()).sum();
+            let frames = u64::from(self.pool.size());
+            if failing >= frames - frames / 4 && failing >= unclean - unclean / 8 {
+                return Status::Failed(error);
+            }
         }
         self.stall(lane);
         Status::Stalled
@@ -464,6 +478,7 @@ impl<F: Frames> Cache<F> {
         if blocks == 0 {
             return;
         }
+        volume.all.unclean.fetch_add(blocks, Ordering::AcqRel);
         let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
         if before == 0 || (before < threshold && before + blocks >= threshold) {

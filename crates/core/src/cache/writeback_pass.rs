@@ -326,6 +326,7 @@ impl<F: Frames> Cache<F> {
         volume.failing.fetch_sub(u64::from(failed_before), Ordering::AcqRel);
         volume.dirty.fetch_add(u64::from(back), Ordering::AcqRel);
         volume.writing.fetch_sub(u64::from(written), Ordering::AcqRel);
+        volume.all.unclean.fetch_sub(u64::from(written - back), Ordering::AcqRel);
         if error.is_some() {
             if !was_clean {
                 instance.unlink_dirty(slot);

@@ -77,6 +77,25 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
+    /// Makes the call again, now that the page is there that it waited for, with the pins of it.
+    fn resume(
+        &mut self,
+        cache: &Cache<F>,
+        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
+        now: Nanos,
+        (token, pins): (u64, Vec<F::Pin>),
+    ) -> Status {
+        let had_pins = !pins.is_empty();
+        for pin in pins {
+            cache.frames().unpin(pin);
+        }
+        let status = self.submit(cache, (volume, lane), now, token);
+        if had_pins {
+            cache.pins_released();
+        }
+        status
+    }
+
     /// Processes a completion of the call.
     pub(super) fn complete(
         &mut self,
@@ -92,15 +111,15 @@ impl<F: Frames, P: Payload> Work<F, P> {
                 status => status,
             },
             Work::Write(task, _) | Work::WriteZeros(task) => {
-                if let Completion::Continue { token } = completion {
-                    return self.submit(cache, (volume, lane), now, token);
+                if let Completion::Continue { token, pins } = completion {
+                    return self.resume(cache, (volume, lane), now, (token, pins));
                 }
                 cache.write_completed(lane, now, task, completion)
             }
             Work::Map(mapping) => cache.map_completed(lane, now, mapping, completion),
             Work::Unpin(mapping) => {
-                if let Completion::Continue { token } = completion {
-                    return self.submit(cache, (volume, lane), now, token);
+                if let Completion::Continue { token, pins } = completion {
+                    return self.resume(cache, (volume, lane), now, (token, pins));
                 }
                 cache.unpin_completed(lane, now, mapping, completion)
             }

@@ -14,7 +14,7 @@ use super::message::{
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{LanePermit, ReadRequest, Status, WriteRequest};
+use super::{LanePermit, Purpose, ReadRequest, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::completion::{Completion, Notify, VolumeHandle};
@@ -660,6 +660,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             None => Box::new(ReadRequest::new(token, bytes.start, len)),
         };
         read.interface = request.interface;
+        if request.op == RequestOp::Populate {
+            read.purpose = Purpose::Populate;
+        }
         (read.hint, read.part) = (request.hint, request.bound.clone());
         read
     }
@@ -929,7 +932,7 @@ fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
         Completion::Unstalled => return None,
         Completion::Filled { token, .. }
         | Completion::Failed { token, .. }
-        | Completion::Continue { token }
+        | Completion::Continue { token, .. }
         | Completion::Synced { token, .. }
         | Completion::Finished { token, .. } => *token,
     };

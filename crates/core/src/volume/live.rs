@@ -166,6 +166,7 @@ impl<F: Frames> Volume<F> {
     /// Nothing is cached of it any more, and it asks for nothing.
     pub(crate) fn note_removed(&self) {
         self.quota.set_bounds(0, u32::MAX);
+        self.quota.set_reserve(0);
         for coldest in &self.quota.coldest {
             coldest.store(Nanos::MAX, Ordering::Relaxed);
         }

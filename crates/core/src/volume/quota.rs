@@ -3,11 +3,22 @@
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// State that all volumes of a cache share.
+#[derive(Debug, Default)]
+pub(crate) struct AllVolumes {
+    /// Blocks that the stores do not have yet, written now or not.
+    pub(crate) unclean: CachePadded<AtomicU64>,
+    /// Frames in service, but for those that are about to leave.
+    pub(crate) frames: AtomicU64,
+}
+
 /// The room of a volume in the pool.
 #[derive(Debug)]
 pub(crate) struct Quota {
     min: AtomicU32,
     max: AtomicU32,
+    /// Frames that others cannot take although the user has promised nothing.
+    reserve: AtomicU32,
     /// Frames that hold the volume's data, or that wait to be given back.
     pub(crate) usage: CachePadded<AtomicU32>,
     /// Per shard, when the page evicted last had been touched last: where the cold end is. The
@@ -22,15 +33,26 @@ impl Quota {
         Quota {
             min: AtomicU32::new(min),
             max: AtomicU32::new(max),
+            reserve: AtomicU32::new(0),
             usage: CachePadded::default(),
             coldest: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
             pages: (0..shards).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
-    /// Frames that others cannot take.
+    /// Frames that the user has promised to the volume.
     pub(crate) fn min(&self) -> u32 {
         self.min.load(Ordering::Relaxed)
+    }
+
+    /// Frames that others cannot take.
+    pub(crate) fn floor(&self) -> u32 {
+        self.min().max(self.reserve.load(Ordering::Relaxed))
+    }
+
+    /// Sets how many frames others cannot take although the user has promised nothing.
+    pub(crate) fn set_reserve(&self, frames: u32) {
+        self.reserve.store(frames, Ordering::Relaxed);
     }
 
     /// Frames that the volume never exceeds, but for those it had when this was lowered.

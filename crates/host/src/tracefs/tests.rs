@@ -195,3 +195,15 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
     });
     assert!(removed && !open.exists());
 }
+
+#[test]
+fn only_an_unknown_file_system_means_that_there_is_no_tracefs() {
+    let said = |number| mount_error(io::Error::from_raw_os_error(number)).to_string();
+    for number in [libc::ENODEV, libc::ENOENT] {
+        assert!(said(number).contains("built without tracefs"), "{}", said(number));
+    }
+    for number in [libc::EPERM, libc::EACCES] {
+        assert!(said(number).contains("tracefs is for root"), "{}", said(number));
+    }
+    assert_eq!(said(libc::EMFILE), "trace: mount tracefs: Too many open files (os error 24)");
+}

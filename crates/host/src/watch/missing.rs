@@ -66,6 +66,13 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
                 .to_owned(),
         );
     }
+    if mount.fs_type == "fuse.larder" {
+        return Some(
+            "reads through this Larder mount: they do not use the page cache, so the kernel does \
+             not tell of them; larder ctl files shows what Larder has cached of each file"
+                .to_owned(),
+        );
+    }
     let tells = matches!(mount.fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs");
     (!tells).then(|| {
         format!(
@@ -97,5 +104,10 @@ mod tests {
             let scope_of = Scope::find(&WatchScope::Path(memory.into())).unwrap();
             assert!(scope(&scope_of).unwrap().contains("memory themselves"));
         }
+        let mut scope_of = Scope::find(&WatchScope::Path("/".into())).unwrap();
+        scope_of.path.as_mut().unwrap().mount.fs_type = "fuse.larder".to_owned();
+        let sentence = scope(&scope_of).unwrap();
+        assert!(sentence.contains("do not use the page cache"), "{sentence}");
+        assert!(sentence.contains("larder ctl files"), "{sentence}");
     }
 }

@@ -238,14 +238,31 @@ impl Machine for ThisMachine {
     }
 
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
-        let below = |mount: &&MountLine| {
-            path.is_absolute() && mount.at != path && mount.at.starts_with(path)
-        };
-        self.known_mounts().filter(below).map(|mount| self.nested(mount)).collect()
+        self.known_mounts_below(path).map(|mount| self.nested(mount)).collect()
     }
 }
 
 impl ThisMachine {
+    fn known_mounts_below(&self, path: &Path) -> impl Iterator<Item = &MountLine> {
+        let below = move |mount: &&MountLine| {
+            path.is_absolute() && mount.at != path && mount.at.starts_with(path)
+        };
+        self.known_mounts().filter(below)
+    }
+
+    /// Returns the file systems that are mounted below a path, each with its device number and
+    /// mountpoint.
+    pub(super) fn filesystems_below(&self, path: &Path) -> Vec<(u64, PathBuf)> {
+        let below = self.known_mounts_below(path);
+        below.map(|mount| (mount.filesystem, mount.at.clone())).collect()
+    }
+
+    /// Returns true if a file system is mounted at a path, as [`ThisMachine::filesystems_below`]
+    /// returned them.
+    pub(super) fn is_mounted(&self, filesystem: u64, at: &Path) -> bool {
+        self.find_mount(|mount| mount.filesystem == filesystem && mount.at == at).is_some()
+    }
+
     fn nested(&self, mount: &MountLine) -> NestedMount {
         let place = Place { filesystem: mount.filesystem, path: mount.root.clone() };
         // The root of a file system is a directory; it is not accessed, since its server may be

@@ -28,6 +28,9 @@ pub(crate) struct Record {
     pub(crate) mount: Option<u64>,
     /// The mountpoint of that file system; after an unmount, another mount may get its number.
     pub(crate) at: Option<PathBuf>,
+    /// The file systems that were mounted in the claimed directory, each with its device number and
+    /// mountpoint; after an unmount, another file system may get the number.
+    pub(crate) nested: Vec<(u64, PathBuf)>,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -46,6 +49,10 @@ impl Record {
         }
         if let Some(at) = &self.at {
             let _never_fails = writeln!(text, "at {}", escape(at.as_os_str().as_bytes()));
+        }
+        for (filesystem, at) in &self.nested {
+            let at = escape(at.as_os_str().as_bytes());
+            let _never_fails = writeln!(text, "nested {filesystem} {at}");
         }
         for Part { node, range, owned } in &self.parts {
             let owned = if *owned { "owned" } else { "within" };
@@ -87,6 +94,7 @@ impl Record {
             pending: false,
             mount: None,
             at: None,
+            nested: Vec::new(),
             parts: Vec::new(),
         };
         for line in lines {
@@ -99,9 +107,11 @@ impl Record {
                 "read-only" => record.read_only = rest == "true",
                 "pending" => record.pending = rest == "true",
                 "mount" => record.mount = rest.parse().ok(),
-                "at" => {
-                    record.at = Some(OsString::from_vec(unescape(rest.as_bytes())).into());
-                }
+                "at" => record.at = Some(path(rest)),
+                "nested" => record.nested.extend(
+                    rest.split_once(' ')
+                        .and_then(|(number, at)| Some((number.parse().ok()?, path(at)))),
+                ),
                 "owned" | "within" => record.parts.extend(part(key == "owned", rest)),
                 _ => {}
             }
@@ -110,21 +120,21 @@ impl Record {
     }
 }
 
+fn path(text: &str) -> PathBuf {
+    OsString::from_vec(unescape(text.as_bytes())).into()
+}
+
 fn part(owned: bool, text: &str) -> Option<Part> {
     let words: Vec<_> = text.split(' ').collect();
     let number = |index: usize| words.get(index)?.parse::<u64>().ok();
-    let bytes = |index: usize| Some(unescape(words.get(index)?.as_bytes()));
     let node = match *words.first()? {
         "file" => Node::File((number(3)?, number(4)?)),
         "disk" => Node::Disk(number(3)?),
         "filesystem" => Node::SomeDirectory(number(3)?),
-        "export" => Node::Export(String::from_utf8(bytes(3)?).ok()?),
+        "export" => Node::Export(String::from_utf8(unescape(words.get(3)?.as_bytes())).ok()?),
         "directory" => {
-            let place = number(3).zip(bytes(4));
-            let place = place.map(|(filesystem, path)| Place {
-                filesystem,
-                path: PathBuf::from(OsString::from_vec(path)),
-            });
+            let place = number(3).zip(words.get(4));
+            let place = place.map(|(filesystem, it)| Place { filesystem, path: path(it) });
             Node::Directory { place, inode: number(5).zip(number(6)) }
         }
         _ => return None,
@@ -169,7 +179,9 @@ mod tests {
         let mount = Some(45);
         for pending in [true, false] {
             let (what, at, parts) = (what.clone(), at.clone(), Vec::clone(&parts));
-            let record = Record { pid: 12, what, read_only: true, pending, mount, at, parts };
+            let nested = vec![(45, "/x y".into()), (46, "/".into())];
+            let record =
+                Record { pid: 12, what, read_only: true, pending, mount, at, nested, parts };
             let text = record.encode();
             let is_plain = |byte: u8| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic();
             assert!(text.bytes().all(is_plain));

@@ -1,6 +1,8 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
-use super::footprint::{CachedData, Inode, Node, Part, footprint, footprint_of_mount, overlap};
+use super::footprint::{
+    CachedData, Inode, Node, Part, Place, footprint, footprint_of_mount, overlap,
+};
 use super::machine::{self, ThisMachine};
 use super::record::Record;
 use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};
@@ -169,8 +171,8 @@ impl Registry {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
-        let (pid, what) = (std::process::id(), what.to_owned());
-        let record = Record { pid, what, read_only, pending: true, mount, at, parts };
+        let (pid, what, nested) = (std::process::id(), what.to_owned(), source.nested(&machine));
+        let record = Record { pid, what, read_only, pending: true, mount, at, nested, parts };
         if let Some(error) = unresolved_layer(&record.what, &unresolved)
             .or_else(|| mounted(&record, source, &machine))
         {
@@ -320,7 +322,10 @@ impl Registry {
         let holder = others.iter().find(|other| {
             // A mount of another process holds no data that this one could show.
             let mut data = other.record.parts.clone();
-            data.retain(|part| !is_of_mount(part, other.record.mount));
+            data.retain(|part| {
+                !is_of_mount(part, other.record.mount)
+                    && !is_unmounted(part, &other.record, &machine)
+            });
             overlap(&data, &parts).is_some() && other.is_credible()
         });
         match holder {
@@ -378,7 +383,7 @@ impl Registry {
         };
         let found = sources.into_iter().filter_map(|(number, source)| {
             let (parts, unresolved) = source.footprint_with_unresolved(&machine).ok()?;
-            let record = self.update(number, parts)?;
+            let record = self.update(number, parts, source.nested(&machine))?;
             let held = self.held();
             let others = held.iter().filter(|other| other.number != number);
             let others: Vec<_> = others.map(|other| other.record.clone()).collect();
@@ -392,8 +397,14 @@ impl Registry {
         found.map(|error| error.to_string()).collect()
     }
 
-    /// Sets the current footprint of a claim; returns the claim unless it was released.
-    fn update(&self, number: u64, mut parts: Vec<Part>) -> Option<Record> {
+    /// Sets the current footprint of a claim and the file systems that are mounted in its
+    /// directory; returns the claim unless it was released.
+    fn update(
+        &self,
+        number: u64,
+        mut parts: Vec<Part>,
+        nested: Vec<(u64, PathBuf)>,
+    ) -> Option<Record> {
         let mut held = self.held();
         let claim = held.iter_mut().find(|claim| claim.number == number)?;
         for part in &claim.record.parts {
@@ -401,8 +412,8 @@ impl Registry {
                 parts.push(part.clone());
             }
         }
-        if parts != claim.record.parts {
-            claim.record.parts = parts;
+        if parts != claim.record.parts || nested != claim.record.nested {
+            (claim.record.parts, claim.record.nested) = (parts, nested);
             self.rewrite(claim);
         }
         Some(claim.record.clone())
@@ -494,7 +505,8 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
         let reused =
             record.mount.filter(|&number| one.mount == other.mount || is_reused(number, machine));
         let is_valid = |part: &&Part| {
-            let is_stale = reused.is_some() && is_of_mount(part, reused);
+            let is_stale = (reused.is_some() && is_of_mount(part, reused))
+                || is_unmounted(part, record, machine);
             !is_stale && !matches!(part.node, Node::SomeDirectory(_))
         };
         record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
@@ -558,14 +570,32 @@ fn holder_of(record: &Record) -> Holder {
     Holder { pid: record.pid, what: record.what.clone() }
 }
 
+/// Returns true if a process sees the mounts of this one at the same paths.
+fn sees_same_mounts(pid: u32) -> bool {
+    ["ns/mnt", "root"].into_iter().all(|name| {
+        let link = |process: &str| std::fs::read_link(format!("/proc/{process}/{name}")).ok();
+        link("self").is_some_and(|own| Some(own) == link(&pid.to_string()))
+    })
+}
+
+/// Returns true if a part is a file system that was mounted in the claimed directory and is not any
+/// more. The kernel may have given its number to another one, before the process has noticed.
+fn is_unmounted(part: &Part, record: &Record, machine: &ThisMachine) -> bool {
+    let Node::Directory { place: Some(Place { filesystem, .. }), inode: None } = &part.node else {
+        return false;
+    };
+    let mut nested = record.nested.iter().filter(|(number, _)| number == filesystem).peekable();
+    nested.peek().is_some()
+        && nested.all(|(number, at)| !machine.is_mounted(*number, at))
+        && sees_same_mounts(record.pid)
+}
+
 /// Returns whether the mount of a claim is gone, as seen from the same mount namespace.
 fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
-    let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let is_there = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
     let is_gone =
         |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_there(mount));
-    record.mount.is_some_and(is_gone)
-        && mounts("self").is_some_and(|own| Some(own) == mounts(&record.pid.to_string()))
+    record.mount.is_some_and(is_gone) && sees_same_mounts(record.pid)
 }
 
 /// Returns whether a mount is a Larder mount with this number.
@@ -774,8 +804,8 @@ mod tests {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.footprint(&machine).unwrap();
             let what = path.display().to_string();
-            let (read_only, pending) = (false, false);
-            Record { pid: 1, what, read_only, pending, mount: None, at: None, parts }
+            let (read_only, pending, nested) = (false, false, Vec::new());
+            Record { pid: 1, what, read_only, pending, mount: None, at: None, nested, parts }
         };
         let (own, other) = (record(&image), record(&tree));
         std::fs::remove_dir(&tree).unwrap();
@@ -830,7 +860,8 @@ mod tests {
         let part = |inode| Part { node: Node::File((1, inode)), range: 0..1, owned: true };
         let parts: Vec<_> = (0..20_000).map(part).collect();
         let (what, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
-        let record = Record { pid: 1, what, read_only, pending, mount, at, parts };
+        let nested = Vec::new();
+        let record = Record { pid: 1, what, read_only, pending, mount, at, nested, parts };
         let text = record.encode();
         let first = directory.path().join("1-0");
         std::fs::write(&first, &text).unwrap();

@@ -110,7 +110,8 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let parts = source.footprint(&machine).unwrap();
     let what = "the directory".to_owned();
     let (read_only, pending, mount, at) = (false, false, None, None);
-    let record = Record { pid: 4711, what, read_only, pending, mount, at, parts };
+    let nested = Vec::new();
+    let record = Record { pid: 4711, what, read_only, pending, mount, at, nested, parts };
     fs::write(&path, record.encode()).unwrap();
     let locked = File::open(&path).unwrap();
     locked.lock().unwrap();

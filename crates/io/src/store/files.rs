@@ -14,7 +14,7 @@ mod source;
 
 pub(crate) use source::{
     Attributes, Covered, MetadataWanted, PendingChange, SourceFile, WriteUnderWay, is_capabilities,
-    link_to,
+    is_some_device_full, link_to,
 };
 
 use super::backing::{Backing, Transfer};

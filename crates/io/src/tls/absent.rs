@@ -50,6 +50,14 @@ impl Channel {
         match self.0 {}
     }
 
+    pub(crate) fn is_whole(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn shrink(&mut self) {
+        match self.0 {}
+    }
+
     pub(crate) fn has_unsent(&self) -> bool {
         match self.0 {}
     }

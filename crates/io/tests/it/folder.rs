@@ -27,6 +27,7 @@ mod restrictions;
 mod rules;
 mod shared;
 mod times;
+mod unnamed;
 
 use crate::common::{lazy::keep_dirty, rig};
 use larder_core::mode::WriteMode;
@@ -176,6 +177,16 @@ impl Service {
         let mount = self.mount.take().expect("until the end");
         // A program that another test is about to start has all files open until it runs.
         rig::eventually("nobody uses it", || mount.unmount(false).is_ok());
+        self.finish(mount)
+    }
+
+    /// Does the same after somebody else has unmounted it.
+    fn end_unmounted(mut self) -> TempDir {
+        let mount = self.mount.take().expect("until the end");
+        self.finish(mount)
+    }
+
+    fn finish(mut self, mount: FolderMount) -> TempDir {
         mount.close();
         self.engine.drain(|_| {}).expect("the folder can be written");
         rig::end(&self.engine);

@@ -52,6 +52,9 @@ pub enum ReplayError {
         /// Error of the line, with its column.
         error: serde_json::Error,
     },
+    /// The file does not begin as a log.
+    #[error("it is no recording of inputs (larder serve --record-inputs makes one)")]
+    NoLog,
     /// The engine cannot be given this input.
     #[error("line {line}: {reason}")]
     Refused {
@@ -132,7 +135,11 @@ pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
         let refused = |reason: String| ReplayError::Refused { line, reason };
         let no_cache = || refused("the first input must be the cache".to_owned());
         let read = serde_json::from_slice(bytes);
-        match read.map_err(|error| ReplayError::Syntax { line, error })? {
+        let not_understood = |error| match line {
+            1 => ReplayError::NoLog,
+            line => ReplayError::Syntax { line, error },
+        };
+        match read.map_err(not_understood)? {
             LogRecord::LarderInputs { version } if line == 1 && version == VERSION => {}
             LogRecord::LarderInputs { version } => {
                 return Err(refused(format!(
@@ -140,11 +147,7 @@ pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
                      {VERSION}"
                 )));
             }
-            _ if line == 1 => {
-                return Err(refused(
-                    "this is no log of inputs (larder serve --record-inputs makes one)".to_owned(),
-                ));
-            }
+            _ if line == 1 => return Err(ReplayError::NoLog),
             LogRecord::Input(Input::Cache { frames, frames_max, shards }) if replayer.is_none() => {
                 inputs += 1;
                 replayer = Some(Replayer::new((frames, frames_max), shards).map_err(refused)?);

@@ -221,7 +221,8 @@ impl Lengths {
     }
 }
 
-/// Plays `source`, whose volumes are so long, to a simulated cache.
+/// Plays `source`, whose volumes are so long, to a simulated cache. A read-only cache gets no
+/// request that changes data: a server refuses them, and they change nothing in its cache.
 ///
 /// # Errors
 /// The source fails, or asks for what `lengths` do not have.
@@ -237,7 +238,8 @@ pub fn simulate(
     let mut batch = Vec::new();
     while source.next_batch(&mut batch)? {
         for record in &batch {
-            let Some(request) = request(record) else { continue };
+            let is_refused = options.write_mode == WriteMode::ReadOnly && changes(record.op);
+            let Some(request) = request(record).filter(|_| !is_refused) else { continue };
             match options.pace {
                 Pace::Recorded => rehearsal.pass(begin + record.time_ns)?,
                 Pace::Closed { .. } => rehearsal.pass(next)?,
@@ -289,6 +291,11 @@ fn request(record: &Record) -> Option<Request> {
     let Record { volume, op, offset, len, .. } = *record;
     let request = Request { volume: volume as usize, op, offset, len };
     (op == Op::Flush || len > 0).then_some(request)
+}
+
+/// True if the requests change data.
+fn changes(op: Op) -> bool {
+    matches!(op, Op::Write | Op::Discard | Op::Zero)
 }
 
 /// Frames that so many bytes of memory for blocks are.

@@ -23,6 +23,8 @@ const HEAD_BYTES: usize = 64 << 10;
 pub struct OpenOptions {
     /// Its format; told by content, else by the end of the name, if not given.
     pub format: Option<Format>,
+    /// Option of the command that names the format, for messages; empty if there is none.
+    pub format_option: &'static str,
     /// Bad records that are passed over before it is an error.
     pub max_bad: u64,
     /// Times, in nanoseconds since the beginning, beyond which nobody needs records: of a whole
@@ -102,7 +104,7 @@ pub fn open_stream(
     let input = beginning(name, stream, options)?;
     let format = match options.format {
         Some(format) => format,
-        None => told_format(&input)?,
+        None => told_format(&input, options.format_option)?,
     };
     source(format, input, options.max_bad)
 }
@@ -123,13 +125,14 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
 }
 
 /// The format of what lies in the window, else of the name.
-fn told_format(input: &Input) -> Result<Format, TraceError> {
+fn told_format(input: &Input, format_option: &str) -> Result<Format, TraceError> {
     let found = Format::from_content(input.bytes());
     found.or_else(|| Format::from_file_name(input.name())).ok_or_else(|| {
-        input.bad(
-            "no format that is known begins like this; say which it is \
-                   (--format; larder size --trace-format)",
-        )
+        let hint = match format_option {
+            "" => String::new(),
+            option => format!(" (name the format with {option})"),
+        };
+        input.bad(format!("no known format begins like this{hint}"))
     })
 }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
     /// Values by name, written as on the command line. A name is that of a flag of `larder serve`
-    /// or of a tunable, for all volumes, or for one with its name and a point before.
+    /// or of a tunable, for all volumes, or for one with its name and a point before. A setting of
+    /// one volume takes precedence over the same setting of all volumes.
     pub set: BTreeMap<String, String>,
 }
 

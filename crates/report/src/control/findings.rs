@@ -43,6 +43,8 @@ pub enum VolumeFinding<'a> {
     Stolen {
         /// The share of what is written back.
         share: f64,
+        /// The tunable `dirty-threshold` of the volume, per mille of the memory.
+        dirty_threshold: u64,
     },
     /// The store writes more than clients do.
     WriteAmplification {
@@ -117,7 +119,7 @@ impl VolumeFinding<'_> {
             VolumeFinding::AheadWasted { share } => {
                 format!("{} of what was read ahead was not touched", format::percent(share))
             }
-            VolumeFinding::Stolen { share } => format!(
+            VolumeFinding::Stolen { share, .. } => format!(
                 "{} of what is written back is written because its room is wanted",
                 format::percent(share)
             ),
@@ -143,29 +145,35 @@ impl VolumeFinding<'_> {
                 "they are moved to other volumes that gain from them".to_owned()
             }
             VolumeFinding::TooLarge { .. } => {
-                "larder ctl curve says who would gain from them".to_owned()
+                "`larder ctl curve` shows which volumes would gain from them".to_owned()
             }
             VolumeFinding::BetterPolicy { .. } if by_itself.policy => {
                 "the policy is changed if that lasts".to_owned()
             }
             VolumeFinding::BetterPolicy { policy, .. } => {
-                format!("larder ctl set {volume}.policy={policy}, or =auto")
+                format!(
+                    "`larder ctl set {volume}.policy={policy}` changes to it, and `larder ctl set \
+                     {volume}.policy=auto` lets the cache choose"
+                )
             }
             VolumeFinding::Scanned { .. } if by_itself.share => {
                 "its memory goes to volumes that gain more".to_owned()
             }
             VolumeFinding::Scanned { .. } => {
-                "where there are other volumes, larder ctl set share=auto keeps it from taking \
+                "where there are other volumes, `larder ctl set share=auto` keeps it from taking \
                  their memory"
                     .to_owned()
             }
             VolumeFinding::AheadWasted { .. } => format!(
-                "windows were made smaller and begin later; larder ctl set {volume}.hint=random \
-                 ends it"
+                "windows were made smaller and begin later; `larder ctl set {volume}.hint=random` \
+                 ends read-ahead"
             ),
-            VolumeFinding::Stolen { .. } => format!(
-                "larder ctl set {volume}.dirty-threshold to less writes earlier and in order; more \
-                 memory helps as well"
+            // Less than the least value is no setting.
+            VolumeFinding::Stolen { dirty_threshold: 0..=1, .. } => "more memory helps".to_owned(),
+            VolumeFinding::Stolen { dirty_threshold, .. } => format!(
+                "`larder ctl set {volume}.dirty-threshold={}` starts write-back earlier, in the \
+                 order of the store; more memory helps as well",
+                dirty_threshold / 2
             ),
             VolumeFinding::WriteAmplification { .. } => {
                 "writes of less than a block that are each flushed do that, and writes that failed \
@@ -211,7 +219,7 @@ mod tests {
             VolumeFinding::BetterPolicy { policy: "2q", gain: 0.034 },
             VolumeFinding::Scanned { share: 0.9 },
             VolumeFinding::AheadWasted { share: 0.6 },
-            VolumeFinding::Stolen { share: 0.3 },
+            VolumeFinding::Stolen { share: 0.3, dirty_threshold: 375 },
             VolumeFinding::WriteAmplification { factor: 2.0 },
         ];
         for (name, symptom) in FINDINGS.iter().zip(symptoms) {
@@ -231,9 +239,16 @@ mod tests {
             "data: it thrashes: pages are missed that were there a moment ago; with twice the \
              memory 50.0 % would hit, with this 10.0 %; it needs 8 MiB more to reach 60.0 %"
         );
-        let known = "data: 2q would hit 3.4 of 100 references more; larder ctl set \
-                     data.policy=2q, or =auto";
+        let known = "data: 2q would hit 3.4 of 100 references more; `larder ctl set \
+                     data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
+                     the cache choose";
         assert_eq!(of(symptoms[2], false, false), known);
+        let known = "data: 30.0 % of what is written back is written because its room is wanted; \
+                     `larder ctl set data.dirty-threshold=187` starts write-back earlier, in the \
+                     order of the store; more memory helps as well";
+        assert_eq!(of(symptoms[5], false, false), known);
+        let least = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
+        assert!(of(least, false, false).ends_with("wanted; more memory helps"));
         assert!(of(symptoms[2], true, false).ends_with("changed if that lasts"));
         assert!(of(symptoms[3], false, true).ends_with("volumes that gain more"));
     }

@@ -30,10 +30,11 @@ impl Run {
     }
 
     fn heading(&self) -> String {
-        let kind = if self.workload.is_empty() {
-            "larder".to_owned()
-        } else {
-            format!("larder bench {}", self.workload)
+        let kind = match self.workload.as_str() {
+            "" => "larder".to_owned(),
+            // The only workload that is a command of its own.
+            "try" => "larder try".to_owned(),
+            workload => format!("larder bench {workload}"),
         };
         let mut text = format!(
             "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n<p>{}, {}</p>\n</header>\n",

@@ -3,7 +3,7 @@
 mod charts;
 
 use super::Sizing;
-use super::text::serve;
+use super::text::{SERVE_TITLE, serve};
 use crate::advise::page_size;
 use crate::escape::html as escape;
 use crate::format;
@@ -53,7 +53,7 @@ impl Sizing {
         text.push_str("</div>\n");
         put_line!(
             text,
-            "<p class=\"why\">{}</p>\n<pre>{}</pre>",
+            "<p class=\"why\">{}</p>\n<p>{SERVE_TITLE}</p>\n<pre>{}</pre>",
             escape(&self.reason(advice)),
             escape(&serve(advice))
         );

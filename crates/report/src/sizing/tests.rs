@@ -197,6 +197,15 @@ fn text_page_and_json_say_the_same() {
 }
 
 #[test]
+fn the_command_stands_alone_and_can_be_pasted() {
+    let made = sizing("trace.csv");
+    let command = "larder serve VOLUME --memory 67MiB --policy arc --page-size 16KiB";
+    let text = made.to_text();
+    assert!(text.lines().any(|line| line.trim() == command), "{text}");
+    assert!(made.to_html().contains(&format!("<pre>{command}</pre>")));
+}
+
+#[test]
 fn a_budget_that_ends_early_is_said() {
     let mut made = sizing("trace.csv");
     let advice = made.recommendation.as_mut().unwrap();

@@ -116,7 +116,7 @@ impl Sizing {
         if !lies.is_empty() {
             put_line!(text, "  It lies {lies}.");
         }
-        put_line!(text, "  {}", serve(advice));
+        put_line!(text, "  {SERVE_TITLE}\n\n    {}", serve(advice));
         text
     }
 
@@ -321,10 +321,14 @@ impl Sizing {
     }
 }
 
-/// How to serve with it.
+/// Introduces [`serve`].
+pub(super) const SERVE_TITLE: &str =
+    "To serve a volume so (--memory includes the tables of the cache):";
+
+/// Returns the command that serves a volume with it.
 pub(super) fn serve(advice: &Recommendation) -> String {
     format!(
-        "larder serve VOLUME --memory {}MiB --policy {} --page-size {}KiB   (tables included)",
+        "larder serve VOLUME --memory {}MiB --policy {} --page-size {}KiB",
         advice.memory_bytes.div_ceil(1 << 20),
         advice.policy,
         advice.page_bytes / 1024

@@ -109,6 +109,11 @@ impl Arguments {
         Ok(ReadPattern { order, read_bytes, reads, in_flight, hint })
     }
 
+    /// Returns the second of several targets.
+    pub(super) fn second_target(&self) -> Option<&Path> {
+        self.targets.get(1).map(PathBuf::as_path)
+    }
+
     fn users(&self) -> Result<Option<usize>> {
         self.users.map(|users| usize::try_from(users).context("count users")).transpose()
     }

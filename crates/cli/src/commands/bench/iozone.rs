@@ -10,7 +10,7 @@ mod threads;
 use super::bar::{Bar, left};
 use super::leftovers::clear_up;
 use super::local_host::LocalHost;
-use super::run_args::{Confidence, confidence, finish, start, trials};
+use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
 use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
@@ -157,13 +157,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Shown::Throughput(all) => all.run(&plan, &here, stop.flag(), &mut watch),
     };
     bar.end();
-    let text = |run: &Run| {
-        if let Some(page) = &arguments.page {
-            output::write_whole(page, &run.to_html())?;
-        }
-        wanted.show(run, arguments.format, arguments.flush_counts)
+    let text = |run: &Run| wanted.show(run, arguments.format, arguments.flush_counts);
+    let write = |run: &Run| {
+        let record = write_record(run, arguments.output.as_deref());
+        let page = arguments.page.as_ref();
+        record.and(page.map_or(Ok(()), |page| output::write_whole(page, &run.to_html())))
     };
-    finish("iozone", (stop, result), text, arguments.output.as_deref())
+    finish("iozone", (stop, result), text, write)
 }
 
 /// Says how far it is. Time goes with the bytes.

@@ -191,17 +191,24 @@ impl RunArgs {
         name: &str,
         played: (Stop, Result<RunResult, BenchError>),
     ) -> Result<ExitCode> {
-        finish(name, played, |run| self.format.write(run), self.output.as_deref())
+        let write = |run: &Run| write_record(run, self.output.as_deref());
+        finish(name, played, |run| self.format.write(run), write)
     }
 }
 
-/// Prints and writes what came out. A run that a signal stopped prints and writes what it has, and
+/// Writes the record of a run into the file that was asked for, if any.
+pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
+    output.map_or(Ok(()), |file| output::write_whole(file, &run.to_json()?))
+}
+
+/// Prints and writes the results: the text also if a file cannot be written, and the files also if
+/// the text cannot be printed. A run that a signal stopped prints and writes what it has, and
 /// then ends as the signal asks.
 pub(super) fn finish(
     name: &str,
     (stop, result): (Stop, Result<RunResult, BenchError>),
     show: impl FnOnce(&Run) -> Result<String>,
-    output: Option<&Path>,
+    write: impl FnOnce(&Run) -> Result<()>,
 ) -> Result<ExitCode> {
     let what = format!("run {name}");
     let RunResult { mut run, stopped } = match result {
@@ -214,11 +221,10 @@ pub(super) fn finish(
     };
     run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let text = show(&run)?;
+    let printed = crate::output::stdout().write_all(text.as_bytes());
+    write(&run)?;
     // A reader that has had enough is no failure, so the error must reach main as it is.
-    crate::output::stdout().write_all(text.as_bytes())?;
-    if let Some(file) = output {
-        output::write_whole(file, &run.to_json()?)?;
-    }
+    printed?;
     if stopped {
         eprintln!("larder: stopped; what it made is removed");
         stop.end()?;

@@ -33,7 +33,7 @@ use larder_report::try_verdict::{self, LARDER, NATIVE, SIDE};
 use larder_report::{escape, format};
 use scratch::Scratch;
 use sides::{Side, Through};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -103,7 +103,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 eprintln!("larder: note: failed to {more:#}");
             }
             return match error.downcast::<BenchError>() {
-                Ok(error) => finish("the trial", (stop, Err(error)), |_| Ok(String::new()), None),
+                Ok(error) => {
+                    finish("the trial", (stop, Err(error)), |_| Ok(String::new()), |_| Ok(()))
+                }
                 Err(error) => Err(error),
             };
         }
@@ -111,7 +113,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     removed?;
     let stopped = turns.stopped;
     let run = arguments.gather(turns, why_one)?;
-    finish("the trial", (stop, Ok(RunResult { run, stopped })), |run| arguments.show(run), None)
+    let write = |run: &Run| arguments.write(run);
+    finish("the trial", (stop, Ok(RunResult { run, stopped })), |run| Ok(run.to_text()), write)
 }
 
 impl Arguments {
@@ -130,9 +133,23 @@ impl Arguments {
         Ok(())
     }
 
-    /// Whether the page can be written: at the end it would be too late.
+    /// Refuses a page of unknown format, or one that cannot be written: at the end of the trials
+    /// it would be too late.
     fn check_output(&self) -> Result<()> {
+        self.output_format()?;
         output::check(&self.output)
+    }
+
+    /// Returns the format that the name of the page asks for: HTML if it has no ending.
+    fn output_format(&self) -> Result<Format> {
+        if let Some(format) = Format::of_name(&self.output) {
+            return Ok(format);
+        }
+        if let Some(ending) = self.output.extension() {
+            let (path, ending) = (self.output.display(), ending.display());
+            bail!("write {path}: no format has the ending .{ending}; use .html, .json or .csv");
+        }
+        Ok(Format::Html)
     }
 
     /// Asks, if it is much.
@@ -216,11 +233,10 @@ impl Arguments {
         Ok(run)
     }
 
-    /// Writes the page; what is said at the terminal.
-    fn show(&self, run: &Run) -> Result<String> {
-        let format = Format::of_name(&self.output).unwrap_or(Format::Html);
-        output::write_whole(&self.output, &format.write(run)?)?;
-        Ok(format!("{}\nWritten to {}\n", run.to_text(), escape::path(&self.output)))
+    /// Writes the page, and prints where it is.
+    fn write(&self, run: &Run) -> Result<()> {
+        output::write_whole(&self.output, &self.output_format()?.write(run)?)?;
+        Ok(writeln!(output::stdout(), "\nWritten to {}", escape::path(&self.output))?)
     }
 }
 
@@ -237,9 +253,12 @@ struct Shown {
 
 impl Shown {
     fn new(round: u64, all: u64) -> Self {
+        let times = match all / round {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
         eprintln!(
-            "larder: {round} ways by turns, {} times: {USUAL} on a fast disk, longer on a slow one",
-            all / round
+            "larder: {round} ways by turns, {times}: {USUAL} on a fast disk, longer on a slow one"
         );
         Shown { bar: Bar::new("of {len} trials"), round, all, begun: None, is_said: false }
     }
@@ -258,7 +277,7 @@ impl Shown {
         }
         let spent = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let more = self.all.saturating_sub(at.done);
-        let rest = (at.done >= self.round).then(|| spent / at.done * more);
+        let rest = (at.done >= self.round && more > 0).then(|| spent / at.done * more);
         if let Some(rest) = rest
             && !std::mem::replace(&mut self.is_said, true)
         {
@@ -285,6 +304,22 @@ mod tests {
     fn arguments(path: &Path, words: &[&str]) -> Arguments {
         let always = ["try", path.to_str().unwrap()];
         Line::try_parse_from(always.iter().chain(words)).unwrap().arguments
+    }
+
+    #[test]
+    fn the_page_has_a_known_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = |name: &str| {
+            let path = folder.path().join(name);
+            let arguments = arguments(folder.path(), &["-o", path.to_str().unwrap()]);
+            arguments.check_output().map_err(|error| error.to_string())
+        };
+        for name in ["page", "page.html", "page.json", "page.csv"] {
+            page(name).unwrap();
+        }
+        let refused = page("page.foo").unwrap_err();
+        let reason = "page.foo: no format has the ending .foo; use .html, .json or .csv";
+        assert!(refused.ends_with(reason), "{refused}");
     }
 
     #[test]

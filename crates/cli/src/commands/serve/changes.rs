@@ -8,7 +8,6 @@
 use super::plan::{Plan, VolumePlan};
 use super::service::{Served, Service};
 use crate::args::{self, PolicyChoice};
-use larder_core::mode::FlushMode;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::EngineError;
 use larder_report::control::Change;
@@ -54,13 +53,16 @@ impl Plan {
         Ok(true)
     }
 
-    /// Returns this plan with other settings.
+    /// Returns this plan with other settings. A setting of one volume takes precedence over the
+    /// same setting of all volumes, in whatever order they are given.
     ///
     /// # Errors
     /// A sentence that can follow "failed to".
     pub(crate) fn with(&self, settings: &[Setting]) -> Result<Plan, String> {
         let mut new = self.clone();
-        for Setting { volume, name, value } in settings {
+        let (of_all, of_one): (Vec<_>, Vec<_>) =
+            settings.iter().partition(|setting| setting.volume.is_none());
+        for Setting { volume, name, value } in of_all.into_iter().chain(of_one) {
             let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
             let failed = |reason: String| format!("set {place}{name}: {reason}");
             if volume.is_none() && new.set(name, value).map_err(failed)? {
@@ -84,6 +86,11 @@ impl Plan {
 }
 
 impl VolumePlan {
+    /// True if a crash loses writes that a client has flushed.
+    pub(super) fn loses_flushed_writes(&self) -> bool {
+        super::service::loses_flushed_writes(self.write_mode, self.flush_mode)
+    }
+
     /// The settings that can be changed, as the command line has them: flags, then tunables.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let size = |frames: u32| args::size_text(u64::from(frames) * BLOCK_BYTES_U64);
@@ -123,8 +130,7 @@ impl VolumePlan {
                 if !known.clone().any(|known| known == tunable) {
                     return Err(args::unknown("setting", tunable, known.chain(GLOBAL)));
                 }
-                let value =
-                    value.parse().map_err(|error| format!("\"{value}\" is no number: {error}"))?;
+                let value = args::whole_number(value)?;
                 self.tunables.set(tunable, value).map_err(|error| error.to_string())?;
             }
         }
@@ -172,7 +178,7 @@ impl Service {
         }
         self.set_plan(&new);
         for (before, now) in old.volumes.iter().zip(&new.volumes) {
-            if now.flush_mode == FlushMode::Ignore && before.flush_mode != FlushMode::Ignore {
+            if now.loses_flushed_writes() && !before.loses_flushed_writes() {
                 super::service::warn_of_ignored_flushes(&now.name);
             }
         }
@@ -253,4 +259,65 @@ fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
         changes.push(Change { volume, name, from, to: value, pending });
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_core::cache::ShareMode;
+    use larder_core::hint::Hint;
+    use larder_core::mode::{FlushMode, WriteMode};
+    use larder_core::policy::PolicyKind;
+    use larder_core::tunables::Tunables;
+
+    fn volume(name: &str) -> VolumePlan {
+        VolumePlan {
+            name: name.to_owned(),
+            path: name.into(),
+            upstream: None,
+            page_blocks: 1,
+            policy: PolicyChoice::Fixed(PolicyKind::S3Fifo),
+            write_mode: WriteMode::Back,
+            flush_mode: FlushMode::Keep,
+            hint: Hint::Normal,
+            min_frames: 0,
+            max_frames: u32::MAX,
+            tunables: Tunables::default(),
+        }
+    }
+
+    fn plan() -> Plan {
+        let volumes = vec![volume("disk"), volume("logs")];
+        Plan { memory_bytes: 64 << 20, warm_lists: false, share: ShareMode::Coldest, volumes }
+    }
+
+    #[test]
+    fn a_setting_of_one_volume_wins_whatever_the_order() {
+        let of_one = Setting::parse("disk.policy", "arc");
+        let of_all = Setting::parse("policy", "lru");
+        for settings in [[of_one.clone(), of_all.clone()], [of_all, of_one]] {
+            let new = plan().with(&settings).unwrap();
+            let policies: Vec<_> = new.volumes.iter().map(|plan| plan.policy.name()).collect();
+            assert_eq!(policies, ["arc", "lru"]);
+        }
+    }
+
+    #[test]
+    fn a_tunable_that_is_no_number_is_refused_in_words() {
+        let error = plan().with(&[Setting::parse("age-max", "abc")]).unwrap_err();
+        assert_eq!(
+            error,
+            "set age-max: \"abc\" is not a number; write a whole number from 0 to \
+             18446744073709551615"
+        );
+    }
+
+    #[test]
+    fn a_read_only_volume_loses_no_write_that_was_flushed() {
+        let ignore = plan().with(&[Setting::parse("flush", "ignore")]).unwrap();
+        assert!(ignore.volumes[0].loses_flushed_writes());
+        let read_only = ignore.with(&[Setting::parse("write-mode", "read-only")]).unwrap();
+        assert!(!read_only.volumes[0].loses_flushed_writes());
+        assert!(!plan().volumes[0].loses_flushed_writes());
+    }
 }

@@ -22,7 +22,7 @@ use crate::runtime_directory::runtime_directory;
 use crate::signals::{Asker, SignalAction};
 use anyhow::{Context, Result, anyhow};
 use larder_core::input::InputSink;
-use larder_core::mode::FlushMode;
+use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions, StopProgress};
@@ -334,17 +334,13 @@ impl Service {
             let volumes = self.volumes();
             writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
             for Served { volume, .. } in volumes {
-                if volume.flush_mode() == FlushMode::Ignore {
-                    warn_of_ignored_flushes(volume.name());
-                }
+                warn_if_flushes_are_ignored(&volume);
             }
             return out.flush();
         }
         for Served { volume, .. } in self.volumes() {
             writeln!(out, "{}", self.line_about(&volume))?;
-            if volume.flush_mode() == FlushMode::Ignore {
-                warn_of_ignored_flushes(volume.name());
-            }
+            warn_if_flushes_are_ignored(&volume);
         }
         for Served { volume, .. } in self.volumes() {
             if let Some(file) = self.files.file(volume.name()) {
@@ -365,14 +361,18 @@ impl Service {
     /// One line on what it does now, for the service manager.
     pub(crate) fn status(&self) -> String {
         let volumes = self.volumes();
-        let left: u64 = volumes.iter().map(|served| served.volume.unclean_bytes()).sum();
-        let left = format::bytes(left);
+        let left = format::bytes(self.unwritten_bytes());
         if self.is_stopping() {
             return format!("stopping: {left} to write");
         }
         let count = volumes.len();
         let word = if count == 1 { "volume" } else { "volumes" };
         format!("serving {count} {word}; {left} not written yet")
+    }
+
+    /// Returns the number of bytes that clients have written and the stores do not have yet.
+    pub(super) fn unwritten_bytes(&self) -> u64 {
+        self.volumes().iter().map(|served| served.volume.unclean_bytes()).sum()
     }
 
     pub(crate) fn report(&self) {
@@ -603,6 +603,18 @@ fn watch_claims() -> Option<ClaimWatch> {
         eprintln!("larder: note: cannot watch for later mounts of the same data: {error}");
     };
     watch.inspect_err(warn).ok()
+}
+
+/// True if a crash loses writes that a client of a volume with these modes has flushed.
+pub(super) fn loses_flushed_writes(write_mode: WriteMode, flush_mode: FlushMode) -> bool {
+    write_mode != WriteMode::ReadOnly && flush_mode == FlushMode::Ignore
+}
+
+/// Warns if a crash loses writes that a client of this volume has flushed.
+pub(super) fn warn_if_flushes_are_ignored(volume: &ArenaVolume) {
+    if loses_flushed_writes(volume.write_mode(), volume.flush_mode()) {
+        warn_of_ignored_flushes(volume.name());
+    }
 }
 
 /// Says aloud that a volume does not keep its promise.

@@ -6,13 +6,13 @@
 
 use super::files::Files;
 use super::plan::{VolumeFlags, VolumePlan, check_files};
-use super::service::{Served, Service, warn_of_ignored_flushes};
+use super::service::{Served, Service, warn_if_flushes_are_ignored};
 use super::stores::{self, OpenedStore, Stores};
 use super::warm::WarmLists;
 use super::{Arguments, FolderArguments};
 use crate::args::{self, PolicyChoice};
 use anyhow::{Context, Result, anyhow};
-use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
 use larder_io::front::fuse::{FileOptions, Folder, FolderMount, FolderOptions, OpenedFolder};
@@ -213,9 +213,7 @@ impl Service {
             self.give_back(buffer_bytes);
         }
         let served = added?;
-        if served.plan.flush_mode == FlushMode::Ignore {
-            warn_of_ignored_flushes(name);
-        }
+        warn_if_flushes_are_ignored(&served.volume);
         Ok(served)
     }
 

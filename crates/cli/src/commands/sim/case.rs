@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use larder_lab::sim::interner::Interner;
 use larder_lab::sim::references::{Batch, By, References, Split};
 use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
-use larder_report::escape;
+use larder_report::{escape, format};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,8 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
 
 fn open(path: &Path, arguments: &Arguments) -> Result<BoxedSource> {
     let Arguments { trace_format: format, max_bad, .. } = *arguments;
-    let options = OpenOptions { format, max_bad, ..OpenOptions::default() };
+    let format_option = "--trace-format";
+    let options = OpenOptions { format, format_option, max_bad, ..OpenOptions::default() };
     trace::open(path, &options).context("simulate")
 }
 
@@ -123,6 +124,7 @@ impl Case<'_> {
         }
         let others = references.counts().others;
         if others > 0 {
+            let others = format::count(others);
             eprintln!("larder: {}: {others} requests are no read or write of data", self.name);
         }
     }

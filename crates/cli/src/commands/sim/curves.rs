@@ -157,7 +157,7 @@ fn miniatures(
     let mut capacities = Vec::new();
     for size in &arguments.size {
         let pages = size.pages(case.page_bytes(), footprint)?;
-        capacities.push(u32::try_from(pages).context("estimate a cache of 2^32 pages or more")?);
+        capacities.push(super::sizes::capacity(pages)?);
     }
     let mut miniature = Miniature::new(policies, &capacities, footprint, arguments.seed);
     let mut references = 0;

@@ -2,6 +2,7 @@
 
 use crate::args;
 use anyhow::{Context, Result};
+use larder_report::format;
 
 /// The size of a cache, as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +61,20 @@ pub(super) fn size(text: &str) -> Result<Size, String> {
     args::bytes(text).ok().filter(|&bytes| bytes > 0).map(Size::Bytes).ok_or_else(wrong)
 }
 
+/// Returns the capacity of a simulated cache of so many pages.
+///
+/// # Errors
+/// The simulation cannot number so many pages.
+pub(super) fn capacity(pages: u64) -> Result<u32> {
+    u32::try_from(pages).ok().with_context(|| {
+        let pages = format::count(pages);
+        format!(
+            "simulate a cache of {pages} pages: the most is 4,294,967,295 (use larger pages, with \
+             --page-size, or a smaller --size)"
+        )
+    })
+}
+
 /// The size of a page: a power of two from 512 bytes to 1 MiB.
 pub(super) fn page_bytes(text: &str) -> Result<u32, String> {
     let bytes = args::bytes(text)?;
@@ -87,6 +102,16 @@ mod tests {
         assert!(size("5%").unwrap().is_relative());
         assert!(["64MiB", "1000p"].iter().all(|text| !size(text).unwrap().is_relative()));
         assert_eq!(Size::Percent(50.0).pages(None, 10).unwrap(), 5);
+    }
+
+    #[test]
+    fn a_cache_of_too_many_pages_is_refused_with_the_most() {
+        assert_eq!(capacity(7).unwrap(), 7);
+        assert_eq!(
+            format!("{:#}", capacity(1 << 48).unwrap_err()),
+            "simulate a cache of 281,474,976,710,656 pages: the most is 4,294,967,295 (use larger \
+             pages, with --page-size, or a smaller --size)"
+        );
     }
 
     #[test]

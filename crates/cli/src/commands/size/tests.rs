@@ -19,13 +19,26 @@ fn a_target_is_a_share_and_a_budget_is_a_size() {
     let found = parse(&["t", "--target", "80 %", "--budget", "4GiB"]).unwrap();
     assert!((found.target - 0.8).abs() < 1e-12);
     assert_eq!(found.budget, Some(4 << 30));
-    for wrong in ["0%", "101%", "95", "-1%", "nan%", "inf%", "", "%"] {
+    assert!((parse(&["t", "--target", "95"]).unwrap().target - 0.95).abs() < 1e-12);
+    for wrong in ["0%", "101%", "101", "0.95", "-1%", "nan%", "nan", "inf%", "", "%"] {
         assert!(parse(&["t", "--target", wrong]).is_err(), "{wrong}");
     }
     for wrong in ["0", "much", "-1GiB", ""] {
         assert!(parse(&["t", "--budget", wrong]).is_err(), "{wrong}");
     }
     assert!(parse(&["t", "--json", "--format", "text"]).is_err());
+}
+
+#[test]
+fn a_number_of_threads_is_refused_in_words() {
+    assert_eq!(parse(&["t", "--threads", "2"]).unwrap().threads, NonZero::new(2));
+    for wrong in ["0", "x"] {
+        let said = parse(&["t", "--threads", wrong]).unwrap_err();
+        let reason = format!(
+            "\"{wrong}\" is not a number of threads; write 1 or more, or leave the option out"
+        );
+        assert!(said.contains(&reason), "{said}");
+    }
 }
 
 #[test]

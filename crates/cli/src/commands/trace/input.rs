@@ -40,7 +40,8 @@ pub(super) fn open_trace(
     progress: Option<Arc<AtomicU64>>,
 ) -> Result<BoxedSource> {
     let InputArguments { format, max_bad } = *arguments;
-    open(path, &OpenOptions { format, max_bad, times, progress }).context("read a trace")
+    let options = OpenOptions { format, format_option: "--format", max_bad, times, progress };
+    open(path, &options).context("read a trace")
 }
 
 /// A trace being read.

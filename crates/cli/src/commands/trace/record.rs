@@ -15,7 +15,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The trace to write, in Larder's own format.
+    /// The trace to write, in Larder's own format; it must not exist yet.
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
@@ -35,6 +35,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let path: &Path = &arguments.file;
     ensure!(path != Path::new("-"), "record into standard output: name a file");
+    // A device or a pipe is written to; only a file would be replaced.
+    ensure!(
+        !path.is_file(),
+        "record to {}: it exists already; remove it, or name another file",
+        path.display()
+    );
     let stop = Stop::listen()?;
     let file = Whole::begin(path, ".part")?;
     let plan = Plan {

@@ -61,8 +61,9 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let number: Option<f64> = text.strip_suffix('%').and_then(|number| number.parse().ok());
-    let share = number.map(|number| number / 100.0).filter(|share| (0.0..=1.0).contains(share));
+    let share = args::per_cent(text)
+        .map(|number| number / 100.0)
+        .filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| format!("\"{text}\" is not a share; write 30%"))
 }
 
@@ -82,4 +83,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let mut output = Output::create(&arguments.file, arguments.to, &*input.source)?;
     copy(&mut input, &mut output, |_, _| true)?;
     output.finish(&*input.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_writes_needs_no_sign() {
+        assert_eq!((percent("30"), percent("30%"), percent("0")), (Ok(0.3), Ok(0.3), Ok(0.0)));
+        for wrong in ["0.3", "101", "-1", "x", ""] {
+            assert!(percent(wrong).unwrap_err().contains("not a share"), "{wrong}");
+        }
+    }
 }

@@ -100,6 +100,23 @@ fn postmark_has_one_start_and_the_same_counts_on_both_sides() {
 }
 
 #[test]
+fn the_result_is_printed_though_the_page_cannot_be_written() {
+    if !may() {
+        return;
+    }
+    let folder = folder();
+    let words = [&["-o", "/dev/full"], &shortest()[..]].concat();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
+    let output = command.arg("try").arg(folder.path()).args(words).output().unwrap();
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(shown.contains("native, cold") && !shown.contains("Written to"), "{shown}");
+    assert!(said.lines().last().unwrap().contains("failed to write /dev/full: "), "{said}");
+    assert!(said.contains("ways by turns, once: "), "{said}");
+    assert!(!said.contains("more on this one"), "nothing is left to do: {said}");
+}
+
+#[test]
 fn the_page_has_the_verdict_and_nothing_is_asked_of_a_small_run() {
     if !may() {
         return;

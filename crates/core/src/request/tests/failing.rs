@@ -148,3 +148,44 @@ fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
     let status = write_within(&mut rig, &mut lane, 1002, 12);
     assert!(is_done(&status), "{status:?}");
 }
+
+#[test]
+fn full_stores_leave_room_to_the_other_volumes_also_when_the_memory_shrinks() {
+    let frames = 1024;
+    let mut rig = TestBench::new(frames, [tuned(4096, &[]), tuned(4096, &[]), tuned(4096, &[])]);
+    let mut healthy = rig.lane(0);
+    for full in [1, 2] {
+        rig.disks[full].plan.set(vec![Fault::NoSpace]);
+    }
+    for full in [1, 2] {
+        let mut lane = rig.lane(full);
+        let (_, status) = fill(&mut rig, &mut lane);
+        assert!(is_full(&status), "store {full}: {status:?}");
+    }
+    rig.run_until(rig.now + SECOND);
+    let mut full = rig.lane(1);
+    assert_eq!(rig.read(&mut full, 4000), Ok(0), "what is not dirty can be read");
+    rig.cache.close_lane(full);
+    let tries = rig.writes().len();
+    for block in 1000..1100 {
+        assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
+    }
+    assert_eq!(rig.writes().len(), tries, "what failed is not tried again for each request");
+    for memory in [frames, frames / 3] {
+        rig.cache.set_memory(memory).unwrap();
+        rig.run_until(rig.now + 20 * SECOND);
+        for block in 0..50 {
+            let status = write_within(&mut rig, &mut healthy, 4095 - block, 1);
+            assert!(is_done(&status), "block {block}: {status:?}");
+            // The lazy writer takes what is older than five seconds.
+            rig.run_until(rig.now + 6 * SECOND);
+            assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
+            rig.cache.drop_clean(&healthy.volume, rig.now);
+            for _ in 0..10 {
+                rig.cache.run_maintenance(rig.now);
+            }
+        }
+    }
+    assert_eq!(rig.flush(&mut healthy), Some(Ok(())));
+    rig.cache.check(rig.now);
+}

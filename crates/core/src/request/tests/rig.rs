@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::completion::{Completion, Silent, VolumeHandle};
 use crate::counters::{Gauge, Recorder};
-use crate::frames::PlainFrames;
+use crate::frames::{Frames, PlainFrames};
 use crate::request::{LanePermit, ReadRequest, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 pub(super) type Plain = PlainFrames;
+type PlainPin = <Plain as Frames>::Pin;
 
 pub(super) struct Disk {
     pub(super) volume: Arc<Volume<Plain>>,
@@ -140,7 +141,11 @@ impl TestBench {
             for completion in mail {
                 status = match completion {
                     Completion::Unstalled if status != Status::Stalled => continue,
-                    Completion::Unstalled | Completion::Continue { .. } => {
+                    Completion::Unstalled => {
+                        self.cache.write(&Arc::clone(&lane.volume), lane, self.now, task, data)
+                    }
+                    Completion::Continue { pins, .. } => {
+                        self.unpin(pins);
                         self.cache.write(&Arc::clone(&lane.volume), lane, self.now, task, data)
                     }
                     other => self.cache.write_completed(lane, self.now, task, other),
@@ -148,6 +153,12 @@ impl TestBench {
             }
         }
         status
+    }
+
+    pub(super) fn unpin(&self, pins: Vec<PlainPin>) {
+        for pin in pins {
+            self.cache.frames().unpin(pin);
+        }
     }
 
     pub(super) fn write(&mut self, lane: &mut VolumeHandle<Plain>, block: u64, byte: u8) {

@@ -212,3 +212,55 @@ fn hold(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, first: u64) -> Read
     assert!(!read.is_pending());
     read
 }
+
+/// While fills take up the memory, a write for which there is no room tries to evict each page that
+/// comes. A write that has waited for such a page must be able to continue first.
+#[test]
+fn a_page_that_a_write_waited_for_is_not_evicted_before_the_write_is_continued() {
+    let small = VolumeOptions { page_blocks: 4, hint: Hint::Random, ..options(64) };
+    let large = VolumeOptions { page_blocks: 8, hint: Hint::Random, ..options(64) };
+    // Two small pages, and less than a large one.
+    let mut rig = TestBench::new(8 + 3, [small, large]);
+    let open = |rig: &TestBench, disk: usize| -> Session<Plain, Vec<u8>, u64> {
+        let volume = &rig.disks[disk].volume;
+        Session::open(&rig.cache, volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap()
+    };
+    let (mut waiting, mut stalled) = (open(&rig, 0), open(&rig, 1));
+    let data = [9; 700];
+    let submit = |rig: &TestBench, session: &mut Session<Plain, Vec<u8>, u64>, block: u64| {
+        let request = Request::new(RequestOp::Write, block * BLOCK..block * BLOCK + 700);
+        let submitted = session.submit(&rig.cache, rig.now, request, &data[..], || block);
+        assert!(matches!(submitted, Submitted::Queued(_)), "part of block {block} is missing");
+    };
+    submit(&rig, &mut waiting, 1);
+    submit(&rig, &mut waiting, 41);
+    submit(&rig, &mut stalled, 0);
+    let disk = &mut rig.disks[0];
+    let mut ops = Vec::new();
+    rig.cache.poll(&disk.volume, &disk.recorder, rig.now, 16, &mut ops);
+    assert_eq!(ops.len(), 2, "two pages are read");
+    for (ended, op) in (1..).zip(ops) {
+        let mut done = Vec::new();
+        disk.store.submit(rig.now, rig.cache.frames(), op);
+        disk.store.reap(rig.now, rig.cache.frames(), &mut done);
+        for done in done {
+            rig.cache.complete(&disk.volume, &disk.recorder, rig.now, done);
+        }
+        stalled.retry(&rig.cache, rig.now);
+        waiting.advance(&rig.cache, rig.now);
+        while waiting.poll_event().is_some() {}
+        assert_eq!(waiting.in_flight(), 2 - ended, "a write ends when its page has come");
+    }
+    for _ in 0..TRIES {
+        rig.run();
+        rig.now += SECOND;
+        stalled.retry(&rig.cache, rig.now);
+        stalled.advance(&rig.cache, rig.now);
+        while stalled.poll_event().is_some() {}
+    }
+    assert_eq!(stalled.in_flight(), 0, "it gets room when the others are done");
+    for session in [waiting, stalled] {
+        session.close(&rig.cache);
+    }
+    rig.cache.check(rig.now);
+}

@@ -1,10 +1,10 @@
 //! Warm restart: what was resident, by heat, and how it comes back.
 
 use super::rig::{Plain, TestBench, options};
-use crate::completion::VolumeHandle;
+use crate::completion::{Silent, VolumeHandle};
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
-use crate::request::{ReadRequest, Status};
+use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
@@ -253,4 +253,27 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     assert!(largest >= Some(128), "in large reads: {:?}", rig.ops);
     rig.cache.close_lane(lane);
     rig.cache.check(rig.now);
+}
+
+/// No client has asked for these pages, so they are neither hits nor misses.
+#[test]
+fn pages_that_are_populated_are_no_references_of_clients() {
+    let mut rig = random_rig(64, 64);
+    let volume = &rig.disks[0].volume;
+    let mut session: Session<_, Vec<u8>, ()> =
+        Session::open(&rig.cache, volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap();
+    for _ in 0..2 {
+        let request = Request::new(RequestOp::Populate, 0..32 * BLOCK);
+        session.submit(&rig.cache, rig.now, request, &[][..], || ());
+        rig.run();
+        session.advance(&rig.cache, rig.now);
+        while session.poll_event().is_some() {}
+    }
+    session.close(&rig.cache);
+    assert_eq!(rig.gauge(Gauge::Resident), 32 * BLOCK);
+    let references = [Counter::ReadHit, Counter::ReadMiss, Counter::ReadAheadWait];
+    assert_eq!(references.map(|counter| count(&rig, counter)), [0; 3]);
+    let mut lane = rig.lane(0);
+    read_all(&mut rig, &mut lane, 0..32);
+    assert_eq!(references.map(|counter| count(&rig, counter)), [32, 0, 0]);
 }

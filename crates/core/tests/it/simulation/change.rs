@@ -81,7 +81,7 @@ fn tunable(world: &mut World, rng: &mut Rng, disk: usize) {
 }
 
 fn bounds(world: &mut World, rng: &mut Rng, disk: usize) {
-    let frames = world.cache.frame_count();
+    let frames = beside_reserves(world.cache.frame_count());
     // The floors of all volumes leave room for a few requests of the largest size.
     let volumes = world.cache.volumes();
     let own = world.disks[disk].volume.bounds().0;
@@ -104,7 +104,7 @@ fn bounds(world: &mut World, rng: &mut Rng, disk: usize) {
 fn memory(world: &mut World, rng: &mut Rng) {
     let capacity = world.cache.frames().count();
     let floors: u32 = world.cache.volumes().iter().map(|volume| volume.bounds().0).sum();
-    let least = floors + room(world);
+    let least = with_reserves(floors + room(world));
     if least >= capacity {
         return;
     }
@@ -128,7 +128,8 @@ fn page_size(world: &mut World, rng: &mut Rng, disk: usize) {
     let least = 3 * blocks.max(8);
     let floors: u32 = world.cache.volumes().iter().map(|volume| volume.bounds().0).sum();
     let others = floors - volume.bounds().0;
-    let is_enough = volume.bounds().1 >= least && world.cache.memory().target >= others + least;
+    let memory = beside_reserves(world.cache.memory().target);
+    let is_enough = volume.bounds().1 >= least && memory >= others + least;
     if blocks.is_power_of_two() && blocks <= 16 && !is_enough {
         return;
     }
@@ -169,11 +170,7 @@ fn add_volume(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
 /// Removes a volume if nobody uses it; else shows that it is refused.
 fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     if rng.one_in(2) {
-        for client in 0..world.clients.len() {
-            if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
-                world.close(client);
-            }
-        }
+        close_clients(world, disk);
     }
     let lanes = world.clients.iter().flatten().filter(|client| client.disk == disk).count();
     let volume = Arc::clone(&world.disks[disk].volume);
@@ -189,13 +186,18 @@ fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     world.changed(|| format!("volume {disk} goes"), closed);
 }
 
-/// Removes a volume at rest, after closing its sessions.
-pub(crate) fn remove_unused_volume(world: &mut World, disk: usize) {
+/// Closes the sessions of a volume.
+fn close_clients(world: &mut World, disk: usize) {
     for client in 0..world.clients.len() {
         if world.clients[client].as_ref().is_some_and(|client| client.disk == disk) {
             world.close(client);
         }
     }
+}
+
+/// Removes a volume at rest, after closing its sessions.
+pub(crate) fn remove_unused_volume(world: &mut World, disk: usize) {
+    close_clients(world, disk);
     world.cache.close_volume(&world.disks[disk].volume).unwrap();
     complete_removal(world, disk);
 }
@@ -235,6 +237,16 @@ pub(crate) fn check_reached(world: &mut World) {
         assert!(resident <= max, "{resident} resident of {max}");
         assert!(!volume.is_regrouping(), "the page size is what it was to become");
     }
+}
+
+/// Returns the frames that are left beside those that the cache reserves for volumes at most.
+fn beside_reserves(frames: u32) -> u32 {
+    frames - frames / 8
+}
+
+/// Returns a number of frames beside whose reserves there are `frames`.
+fn with_reserves(frames: u32) -> u32 {
+    (frames * 8).div_ceil(7)
 }
 
 /// The least that each volume of a world gets: with less, requests that are under way at the same

@@ -1,7 +1,7 @@
 //! What happens to a world by itself: stores work, completions arrive, power fails.
 
 use super::world::{Request, World};
-use larder_core::clock::Nanos;
+use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Gauge;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::store::{Fault, StoreDone, StoreOpKind};
@@ -113,7 +113,11 @@ impl World {
     /// Lets everything happen that would happen by itself while nobody asks for more, except that
     /// the lazy writer is waited for only if `lazily`.
     pub(crate) fn rest(&mut self, lazily: bool) {
-        for _ in 0..20_000 {
+        for turn in 1..20_000 {
+            // Time passes: pages that could not be written are tried again after a while.
+            if turn % 100 == 0 {
+                self.now += 100 * MILLISECOND;
+            }
             let mut moved = self.tend();
             for disk in 0..self.disks.len() {
                 moved |= self.poll(disk) + self.reap(disk) > 0;
@@ -164,15 +168,20 @@ impl World {
         let clients = self.clients.iter().flatten();
         let waiting = clients.flat_map(|client| {
             client.requests.iter().map(|request| {
-                let Request { token, bytes, .. } = request;
-                format!("request {token} of volume {}: {bytes:?}", client.disk)
+                let Request { token, bytes, kind, .. } = request;
+                format!("{} {token} of volume {}: {bytes:?}", kind.name(), client.disk)
             })
         });
         let gauges = self.disks.iter().map(|disk| {
             let blocks = |gauge| self.cache.gauge(&disk.volume, gauge) / BLOCK_BYTES_U64;
+            let state = if disk.volume.is_frozen() { "frozen" } else { "not frozen" };
+            let mode = disk.volume.write_mode();
             format!(
-                "{}: {} resident, {} dirty, {} writing, {} free, of {}",
+                "{}: {mode}, {state}, {} blocks per page, bounds {:?}; \
+                 {} resident, {} dirty, {} writing, {} free, of {}",
                 disk.volume.name(),
+                disk.volume.page_bytes() / BLOCK_BYTES_U64,
+                disk.volume.bounds(),
                 blocks(Gauge::Resident),
                 blocks(Gauge::Dirty),
                 blocks(Gauge::Writing),

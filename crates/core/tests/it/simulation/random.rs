@@ -95,7 +95,7 @@ fn setup(rng: &mut Rng, lie: Lie, policy: Option<PolicyKind>) -> Setup {
     let volume = |rng: &mut Rng, index: u64| {
         let mut options = volume_options(rng, &format!("v{index}"), page_blocks, policy);
         if count > 1 && rng.one_in(2) {
-            options.min_frames = rng.pick(&[0, frames / 8, frames / 4]);
+            options.min_frames = rng.pick(&[0, frames / 16, frames / 8]);
             options.max_frames = rng.pick(&[frames / 4 * 3, frames]);
         }
         options
@@ -153,9 +153,9 @@ pub(crate) fn run_with(
 struct Conditions {
     /// The policy of all volumes, if it is fixed.
     policy: Option<PolicyKind>,
-    /// Whether store operations fail.
+    /// True if store operations fail.
     has_faults: bool,
-    /// Whether settings change.
+    /// True if settings change.
     has_changes: bool,
 }
 
@@ -352,7 +352,7 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     world.submit(client, action);
 }
 
-/// Everything comes to its end, and all sessions are closed.
+/// Brings the world to rest, and closes all sessions.
 pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
     come_to_rest(world, rng);
     for client in 0..world.clients.len() {
@@ -365,8 +365,8 @@ pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
     world.check_no_pins();
 }
 
-/// Faults end, every request is answered, everything dirty reaches the store, and the store holds
-/// what it must.
+/// Ends the faults and all requests, has all dirty data written, and checks the stores against the
+/// model.
 fn come_to_rest(world: &mut World, rng: &mut Rng) {
     for disk in world.there() {
         world.set_faults(disk, Vec::new());
@@ -470,6 +470,10 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
             flush_until_success(world, client);
         }
     } else {
+        world.rest(true);
+    }
+    if world.there().into_iter().any(|other| world.is_failing(other)) {
+        // Reads may need the room of pages that are to be tried again.
         world.rest(true);
     }
     let World { cache, disks, .. } = world;

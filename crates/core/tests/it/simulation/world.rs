@@ -84,6 +84,21 @@ pub(crate) enum Kind {
     Unpin,
 }
 
+impl Kind {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Kind::Read { .. } => "read",
+            Kind::Write { .. } => "write",
+            Kind::Flush => "flush",
+            Kind::FlushRange { .. } => "flush of a range",
+            Kind::Zero => "zeroing",
+            Kind::Discard => "discard",
+            Kind::Map { .. } => "map",
+            Kind::Unpin => "unpin",
+        }
+    }
+}
+
 /// A request under way.
 pub(crate) struct Request {
     pub(crate) token: u64,

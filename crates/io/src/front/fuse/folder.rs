@@ -23,6 +23,7 @@ mod nodes;
 mod requests;
 mod rules;
 mod sections;
+mod unnamed;
 
 pub(super) use blocking_pool::{BlockingPool, own_mask};
 pub use change_watcher::ChangeEvents;
@@ -395,6 +396,13 @@ impl Folder {
 
     fn close_listing(&self, number: u64) {
         self.listings.lock().expect("no holder panics").remove(&number);
+    }
+
+    /// Closes all listings, after the end of the mount.
+    fn close_listings(&self) {
+        let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
+        // Closing a directory may delete it, which takes longer than others should wait.
+        drop(closed);
     }
 
     /// The section that a file is of.

@@ -160,6 +160,12 @@ impl Shared {
     /// A thread has ended.
     pub(super) fn thread_over(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last
+            && !self.is_closing()
+            && let Tree::Folder { clerks, .. } = &self.tree
+        {
+            clerks.set_gone();
+        }
         let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
         if is_last && !is_expected {
             tracing::warn!("what was mounted is gone: somebody has unmounted it");

@@ -125,8 +125,17 @@ impl Backed {
 
     /// The file is open once less.
     pub(super) fn close(&self, by: &Passthrough) {
+        self.close_times(1, by);
+    }
+
+    /// Records that the file is not open any more, after the end of the mount.
+    pub(super) fn close_all(&self, by: &Passthrough) {
+        self.close_times(u32::MAX, by);
+    }
+
+    fn close_times(&self, times: u32, by: &Passthrough) {
         let mut opened = self.0.lock().expect("no holder panics");
-        opened.times = opened.times.saturating_sub(1);
+        opened.times = opened.times.saturating_sub(times);
         if opened.times == 0
             && let Some(number) = opened.number.take()
             && let Some(device) = by.0.get()

@@ -30,6 +30,8 @@ use replies::Replies;
 const CLIENT_FLAGS_BYTES: usize = 4;
 /// Output size above which the output is sent before the next option is answered.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
+/// Capacity of the buffer that is kept from one option to the next.
+const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// What a client may demand of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +47,12 @@ pub struct HandshakeLimits {
 }
 
 impl Default for HandshakeLimits {
-    /// 64 KiB an option, 128 options, names of 4096 bytes as in the protocol, and output for
-    /// a list of 128 exports with the longest names and descriptions, a little over 1 MiB.
+    /// 16 KiB an option, which is the longest export name with hundreds of queries for contexts,
+    /// 128 options, names of 4096 bytes as in the protocol, and output for a list of 128 exports
+    /// with the longest names and descriptions, a little over 1 MiB.
     fn default() -> Self {
         Self {
-            option_bytes_max: 64 << 10,
+            option_bytes_max: 16 << 10,
             options_max: 128,
             name_bytes_max: wire::STRING_BYTES_MAX,
             output_bytes_max: (1 << 20) + (64 << 10),
@@ -271,8 +274,10 @@ impl Handshake {
                 let data = std::mem::take(&mut self.buffer);
                 self.state = State::OptionHeader;
                 self.answer_data(option, &data, output)?;
-                self.buffer = data;
-                self.buffer.clear();
+                if data.capacity() <= KEPT_BYTES_MAX {
+                    self.buffer = data;
+                    self.buffer.clear();
+                }
             }
             State::Skip { option, left, answer } => {
                 let skipped = rest.len().min(left as usize);
@@ -294,7 +299,11 @@ impl Handshake {
     /// Moves input to the buffer until it holds `len` bytes; false if the input is too short.
     fn gather(&mut self, rest: &mut &[u8], len: usize) -> bool {
         debug_assert!(self.buffer.len() <= len, "the buffer holds one message");
-        let (head, tail) = rest.split_at(rest.len().min(len - self.buffer.len()));
+        let missing = len - self.buffer.len();
+        let (head, tail) = rest.split_at(rest.len().min(missing));
+        if !head.is_empty() {
+            self.buffer.reserve_exact(missing);
+        }
         self.buffer.extend_from_slice(head);
         *rest = tail;
         self.buffer.len() == len

@@ -53,8 +53,9 @@ impl Input {
         Input { buffer: vec![0; size].into(), start: 0, end: 0, size, has_filled: false }
     }
 
-    /// Returns a buffer for requests and payloads that holds the bytes received so far.
-    pub(super) fn for_requests(&self) -> Self {
+    /// Returns a buffer for requests and payloads that holds the bytes received so far. The buffer
+    /// for the handshake is released.
+    pub(super) fn into_requests(self) -> Self {
         let (buffer, size) = (Box::default(), SMALL_BYTES);
         let mut input = Input { buffer, start: 0, end: 0, size, has_filled: false };
         input.grow(self.bytes());

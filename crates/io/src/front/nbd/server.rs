@@ -47,12 +47,12 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     /// 64 connections (each has a buffer of 256 KiB: 16 MiB in all), 32 MiB a request as the
-    /// protocol's default, 48 handshakes of at most ten seconds, a minute without progress.
+    /// protocol's default, 24 handshakes of at most ten seconds, a minute without progress.
     fn default() -> Self {
         ServerLimits {
             connections_max: 64,
             request_bytes_max: wire::DEFAULT_BLOCK_BYTES_MAX,
-            handshakes_max: 48,
+            handshakes_max: 24,
             handshake_time_max: Duration::from_secs(10),
             send_time_max: Some(Duration::from_mins(1)),
         }

@@ -49,7 +49,7 @@ const REPLY_HEAP_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of requests in flight, and of operations that they consist of; a client with more
 /// of them waits.
 const REQUESTS_MAX: usize = 512;
-/// Idle time after which a connection releases its receive buffer.
+/// Idle time after which a connection releases its receive buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// A connection, seen from the server.
@@ -163,6 +163,7 @@ fn converse(
         return;
     };
     let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
+    drop(exports);
     let cache = Arc::clone(shared.engine.cache());
     if export.is_removed() {
         return;
@@ -178,7 +179,7 @@ fn converse(
         transport,
         waker,
         negotiated,
-        input: input.for_requests(),
+        input: input.into_requests(),
         output: Output::default(),
         send_timer: SendTimer::new(shared.limits.send_time_max),
         hang_up: HangupDetector::default(),
@@ -394,7 +395,7 @@ impl Transmission<'_> {
         let gone = self.hang_up.deadline().map(|at| at.saturating_sub(now));
         let next = delayed.into_iter().chain(look).chain(gone).min();
         let mut timeout = next.map(Duration::from_nanos);
-        let whole = self.input.is_whole();
+        let whole = self.input.is_whole() || self.transport.is_whole();
         if whole {
             timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
@@ -406,6 +407,7 @@ impl Transmission<'_> {
         self.waker.sleep(socket, timeout)?;
         if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
+            self.transport.shrink();
             if !self.input.is_large() {
                 self.requests.lease_buffer(&self.cache, 0);
             }

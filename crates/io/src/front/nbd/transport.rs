@@ -86,6 +86,18 @@ impl<'a> Transport<'a> {
         self.channel.as_ref().is_some_and(|channel| channel.has_unsent())
     }
 
+    /// Returns whether there is memory to release while the client sends nothing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.is_whole())
+    }
+
+    /// Releases memory for received bytes; it is restored when bytes arrive.
+    pub(super) fn shrink(&mut self) {
+        if let Some(channel) = &mut self.channel {
+            channel.shrink();
+        }
+    }
+
     /// How many slices are worth offering at a time.
     pub(super) fn slices_max(&self) -> usize {
         if self.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX }

@@ -13,6 +13,7 @@ mod segments;
 mod times;
 
 pub(crate) use pages::{Covered, WriteUnderWay};
+pub(crate) use refusal::is_some_device_full;
 pub(crate) use times::MetadataWanted;
 
 use larder_core::counters::{Class, Classes};
@@ -297,6 +298,11 @@ impl SourceFile {
     /// It is open once less; whether it was the last time.
     pub(crate) fn closed(&self) -> bool {
         self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Records that it is not open any more, after the end of the mount; returns whether it was.
+    pub(crate) fn close_all(&self) -> bool {
+        self.opens.swap(0, Ordering::AcqRel) > 0
     }
 
     pub(crate) fn is_open(&self) -> bool {

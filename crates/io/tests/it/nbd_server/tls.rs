@@ -8,16 +8,19 @@ use crate::common::{
     rig::{self, Memory},
     spawn::starting,
 };
-use larder_io::front::nbd::wire;
+use larder_io::front::nbd::{ServerLimits, wire};
 use larder_io::nbd_client::{Client, ClientError, ConnectOptions, NbdUri, UriTls, list_exports};
 use larder_io::tls::TlsServer;
 use larder_testing::has_tool;
 use rustls::pki_types::ServerName;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 use tempfile::TempDir;
 
 fn service(required: bool, verify_peer: bool) -> Service {
@@ -120,6 +123,60 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
     let text = refusal(&with(&service, server.path()));
     assert!(text.starts_with("speak TLS with the NBD server: received fatal alert"), "{text}");
     works(connect(&service.uri()).unwrap());
+    service.end();
+}
+
+/// Returns a directory of client certificates whose chain has at least `bytes` in DER.
+fn long_chain(service: &Service, bytes: usize) -> TempDir {
+    let from = service.certificates.as_ref().expect("it has certificates").path();
+    let directory = TempDir::new().expect("nothing fails here");
+    let read = |name: &str| std::fs::read(from.join(name)).expect("nothing fails here");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, bytes).expect("nothing fails here");
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("nothing fails here");
+    };
+    let (authority, mut chain) = (read("ca-cert.pem"), read("client-cert.pem"));
+    // In PEM, three bytes take four characters.
+    while chain.len() * 2 < bytes * 3 {
+        chain.extend(&authority);
+    }
+    write("ca-cert.pem", &authority);
+    write("client-cert.pem", &chain);
+    write("client-key.pem", &read("client-key.pem"));
+    directory
+}
+
+#[test]
+fn a_client_whose_certificate_chain_is_too_long_is_refused() {
+    let service = service(true, true);
+    works(connect(&with(&service, long_chain(&service, 16 << 10).path())).unwrap());
+    let longer = long_chain(&service, 32 << 10);
+    let refused = connect(&with(&service, longer.path()));
+    let refused = refused.and_then(|mut client| client.read_at(0, &mut [0; 512]));
+    refused.expect_err("its chain is too long");
+    works(connect(&service.uri()).unwrap());
+    service.end();
+}
+
+#[test]
+fn a_client_that_announces_a_long_tls_message_is_refused_before_its_end() {
+    let service = service(true, false);
+    let mut stream = raw(&service, &[]);
+    let begun = Instant::now();
+    // A hello of 60,000 bytes, of which 40,000 are sent, in records of 4,000 bytes.
+    let mut message = vec![1, 0, 0xea, 0x60];
+    message.resize(40_000, 0);
+    for part in message.chunks(4_000) {
+        let record = [&[22, 3, 1][..], &4_000u16.to_be_bytes(), part].concat();
+        // The server may close before it has read all.
+        if stream.write_all(&record).is_err() {
+            break;
+        }
+    }
+    until_closed(&mut stream);
+    let limit = ServerLimits::default().handshake_time_max;
+    assert!(begun.elapsed() < limit / 2, "closed after {:?}", begun.elapsed());
     service.end();
 }
 
@@ -264,7 +321,7 @@ fn malformed_tls_hurts_nobody_else() {
 
 #[test]
 fn a_tls_handshake_that_takes_too_long_is_ended() {
-    use larder_io::front::nbd::{ServerLimits, ServerOptions, TlsOptions};
+    use larder_io::front::nbd::{ServerOptions, TlsOptions};
     let template = service(true, false);
     let folder = template.certificates.as_ref().unwrap();
     let tls = TlsOptions::new(TlsServer::from_directory(folder.path(), false).unwrap(), true);

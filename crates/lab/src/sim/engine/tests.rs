@@ -213,3 +213,14 @@ fn a_cache_in_parts_hits_nearly_as_often_as_one_of_a_piece() {
         assert!(parts > whole - 0.01, "{}: {parts:.3} in parts, {whole:.3} whole", policy.name());
     }
 }
+
+#[test]
+fn a_read_only_cache_gets_no_request_that_changes_data() {
+    let mut records = records(2_000, 3, 2);
+    records.push(Record { op: Op::Discard, len: BLOCK_BYTES_U64, ..Record::default() });
+    records.push(Record { op: Op::Zero, len: BLOCK_BYTES_U64, ..Record::default() });
+    let options = WholeOptions { write_mode: WriteMode::ReadOnly, ..options(256, PolicyKind::Lru) };
+    let outcome = run(&records, &options);
+    assert_eq!(outcome.totals.read_pages(), pages(&records, Op::Read));
+    assert_eq!((outcome.totals.write_pages(), outcome.unclean_blocks), (0, 0));
+}

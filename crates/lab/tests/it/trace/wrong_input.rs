@@ -107,7 +107,7 @@ fn noise_is_told_to_be_noise() {
     let mut random = Random::from_seed(9);
     let noise: Vec<u8> = (0..100_000).map(|_| random.bits().to_le_bytes()[0]).collect();
     let error = open("noise.bin", &noise, &OpenOptions::default()).err().unwrap().to_string();
-    assert!(error.contains("no format that is known"), "{error}");
+    assert!(error.contains("no known format"), "{error}");
     let text = b"to be, or not to be\nthat is the question\n";
     assert!(open("hamlet.txt", text, &OpenOptions::default()).is_err());
 }
@@ -166,4 +166,17 @@ fn times_and_volumes_beyond_what_consumers_expect_are_bad_records() {
         let error = read("t", text.as_bytes(), &OpenOptions::default()).unwrap_err().to_string();
         assert!(error.starts_with("t: line 3: ") && error.contains(why), "{error}");
     }
+}
+
+#[test]
+fn an_unknown_format_names_the_option_of_the_command() {
+    let said = |format_option| {
+        let options = OpenOptions { format_option, ..OpenOptions::default() };
+        open("x", b"\x01\x02\x03", &options).err().unwrap().to_string()
+    };
+    assert_eq!(
+        said("--trace-format"),
+        "x: byte 0: no known format begins like this (name the format with --trace-format)"
+    );
+    assert_eq!(said(""), "x: byte 0: no known format begins like this");
 }

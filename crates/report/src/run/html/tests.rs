@@ -103,3 +103,15 @@ fn text_says_start_interval_and_doubts() {
     assert!(csv.contains("rate,reads/s,1,cold,10"), "{csv}");
     assert!(csv.contains("rate,reads/s,2,,11"), "no trial, no start: {csv}");
 }
+
+#[test]
+fn the_page_names_the_command() {
+    let mut run = run();
+    for (workload, command) in
+        [("try", "larder try"), ("probe", "larder bench probe"), ("", "larder")]
+    {
+        workload.clone_into(&mut run.workload);
+        let kind = format!("<p class=\"kind\">{command}</p>");
+        assert!(run.to_html().contains(&kind), "{command}");
+    }
+}

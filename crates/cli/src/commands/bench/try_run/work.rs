@@ -6,7 +6,7 @@
 
 use crate::commands::bench::embedded::parse;
 use crate::commands::bench::{fileload, postmark, probe};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use larder_lab::bench::{InParts, Start, Workload};
 use larder_report::format;
@@ -57,7 +57,18 @@ impl Work {
                 Work::Postmark(Box::new(parse("postmark", usual)?))
             }
             Kind::Postmark => Work::Postmark(Box::new(parse("postmark", said)?)),
-            Kind::Fileload => Work::Fileload(Box::new(parse("fileload", somewhere().chain(said))?)),
+            Kind::Fileload => {
+                let arguments: fileload::Arguments = parse("fileload", somewhere().chain(said))?;
+                if let Some(target) = arguments.second_target() {
+                    bail!(
+                        "run fileload here: larder try makes the files that it reads, so leave out \
+                         the target \"{}\"",
+                        target.display()
+                    );
+                }
+                Work::Fileload(Box::new(arguments))
+            }
+            // It takes one target, so that a second one is refused.
             Kind::Probe => Work::Probe(Box::new(parse("probe", somewhere().chain(said))?)),
         })
     }
@@ -155,6 +166,20 @@ mod tests {
         assert!(probe.writes() && !large.writes());
         let users = work(Kind::Fileload, "--users 3 --size 8MiB");
         assert_eq!(users.room_bytes(MEMORY).unwrap(), 24 << 20);
+    }
+
+    #[test]
+    fn a_target_is_refused() {
+        let refusal = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            Work::parse(Kind::Fileload, &words).err().unwrap().to_string()
+        };
+        assert_eq!(
+            refusal("foo"),
+            "run fileload here: larder try makes the files that it reads, so leave out the target \
+             \"foo\""
+        );
+        assert!(refusal("--size 8MiB /no/file").ends_with("leave out the target \"/no/file\""));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Clerks: threads that do what has to wait, for the folder's disk or for the cache.
+//! BlockingPool: threads that do what has to wait, for the folder's disk or for the cache.
 //!
 //! Each has a session for each section and submits one request at a time. Invariant: data that is
 //! cut off, or of a file that is gone, is not written after that; what remains of the file is
@@ -21,6 +21,7 @@ use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::{Renaming, remove_directory, removed_in};
 use super::requests::{Answer, Answered, behind, done, is_lookup, name};
+use super::unnamed::{Sweep, Sweeper};
 use super::{Folder, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -86,6 +87,8 @@ pub(in crate::front::fuse) enum Job {
     Renamed { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
     Shed,
+    /// Make the kernel forget nodes that have no name in SOURCE any more.
+    Forget(Vec<Arc<Node>>),
 }
 
 /// The way to all clerks. Clones lead to the same ones.
@@ -99,10 +102,13 @@ pub(in crate::front::fuse) struct BlockingPool {
     /// Other threads make the kernel drop these pages. All of them wait only for requests that
     /// other threads answer.
     beside_pages: Arc<Jobs>,
+    /// Messages to the thread that looks for files without a name.
+    sweep: Arc<Sweep>,
     /// Of `jobs` and `beside_pages`.
     backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
-    /// Threads that serve `news` and `beside_pages`, and those that make the kernel drop pages.
+    /// Threads that serve `news` and `beside_pages`, those that make the kernel drop pages, and the
+    /// one that looks for files without a name.
     telling: Arc<Mutex<Vec<Thread>>>,
     failure: Arc<MountFailure>,
 }
@@ -113,8 +119,9 @@ impl BlockingPool {
         let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
-        let backlog = Arc::default();
-        let clerks = BlockingPool { jobs, news, beside_pages, backlog, threads, telling, failure };
+        let (sweep, backlog) = (Arc::default(), Arc::default());
+        let clerks =
+            BlockingPool { jobs, news, beside_pages, sweep, backlog, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
             let clerk = BlockingWorker {
                 folder: Arc::clone(folder),
@@ -137,7 +144,9 @@ impl BlockingPool {
         let (drops, dropping) = PageDrops::start(engine, folder, &clerks.failure)?;
         let herald = start("herald", &clerks.news, None)?;
         let page_writer = start(PAGE_WRITER, &clerks.beside_pages, Some(drops))?;
-        let telling = [herald, page_writer].into_iter().chain(dropping);
+        let of_clerks = (&clerks, &clerks.sweep);
+        let sweeper = Sweeper::start(engine, folder, of_clerks, &clerks.failure)?;
+        let telling = [herald, page_writer, sweeper].into_iter().chain(dropping);
         clerks.telling.lock().expect("no holder panics").extend(telling);
         Ok(clerks)
     }
@@ -145,6 +154,15 @@ impl BlockingPool {
     /// Returns whether an internal error has ended the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
+    }
+
+    /// Records that the mount is gone: the kernel sends no requests any more.
+    pub(in crate::front::fuse) fn set_gone(&self) {
+        self.sweep.set_gone();
+    }
+
+    pub(super) fn sweep(&self) -> &Sweep {
+        &self.sweep
     }
 
     /// Names the threads that take requests from the kernel.
@@ -173,13 +191,14 @@ impl BlockingPool {
     }
 
     /// Has the kernel told what others have changed.
-    pub(super) fn send_job(&self, job: Job) {
+    pub(super) fn queue_notification(&self, job: Job) {
         self.news.add(job);
     }
 
     /// Has all of them end, once what was asked before is done.
     pub(in crate::front::fuse) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
+        self.sweep.end();
         self.jobs.close();
         for thread in threads {
             thread.join();
@@ -300,7 +319,10 @@ impl BlockingWorker {
                     Err(errno) => way.answer(header.unique, Err(errno)),
                 }
             }
-            Job::Retire(node) => self.retire(&node),
+            Job::Retire(node) => {
+                self.retire(&node);
+                node.end_retirement();
+            }
             Job::Close(node) => self.close(&node),
             Job::Pin(node) => self.pin(&node.file),
             Job::Move(node) => self.relocate(&node),
@@ -308,6 +330,7 @@ impl BlockingWorker {
             Job::Invalidate(node) => self.folder.kernel.changed(node.id, true),
             Job::Renamed { directory, name } => self.folder.kernel.renamed(directory.id, &name),
             Job::Shed => self.folder.shed(),
+            Job::Forget(nodes) => self.folder.forget_unnamed(&self.clerks, &nodes),
         }
     }
 

@@ -62,7 +62,7 @@ impl ChangeEvents {
 
     fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
         if let Some(node) = self.folder.nodes.of(device, inode) {
-            self.clerks.send_job(tell(node));
+            self.clerks.queue_notification(tell(node));
         }
     }
 
@@ -91,7 +91,7 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.folder.nodes.all() {
-            self.clerks.send_job(Job::Changed { node, contents: true });
+            self.clerks.queue_notification(Job::Changed { node, contents: true });
         }
     }
 }

@@ -61,7 +61,7 @@ impl Folder {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
         if wanted && !self.descriptors.is_asked.swap(true, Ordering::AcqRel) {
-            clerks.send_job(Job::Shed);
+            clerks.queue_notification(Job::Shed);
         }
         is_short
     }
@@ -86,7 +86,7 @@ impl Folder {
 
     /// Asks kernels before Linux 6.18 to forget files. This waits for the lock of a directory,
     /// which a look-up that waits for descriptors holds until it times out.
-    fn shed_names(&self, idle: &[Arc<Node>]) {
+    pub(super) fn shed_names(&self, idle: &[Arc<Node>]) {
         for (directory, name) in idle.iter().filter_map(|node| self.place_of(node)) {
             self.kernel.renamed(directory, &name);
         }
@@ -95,7 +95,10 @@ impl Folder {
     /// Returns the directory and the name under which the kernel is likely to know a file.
     fn place_of(&self, node: &Node) -> Option<(u64, CString)> {
         let place = rustix::fs::readlink(node.file.link(), Vec::new()).ok()?;
-        let path = Path::new(std::ffi::OsStr::from_bytes(place.as_bytes()));
+        let place = place.as_bytes();
+        // The kernel marks the last name of a deleted file so.
+        let deleted = place.strip_suffix(b" (deleted)").filter(|_| node.has_no_name());
+        let path = Path::new(std::ffi::OsStr::from_bytes(deleted.unwrap_or(place)));
         let name = CString::new(path.file_name()?.as_bytes()).ok()?;
         let parent = rustix::fs::statat(CWD, path.parent()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let parent = self.nodes.of(parent.st_dev, parent.st_ino)?;

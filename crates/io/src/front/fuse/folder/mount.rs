@@ -190,7 +190,7 @@ impl Folder {
         for node in self.nodes.all() {
             self.forget(clerks, node.id, u64::MAX);
         }
-        self.listings.lock().expect("no holder panics").clear();
+        self.close_listings();
     }
 
     /// Returns the restrictions that the mount must have, according to the current mount table.

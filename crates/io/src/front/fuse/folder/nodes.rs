@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Device and inode.
@@ -33,6 +33,8 @@ pub(in crate::front::fuse) struct Node {
     kind: FileType,
     /// Lock on the inode as long as the node is known, if the inode has several names.
     lock: Mutex<Option<OwnedFd>>,
+    /// True while a retirement of a node without a name waits for a thread.
+    is_retiring: AtomicBool,
 }
 
 impl Node {
@@ -44,6 +46,16 @@ impl Node {
     /// Returns whether the inode has no name any more.
     pub(super) fn has_no_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Returns whether the caller is to have the node retired: no other one waits to be.
+    pub(super) fn begin_retirement(&self) -> bool {
+        !self.is_retiring.swap(true, Ordering::AcqRel)
+    }
+
+    /// Records that it was tried to retire the node.
+    pub(super) fn end_retirement(&self) {
+        self.is_retiring.store(false, Ordering::Release);
     }
 
     /// Locks an inode that has several names (hard links), since another name may lie in a
@@ -193,6 +205,19 @@ impl Nodes {
     /// All nodes.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// Returns the numbers of all nodes.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.known().by_id.keys().copied().collect()
+    }
+
+    /// Returns those of the nodes of these numbers that still exist, each with whether the kernel
+    /// knows it.
+    pub(super) fn with_numbers(&self, numbers: &[u64]) -> Vec<(Arc<Node>, bool)> {
+        let known = self.known();
+        let found = numbers.iter().filter_map(|id| known.by_id.get(id));
+        found.map(|(node, count)| (Arc::clone(node), *count > 0)).collect()
     }
 
     /// Returns the number of nodes.
@@ -376,7 +401,8 @@ impl Known {
         let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
         let (backed, lock) = (Backed::default(), Mutex::new(None));
-        let node = Arc::new(Node { id, file, backed, key, kind, lock });
+        let is_retiring = AtomicBool::new(false);
+        let node = Arc::new(Node { id, file, backed, key, kind, lock, is_retiring });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node

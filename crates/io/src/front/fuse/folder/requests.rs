@@ -227,7 +227,7 @@ impl Folder {
 
     /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
     /// again to write what is left; others may not be able to, so for them it is written first.
-    fn last_close(&self, clerks: &BlockingPool, node: Arc<Node>) {
+    pub(super) fn last_close(&self, clerks: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
             clerks.send(Job::Move(Arc::clone(&node)));
         } else if node.file.was_written() && self.section(&node.file).options().pin {

@@ -57,6 +57,11 @@ impl FullDevices {
     }
 }
 
+/// Returns whether a write to some file system has lately failed because it was full.
+pub(crate) fn is_some_device_full() -> bool {
+    now_ms() < FULL.until_ms.load(Ordering::Acquire)
+}
+
 impl SourceFile {
     /// Begins or extends the refusal after a late write has failed with `error`, which
     /// [`SourceFile::failure`] returns as well.

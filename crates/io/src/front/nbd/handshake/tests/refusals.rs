@@ -13,7 +13,7 @@ fn what_is_not_supported_is_skipped_and_named() {
             assert_eq!(kind_of(&one(number, &vec![1; data])), REP_ERR_UNSUP);
         }
     }
-    assert_eq!(kind_of(&one(OPT_INFO, &vec![0; 65_537])), REP_ERR_TOO_BIG);
+    assert_eq!(kind_of(&one(OPT_INFO, &vec![0; 16_385])), REP_ERR_TOO_BIG);
 }
 
 #[test]
@@ -30,6 +30,25 @@ fn an_option_that_claims_4_gib_takes_no_memory() {
         assert!(handshake.buffer.capacity() < 1000);
         assert_eq!(output.len(), GREETING_BYTES, "answered after the data");
     }
+}
+
+#[test]
+fn an_option_takes_its_length_in_memory_until_it_is_answered() {
+    let mut handshake = Handshake::new(&exports(), HandshakeLimits::default());
+    let mut output = Vec::new();
+    let names = vec!["base:allocation"; 700];
+    let data = queries("disk", &names);
+    assert!((13_000..16_384).contains(&data.len()));
+    let input = session(1, &[(OPT_STRUCTURED_REPLY, b""), (OPT_SET_META_CONTEXT, &data)]);
+    let (last, first) = input.split_last().expect("it is not empty");
+    for piece in first.chunks(1000) {
+        handshake.feed(piece, &mut output).unwrap();
+        assert!(handshake.buffer.capacity() <= data.len(), "{}", handshake.buffer.capacity());
+    }
+    output.clear();
+    handshake.feed(&[*last], &mut output).unwrap();
+    assert!(!output.is_empty(), "answered");
+    assert!(handshake.buffer.capacity() <= 4096, "{}", handshake.buffer.capacity());
 }
 
 #[test]
