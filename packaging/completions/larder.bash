@@ -1648,7 +1648,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__demo)
-            opts="-h --memory --folder --seconds --help"
+            opts="-h --memory --directory --seconds --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1658,7 +1658,7 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --folder)
+                --directory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -27,7 +27,7 @@ end
 complete -c larder -n "__fish_larder_needs_command" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_needs_command" -s V -l version -d 'Print version'
 complete -c larder -n "__fish_larder_needs_command" -f -a "serve" -d 'Serve volumes with a cache: over NBD, as files, as block devices'
-complete -c larder -n "__fish_larder_needs_command" -f -a "mount" -d 'Mount a folder once more, with a cache for what is in its files'
+complete -c larder -n "__fish_larder_needs_command" -f -a "mount" -d 'Mount a directory once more, with a cache for what is in its files'
 complete -c larder -n "__fish_larder_needs_command" -f -a "ctl" -d 'Ask a running server, and change it'
 complete -c larder -n "__fish_larder_needs_command" -f -a "check-config" -d 'Check a configuration file of larder serve'
 complete -c larder -n "__fish_larder_needs_command" -f -a "demo" -d 'Show the whole in a minute: an image, a cache, a workload, with and without'
@@ -35,9 +35,9 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "trace" -d 'Convert, s
 complete -c larder -n "__fish_larder_needs_command" -f -a "size" -d 'How much cache a trace needs: size, policy, pages, and what half or twice would do'
 complete -c larder -n "__fish_larder_needs_command" -f -a "sim" -d 'Simulate caches over traces: hit ratios by policy and size, and curves'
 complete -c larder -n "__fish_larder_needs_command" -f -a "watch" -d 'See what the host\'s own file cache does, by file and process'
-complete -c larder -n "__fish_larder_needs_command" -f -a "resident" -d 'Say what of files and folders is in memory'
+complete -c larder -n "__fish_larder_needs_command" -f -a "resident" -d 'Say what of files and directories is in memory'
 complete -c larder -n "__fish_larder_needs_command" -f -a "bench" -d 'Run a benchmark, the result of which can be believed and compared'
-complete -c larder -n "__fish_larder_needs_command" -f -a "try" -d 'What a cache would gain in a folder: the same work natively and through a temporary one'
+complete -c larder -n "__fish_larder_needs_command" -f -a "try" -d 'What a cache would gain in a directory: the same work natively and through a temporary one'
 complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare two runs: better, worse, or cannot tell'
 complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
 complete -c larder -n "__fish_larder_needs_command" -f -a "top" -d 'Files, processes, disks and caches of this machine, live'
@@ -46,7 +46,7 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memor
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime directory' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l send-timeout -d 'Close a connection whose client receives none of its waiting replies for this time' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l fuse -d 'Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this folder' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this directory' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'What becomes of clients that do not speak TLS: require refuses them, allow serves them' -r -f -a "require\t''
 allow\t''"
 complete -c larder -n "__fish_larder_using_subcommand serve" -l record -d 'Record every answered request into a new trace' -r -F
@@ -67,9 +67,9 @@ complete -c larder -n "__fish_larder_using_subcommand serve" -l counters -d 'Wri
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control -d 'Socket for larder ctl, or none [default: in the runtime directory, where ctl looks]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Folder for lists of what is cached, which is read back at the next start, or none [default: the folder for state that a service manager gives, else none]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Directory for lists of what is cached, which is read back at the next start, or none [default: the directory for state that a service manager gives, else none]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'How often the lists are saved besides at the end, or off' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the folder vouches for'
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate that ca-cert.pem of the directory vouches for'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
@@ -82,7 +82,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l policy -d 'Repla
 complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead -d 'The most that is read ahead of a stream at a time, or "off" [default: 1MiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l hint -d 'How files will be read: normal, sequential, random, no-buffering [default: normal]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l give-back -d 'Give memory back, down to FLOOR, while the system is short of it, and take it again later' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l write-mode -d 'What a write does before it returns: back (it is in the cache), through (and in the folder), around (in the folder only), read-only [default: back]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l write-mode -d 'What a write does before it returns: back (it is in the cache), through (and in the directory), around (in the directory only), read-only [default: back]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l flush -d 'What fsync does: keep its promise, or ignore it, which loses what a crash finds unwritten [default: keep]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l preset -d 'Constants of the lazy writer: larder, or nt [default: larder]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
@@ -92,7 +92,7 @@ complete -c larder -n "__fish_larder_using_subcommand mount" -l control -d 'Sock
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-tcp -d 'Be controlled over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-token -d 'File whose one line must be shown by whoever controls over TCP; for its owner\'s eyes only' -r -F
 complete -c larder -n "__fish_larder_using_subcommand mount" -l allow-other -d 'Let all users in, as the modes of files say, and not only who mounts'
-complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Others change the folder too: the kernel tells what they change, which takes root; else nothing about names and attributes is believed without asking, as with --ttl 0s'
+complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Others change the directory too: the kernel tells what they change, which takes root; else nothing about names and attributes is believed without asking, as with --ttl 0s'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l plain-io -d 'Use plain system calls even where io_uring is there'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d 'End as SIGTERM asks when standard input ends: for a program that mounts for itself'
@@ -108,7 +108,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_s
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "stats" -d 'What clients asked for, what the cache made of it, and what the stores did'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "volumes" -d 'The volumes and their settings'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "curve" -d 'The hit-ratio curve of each volume, its regions, what other policies would hit, and what to do about it'
-complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "files" -d 'The files of a mounted folder with most in the cache: resident, dirty, reads that hit'
+complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "files" -d 'The files of a mounted directory with most in the cache: resident, dirty, reads that hit'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "at-risk" -d 'What a crash now would lose, and what cannot be written; exit code 1 if there is such'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "metrics" -d 'Everything as OpenMetrics, as Prometheus gets it'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -f -a "set" -d 'Change settings while it serves: all of these or none'
@@ -265,7 +265,7 @@ complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subco
 complete -c larder -n "__fish_larder_using_subcommand ctl; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand check-config" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand demo" -l memory -d 'Memory of the cache' -r
-complete -c larder -n "__fish_larder_using_subcommand demo" -l folder -d 'Where the image is made: a folder on the disk to be shown' -r -F
+complete -c larder -n "__fish_larder_using_subcommand demo" -l directory -d 'Where the image is made: a directory on the disk to be shown' -r -F
 complete -c larder -n "__fish_larder_using_subcommand demo" -l seconds -d 'Seconds of each of the eight trials; the second half of each is measured' -r
 complete -c larder -n "__fish_larder_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand trace; and not __fish_seen_subcommand_from convert summary head filter merge synth record replay" -s h -l help -d 'Print help'
@@ -390,7 +390,7 @@ off\t''"
 complete -c larder -n "__fish_larder_using_subcommand watch" -l buffer -d 'Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB where each look-up is told]' -r
 complete -c larder -n "__fish_larder_using_subcommand watch" -l json -d 'The same as --format json'
 complete -c larder -n "__fish_larder_using_subcommand watch" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand resident" -l depth -d 'So many levels below each folder have a row of their own; all sums hold everything below' -r
+complete -c larder -n "__fish_larder_using_subcommand resident" -l depth -d 'So many levels below each directory have a row of their own; all sums hold everything below' -r
 complete -c larder -n "__fish_larder_using_subcommand resident" -l format -d 'How to print the result' -r -f -a "text\t''
 json\t''
 csv\t''"
@@ -439,7 +439,7 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l size -d 'Bytes of each file' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l extents -d 'Extents of each fragmented file' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l seed -d 'Where the bytes come from' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l remove -d 'Remove what was made in FOLDER before, and nothing else'
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -l remove -d 'Remove what was made in DIRECTORY before, and nothing else'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from fragments" -s h -l help -d 'Print help'
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s i -l test -d 'A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite, 7 fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is named. May be repeated' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from iozone" -s s -l file -d 'A file size, instead of the range; may be repeated. With -t the file of each thread, 64MiB if not given' -r
@@ -479,7 +479,7 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l transactions -d 'Transactions: each reads or appends, and creates or deletes [default: 500]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l size -d 'Sizes of files, as in 500-10000 or 4KiB [default: 500-10000]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l postmark-seed -d 'Where the random numbers of PostMark come from [default: 42]' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l location -d 'A folder for the files, perhaps with a weight; may be repeated [default: the current one]' -r
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l location -d 'A directory for the files, perhaps with a weight; may be repeated [default: the current one]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l subdirectories -d 'Subdirectories in each location; 0 and 1 are none [default: 0]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l read -d 'Bytes of one read [default: 512]' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from postmark" -l write -d 'Bytes of one write [default: 512]' -r
@@ -592,7 +592,7 @@ complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_sub
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scheduler -d 'Schedulers of the device, as the kernel calls them' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l variant -d 'How file systems are made and mounted and how the benchmark is favoured, as in \'tuned=-b 1024; noatime\' or \'tuned=fs: ext4; mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle\'. May be repeated; \'plain=\' is all defaults' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l size -d 'Size of each device' -r
-complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scratch -d 'The folder for its image, which takes no more room than is written' -r -F
+complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l scratch -d 'The directory for its image, which takes no more room than is written' -r -F
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l start -d 'From where each trial starts: cold (nothing of its files in memory), warm (all of them) or as-is. The first two are made and read back before each trial. Cold, if nothing else is the custom of the benchmark' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l trials -d 'The fewest and the most trials, as in 6..30, or exactly so many' -r
 complete -c larder -n "__fish_larder_using_subcommand bench; and __fish_seen_subcommand_from matrix" -l confidence -d 'Repeat until the 95 % interval of the first series is this small to both sides; off: do the fewest trials' -r

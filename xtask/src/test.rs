@@ -24,7 +24,7 @@ const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark",
 const STEP_S_MAX: u64 = 40 * 60;
 
 /// The tests of file systems, which run a second time with FUSE over io_uring.
-const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(folder|fuse)::/)";
+const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(directory|fuse)::/)";
 
 /// One line of the final table.
 #[derive(Debug)]

@@ -382,10 +382,10 @@ pub(crate) fn control(text: &str) -> Result<PathOrNone, String> {
     }
 }
 
-/// A folder, or `none`.
-pub(crate) fn folder(text: &str) -> Result<PathOrNone, String> {
+/// A directory, or `none`.
+pub(crate) fn directory(text: &str) -> Result<PathOrNone, String> {
     match text {
-        "" => Err("a folder needs a path".into()),
+        "" => Err("a directory needs a path".into()),
         "none" => Ok(PathOrNone::None),
         path => Ok(PathOrNone::Path(path.into())),
     }
@@ -533,8 +533,8 @@ mod tests {
         assert!(loopback("localhost").is_err());
         assert_eq!(control("none").unwrap(), PathOrNone::None);
         assert_eq!(control("/run/x").unwrap(), PathOrNone::Path("/run/x".into()));
-        assert_eq!(folder("none").unwrap(), PathOrNone::None);
-        assert_eq!(folder("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));
+        assert_eq!(directory("none").unwrap(), PathOrNone::None);
+        assert_eq!(directory("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));
         assert_eq!((time_or_off("off").unwrap(), time_or_off("5m").unwrap()), (0, 300_000_000_000));
         assert!(time_or_off("0s").is_err() && time_or_off("often").is_err());
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) fn check(directory: &Path, needs: u64) -> Result<u64> {
     let shown = directory.display();
     let found = std::fs::metadata(directory).with_context(|| format!("find {shown}"))?;
-    ensure!(found.is_dir(), "work in {shown}: it is no folder");
+    ensure!(found.is_dir(), "work in {shown}: it is no directory");
     let free =
         space::free_bytes(directory).with_context(|| format!("see what is free in {shown}"))?;
     let [needed, left] = [needs, free].map(format::bytes);

@@ -44,7 +44,7 @@ struct Cli {
 enum Command {
     /// Serve volumes with a cache: over NBD, as files, as block devices.
     Serve(Box<commands::serve::Arguments>),
-    /// Mount a folder once more, with a cache for what is in its files.
+    /// Mount a directory once more, with a cache for what is in its files.
     Mount(Box<commands::mount::Arguments>),
     /// Ask a running server, and change it.
     Ctl(commands::ctl::Arguments),
@@ -60,11 +60,11 @@ enum Command {
     Sim(commands::sim::Arguments),
     /// See what the host's own file cache does, by file and process.
     Watch(commands::watch::Arguments),
-    /// Say what of files and folders is in memory.
+    /// Say what of files and directories is in memory.
     Resident(commands::resident::Arguments),
     /// Run a benchmark, the result of which can be believed and compared.
     Bench(commands::bench::Arguments),
-    /// What a cache would gain in a folder: the same work natively and through a temporary one.
+    /// What a cache would gain in a directory: the same work natively and through a temporary one.
     Try(Box<commands::bench::try_run::Arguments>),
     /// Compare two runs: better, worse, or cannot tell.
     Compare(commands::compare::Arguments),
@@ -213,7 +213,7 @@ mod tests {
                 let filled = command
                     .replace("TRACE", "a.ltr")
                     .replace("IMAGE", "a.img")
-                    .replace("FOLDER", "folder")
+                    .replace("DIRECTORY", "directory")
                     .replace("SIZE", "64MiB")
                     .replace("SOCKET", "a.sock");
                 let parsed = parse(filled.split(' '));

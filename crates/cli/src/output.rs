@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_a_try() {
-        let folder = tempfile::tempdir().unwrap();
-        check(&folder.path().join("new")).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        check(&directory.path().join("new")).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Fuzz targets for FUSE: requests of a kernel to mounts of volumes and of a directory.
 
 use larder_io::front::fuse::fuzzing::{Mount, Sent, handshake};
-use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, FolderOptions, KernelPages};
+use larder_io::front::fuse::{DirectoryOptions, FileGlob, FileOptions, FileRule, KernelPages};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -171,8 +171,9 @@ pub(crate) fn volumes(input: &[u8]) {
 
 /// Mounts a directory whose files are of several rules, by the first letters of their names.
 fn mount_directory() -> Directory {
-    let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).expect("a folder");
-    let path = folder.keep();
+    let directory =
+        tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).expect("a directory");
+    let path = directory.keep();
     let files = FileOptions::default();
     let rules = [
         ("u*", FileOptions { uncached: true, ..files }),
@@ -184,10 +185,10 @@ fn mount_directory() -> Directory {
         let glob = FileGlob::parse(glob).expect("a glob");
         FileRule { glob, files }
     });
-    let options = FolderOptions {
+    let options = DirectoryOptions {
         rules: rules.into(),
         ttl: Duration::from_secs(1),
-        ..FolderOptions::default()
+        ..DirectoryOptions::default()
     };
     let mount = Mount::of_directory(&path, options);
     Directory { path, mount, is_changed: true }
@@ -214,7 +215,7 @@ fn fill(path: &Path) -> std::io::Result<()> {
 }
 
 /// Sends requests to a mount of a directory.
-pub(crate) fn folder(input: &[u8]) {
+pub(crate) fn directory(input: &[u8]) {
     DIRECTORY.with_borrow_mut(|directory| {
         let Directory { path, mount, is_changed } = &mut **directory;
         if *is_changed {

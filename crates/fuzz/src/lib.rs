@@ -34,7 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("config", server::config),
     ("control-api", server::control_api),
     ("fuse-volumes", fuse::volumes),
-    ("fuse-folder", fuse::folder),
+    ("fuse-directory", fuse::directory),
     ("workload", workloads::workload),
 ];
 

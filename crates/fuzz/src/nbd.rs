@@ -74,8 +74,8 @@ struct Server {
 fn scripted() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder").keep();
-        let path = folder.join("socket");
+        let directory = tempfile::tempdir().expect("a directory").keep();
+        let path = directory.join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
         let (answers, next) = channel::<Vec<u8>>();
         std::thread::spawn(move || {

@@ -26,7 +26,7 @@ const HANDLE_AT: usize = INFO_BYTES + 8 + 8;
 #[derive(Debug, thiserror::Error)]
 #[error("watch {} for changes: {reason}", path.display())]
 pub struct ChangesError {
-    /// Of which folder.
+    /// Of which directory.
     path: PathBuf,
     /// Why not.
     reason: String,
@@ -72,17 +72,17 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Of the file system that a folder is of, as a whole. Others that are mounted inside of the
-    /// folder are not looked at.
+    /// Of the file system that a directory is of, as a whole. Others that are mounted inside of the
+    /// directory are not looked at.
     ///
     /// # Errors
     /// One sentence: it takes root, and a file system that has handles.
-    pub fn of(folder: &Path) -> Result<Self, ChangesError> {
+    pub fn of(directory: &Path) -> Result<Self, ChangesError> {
         let failed = |error: &dyn ToString| ChangesError {
-            path: folder.to_owned(),
+            path: directory.to_owned(),
             reason: error.to_string(),
         };
-        let root = File::open(folder).map_err(|error| failed(&error))?;
+        let root = File::open(directory).map_err(|error| failed(&error))?;
         let group = match syscall::watch_file_system(&root) {
             Ok(group) => group,
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -322,8 +322,8 @@ mod tests {
     }
 
     /// Returns `None` and reports a skip if the kernel does not report changes.
-    fn changes_of(folder: &Path) -> Option<Changes> {
-        match Changes::of(folder) {
+    fn changes_of(directory: &Path) -> Option<Changes> {
+        match Changes::of(directory) {
             Ok(changes) => Some(changes),
             Err(error) => {
                 assert!(error.to_string().starts_with("watch /"), "{error}");
@@ -336,35 +336,36 @@ mod tests {
     #[test]
     fn what_others_do_is_told_and_what_we_do_is_not() {
         use std::os::unix::fs::MetadataExt;
-        let folder = tempfile::tempdir().unwrap();
-        let Some(mut changes) = changes_of(folder.path()) else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut changes) = changes_of(directory.path()) else { return };
         let inode = |path: &Path| {
             let found = fs::metadata(path).unwrap();
             Inode { device: found.dev(), number: found.ino() }
         };
-        let path = folder.path().join("file");
+        let path = directory.path().join("file");
         fs::write(&path, "ours").unwrap();
-        let (file, directory) = (inode(&path), inode(folder.path()));
+        let (file, parent) = (inode(&path), inode(directory.path()));
         let script = "echo theirs >> file; chmod 600 file; mv file other; touch done";
-        let ran = Command::new("sh").args(["-c", script]).current_dir(folder.path()).status();
+        let ran = Command::new("sh").args(["-c", script]).current_dir(directory.path()).status();
         assert!(ran.unwrap().success());
         let (stop, _wakes) = rustix::pipe::pipe().unwrap();
         let mut told = Vec::new();
-        let name = |name: &std::ffi::CStr| Change::Name { directory, name: name.to_owned() };
+        let name =
+            |name: &std::ffi::CStr| Change::Name { directory: parent, name: name.to_owned() };
         while !told.contains(&name(c"done")) {
             told.extend(changes.next(stop.as_fd()).unwrap().unwrap());
         }
         for wanted in [
             Change::Contents(file),
             Change::Attributes(file),
-            Change::Attributes(directory),
+            Change::Attributes(parent),
             name(c"file"),
             name(c"other"),
         ] {
             assert!(told.contains(&wanted), "{wanted:?} is missing: {told:?}");
         }
         fs::write(&path, "ours").unwrap();
-        let ran = Command::new("touch").arg(folder.path().join("end")).status();
+        let ran = Command::new("touch").arg(directory.path().join("end")).status();
         assert!(ran.unwrap().success());
         let mut told = Vec::new();
         while !told.contains(&name(c"end")) {
@@ -375,8 +376,8 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_told_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let Some(mut changes) = changes_of(folder.path()) else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut changes) = changes_of(directory.path()) else { return };
         let (stop, wakes) = rustix::pipe::pipe().unwrap();
         drop(wakes);
         assert_eq!(changes.next(stop.as_fd()).unwrap(), None);

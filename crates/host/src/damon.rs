@@ -25,10 +25,12 @@ fn scheme_pages_out(kdamonds: &Path) -> bool {
     schemes.any(|scheme| proc::read(scheme.join("action")).as_deref() == Some("pageout"))
 }
 
-/// The folders 0, 1, 2 and so on of sysfs.
-fn numbered(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let folder = folder.to_path_buf();
-    (0..).map(move |number: u32| folder.join(number.to_string())).take_while(|path| path.is_dir())
+/// The directories 0, 1, 2 and so on of sysfs.
+fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let directory = directory.to_path_buf();
+    (0..)
+        .map(move |number: u32| directory.join(number.to_string()))
+        .take_while(|path| path.is_dir())
 }
 
 #[cfg(test)]
@@ -37,12 +39,12 @@ mod tests {
 
     #[test]
     fn a_running_scheme_with_pageout_is_found_and_a_stopped_or_other_one_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(!scheme_pages_out(folder.path()), "no kdamond");
-        let kdamond = folder.path().join("1");
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!scheme_pages_out(directory.path()), "no kdamond");
+        let kdamond = directory.path().join("1");
         // The first has no context, the second has two schemes.
-        std::fs::create_dir_all(folder.path().join("0/contexts")).unwrap();
-        std::fs::write(folder.path().join("0/state"), "on\n").unwrap();
+        std::fs::create_dir_all(directory.path().join("0/contexts")).unwrap();
+        std::fs::write(directory.path().join("0/state"), "on\n").unwrap();
         for (number, action) in ["stat", "pageout"].into_iter().enumerate() {
             let scheme = kdamond.join(format!("contexts/0/schemes/{number}"));
             std::fs::create_dir_all(&scheme).unwrap();
@@ -50,9 +52,9 @@ mod tests {
         }
         for (state, expected) in [("off", false), ("on", true)] {
             std::fs::write(kdamond.join("state"), state).unwrap();
-            assert_eq!(scheme_pages_out(folder.path()), expected, "{state}");
+            assert_eq!(scheme_pages_out(directory.path()), expected, "{state}");
         }
         std::fs::write(kdamond.join("contexts/0/schemes/1/action"), "lru_prio").unwrap();
-        assert!(!scheme_pages_out(folder.path()), "another action");
+        assert!(!scheme_pages_out(directory.path()), "another action");
     }
 }

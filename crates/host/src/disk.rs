@@ -42,8 +42,9 @@ impl Disk {
     /// The disk of a number of a device, where it is one.
     fn numbered(device: u64) -> Option<Disk> {
         let path = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let folder = std::fs::canonicalize(path).ok()?;
-        let whole = if folder.join("partition").exists() { folder.parent()? } else { &folder };
+        let directory = std::fs::canonicalize(path).ok()?;
+        let whole =
+            if directory.join("partition").exists() { directory.parent()? } else { &directory };
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })
     }
 

@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn who_works_in_a_directory_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
         assert_eq!(holders(&path), []);
         let mut child = Command::new("cat")
             .current_dir(&path)

@@ -72,10 +72,10 @@ pub(crate) fn all() -> Vec<Mount> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Mount points at and below a folder, those first that must be unmounted first.
-pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+/// Mount points at and below a directory, those first that must be unmounted first.
+pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     let points = all().into_iter().map(|mount| mount.point);
-    let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(folder)).collect();
+    let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(directory)).collect();
     points.reverse();
     points
 }

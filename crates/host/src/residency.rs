@@ -203,11 +203,11 @@ pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
     })
 }
 
-/// The pages of all files at or below a path, each with its own; folders are walked, links are not
-/// followed, and what is neither file nor folder is passed over. In the order of their names.
+/// The pages of all files at or below a path, each with its own; directories are walked, links are not
+/// followed, and what is neither file nor directory is passed over. In the order of their names.
 ///
 /// # Errors
-/// A folder or a file cannot be read.
+/// A directory or a file cannot be read.
 pub fn of_tree(path: &Path) -> Result<Vec<(PathBuf, Residency)>, ResidencyError> {
     files_below(path)?.into_iter().map(|file| Ok((file.clone(), of_path(&file)?))).collect()
 }
@@ -216,7 +216,7 @@ pub fn of_tree(path: &Path) -> Result<Vec<(PathBuf, Residency)>, ResidencyError>
 /// the path itself.
 ///
 /// # Errors
-/// A folder cannot be read, or the path is not there.
+/// A directory cannot be read, or the path is not there.
 pub fn files_below(path: &Path) -> Result<Vec<PathBuf>, ResidencyError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
@@ -227,13 +227,13 @@ pub fn files_below(path: &Path) -> Result<Vec<PathBuf>, ResidencyError> {
         return Ok(vec![path.to_path_buf()]);
     }
     let mut found = Vec::new();
-    let mut folders = vec![path.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(failed(&folder))? {
-            let entry = entry.map_err(failed(&folder))?;
+    let mut directories = vec![path.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).map_err(failed(&directory))? {
+            let entry = entry.map_err(failed(&directory))?;
             let kind = entry.file_type().map_err(failed(&entry.path()))?;
             if kind.is_dir() {
-                folders.push(entry.path());
+                directories.push(entry.path());
             } else if kind.is_file() {
                 found.push(entry.path());
             }

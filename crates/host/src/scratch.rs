@@ -1,4 +1,4 @@
-//! A file system made for a measurement: an image in a folder of its own, a loop device with a
+//! A file system made for a measurement: an image in a directory of its own, a loop device with a
 //! scheduler, mounted; and everything undone again.
 //!
 //! Invariants: a device or a mount that was there before is never touched; what was made is undone
@@ -6,16 +6,16 @@
 //! [`remove_left_over`]. Sizes are bytes.
 
 mod device;
-mod folder;
+mod directory;
 mod kind;
 mod tool;
 
-pub(crate) use folder::PREFIX;
-pub use folder::{LeftOver, remove_left_over};
+pub(crate) use directory::PREFIX;
+pub use directory::{LeftOver, remove_left_over};
 pub use kind::{KINDS, Kind};
 
 use crate::space;
-use folder::Folder;
+use directory::Directory;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -81,7 +81,7 @@ pub enum ScratchError {
     /// The image would be cached twice.
     #[error(
         "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
-         folder",
+         directory",
         image.display()
     )]
     NoDirectIo {
@@ -91,14 +91,14 @@ pub enum ScratchError {
     /// There is not enough room.
     #[error(
         "make an image in {}: it may grow to {} and {} are free; name a smaller size or another \
-         folder",
-        folder.display(),
+         directory",
+        directory.display(),
         larder_report::format::bytes(*bytes),
         larder_report::format::bytes(*free)
     )]
     NoSpace {
         /// Where.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Size of the image.
         bytes: u64,
         /// What is free.
@@ -133,12 +133,12 @@ impl ScratchError {
 /// A file system that is mounted, until removed or dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    folder: Option<Folder>,
+    directory: Option<Directory>,
     mount_point: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one in a new folder inside of `parent`.
+    /// Makes one in a new directory inside of `parent`.
     ///
     /// # Errors
     /// Whatever fails first; what was made until then is undone, or the error says that it is not.
@@ -146,16 +146,16 @@ impl Scratch {
         let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
         if free < wanted.bytes {
-            let folder = parent.to_path_buf();
-            return Err(ScratchError::NoSpace { folder, bytes: wanted.bytes, free });
+            let directory = parent.to_path_buf();
+            return Err(ScratchError::NoSpace { directory, bytes: wanted.bytes, free });
         }
-        let mut folder = Folder::make(parent)?;
-        match build(&mut folder, wanted) {
+        let mut directory = Directory::make(parent)?;
+        match build(&mut directory, wanted) {
             Ok(()) => {
-                let mount_point = folder.mount_point();
-                Ok(Scratch { folder: Some(folder), mount_point })
+                let mount_point = directory.mount_point();
+                Ok(Scratch { directory: Some(directory), mount_point })
             }
-            Err(first) => Err(match folder.undo() {
+            Err(first) => Err(match directory.undo() {
                 Ok(()) => first,
                 Err(second) => {
                     ScratchError::LeftBehind { first: Box::new(first), second: Box::new(second) }
@@ -175,24 +175,24 @@ impl Scratch {
     /// # Errors
     /// Something cannot be undone; [`remove_left_over`] tries again.
     pub fn remove(mut self) -> Result<(), ScratchError> {
-        self.folder.take().map_or(Ok(()), |folder| folder.undo())
+        self.directory.take().map_or(Ok(()), |directory| directory.undo())
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // After a panic nobody is left to be told; the next start finds what stays.
-        drop(self.folder.take().map(|folder| folder.undo()));
+        drop(self.directory.take().map(|directory| directory.undo()));
     }
 }
 
 /// All steps. The scheduler comes before the file system, so that it is there from the first write
 /// on.
-fn build(folder: &mut Folder, wanted: &ScratchOptions) -> Result<(), ScratchError> {
-    let image = folder.image();
+fn build(directory: &mut Directory, wanted: &ScratchOptions) -> Result<(), ScratchError> {
+    let image = directory.image();
     let failed = ScratchError::io(format!("make {}", image.display()));
     File::create_new(&image).and_then(|file| file.set_len(wanted.bytes)).map_err(failed)?;
-    let number = device::add(|number| folder.note_device(number))?;
+    let number = device::add(|number| directory.note_device(number))?;
     let device = device::attach(number, &image)?;
     device::set_scheduler(number, &wanted.scheduler)?;
     let kind = wanted.kind;
@@ -203,7 +203,7 @@ fn build(folder: &mut Folder, wanted: &ScratchOptions) -> Result<(), ScratchErro
     if !wanted.mount_options.is_empty() {
         mount.args(["-o", &wanted.mount_options]);
     }
-    run(mount.arg(&device).arg(folder.mount_point()))
+    run(mount.arg(&device).arg(directory.mount_point()))
 }
 
 /// Retries `attempt` for up to `limit` while it fails because something is busy. Returns the last

@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn the_settings_of_this_machine_are_found_and_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = [folder.path().to_path_buf(), folder.path().join("absent")];
+        let directory = tempfile::tempdir().unwrap();
+        let paths = [directory.path().to_path_buf(), directory.path().join("absent")];
         let first = snapshot(&paths);
         for name in ["vm.swappiness", "vm.dirty_ratio", "mount.type", "mount.options"] {
             assert!(first.contains_key(name), "{name} in {first:?}");

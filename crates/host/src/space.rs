@@ -18,8 +18,8 @@ mod tests {
 
     #[test]
     fn a_file_system_has_room_and_a_missing_path_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(free_bytes(folder.path()).unwrap() > 0);
-        assert!(free_bytes(&folder.path().join("absent")).is_err());
+        let directory = tempfile::tempdir().unwrap();
+        assert!(free_bytes(directory.path()).unwrap() > 0);
+        assert!(free_bytes(&directory.path().join("absent")).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What making file systems for a measurement could leave changed: block devices with their
 //! settings and what is attached to them, mounts, the priority of this thread, and what a run has
-//! in its scratch folder.
+//! in its scratch directory.
 //!
 //! Unlike [`crate::settings`] this is about this machine alone: it has its names and paths, and is
 //! for comparing before and after, never for records
@@ -14,7 +14,7 @@ use crate::{mounts, proc};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything by name, as it is now; `scratch` is the folder that images are made in.
+/// Everything by name, as it is now; `scratch` is the directory that images are made in.
 #[must_use]
 pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut found = Priority::now().map(|priority| priority.named()).unwrap_or_default();
@@ -42,9 +42,9 @@ pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The names in a folder.
-fn names(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// The names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.collect()
 }

@@ -105,7 +105,7 @@ impl Tracefs {
         Ok(Tracefs { root, _mount: Some(mount) })
     }
 
-    /// Its folder.
+    /// Its directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

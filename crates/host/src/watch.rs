@@ -291,7 +291,7 @@ impl Watcher {
         }
     }
 
-    /// Looks for the rest of the names in the folders of their file systems. That may take a second
+    /// Looks for the rest of the names in the directories of their file systems. That may take a second
     /// or two, in which nobody reads events, so it is done when they have stopped.
     fn find_rest(&mut self) {
         let mut lacking: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
@@ -309,7 +309,7 @@ impl Watcher {
                     all.iter().filter(|it| homes::number(it.device.0, it.device.1) == *dev);
                 ours.next().map(|mount| mount.point.clone())
             };
-            if let Some(root) = own.map(scope::Place::folder).or_else(mount) {
+            if let Some(root) = own.map(scope::Place::directory).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
         }

@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn what_is_no_file_of_pressure_is_refused_with_what_helps() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let error = trigger(&folder.path().join("none")).expect_err("it is not there");
+        let directory = tempfile::tempdir().expect("a directory");
+        let error = trigger(&directory.path().join("none")).expect_err("it is not there");
         assert!(error.to_string().contains("boot it with psi=1"), "{error}");
-        let error = trigger(folder.path()).expect_err("a folder");
+        let error = trigger(directory.path()).expect_err("a directory");
         assert!(error.to_string().contains("CAP_SYS_RESOURCE"), "{error}");
     }
 

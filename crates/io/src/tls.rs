@@ -45,7 +45,7 @@ pub enum TlsMode {
     Required,
 }
 
-/// Why the files of a folder cannot be used.
+/// Why the files of a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.

@@ -61,11 +61,11 @@ mod tests {
 
     #[test]
     fn skips_are_appended() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("skips");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("skips");
         append(&file, "a\tb\n").unwrap();
         append(&file, "c\td\n").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\tb\nc\td\n");
-        assert!(append(folder.path(), "a\tb\n").is_err(), "it is a directory");
+        assert!(append(directory.path(), "a\tb\n").is_err(), "it is a directory");
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// does not exist.
 #[must_use]
 pub fn shared_trace(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let path = folder.join(name);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = directory.join(name);
     if !path.exists() {
         skip(format_args!("{name} is not in ../shared/traces"));
         return None;

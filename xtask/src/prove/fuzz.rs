@@ -22,19 +22,19 @@ const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 struct Target {
     name: &'static str,
     /// The directories with the code that it tests.
-    folders: &'static [&'static str],
+    directories: &'static [&'static str],
     /// The address sanitizer finds errors of unsafe code only, and doubles the time.
     sanitizer: &'static str,
 }
 
 /// A target whose code has no `unsafe` of ours.
-const fn safe(name: &'static str, folders: &'static [&'static str]) -> Target {
-    Target { name, folders, sanitizer: "none" }
+const fn safe(name: &'static str, directories: &'static [&'static str]) -> Target {
+    Target { name, directories, sanitizer: "none" }
 }
 
 /// A target that reaches `unsafe` code.
-const fn sanitized(name: &'static str, folders: &'static [&'static str]) -> Target {
-    Target { name, folders, sanitizer: "address" }
+const fn sanitized(name: &'static str, directories: &'static [&'static str]) -> Target {
+    Target { name, directories, sanitizer: "address" }
 }
 
 const TARGETS: &[Target] = &[
@@ -42,7 +42,7 @@ const TARGETS: &[Target] = &[
     safe("control", &["crates/report/src"]),
     safe("control-api", &["crates/cli/src/control", "crates/cli/src/commands/serve"]),
     safe("escape", &["crates/report/src"]),
-    sanitized("fuse-folder", &["crates/io/src/front", "crates/io/src/store/files"]),
+    sanitized("fuse-directory", &["crates/io/src/front", "crates/io/src/store/files"]),
     sanitized("fuse-volumes", &["crates/io/src/front"]),
     safe("ltr", &["crates/lab/src/trace"]),
     sanitized("nbd-client", &["crates/io/src/nbd_client", "crates/io/src/front/nbd"]),
@@ -50,7 +50,7 @@ const TARGETS: &[Target] = &[
     safe("nbd-uri", &["crates/io/src/nbd_client"]),
     safe("perfmon", &["crates/report/src"]),
     safe("record", &["crates/report/src"]),
-    safe("rules", &["crates/io/src/front/fuse/folder/rules"]),
+    safe("rules", &["crates/io/src/front/fuse/directory/rules"]),
     safe("sizing", &["crates/lab/src", "crates/report/src"]),
     safe("trace", &["crates/lab/src"]),
     safe("trace-file", &["crates/lab/src"]),
@@ -80,7 +80,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
                 let Some(target) = queue.pop_front() else { return Ok(()) };
                 (target, queue.len() + 1)
             };
-            let code = code(env, target.folders)?;
+            let code = code(env, target.directories)?;
             let before = {
                 let fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
                 fuzzed.0.entry(target.name, &code)
@@ -155,9 +155,10 @@ impl Ledger {
 }
 
 /// Returns the version of the code in these directories, and of the targets.
-fn code(env: &Env, folders: &[&str]) -> Result<String> {
+fn code(env: &Env, directories: &[&str]) -> Result<String> {
     let mut git = cmd!("git rev-parse HEAD:crates/fuzz/src");
-    git.args(folders.iter().map(|folder| format!("HEAD:{folder}"))).current_dir(&env.root);
+    git.args(directories.iter().map(|directory| format!("HEAD:{directory}")))
+        .current_dir(&env.root);
     let trees = text(git)?;
     Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
 }
@@ -166,7 +167,7 @@ fn code(env: &Env, folders: &[&str]) -> Result<String> {
 /// failed.
 fn fuzz(env: &Env, target: &Target, seconds: u64, runs: u64) -> Result<(u64, Option<String>)> {
     let Target { name, sanitizer, .. } = target;
-    let below = |folder: &str| run::target_dir().map(|target| target.join(folder).join(name));
+    let below = |directory: &str| run::target_dir().map(|target| target.join(directory).join(name));
     let (grown, findings) = (below("fuzz-corpus")?, below("fuzz-findings")?);
     [&grown, &findings].into_iter().try_for_each(std::fs::create_dir_all)?;
     // Each sanitizer has a directory, since its flags would build everything again.

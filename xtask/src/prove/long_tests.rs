@@ -153,7 +153,7 @@ pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
 pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
     let attempts = env.either("10000", "100");
     let what = format!("{attempts} attempts of each kind, none runs as root");
-    let of = ("larder-io", "folder::privileges::what_another_user", "test result: ");
+    let of = ("larder-io", "directory::privileges::what_another_user", "test result: ");
     shown(env, claims, &what, of, &[("LARDER_SETUID_ATTEMPTS", attempts)]);
     Ok(())
 }

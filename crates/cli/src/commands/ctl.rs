@@ -82,7 +82,7 @@ enum Command {
         /// This volume only.
         volume: Option<String>,
     },
-    /// The files of a mounted folder with most in the cache: resident, dirty, reads that hit.
+    /// The files of a mounted directory with most in the cache: resident, dirty, reads that hit.
     Files {
         /// So many of them, however they are printed.
         #[arg(long, value_name = "N", default_value_t = 20)]

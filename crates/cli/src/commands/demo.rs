@@ -37,9 +37,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// Where the image is made: a folder on the disk to be shown.
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    folder: PathBuf,
+    /// Where the image is made: a directory on the disk to be shown.
+    #[arg(long, alias = "folder", value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
 
     /// Seconds of each of the eight trials; the second half of each is measured.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -69,8 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check_memory(arguments.memory)?;
     let largest = SIZES.map(|(times, _)| Probe::sized(arguments.memory, times).file_bytes);
     let image_bytes = largest.into_iter().max().expect("two sizes").next_multiple_of(4096);
-    free_space::check(&arguments.folder, image_bytes)?;
-    let image = disk::create_image(&arguments.folder)?;
+    free_space::check(&arguments.directory, image_bytes)?;
+    let image = disk::create_image(&arguments.directory)?;
     let stop = Arc::new(AtomicBool::new(false));
     let _watch = watch_signals(&stop)?;
     let stage = DemoContext {

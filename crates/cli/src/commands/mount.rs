@@ -1,9 +1,9 @@
-//! `larder mount`: a folder with a cache, until told to stop.
+//! `larder mount`: a directory with a cache, until told to stop.
 //!
-//! It is served as volumes are: one volume, which all files of the folder are, and one more for the
+//! It is served as volumes are: one volume, which all files of the directory are, and one more for the
 //! files of each rule, with the same control interface, the same signals and the same end.
 
-use super::serve::{self, FolderArguments, config};
+use super::serve::{self, DirectoryArguments, config};
 use crate::args::{self, Named, PathOrNone, PolicyChoice, RuleArgument, VolumeArgument};
 use crate::output::OutputFile;
 use crate::signals::wait_for_end_of_input;
@@ -23,10 +23,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Arguments {
-    /// The folder.
+    /// The directory.
     source: PathBuf,
 
-    /// Where it is to be seen with a cache: an empty directory that is not inside of the folder.
+    /// Where it is to be seen with a cache: an empty directory that is not inside of the directory.
     mountpoint: PathBuf,
 
     /// Memory of the cache, with everything that goes with it.
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
           value_parser = args::restriction)]
     options: Vec<MountRestrictions>,
 
-    /// Others change the folder too: the kernel tells what they change, which takes root; else
+    /// Others change the directory too: the kernel tells what they change, which takes root; else
     /// nothing about names and attributes is believed without asking, as with --ttl 0s.
     #[arg(long)]
     shared: bool,
@@ -84,8 +84,8 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Cache")]
     lock: bool,
 
-    /// What a write does before it returns: back (it is in the cache), through (and in the folder),
-    /// around (in the folder only), read-only [default: back].
+    /// What a write does before it returns: back (it is in the cache), through (and in the directory),
+    /// around (in the directory only), read-only [default: back].
     #[arg(long, value_name = "MODE", value_parser = args::write_mode, help_heading = "Writes")]
     write_mode: Option<WriteMode>,
 
@@ -134,7 +134,7 @@ pub(crate) struct Arguments {
     while_input: bool,
 }
 
-/// The name of the volume that the files of a folder are.
+/// The name of the volume that the files of a directory are.
 fn name_of(source: &Path) -> String {
     let whole = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     let name = whole.file_name().map(|name| escape::path(name.as_ref()).into_owned());
@@ -174,7 +174,7 @@ impl Arguments {
                 bail!("write what \"{glob}\" names: --write-mode read-only is of all files");
             }
             if !rule.files.uncached {
-                // One that is of the folder itself begins with a slash.
+                // One that is of the directory itself begins with a slash.
                 let path = self.source.join(glob.trim_start_matches('/'));
                 let name = rule_name(index);
                 volumes.push(VolumeArgument { name, path, upstream: None });
@@ -206,7 +206,7 @@ impl Arguments {
         Ok(serve::Arguments {
             volumes: self.volumes()?,
             memory: self.memory,
-            folder: Some(FolderArguments {
+            directory: Some(DirectoryArguments {
                 source: self.source.clone(),
                 mountpoint: self.mountpoint.clone(),
                 ttl: Duration::from_nanos(self.ttl),
@@ -258,5 +258,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         };
         fault::spawn("input", None, end, failed)?;
     }
-    serve::run_folder(&arguments.of_server()?)
+    serve::run_directory(&arguments.of_server()?)
 }

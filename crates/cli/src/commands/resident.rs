@@ -1,4 +1,4 @@
-//! `larder resident`: what of files and folders is in memory.
+//! `larder resident`: what of files and directories is in memory.
 //!
 //! What is asked about a file never reads it. A file that nobody may ask about is told and passed
 //! over; if there was one, the exit code is 2.
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Files, and folders with everything below them.
+    /// Files, and directories with everything below them.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// So many levels below each folder have a row of their own; all sums hold everything below.
+    /// So many levels below each directory have a row of their own; all sums hold everything below.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     depth: usize,
 
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 continue;
             }
         };
-        // A folder without files has a row as well.
+        // A directory without files has a row as well.
         rows.entry(path.clone()).or_insert_with(Residency::default);
         for file in files {
             match residency::of_path(&file) {
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Adds a file to the rows of all folders above it, and to its own if it is not too deep.
+/// Adds a file to the rows of all directories above it, and to its own if it is not too deep.
 fn add(
     rows: &mut BTreeMap<PathBuf, Residency>,
     root: &Path,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_hold_the_sum_of_what_lies_below_to_any_depth() {
+    fn directories_hold_the_sum_of_what_lies_below_to_any_depth() {
         let mut rows = BTreeMap::new();
         let one =
             |pages| Residency { files: 1, pages, resident: pages / 2, ..Residency::default() };

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) fuse: Option<PathBuf>,
 
-    /// Speak TLS, with server-cert.pem and server-key.pem of this folder.
+    /// Speak TLS, with server-cert.pem and server-key.pem of this directory.
     #[arg(long, value_name = "DIR", help_heading = "TLS")]
     pub(crate) tls: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
           value_parser = ["require", "allow"], help_heading = "TLS")]
     pub(crate) tls_mode: String,
 
-    /// Refuse clients without a certificate that ca-cert.pem of the folder vouches for.
+    /// Refuse clients without a certificate that ca-cert.pem of the directory vouches for.
     #[arg(long, requires = "tls", help_heading = "TLS")]
     pub(crate) tls_verify_peer: bool,
 
@@ -182,9 +182,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
     pub(crate) control_token: Option<PathBuf>,
 
-    /// Folder for lists of what is cached, which is read back at the next start, or none [default:
-    /// the folder for state that a service manager gives, else none].
-    #[arg(long, value_name = "DIR|none", value_parser = args::folder,
+    /// Directory for lists of what is cached, which is read back at the next start, or none [default:
+    /// the directory for state that a service manager gives, else none].
+    #[arg(long, value_name = "DIR|none", value_parser = args::directory,
           help_heading = "Warm restart")]
     pub(crate) warm_list: Option<PathOrNone>,
 
@@ -197,14 +197,14 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Store")]
     pub(crate) plain_io: bool,
 
-    /// A folder that is mounted instead of volumes; `larder mount` says so.
+    /// A directory that is mounted instead of volumes; `larder mount` says so.
     #[arg(skip)]
-    pub(crate) folder: Option<FolderArguments>,
+    pub(crate) directory: Option<DirectoryArguments>,
 }
 
-/// How a folder is mounted.
+/// How a directory is mounted.
 #[derive(Clone, Debug)]
-pub(crate) struct FolderArguments {
+pub(crate) struct DirectoryArguments {
     pub(crate) source: PathBuf,
     pub(crate) mountpoint: PathBuf,
     pub(crate) ttl: Duration,
@@ -259,8 +259,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     serve(&arguments, &plan, &mut |service| reloader.reload(service))
 }
 
-/// The same for a folder.
-pub(crate) fn run_folder(arguments: &Arguments) -> Result<()> {
+/// The same for a directory.
+pub(crate) fn run_directory(arguments: &Arguments) -> Result<()> {
     reclaim::limit_heaps();
     let plan = Plan::of(arguments)?;
     serve(arguments, &plan, &mut |_| {})

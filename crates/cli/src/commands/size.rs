@@ -25,7 +25,7 @@ mod live;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The trace; `larder trace merge` makes one of several. With --live the file or folder that is
+    /// The trace; `larder trace merge` makes one of several. With --live the file or directory that is
     /// watched.
     #[arg(value_name = "TRACE", required_unless_present = "live")]
     trace: Option<PathBuf>,

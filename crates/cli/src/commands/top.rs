@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_recording_begins_ends_and_fails_with_a_sentence() {
-        let folder = tempfile::tempdir().unwrap();
-        let named = folder.path().join("top.json");
+        let directory = tempfile::tempdir().unwrap();
+        let named = directory.path().join("top.json");
         let (mut recording, mut state) = (None, State::new(View::Files));
         let mut said = Vec::new();
         for _ in 0..3 {
@@ -177,7 +177,7 @@ mod tests {
             said.push(state.said.clone().unwrap());
             assert_eq!(state.recording, recording.is_some());
         }
-        let second = folder.path().join("top-2.json");
+        let second = directory.path().join("top-2.json");
         assert_eq!(
             said,
             [
@@ -187,7 +187,7 @@ mod tests {
             ]
         );
         let (mut recording, mut state) = (None, State::new(View::Files));
-        switch(&mut recording, &folder.path().join("no/top.json"), &mut state);
+        switch(&mut recording, &directory.path().join("no/top.json"), &mut state);
         assert!(recording.is_none() && !state.recording);
         assert!(state.said.unwrap().starts_with("failed to record to "));
         let (mut recording, mut state) = (None, State::new(View::Files));

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 /// What of the machine is watched; for those commands that watch.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WatchTargetArgs {
-    /// Only this file, or what lies below this folder.
+    /// Only this file, or what lies below this directory.
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 

@@ -117,8 +117,8 @@ pub(super) fn volumes(service: &Service) -> Volumes {
 /// These volumes.
 pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
     let cache = service.engine().cache();
-    // Of a folder it is the addresses that files may be given, which tells nobody anything.
-    let has_length = !service.is_folder();
+    // Of a directory it is the addresses that files may be given, which tells nobody anything.
+    let has_length = !service.is_directory();
     let one = |served: Served| {
         let findings = curves::findings(service, &served);
         let Served { volume, plan, .. } = served;
@@ -171,7 +171,7 @@ fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u6
     (flags, tunables.map(|(tunable, &value)| (tunable.name.to_owned(), value)).collect())
 }
 
-/// The files of a mounted folder that have most in the cache; none where volumes are served.
+/// The files of a mounted directory that have most in the cache; none where volumes are served.
 pub(super) fn files(service: &Service) -> Option<Files> {
     let found = service.cached_files()?;
     let total = found.len() as u64;

@@ -47,8 +47,8 @@ impl Refused {
         Refused::new(StatusCode::NOT_FOUND, error)
     }
 
-    /// There is no folder here whose files could be told.
-    pub(super) fn no_folder() -> Self {
+    /// There is no directory here whose files could be told.
+    pub(super) fn no_directory() -> Self {
         let error = "list files: this server serves volumes; send the request to a larder mount";
         Refused::new(StatusCode::NOT_FOUND, error)
     }

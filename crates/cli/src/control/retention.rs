@@ -45,12 +45,12 @@ pub(super) fn freeze(service: &Service, volumes: &[Served], frozen: bool) -> Cha
     Changed { changed: volumes.iter().filter_map(one).collect(), ..Changed::default() }
 }
 
-/// What is pinned of a mounted folder.
-const OF_FOLDERS: &str = "whose files are pinned by its rules (larder mount --rule 'GLOB=pin')";
+/// What is pinned of a mounted directory.
+const OF_DIRECTORIES: &str = "whose files are pinned by its rules (larder mount --rule 'GLOB=pin')";
 
 /// Pins ranges of a volume: all of them, or none.
 pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, Refused> {
-    let served = find(service, request, "pin", OF_FOLDERS)?;
+    let served = find(service, request, "pin", OF_DIRECTORIES)?;
     let (cache, volume) = (service.engine().cache(), &served.volume);
     let _one_at_a_time = service.changing();
     let before = cache.pinned(volume);
@@ -72,7 +72,7 @@ pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, R
 
 /// Unpins ranges of a volume; without ranges, all of them.
 pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned, Refused> {
-    let served = find(service, request, "unpin", OF_FOLDERS)?;
+    let served = find(service, request, "unpin", OF_DIRECTORIES)?;
     let (cache, volume) = (service.engine().cache(), &served.volume);
     let _one_at_a_time = service.changing();
     let ranges = match &request.ranges[..] {
@@ -90,7 +90,7 @@ fn unpin_one(service: &Service, volume: &ArenaVolume, range: Range<u64>) -> Resu
     unpinned.map_err(|error| Refused::wrong(error.to_string()))
 }
 
-/// The volume of a request whose ranges lie in it, and which is no folder: `what` is to be done,
+/// The volume of a request whose ranges lie in it, and which is no directory: `what` is to be done,
 /// and what there is `instead` for the files of one.
 pub(super) fn find(
     service: &Service,
@@ -100,7 +100,7 @@ pub(super) fn find(
 ) -> Result<Served, Refused> {
     let served = service.volume(&request.volume);
     let served = served.ok_or_else(|| Refused::no_volume(&request.volume))?;
-    let is_ours = service.check_no_folder(what, &request.volume, instead);
+    let is_ours = service.check_no_directory(what, &request.volume, instead);
     is_ours.map_err(|error| Refused::wrong(error.to_string()))?;
     check_ranges(&request.ranges, served.volume.geometry().length)?;
     Ok(served)

@@ -144,7 +144,7 @@ impl Api {
 
     async fn files(&self, from: &Connection) -> Result<Response, Refused> {
         let files = self.run_blocking("list files", answers::files).await?;
-        let files = files.ok_or_else(Refused::no_folder)?;
+        let files = files.ok_or_else(Refused::no_directory)?;
         self.whole_body(from, JSON, || json_text(&files)).await
     }
 

@@ -48,7 +48,7 @@ impl Whole {
     /// Begins to write.
     ///
     /// # Errors
-    /// It is a folder, or cannot be written: a sentence that can follow "failed to".
+    /// It is a directory, or cannot be written: a sentence that can follow "failed to".
     pub(crate) fn begin(path: &Path, suffix: &str) -> Result<Whole> {
         let what = || format!("write {}", path.display());
         // Elsewhere it is a name for standard output, so that nobody wants a file of this name.
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_file_changes_when_the_new_one_is_whole_and_keeps_its_mode() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("file"), directory.path().join("link"));
         write(&path, "one").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -145,13 +145,13 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(Whole::begin(&path, "").unwrap());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
     }
 
     #[test]
     fn what_is_no_ordinary_file_stays_what_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let device = folder.path().join("device");
+        let directory = tempfile::tempdir().unwrap();
+        let device = directory.path().join("device");
         symlink("/dev/full", &device).unwrap();
         let mut file = Whole::begin(&device, "").unwrap();
         assert_eq!(file.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_refused_in_words() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let said = |path: &Path| format!("{:#}", Whole::begin(path, "").unwrap_err());
-        assert!(said(folder.path()).ends_with("it is a directory"));
-        let missing = said(&folder.path().join("no/file"));
+        assert!(said(directory.path()).ends_with("it is a directory"));
+        let missing = said(&directory.path().join("no/file"));
         assert!(missing.ends_with("/no does not exist"), "{missing}");
         assert!(said(Path::new("-")).contains("a file of this name is ./-"));
     }

@@ -67,14 +67,14 @@ mod tests {
 
     #[test]
     fn no_recording_takes_the_place_of_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let named = folder.path().join("top.json");
+        let directory = tempfile::tempdir().unwrap();
+        let named = directory.path().join("top.json");
         for name in ["top.json", "top-2.json", "top-3.json"] {
             let mut recording = Recording::begin(&named).unwrap();
-            assert_eq!(recording.path(), folder.path().join(name));
+            assert_eq!(recording.path(), directory.path().join(name));
             recording.append(&TopSnapshot::default()).unwrap();
         }
-        for entry in std::fs::read_dir(folder.path()).unwrap() {
+        for entry in std::fs::read_dir(directory.path()).unwrap() {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
             assert_eq!(text.lines().count(), 1);
         }
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_recorded_to_is_said() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let why = |path: &Path| format!("{:#}", Recording::begin(path).unwrap_err());
-        assert!(why(folder.path()).ends_with("it is a directory"));
-        let missing = folder.path().join("no/top.json");
+        assert!(why(directory.path()).ends_with("it is a directory"));
+        let missing = directory.path().join("no/top.json");
         assert!(why(&missing).starts_with(&format!("record to {}: No such", missing.display())));
         let mut nowhere = Recording::begin(Path::new("/dev/full")).unwrap();
         assert!(nowhere.append(&TopSnapshot::default()).is_err());

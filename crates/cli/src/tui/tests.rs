@@ -11,7 +11,7 @@ fn picture() -> TopSnapshot {
     let rows = (0..40_u32)
         .map(|number| {
             vec![
-                Value::Word(format!("/srv/a-long-folder-name/with/more/below/file-{number:02}")),
+                Value::Word(format!("/srv/a-long-directory-name/with/more/below/file-{number:02}")),
                 Value::Bytes(u64::from(number) * 4096),
                 Value::Share(f64::from(number) / 40.0),
                 Value::Missing,
@@ -94,7 +94,11 @@ fn more_room_shows_more() {
     let (picture, state) = (picture(), State::new(View::Files));
     let lines = screen(&picture, &state, 200, 50);
     assert!(lines[2].ends_with("size"), "{}", lines[2]);
-    assert!(lines[3].contains("/srv/a-long-folder-name/with/more/below/file-39"), "{}", lines[3]);
+    assert!(
+        lines[3].contains("/srv/a-long-directory-name/with/more/below/file-39"),
+        "{}",
+        lines[3]
+    );
     assert!(lines[42].contains("file-00"), "{}", lines[42]);
 }
 

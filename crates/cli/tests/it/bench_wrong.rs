@@ -1,4 +1,4 @@
-//! Wrong input and bad ends, for every benchmark that works in a folder: one clear sentence, and
+//! Wrong input and bad ends, for every benchmark that works in a directory: one clear sentence, and
 //! nothing left behind. PostMark and the matrix have more of it in tests of their own.
 
 use larder_testing::{has_tool, is_root, skip};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_mins(4);
 /// A benchmark.
 struct Bench {
     name: &'static str,
-    /// Words that make it take minutes, and 8 MiB at least. FOLDER is where it works.
+    /// Words that make it take minutes, and 8 MiB at least. DIRECTORY is where it works.
     long: &'static str,
     /// Words for a short run.
     short: &'static str,
@@ -22,38 +22,38 @@ struct Bench {
 const BENCHES: [Bench; 5] = [
     Bench {
         name: "postmark",
-        long: "--location FOLDER --number 1000 --size 9000 --transactions 10000000 \
+        long: "--location DIRECTORY --number 1000 --size 9000 --transactions 10000000 \
                --bias-create -1 --trials 1",
-        short: "--location FOLDER --number 10 --transactions 20 --trials 1",
+        short: "--location DIRECTORY --number 10 --transactions 20 --trials 1",
     },
     Bench {
         name: "probe",
-        long: "FOLDER --size 8MiB --length 10m --trials 1",
-        short: "FOLDER --size 64KiB --length 20ms --trials 1",
+        long: "DIRECTORY --size 8MiB --length 10m --trials 1",
+        short: "DIRECTORY --size 64KiB --length 20ms --trials 1",
     },
     Bench {
         name: "iozone",
-        long: "FOLDER -i 0 -i 1 -s 8MiB -r 4KiB --trials 10000",
-        short: "FOLDER -i 0 -s 64KiB -r 4KiB --trials 1",
+        long: "DIRECTORY -i 0 -i 1 -s 8MiB -r 4KiB --trials 10000",
+        short: "DIRECTORY -i 0 -s 64KiB -r 4KiB --trials 1",
     },
     Bench {
         name: "fileload",
-        long: "FOLDER --size 8MiB --users 1 --reads 100000000 --trials 1",
-        short: "FOLDER --size 64KiB --users 1 --reads 10 --trials 1",
+        long: "DIRECTORY --size 8MiB --users 1 --reads 100000000 --trials 1",
+        short: "DIRECTORY --size 64KiB --users 1 --reads 10 --trials 1",
     },
     Bench {
         name: "server",
-        long: "FOLDER --clients 1 --items 2 --size 4MiB --measure 10m --trials 1",
-        short: "FOLDER --clients 1 --items 1 --size 64KiB --warm-up 0s --measure 3s --trials 1",
+        long: "DIRECTORY --clients 1 --items 2 --size 4MiB --measure 10m --trials 1",
+        short: "DIRECTORY --clients 1 --items 1 --size 64KiB --warm-up 0s --measure 3s --trials 1",
     },
 ];
 
-fn command(bench: &Bench, words: &str, folder: &Path) -> Command {
+fn command(bench: &Bench, words: &str, directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(["bench", bench.name]);
     for word in words.split_whitespace() {
-        if word == "FOLDER" {
-            command.arg(folder)
+        if word == "DIRECTORY" {
+            command.arg(directory)
         } else {
             command.arg(word)
         };
@@ -63,8 +63,8 @@ fn command(bench: &Bench, words: &str, folder: &Path) -> Command {
 }
 
 /// The sentence of a run that was refused, or ended with an error.
-fn refused(bench: &Bench, words: &str, folder: &Path) -> String {
-    let output = command(bench, words, folder).output().unwrap();
+fn refused(bench: &Bench, words: &str, directory: &Path) -> String {
+    let output = command(bench, words, directory).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(2), "{}: {said}", bench.name);
     assert!(output.stdout.is_empty(), "{}", bench.name);
@@ -77,25 +77,26 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What is in a folder, by name.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
+/// What is in a directory, by name.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// A small file system, gone when dropped.
 struct Small {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Small {
     /// Nothing, said aloud, where this machine does not let us.
     fn mounted(options: &str) -> Option<Small> {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        let output = mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path()).output();
+        let output =
+            mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(directory.path()).output();
         match output {
-            Ok(output) if output.status.success() => Some(Small { folder }),
+            Ok(output) if output.status.success() => Some(Small { directory }),
             why => {
                 skip(format_args!("cannot mount a file system ({why:?})"));
                 None
@@ -104,29 +105,29 @@ impl Small {
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 }
 
 impl Drop for Small {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.folder.path()).status();
+        let unmounted = Command::new("umount").arg(self.directory.path()).status();
         assert!(unmounted.is_ok_and(|status| status.success()), "somebody works there");
     }
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_directory_that_is_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
     for bench in &BENCHES {
-        let sentence = refused(bench, bench.short, &folder.path().join("missing"));
+        let sentence = refused(bench, bench.short, &directory.path().join("missing"));
         assert!(sentence.contains("missing"), "{}: {sentence}", bench.name);
-        assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+        assert_eq!(names(directory.path()), [""; 0], "{}", bench.name);
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_named() {
+fn a_directory_that_cannot_be_written_to_is_named() {
     let Some(small) = Small::mounted("ro") else { return };
     for bench in &BENCHES {
         let sentence = refused(bench, bench.short, small.path());
@@ -150,10 +151,10 @@ fn a_disk_without_room_is_refused_before_anything_is_written() {
 }
 
 /// Starts a long run and waits until it has made something.
-fn start(bench: &Bench, folder: &Path) -> Child {
-    let child = command(bench, bench.long, folder).spawn().unwrap();
+fn start(bench: &Bench, directory: &Path) -> Child {
+    let child = command(bench, bench.long, directory).spawn().unwrap();
     let begun = Instant::now();
-    while names(folder).is_empty() {
+    while names(directory).is_empty() {
         assert!(begun.elapsed() < PATIENCE, "{} makes nothing", bench.name);
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -162,17 +163,17 @@ fn start(bench: &Bench, folder: &Path) -> Child {
 
 #[test]
 fn a_run_that_is_stopped_removes_what_it_made() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for bench in &BENCHES {
         for asked in [Signal::INT, Signal::TERM] {
-            let child = start(bench, folder.path());
+            let child = start(bench, directory.path());
             let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
             kill_process(id, asked).unwrap();
             let output = child.wait_with_output().unwrap();
             let said = said(&output);
             assert!(!output.status.success(), "{}: {said}", bench.name);
             assert!(said.contains("stopped") && said.contains("removed"), "{}: {said}", bench.name);
-            assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+            assert_eq!(names(directory.path()), [""; 0], "{}", bench.name);
         }
     }
 }
@@ -180,27 +181,27 @@ fn a_run_that_is_stopped_removes_what_it_made() {
 #[test]
 fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     for bench in &BENCHES {
-        let folder = tempfile::tempdir().unwrap();
-        let mut child = start(bench, folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = start(bench, directory.path());
         child.kill().unwrap();
         child.wait().unwrap();
-        let left = names(folder.path());
+        let left = names(directory.path());
         assert_eq!(left.len(), 1, "{}: nobody can remove anything after a kill", bench.name);
-        let output = command(bench, bench.short, folder.path()).output().unwrap();
+        let output = command(bench, bench.short, directory.path()).output().unwrap();
         let said = said(&output);
         assert!(output.status.success(), "{}: {said}", bench.name);
         assert!(said.contains(&left[0]) && said.contains("had left"), "{}: {said}", bench.name);
-        assert_eq!(names(folder.path()), [""; 0], "{}", bench.name);
+        assert_eq!(names(directory.path()), [""; 0], "{}", bench.name);
     }
 }
 
 #[test]
 fn what_another_run_works_on_is_left_alone() {
     for bench in &BENCHES {
-        let folder = tempfile::tempdir().unwrap();
-        let mut child = start(bench, folder.path());
-        let output = command(bench, bench.short, folder.path()).output().unwrap();
-        assert_eq!(names(folder.path()).len(), 1, "{}: {}", bench.name, said(&output));
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = start(bench, directory.path());
+        let output = command(bench, bench.short, directory.path()).output().unwrap();
+        assert_eq!(names(directory.path()).len(), 1, "{}: {}", bench.name, said(&output));
         assert!(child.try_wait().unwrap().is_none(), "{}: it goes on", bench.name);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -209,7 +210,7 @@ fn what_another_run_works_on_is_left_alone() {
 
 #[test]
 fn a_tool_that_is_missing_is_named_with_its_package() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     if !is_root() || !has_tool("mkfs.ext4") {
         return;
     }
@@ -218,7 +219,7 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_larder")]);
     command.args(["bench", "matrix", "--workload", "probe", "--fs", "ext4", "--scratch"]);
-    let output = command.arg(folder.path()).output().unwrap();
+    let output = command.arg(directory.path()).output().unwrap();
     let said = said(&output);
     if !said.starts_with("larder: ") {
         return skip(format_args!("cannot create a mount namespace ({said})"));
@@ -226,5 +227,5 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     let known = "find mkfs.ext4: it is not installed (on Debian: apt-get install e2fsprogs)";
     assert_eq!(said, format!("larder: failed to {known}\n"));
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BYTES: u64 = 4 << 20;
 
 /// Both ways and back, told by the command and read back here; then trials of a workload.
-fn starts_are_as_told(folder: &Path) {
-    let file = folder.join("file");
+fn starts_are_as_told(directory: &Path) {
+    let file = directory.join("file");
     std::fs::write(&file, content(BYTES)).unwrap();
     let path = file.to_str().unwrap();
     let pages = BYTES.div_ceil(larder_host::residency::page_bytes());
@@ -58,8 +58,8 @@ fn starts_are_as_told(folder: &Path) {
 /// Three trials of reads, long enough that a busy machine ends a cycle in each,
 /// over a file; the record, or what was said instead.
 fn trials(file: &Path, start: Start, more: &[&str]) -> Result<Run, Outcome> {
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("run.json");
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("run.json");
     let mut words = vec!["probe", file.to_str().unwrap(), "--start", start.name()];
     words.extend(["--pattern", "R", "--trials", "3", "--confidence", "off", "--length", "400ms"]);
     words.extend(more);
@@ -123,8 +123,8 @@ fn memory_file_systems_are_refused() {
         skip("/dev/shm is not a tmpfs");
         return;
     }
-    let folder = tempfile::tempdir_in(memory).unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir_in(memory).unwrap();
+    let file = directory.path().join("file");
     std::fs::write(&file, content(BYTES)).unwrap();
     let refused = trials(&file, Start::Cold, &[]).unwrap_err();
     assert!(refused.err.contains("whose files are memory themselves"), "{refused:?}");
@@ -133,8 +133,8 @@ fn memory_file_systems_are_refused() {
 
 /// Runs `work` on a file again and again in four threads while trials are asked for.
 fn refused_while(work: impl Fn(&File, u64) + Sync) -> Option<Outcome> {
-    let folder = rig::on_a_disk()?;
-    let path = folder.path().join("file");
+    let directory = rig::on_a_disk()?;
+    let path = directory.path().join("file");
     std::fs::write(&path, content(BYTES)).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
     let done = AtomicBool::new(false);
@@ -178,9 +178,9 @@ fn a_program_that_writes_the_file_meanwhile_makes_it_refuse() {
 
 #[test]
 fn mapped_pages_make_it_refuse_and_name_who_maps_them() {
-    let Some(folder) = rig::on_a_disk() else { return };
+    let Some(directory) = rig::on_a_disk() else { return };
     // A program that runs has its own file mapped.
-    let program = folder.path().join("sleeper");
+    let program = directory.path().join("sleeper");
     // Copied by us, a child of another test could have it open for writing.
     assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let mut child = Command::new(&program).arg("600").spawn().unwrap();
@@ -199,11 +199,11 @@ fn mapped_pages_make_it_refuse_and_name_who_maps_them() {
 
 #[test]
 fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    let file = folder.path().join("mine");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let file = directory.path().join("mine");
     std::fs::write(&file, content(BYTES)).unwrap();
-    let (mine, absent) = (file.to_str().unwrap(), folder.path().join("absent"));
+    let (mine, absent) = (file.to_str().unwrap(), directory.path().join("absent"));
     for (words, said) in [
         (vec!["cold", absent.to_str().unwrap()], "find out what of "),
         (vec!["cold", "/dev/null"], "it is neither a file nor a block device"),
@@ -222,19 +222,19 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
         assert!(outcome.err.contains(said), "{words:?}: {outcome:?}");
     }
     assert_eq!(std::fs::read(&file).unwrap(), content(BYTES), "it is as it was");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was left behind");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was left behind");
 }
 
 #[test]
 fn a_signal_ends_a_run_with_what_it_has_and_removes_what_it_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let words = ["bench", "probe", folder.path().to_str().unwrap(), "--size", "1MiB"];
+    let directory = tempfile::tempdir().unwrap();
+    let words = ["bench", "probe", directory.path().to_str().unwrap(), "--size", "1MiB"];
     let more = ["--start", "as-is", "--length", "400ms", "--trials", "1000", "--confidence", "off"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(words).args(more).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
-    let made = || std::fs::read_dir(folder.path()).unwrap().count() == 1;
+    let made = || std::fs::read_dir(directory.path()).unwrap().count() == 1;
     rig::until("the file is made", made);
     // Long enough for a trial or for none: both must clean up.
     std::thread::sleep(std::time::Duration::from_millis(400));
@@ -244,5 +244,5 @@ fn a_signal_ends_a_run_with_what_it_has_and_removes_what_it_made() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(2), "{said}");
     assert!(said.contains("stopped") && said.contains("what it made is removed"), "{said}");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{said}");
 }

@@ -280,6 +280,6 @@ fn a_killed_server_refuses_nobody() {
 }
 
 /// A server started by a test.
-fn spawn(folder: tempfile::TempDir, command: std::process::Command) -> Server {
-    Server::spawn(folder, command, 1)
+fn spawn(directory: tempfile::TempDir, command: std::process::Command) -> Server {
+    Server::spawn(directory, command, 1)
 }

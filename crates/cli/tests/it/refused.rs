@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs larder in a directory. `timeout` ends a command that is not refused.
-fn larder(folder: &Path, words: &[&str]) -> Output {
+fn larder(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_larder")]);
-    command.args(words).current_dir(folder).output().unwrap()
+    command.args(words).current_dir(directory).output().unwrap()
 }
 
 /// Checks that an error output is one sentence that contains these words.
@@ -23,8 +23,8 @@ fn assert_sentence(said: &str, words: &[&str]) {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -32,8 +32,8 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Returns the error message of a command, which must fail.
-fn refusal(folder: &Path, words: &[&str]) -> String {
-    let output = larder(folder, words);
+fn refusal(directory: &Path, words: &[&str]) -> String {
+    let output = larder(directory, words);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
     assert!(output.stdout.is_empty(), "{words:?}");
@@ -42,38 +42,38 @@ fn refusal(folder: &Path, words: &[&str]) -> String {
 
 #[test]
 fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // It would go on until a signal.
-    let said = refusal(folder.path(), &["watch", "-o", "no/folder"]);
-    assert_eq!(said, "larder: failed to write no/folder: the directory no does not exist\n");
-    let said = refusal(folder.path(), &["watch", "-o", "."]);
+    let said = refusal(directory.path(), &["watch", "-o", "no/directory"]);
+    assert_eq!(said, "larder: failed to write no/directory: the directory no does not exist\n");
+    let said = refusal(directory.path(), &["watch", "-o", "."]);
     assert_eq!(said, "larder: failed to write .: it is a directory\n");
 }
 
 #[test]
 fn a_group_that_does_not_exist_is_not_watched() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for words in [
         &["watch", "--cgroup", "no/such/group"][..],
         &["size", "--live", "--cgroup", "no/such/group"],
         &["trace", "record", "a.ltr", "--cgroup", "no/such/group"],
     ] {
-        let said = refusal(folder.path(), words);
+        let said = refusal(directory.path(), words);
         let begins = "larder: failed to watch group no/such/group: there is no such control group";
         assert!(said.starts_with(begins), "{words:?}: {said}");
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_trace_is_not_replaced_by_what_is_made_of_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for name in ["a.csv", "b.csv"] {
-        let made = larder(folder.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
+        let made = larder(directory.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
         assert!(made.status.success());
     }
-    let before = std::fs::read(folder.path().join("a.csv")).unwrap();
-    std::os::unix::fs::symlink("a.csv", folder.path().join("link.csv")).unwrap();
+    let before = std::fs::read(directory.path().join("a.csv")).unwrap();
+    std::os::unix::fs::symlink("a.csv", directory.path().join("link.csv")).unwrap();
     for (words, to, trace) in [
         (&["convert", "a.csv", "a.csv"][..], "a.csv", "a.csv"),
         (&["convert", "b.csv", "a.csv", "./a.csv"], "./a.csv", "a.csv"),
@@ -81,31 +81,31 @@ fn a_trace_is_not_replaced_by_what_is_made_of_it() {
         (&["merge", "a.csv", "b.csv", "a.csv"], "a.csv", "a.csv"),
         (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
     ] {
-        let said = refusal(folder.path(), &[&["trace"], words].concat());
+        let said = refusal(directory.path(), &[&["trace"], words].concat());
         let wanted = format!("larder: failed to write {to}: it is the file {trace} that is read\n");
         assert_eq!(said, wanted, "{words:?}");
     }
-    assert_eq!(std::fs::read(folder.path().join("a.csv")).unwrap(), before);
-    assert!(larder(folder.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
+    assert_eq!(std::fs::read(directory.path().join("a.csv")).unwrap(), before);
+    assert!(larder(directory.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
 }
 
 #[test]
-fn a_folder_is_not_mounted_whose_counters_cannot_be_kept() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_directory_is_not_mounted_whose_counters_cannot_be_kept() {
+    let directory = tempfile::tempdir().unwrap();
     for name in ["source", "place"] {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::create_dir(directory.path().join(name)).unwrap();
     }
     let mount = ["mount", "source", "place", "--memory", "32MiB"];
-    let said = refusal(folder.path(), &[&mount[..], &["--counters", "no/file"]].concat());
+    let said = refusal(directory.path(), &[&mount[..], &["--counters", "no/file"]].concat());
     assert_eq!(said, "larder: failed to write no/file: the directory no does not exist\n");
 }
 
 #[test]
 fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
     let serve = ["serve", "disk.img", "--memory", "32MiB", "--listen", "unix:nbd"];
-    let said = refusal(folder.path(), &[&serve[..], &["--control", "no/socket"]].concat());
+    let said = refusal(directory.path(), &[&serve[..], &["--control", "no/socket"]].concat());
     assert!(said.starts_with("larder: failed to listen on unix:no/socket: "), "{said}");
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
@@ -117,48 +117,48 @@ fn sparse(path: &Path, bytes: u64) {
 
 #[test]
 fn a_volume_that_cannot_be_served_is_named_in_one_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    std::fs::create_dir(folder.join("folder")).unwrap();
-    sparse(&folder.join("good.img"), 8 << 20);
-    sparse(&folder.join("odd.img"), (8 << 20) + 100);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    std::fs::create_dir(directory.join("directory")).unwrap();
+    sparse(&directory.join("good.img"), 8 << 20);
+    sparse(&directory.join("odd.img"), (8 << 20) + 100);
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
     let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     let twice = format!("{}MiB", kib * 2 / 1024);
-    let before = names(folder);
+    let before = names(directory);
     for (volume, memory, words) in [
         ("absent.img", "16MiB", &["absent.img"][..]),
-        ("folder", "16MiB", &["folder"]),
+        ("directory", "16MiB", &["directory"]),
         ("odd.img", "16MiB", &["odd.img", "512"]),
         ("good.img", &twice, &["memory"]),
     ] {
         let serve = ["serve", volume, "--memory", memory, "--listen", "unix:socket"];
-        assert_sentence(&refusal(folder, &serve), words);
-        assert_eq!(names(folder), before, "{volume}");
+        assert_sentence(&refusal(directory, &serve), words);
+        assert_eq!(names(directory), before, "{volume}");
     }
     // The socket of another server is left alone.
-    let socket = folder.join("busy");
+    let socket = directory.join("busy");
     let _listener = UnixListener::bind(&socket).unwrap();
     let serve = ["serve", "good.img", "--memory", "16MiB", "--listen", "unix:busy"];
-    assert_sentence(&refusal(folder, &serve), &["busy"]);
+    assert_sentence(&refusal(directory, &serve), &["busy"]);
     UnixStream::connect(&socket).unwrap();
 }
 
 #[test]
 fn an_image_without_permission_is_named_in_one_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
     // Any user can create a socket here and run the program, so that only the image can fail.
-    mode(folder, 0o777).unwrap();
-    let program = folder.join("larder");
+    mode(directory, 0o777).unwrap();
+    let program = directory.join("larder");
     std::fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
-    sparse(&folder.join("secret.img"), 8 << 20);
-    mode(&folder.join("secret.img"), 0).unwrap();
-    let before = names(folder);
+    sparse(&directory.join("secret.img"), 8 << 20);
+    mode(&directory.join("secret.img"), 0).unwrap();
+    let before = names(directory);
     let mut command = Command::new("timeout");
     command.arg("60").arg(&program).args(["serve", "secret.img", "--memory", "16MiB"]);
-    command.args(["--listen", "unix:socket"]).current_dir(folder);
+    command.args(["--listen", "unix:socket"]).current_dir(directory);
     if rustix::process::geteuid().is_root() {
         command.uid(65534).gid(65534);
     }
@@ -166,14 +166,14 @@ fn an_image_without_permission_is_named_in_one_sentence() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert_sentence(&said, &["secret.img"]);
-    assert_eq!(names(folder), before);
+    assert_eq!(names(directory), before);
 }
 
 #[test]
 fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let write = |name: &str, content: &[u8]| std::fs::write(folder.join(name), content).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let write = |name: &str, content: &[u8]| std::fs::write(directory.join(name), content).unwrap();
     let lines = |what: &str| {
         format!(
             "time_ns,{what},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
@@ -194,11 +194,11 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
         (&["good.csv", "--html", "/no/such/page.html"], "page.html"),
         (&["good.csv", "--trace-format", "vscsi1"], "good.csv"),
     ] {
-        assert_sentence(&refusal(folder, &[&["size"], words].concat()), &[name]);
+        assert_sentence(&refusal(directory, &[&["size"], words].concat()), &[name]);
     }
     // Errors of the command line parser have further lines with the usage.
     for option in [["--target", "0%"], ["--target", "200%"], ["--target", "x"], ["--budget", "x"]] {
-        let said = refusal(folder, &["size", "good.csv", option[0], option[1]]);
+        let said = refusal(directory, &["size", "good.csv", option[0], option[1]]);
         assert!(said.lines().next().unwrap().contains(option[0]), "{said}");
         assert!(!said.contains("panicked"), "{said}");
     }
@@ -206,34 +206,34 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
 
 #[test]
 fn a_file_that_a_command_reads_is_never_its_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let run = |name: &str| {
         let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs");
         let text = std::fs::read(runs.join("probe-before.json")).unwrap();
         let mut run: serde_json::Value = serde_json::from_slice(&text).unwrap();
         // As where the speed of the machine was measured.
         run["trials"][0]["speed"] = 1.0.into();
-        std::fs::write(folder.join(name), run.to_string()).unwrap();
+        std::fs::write(directory.join(name), run.to_string()).unwrap();
     };
     for name in ["keep.img", "lists.warm"] {
-        sparse(&folder.join(name), 8 << 20);
+        sparse(&directory.join(name), 8 << 20);
     }
-    std::fs::write(folder.join("list"), "[[volume]]\npath = \"keep.img\"\n").unwrap();
+    std::fs::write(directory.join("list"), "[[volume]]\npath = \"keep.img\"\n").unwrap();
     let counters = "counters = \"hard.img\"\n[[volume]]\npath = \"keep.img\"\n";
-    std::fs::write(folder.join("counters.toml"), counters).unwrap();
-    std::fs::hard_link(folder.join("keep.img"), folder.join("hard.img")).unwrap();
-    std::fs::write(folder.join("key.pem"), "a key").unwrap();
-    std::fs::create_dir(folder.join("tls")).unwrap();
-    std::fs::hard_link(folder.join("key.pem"), folder.join("tls/server-key.pem")).unwrap();
-    std::os::unix::fs::symlink("keep.img", folder.join("soft.img")).unwrap();
-    let made = larder(folder, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    std::fs::write(directory.join("counters.toml"), counters).unwrap();
+    std::fs::hard_link(directory.join("keep.img"), directory.join("hard.img")).unwrap();
+    std::fs::write(directory.join("key.pem"), "a key").unwrap();
+    std::fs::create_dir(directory.join("tls")).unwrap();
+    std::fs::hard_link(directory.join("key.pem"), directory.join("tls/server-key.pem")).unwrap();
+    std::os::unix::fs::symlink("keep.img", directory.join("soft.img")).unwrap();
+    let made = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
     assert!(made.status.success());
     run("a.json");
-    let before: Vec<_> = names(folder)
+    let before: Vec<_> = names(directory)
         .into_iter()
-        .filter(|name| folder.join(name).is_file())
-        .map(|name| (std::fs::read(folder.join(&name)).unwrap(), name))
+        .filter(|name| directory.join(name).is_file())
+        .map(|name| (std::fs::read(directory.join(&name)).unwrap(), name))
         .collect();
     let serve = ["serve", "--memory", "16MiB", "--listen", "unix:socket", "--control", "none"];
     for (words, to, read) in [
@@ -248,7 +248,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         (&["lists.warm", "--warm-list", "."], "./lists.warm", "lists.warm"),
         (&["keep.img", "--tls", "tls", "--counters", "key.pem"], "key.pem", "tls/server-key.pem"),
     ] {
-        let said = refusal(folder, &[&serve[..], words].concat());
+        let said = refusal(directory, &[&serve[..], words].concat());
         let wanted = format!("write {to}: it is the file {read} that is read\n");
         assert!(said.ends_with(&wanted), "{words:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
@@ -266,24 +266,24 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         &["bench", "postmark", "list", "-o", "list"],
         &["bench", "probe", "keep.img", "--pattern", "R", "--rendezvous", "keep.img"],
     ] {
-        let to = words.iter().rev().find(|word| folder.join(word).is_file()).unwrap();
-        let said = refusal(folder, words);
+        let to = words.iter().rev().find(|word| directory.join(word).is_file()).unwrap();
+        let said = refusal(directory, words);
         let wanted = format!("larder: failed to write {to}: it is the file {to} that is read\n");
         assert_eq!(said, wanted, "{words:?}");
     }
     let twice = ["keep.img", "--counters", "new", "--record", "./new"];
-    let said = refusal(folder, &[&serve[..], &twice].concat());
+    let said = refusal(directory, &[&serve[..], &twice].concat());
     assert!(said.ends_with("two outputs have this name; give each its own\n"), "{said}");
     for (bytes, name) in before {
-        assert_eq!(std::fs::read(folder.join(&name)).unwrap(), bytes, "{name}");
+        assert_eq!(std::fs::read(directory.join(&name)).unwrap(), bytes, "{name}");
     }
 }
 
 #[test]
 fn a_full_standard_output_is_an_error_of_every_command() {
-    let folder = tempfile::tempdir().unwrap();
-    sparse(&folder.path().join("a.img"), 1 << 20);
-    std::fs::write(folder.path().join("a.toml"), "[[volume]]\npath = \"a.img\"\n").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    sparse(&directory.path().join("a.img"), 1 << 20);
+    std::fs::write(directory.path().join("a.toml"), "[[volume]]\npath = \"a.img\"\n").unwrap();
     for words in [
         &["--help"][..],
         &["--version"],
@@ -295,7 +295,10 @@ fn a_full_standard_output_is_an_error_of_every_command() {
         &["demo", "--seconds", "1", "--memory", "8MiB"],
     ] {
         let mut command = Command::new("timeout");
-        command.args(["60", env!("CARGO_BIN_EXE_larder")]).args(words).current_dir(folder.path());
+        command
+            .args(["60", env!("CARGO_BIN_EXE_larder")])
+            .args(words)
+            .current_dir(directory.path());
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -308,15 +311,15 @@ fn a_full_standard_output_is_an_error_of_every_command() {
 
 #[test]
 fn a_trace_on_a_full_disk_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let made = larder(folder, &["trace", "synth", "zipf", "a.csv", "--requests", "9"]);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let made = larder(directory, &["trace", "synth", "zipf", "a.csv", "--requests", "9"]);
     assert!(made.status.success());
     let formats = ["ltr", "csv"].into_iter().chain(cfg!(feature = "parquet").then_some("parquet"));
     for format in formats {
         let to = format!("full.{format}");
-        std::os::unix::fs::symlink("/dev/full", folder.join(&to)).unwrap();
-        let said = refusal(folder, &["trace", "convert", "a.csv", &to]);
+        std::os::unix::fs::symlink("/dev/full", directory.join(&to)).unwrap();
+        let said = refusal(directory, &["trace", "convert", "a.csv", &to]);
         let wanted =
             format!("larder: failed to write {to}: No space left on device (os error 28)\n");
         assert_eq!(said, wanted);
@@ -325,8 +328,8 @@ fn a_trace_on_a_full_disk_is_named() {
 
 #[test]
 fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("empty"), "").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("empty"), "").unwrap();
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
     let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     // An image of eight times as much does not fit into 16 MiB of free space.
@@ -342,16 +345,16 @@ fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
     let small_path = small.path().to_str().unwrap();
     let mut refusals = vec![
         (vec!["--memory", "1MiB"], "failed to use 1 MiB of memory: 8 MiB are the least\n"),
-        (vec!["--folder", "missing"], "failed to find missing: No such file or directory"),
-        (vec!["--folder", "empty"], "failed to work in empty: it is no folder\n"),
+        (vec!["--directory", "missing"], "failed to find missing: No such file or directory"),
+        (vec!["--directory", "empty"], "failed to work in empty: it is no directory\n"),
     ];
     let twice = format!("{}KiB", kib * 2);
     refusals.push((vec!["--memory", &twice], "MiB of memory: this machine has "));
     if larder_testing::is_root() {
-        refusals.push((vec!["--folder", small_path], "it needs 128 MiB and 16 MiB are free\n"));
+        refusals.push((vec!["--directory", small_path], "it needs 128 MiB and 16 MiB are free\n"));
     }
     for (words, reason) in refusals {
-        assert_sentence(&refusal(folder.path(), &[&["demo"], &words[..]].concat()), &[reason]);
+        assert_sentence(&refusal(directory.path(), &[&["demo"], &words[..]].concat()), &[reason]);
     }
 }
 
@@ -365,10 +368,10 @@ impl Drop for Unmount<'_> {
 
 #[test]
 fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    sparse(&folder.join("v.img"), 1 << 20);
-    let made = larder(folder, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    sparse(&directory.join("v.img"), 1 << 20);
+    let made = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
     assert!(made.status.success());
     for (words, reason) in [
         (
@@ -413,23 +416,23 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
             "failed to write x.foo: no format has the ending .foo; use .ltr, ",
         ),
     ] {
-        std::fs::write(folder.join("empty"), "").unwrap();
-        std::fs::write(folder.join("binary"), b"\xff\xfe\x00").unwrap();
-        assert_sentence(&refusal(folder, words), &[reason]);
+        std::fs::write(directory.join("empty"), "").unwrap();
+        std::fs::write(directory.join("binary"), b"\xff\xfe\x00").unwrap();
+        assert_sentence(&refusal(directory, words), &[reason]);
     }
     for (words, reason) in [
         (&["watch", "--for", "1s", "--buffer", "1TiB"][..], "this machine has "),
         (&["watch", "--buffer", "1"], "a buffer of 1: 64KiB are the least"),
         (&["trace", "replay", "t.csv"], "<--to <URI>|--volume <NAME=URI>>"),
     ] {
-        let said = refusal(folder, words);
+        let said = refusal(directory, words);
         assert!(said.starts_with("error: ") && said.contains(reason), "{words:?}: {said}");
     }
 }
 
 #[test]
 fn a_negative_value_is_refused_by_the_parser_of_the_value() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (words, reason) in [
         (&["serve", "v.img", "--memory", "-1"][..], "\"-1\" is not a size; write 4KiB"),
         (&["bench", "probe", ".", "--for", "-1s"], "\"-1s\" is not a time; write 90s"),
@@ -444,20 +447,20 @@ fn a_negative_value_is_refused_by_the_parser_of_the_value() {
         (&["compare", "a", "b", "--threshold", "-1%"], "\"-1%\" is not a share; write 5%"),
         (&["try", ".", "--", "--size", "-1"], "\"-1\" is not a size; write 4KiB"),
     ] {
-        let said = refusal(folder.path(), words);
+        let said = refusal(directory.path(), words);
         assert!(said.contains(reason) && !said.contains("to pass"), "{words:?}: {said}");
     }
 }
 
 #[test]
 fn help_is_a_command_too() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (words, same) in [
         (&["help"][..], &["--help"][..]),
         (&["help", "serve"], &["serve", "--help"]),
         (&["help", "trace", "convert"], &["trace", "convert", "--help"]),
     ] {
-        let (help, same) = (larder(folder.path(), words), larder(folder.path(), same));
+        let (help, same) = (larder(directory.path(), words), larder(directory.path(), same));
         assert!(help.status.success(), "{words:?}: {help:?}");
         assert_eq!(String::from_utf8(help.stdout), String::from_utf8(same.stdout), "{words:?}");
     }
@@ -465,8 +468,8 @@ fn help_is_a_command_too() {
 
 #[test]
 fn a_result_is_printed_though_its_file_cannot_be_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = larder(folder.path(), &["trace", "synth", "zipf", "t.csv", "--requests", "999"]);
+    let directory = tempfile::tempdir().unwrap();
+    let made = larder(directory.path(), &["trace", "synth", "zipf", "t.csv", "--requests", "999"]);
     assert!(made.status.success());
     let iozone = ["bench", "iozone", "-s", "64k", "-r", "4k", "-i", "0", "--trials", "1"];
     for (words, shown) in [
@@ -474,7 +477,7 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
         (&[&iozone[..], &["--page", "/dev/full"]].concat(), "write"),
         (&[&iozone[..], &["--output", "/dev/full"]].concat(), "write"),
     ] {
-        let output = larder(folder.path(), words);
+        let output = larder(directory.path(), words);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
         let last = said.lines().last().unwrap();
@@ -486,44 +489,44 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
 
 #[test]
 fn a_trace_is_not_replaced_by_a_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.ltr"), "kept").unwrap();
-    let said = refusal(folder.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.ltr"), "kept").unwrap();
+    let said = refusal(directory.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
     assert_eq!(
         said,
         "larder: failed to record to a.ltr: it exists already; remove it, or name another file\n"
     );
-    assert_eq!(std::fs::read(folder.path().join("a.ltr")).unwrap(), b"kept");
+    assert_eq!(std::fs::read(directory.path().join("a.ltr")).unwrap(), b"kept");
 }
 
 #[test]
 fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let head = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
                 process_name\n";
     let flush = "0,0,0,0,0,0,0,flush,0,,,\n";
     let reads = "0,0,4096,0,0,0,0,read,0,,,\n0,0,4096,0,0,0,0,write,0,,,\n";
     let trace = [head, reads, &flush.repeat(1_234)].concat();
-    std::fs::write(folder.path().join("t.csv"), trace).unwrap();
-    let done = larder(folder.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
+    std::fs::write(directory.path().join("t.csv"), trace).unwrap();
+    let done = larder(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("1,234 requests are no read or write of data"), "{said}");
     let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
-    let done = larder(folder.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
+    let done = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
     assert!(done.status.success(), "{}", String::from_utf8(done.stderr).unwrap());
-    let said = refusal(folder.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
+    let said = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
     assert_sentence(
         said.lines().last().unwrap(),
         &["281,474,976,710,656 pages", "the most is 4,294,967,295"],
     );
-    std::fs::write(folder.path().join("x"), "unknown").unwrap();
+    std::fs::write(directory.path().join("x"), "unknown").unwrap();
     for (words, option) in [
         (&["sim", "x"][..], "--trace-format"),
         (&["size", "x"], "--trace-format"),
         (&["trace", "summary", "x"], "--format"),
     ] {
-        assert_sentence(&refusal(folder.path(), words), &[&format!("with {option})")]);
+        assert_sentence(&refusal(directory.path(), words), &[&format!("with {option})")]);
     }
-    let said = refusal(folder.path(), &["sim", "--level", "inputs", "t.csv"]);
+    let said = refusal(directory.path(), &["sim", "--level", "inputs", "t.csv"]);
     assert_sentence(&said, &["it is no recording of inputs"]);
 }

@@ -69,20 +69,20 @@ fn a_comparison_that_finds_something_worse_says_so_with_its_exit_code() {
 
 #[test]
 fn reports_are_written_as_their_names_say() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, begins) in [
         ("run.html", "<!DOCTYPE html>"),
         ("run.csv", "series,unit,trial,start,value"),
         ("run.json", "{\n  \"schema\": \"larder-run\""),
         ("run.txt", "Probe: "),
     ] {
-        let file = folder.path().join(name);
+        let file = directory.path().join(name);
         let made = larder(&format!("larder report probe-before.json -o {}", file.display()));
         assert!(made.status.success(), "{name}: {}", text(&made.stderr));
         let written = std::fs::read_to_string(&file).unwrap();
         assert!(written.starts_with(begins), "{name}: {}", &written[..60]);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4);
 }
 
 fn refused(line: &str, said: &str) {
@@ -98,7 +98,7 @@ fn wrong_runs_are_refused_with_a_sentence() {
         ("larder report README.md", "neither a result of larder nor a log of Perfmon\n"),
         ("larder compare README.md probe-after.json", "it is not JSON"),
         ("larder compare probe-before.json absent.json", "read absent.json"),
-        ("larder report probe-before.json -o /no/such/folder/x.html", "failed to write "),
+        ("larder report probe-before.json -o /no/such/directory/x.html", "failed to write "),
         ("larder compare probe-before.json probe-after.json --threshold 2", "is not a share"),
     ] {
         refused(line, said);
@@ -107,7 +107,7 @@ fn wrong_runs_are_refused_with_a_sentence() {
 
 #[test]
 fn files_that_are_no_results_are_refused_with_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let neither = "it is neither a result of larder nor a log of Perfmon\n";
     for (name, bytes, said) in [
         ("empty.csv", &b""[..], neither),
@@ -120,7 +120,7 @@ fn files_that_are_no_results_are_refused_with_a_sentence() {
             "the log has no samples\n",
         ),
     ] {
-        let file = folder.path().join(name);
+        let file = directory.path().join(name);
         std::fs::write(&file, bytes).unwrap();
         refused(&format!("larder report {}", file.display()), said);
     }

@@ -77,9 +77,9 @@ fn what_is_missing_is_said_and_the_rest_is_shown() {
 }
 
 #[test]
-fn a_folder_whose_server_is_dead_holds_nobody_up() {
+fn a_directory_whose_server_is_dead_holds_nobody_up() {
     let Some(bench) = Bench::on("xfs") else { return };
-    without::beside_a_dead_folder(&bench);
+    without::beside_a_dead_directory(&bench);
 }
 
 #[test]

@@ -9,8 +9,8 @@ fn every_input_of_the_corpora_passes_its_target() {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let mut bytes = 0;
     for (name, target) in larder_fuzz::TARGETS {
-        let folder = std::fs::read_dir(corpora.join(name)).unwrap();
-        let inputs: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+        let directory = std::fs::read_dir(corpora.join(name)).unwrap();
+        let inputs: Vec<_> = directory.map(|entry| entry.unwrap().path()).collect();
         assert!(!inputs.is_empty(), "{name} has a corpus");
         for path in inputs {
             println!("{}", path.display());

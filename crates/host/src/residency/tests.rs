@@ -6,23 +6,23 @@ use larder_testing::skip;
 use std::io::Write;
 
 /// A file of so many bytes whose pages are on the disk.
-fn file_of(folder: &Path, name: &str, bytes: usize) -> PathBuf {
-    let path = folder.join(name);
+fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = directory.join(name);
     let mut file = File::create(&path).unwrap();
     file.write_all(&vec![0xa5; bytes]).unwrap();
     file.sync_all().unwrap();
     path
 }
 
-/// A folder whose files have pages that can be dropped; none where the temporary folder is memory.
-fn folder() -> Option<tempfile::TempDir> {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let mount = crate::mounts::Mount::of(folder.path()).unwrap();
+/// A directory whose files have pages that can be dropped; none where the temporary directory is memory.
+fn directory() -> Option<tempfile::TempDir> {
+    let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let mount = crate::mounts::Mount::of(directory.path()).unwrap();
     if mount.is_memory() || mount.is_fuse() {
         skip(format_args!("the source tree is on {}", mount.fs_type));
         return None;
     }
-    Some(folder)
+    Some(directory)
 }
 
 fn page() -> usize {
@@ -31,9 +31,9 @@ fn page() -> usize {
 
 #[test]
 fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
-    let Some(folder) = folder() else { return };
+    let Some(directory) = directory() else { return };
     // Not a whole number of pages: the last one counts as one.
-    let path = file_of(folder.path(), "file", 40 * page() + 1);
+    let path = file_of(directory.path(), "file", 40 * page() + 1);
     let written = of_path(&path).unwrap();
     assert_eq!((written.pages, written.resident, written.dirty), (41, 41, 0));
     let dropped = drop::file(&path).unwrap();
@@ -47,8 +47,8 @@ fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
 
 #[test]
 fn what_is_taken_while_a_file_is_read_is_read_again() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 3 << 20);
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 3 << 20);
     drop::file(&path).unwrap();
     let files = Files::open(vec![path.clone()]).unwrap();
     let mut left = 2;
@@ -65,8 +65,8 @@ fn what_is_taken_while_a_file_is_read_is_read_again() {
 
 #[test]
 fn what_was_read_is_what_is_resident() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 64 * page());
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 64 * page());
     drop::file(&path).unwrap();
     let file = open(&path).unwrap();
     // Without read-ahead a read brings in its own page alone.
@@ -81,8 +81,8 @@ fn what_was_read_is_what_is_resident() {
 
 #[test]
 fn both_ways_of_asking_agree() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 100 * page() + 7);
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 100 * page() + 7);
     let file = open(&path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for (step, touched) in [(1, 101), (7, 15), (50, 3)] {
@@ -103,8 +103,8 @@ fn both_ways_of_asking_agree() {
 
 #[test]
 fn dirty_pages_are_counted_and_written_by_a_drop() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 16 * page());
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 16 * page());
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![1; 2 * page()], 0).unwrap();
     let found = of_path(&path).unwrap();
@@ -116,8 +116,8 @@ fn dirty_pages_are_counted_and_written_by_a_drop() {
 
 #[test]
 fn an_empty_file_is_neither_cold_nor_warm_and_no_obstacle() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "empty", 0);
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "empty", 0);
     let found = of_path(&path).unwrap();
     assert_eq!((found.pages, found.resident, found.share()), (0, 0, None));
     assert!(found.is_cold() && found.is_warm());
@@ -127,12 +127,12 @@ fn an_empty_file_is_neither_cold_nor_warm_and_no_obstacle() {
 
 #[test]
 fn a_tree_is_walked_and_links_are_not() {
-    let Some(folder) = folder() else { return };
-    std::fs::create_dir(folder.path().join("b")).unwrap();
-    let one = file_of(&folder.path().join("b"), "one", page());
-    let two = file_of(folder.path(), "a", 2 * page());
-    std::os::unix::fs::symlink(&two, folder.path().join("link")).unwrap();
-    let found = of_tree(folder.path()).unwrap();
+    let Some(directory) = directory() else { return };
+    std::fs::create_dir(directory.path().join("b")).unwrap();
+    let one = file_of(&directory.path().join("b"), "one", page());
+    let two = file_of(directory.path(), "a", 2 * page());
+    std::os::unix::fs::symlink(&two, directory.path().join("link")).unwrap();
+    let found = of_tree(directory.path()).unwrap();
     let names: Vec<&Path> = found.iter().map(|(path, _)| path.as_path()).collect();
     assert_eq!(names, [two.as_path(), one.as_path()]);
     let mut sum = Residency::default();
@@ -145,8 +145,8 @@ fn a_tree_is_walked_and_links_are_not() {
 
 #[test]
 fn a_mapped_page_stays_and_the_reason_names_who_maps_it() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 8 * page());
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 8 * page());
     let held = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
     let stays = drop::file(&path).unwrap();
     assert!(stays.resident > 0, "mapped pages are not dropped");
@@ -180,8 +180,8 @@ fn what_is_no_file_is_refused_with_a_sentence() {
 
 #[test]
 fn a_range_is_counted_by_the_pages_that_it_meets() {
-    let Some(folder) = folder() else { return };
-    let path = file_of(folder.path(), "file", 16 * page());
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", 16 * page());
     let file = File::open(&path).unwrap();
     let size = page() as u64;
     let found = match of_range(&file, size / 2, size) {

@@ -78,7 +78,7 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
         assert!(!changed(&before, parent).is_empty(), "a mount is a difference");
         // What lives is left alone.
         let left = remove_left_over(parent);
-        assert!(!left.removed.iter().any(|folder| folder.starts_with(parent)), "{left:?}");
+        assert!(!left.removed.iter().any(|directory| directory.starts_with(parent)), "{left:?}");
         scratch.remove().unwrap();
         assert_eq!(changed(&before, parent), [""; 0]);
     }
@@ -120,13 +120,13 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
     let mut killed = Scratch::make(parent.path(), &wanted).unwrap();
     let point = killed.path().to_path_buf();
     // As if it had been killed: nothing is undone, and the lock is gone.
-    drop(killed.folder.take());
+    drop(killed.directory.take());
     let path = point.parent().unwrap().to_path_buf();
     // While a file is open there it cannot go, and is named.
     let busy = File::create(point.join("file")).unwrap();
     // Found by the device, from wherever the next one works.
     let elsewhere = tempfile::tempdir().unwrap();
-    let left = folder::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
+    let left = directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
     let stays = left.stays.iter().find(|(stays, _)| *stays == path);
     let (_, why) = stays.unwrap_or_else(|| panic!("{left:?}"));
     assert!(why.starts_with("unmount ") && why.contains("busy"), "{why}");

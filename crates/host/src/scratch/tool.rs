@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where programs for administrators are, also for those whose search path does not say so.
-const FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
+const DIRECTORIES: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Finds a program in the search path.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain(FOLDERS.iter().map(PathBuf::from))
-        .map(|folder| folder.join(program))
+        .chain(DIRECTORIES.iter().map(PathBuf::from))
+        .map(|directory| directory.join(program))
         .find(|path| path.is_file())
 }
 

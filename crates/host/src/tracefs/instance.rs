@@ -56,9 +56,9 @@ impl Instance {
         remove_left_over(tracefs);
         let own = std::process::id();
         let begun = begun(own).unwrap_or(0);
-        let folder = tracefs.root().join("instances");
+        let directory = tracefs.root().join("instances");
         for number in 0..INSTANCES_MAX {
-            let path = folder.join(format!("{PREFIX}{own}-{begun}-{number}"));
+            let path = directory.join(format!("{PREFIX}{own}-{begun}-{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
                     let instance = Instance { path };
@@ -70,7 +70,7 @@ impl Instance {
             }
         }
         let taken = io::Error::from(io::ErrorKind::AlreadyExists);
-        Err(TraceError::io("make another instance in", &folder)(taken))
+        Err(TraceError::io("make another instance in", &directory)(taken))
     }
 
     fn set_up(&self, buffer_kib: u64) -> Result<(), TraceError> {
@@ -79,7 +79,7 @@ impl Instance {
         self.write("buffer_size_kb", &buffer_kib.to_string())
     }
 
-    /// Its folder.
+    /// Its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -117,10 +117,10 @@ impl Instance {
         losses
     }
 
-    /// The folders of the processors, in their order.
+    /// The directories of the processors, in their order.
     pub(super) fn processors(&self) -> Vec<PathBuf> {
-        let folder = self.path.join("per_cpu");
-        let present = (0..).map(|number: u32| folder.join(format!("cpu{number}")));
+        let directory = self.path.join("per_cpu");
+        let present = (0..).map(|number: u32| directory.join(format!("cpu{number}")));
         // Numbers may have gaps where processors are off; nobody has more than this.
         present.take(8192).take_while(|path| path.is_dir()).collect()
     }

@@ -35,7 +35,7 @@ impl ByNumber {
     pub(crate) fn path(&mut self, key: Key) -> Option<PathBuf> {
         let (mount, file) = self.open(key)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        // A file whose folder is not in memory has no path that the kernel could tell.
+        // A file whose directory is not in memory has no path that the kernel could tell.
         (path.starts_with(&mount.point) && path != mount.point).then(|| without_deleted(path))
     }
 
@@ -53,7 +53,7 @@ impl ByNumber {
         });
         let mount = home.as_ref()?;
         let root = File::open(&mount.point).ok()?;
-        // It may have been unmounted, and the point be a folder of another one.
+        // It may have been unmounted, and the point be a directory of another one.
         if !homes::may_be_on(key.dev, &root.metadata().ok()?) {
             return None;
         }
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn files_are_found_by_their_numbers_where_their_file_system_can() {
-        let folder = std::env::current_dir().unwrap();
-        let kind = Mount::of(&folder).unwrap().fs_type;
+        let directory = std::env::current_dir().unwrap();
+        let kind = Mount::of(&directory).unwrap().fs_type;
         if !is_root() {
             return;
         }
@@ -106,7 +106,7 @@ mod tests {
             skip(format_args!("files on {kind} cannot be found by inode number"));
             return;
         }
-        let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+        let file = tempfile::NamedTempFile::new_in(&directory).unwrap();
         file.as_file().set_len(5).unwrap();
         let found = file.as_file().metadata().unwrap();
         let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));

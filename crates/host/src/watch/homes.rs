@@ -37,18 +37,18 @@ fn in_sysfs(dev: u32) -> std::path::PathBuf {
 
 /// Whether a device lies below others (md, dm), whose requests come through it once more.
 pub(super) fn holds_others(dev: u32) -> bool {
-    let folder = in_sysfs(dev);
-    let holders = std::fs::read_dir(folder.join("holders"));
+    let directory = in_sysfs(dev);
+    let holders = std::fs::read_dir(directory.join("holders"));
     holders.is_ok_and(|mut holders| holders.next().is_some())
 }
 
 /// The whole disk of a partition; any other device is its own.
 fn whole_device(dev: u32) -> u32 {
-    let folder = in_sysfs(dev);
-    if !folder.join("partition").exists() {
+    let directory = in_sysfs(dev);
+    if !directory.join("partition").exists() {
         return dev;
     }
-    proc::read(folder.join("../dev")).as_deref().and_then(parse).unwrap_or(dev)
+    proc::read(directory.join("../dev")).as_deref().and_then(parse).unwrap_or(dev)
 }
 
 /// Whether a file is a block device: its file system is mounted nowhere, and its inode is the
@@ -82,8 +82,8 @@ fn uuid(id: &[u8; 16]) -> String {
 
 /// A btrfs has a number of its own, which stat(2) does not tell and mountinfo does.
 fn btrfs(uuid: &str) -> Vec<u32> {
-    let folder = Path::new("/sys/fs/btrfs").join(uuid).join("devices");
-    let Ok(devices) = std::fs::read_dir(folder) else { return Vec::new() };
+    let directory = Path::new("/sys/fs/btrfs").join(uuid).join("devices");
+    let Ok(devices) = std::fs::read_dir(directory) else { return Vec::new() };
     let names: Vec<_> = devices.flatten().map(|device| device.file_name()).collect();
     let all = mounts::all().into_iter().filter(|mount| mount.fs_type == "btrfs");
     let ours = all.filter(|mount| {

@@ -51,7 +51,7 @@ struct Version {
 /// A group whose memory is counted.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Where its version is mounted: no group above has a limit of interest.
     root: PathBuf,
     version: &'static Version,
@@ -72,16 +72,16 @@ impl Group {
         let below = group.trim_start_matches('/');
         mounts::all().into_iter().find_map(|mount| {
             let version = VERSIONS.iter().find(|version| version.fs_type == mount.fs_type)?;
-            let folder = mount.point.join(below);
-            let counted = folder.join(version.used).exists();
-            counted.then_some(Group { folder, root: mount.point, version })
+            let directory = mount.point.join(below);
+            let counted = directory.join(version.used).exists();
+            counted.then_some(Group { directory, root: mount.point, version })
         })
     }
 
     /// As it is now; nothing if it is gone.
     pub(super) fn now(&self) -> Option<GroupMemory> {
-        let stat = proc::read(self.folder.join("memory.stat"))?;
-        let used = number(&self.folder.join(self.version.used))?;
+        let stat = proc::read(self.directory.join("memory.stat"))?;
+        let used = number(&self.directory.join(self.version.used))?;
         let hierarchy = value(&stat, "hierarchical_memory_limit");
         let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
         Some(GroupMemory { limit, used, stat, version: self.version })
@@ -89,8 +89,8 @@ impl Group {
 
     /// The least limit of this group and those above.
     fn limit_above(&self) -> u64 {
-        let own = self.folder.ancestors().take_while(|folder| *folder != self.root);
-        own.filter_map(|folder| number(&folder.join("memory.max"))).min().unwrap_or(u64::MAX)
+        let own = self.directory.ancestors().take_while(|directory| *directory != self.root);
+        own.filter_map(|directory| number(&directory.join("memory.max"))).min().unwrap_or(u64::MAX)
     }
 }
 

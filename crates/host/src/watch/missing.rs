@@ -61,7 +61,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
     }
     if mount.fs_type == "overlay" {
         return Some(
-            "files of an overlay by their path: the kernel caches those of the folders that it is \
+            "files of an overlay by their path: the kernel caches those of the directories that it is \
              made of; watch these, or --pid"
                 .to_owned(),
         );

@@ -1,7 +1,7 @@
 //! Names of files: from device and inode to a path.
 //!
 //! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the
-//! descriptors and mappings of the process that uses it; at the end the folders of the file system.
+//! descriptors and mappings of the process that uses it; at the end the directories of the file system.
 //! Invariant: a path that is told is one that the kernel itself names, and never a guess.
 
 use super::accounting::BLOCK_DEVICES;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const TRIES_MAX: u8 = 3;
 /// Descriptors of a process that are looked at for one file.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Entries of folders that are looked at in one walk: a second or two.
+/// Entries of directories that are looked at in one walk: a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
 /// What is known of names.
@@ -65,15 +65,15 @@ impl Names {
         }
     }
 
-    /// Looks for files below a folder by their inodes, without leaving its file system; what is
+    /// Looks for files below a directory by their inodes, without leaving its file system; what is
     /// found goes from `wanted`. For file systems that open no file by its number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
         // Not even looked at: a file system whose server does not answer would hold us for ever.
         let other = mounts::below(root);
-        let (mut folders, mut seen) = (vec![root.to_path_buf()], 0);
-        while let Some(folder) = folders.pop() {
-            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
+        while let Some(directory) = directories.pop() {
+            let Ok(entries) = std::fs::read_dir(&directory) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
                 if wanted.is_empty() || seen > ENTRIES_MAX {
@@ -86,7 +86,7 @@ impl Names {
                         std::fs::symlink_metadata(path).is_ok_and(|found| found.dev() == dev)
                     };
                     if !other.contains(&path) && is_ours(&path) {
-                        folders.push(path);
+                        directories.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
                     self.known.insert(file, (entry.path(), now_ns()));
@@ -129,17 +129,17 @@ fn block_device(ino: u64) -> Option<PathBuf> {
 
 /// A file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
-    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let directory = PathBuf::from(format!("/proc/{pid}"));
     let same = |path: &Path| {
         std::fs::metadata(path)
             .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
-    let open = std::fs::read_dir(folder.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
+    let open = std::fs::read_dir(directory.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
     let mut open = open.map(|entry| entry.path());
     if let Some(found) = open.find(|path| same(path)) {
         return std::fs::read_link(found).ok().map(without_deleted);
     }
-    let maps = std::fs::read_to_string(folder.join("maps")).ok()?;
+    let maps = std::fs::read_to_string(directory.join("maps")).ok()?;
     let ino = key.ino.to_string();
     let mut lines = maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&ino));
     let path = lines.find_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))?;
@@ -169,16 +169,16 @@ mod tests {
 
     #[test]
     fn a_walk_finds_files_by_their_inodes_and_once() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
-        let path = folder.path().join("a/b/file");
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b")).unwrap();
+        let path = directory.path().join("a/b/file");
         std::fs::write(&path, "x").unwrap();
         let mut names = Names::default();
         assert!(names.lacks(5) && !names.lacks(5), "a walk is enough");
         let mut wanted: Map<u64, FileId> = Map::default();
         wanted.insert(std::fs::metadata(&path).unwrap().ino(), 5);
         wanted.insert(u64::MAX, 6);
-        names.walk(folder.path(), &mut wanted);
+        names.walk(directory.path(), &mut wanted);
         assert_eq!((names.get(5), wanted.len()), (Some(path.as_path()), 1));
     }
 

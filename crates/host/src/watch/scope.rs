@@ -1,4 +1,4 @@
-//! What is watched: everything, a file or a folder, a process with those that it makes, or a
+//! What is watched: everything, a file or a directory, a process with those that it makes, or a
 //! control group.
 
 use super::event::Key;
@@ -21,12 +21,12 @@ pub enum WatchScope {
     /// All of it.
     #[default]
     Machine,
-    /// A file, or everything below a folder.
+    /// A file, or everything below a directory.
     Path(PathBuf),
     /// A process, its threads, and the processes that it has made and makes.
     Process(u32),
     /// The processes of a control group, by its path below the root of the groups, or by its
-    /// folder.
+    /// directory.
     Group(String),
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Place {
     pub(super) path: PathBuf,
     /// The device, as events of the page cache name it.
     pub(super) dev: u32,
-    /// The inode of a file; none of a folder.
+    /// The inode of a file; none of a directory.
     pub(super) ino: Option<u64>,
     /// It is the whole file system.
     pub(super) is_root: bool,
@@ -52,8 +52,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The folder itself, or the one that the file is in.
-    pub(crate) fn folder(&self) -> PathBuf {
+    /// The directory itself, or the one that the file is in.
+    pub(crate) fn directory(&self) -> PathBuf {
         match (self.ino, self.path.parent()) {
             (Some(_), Some(parent)) => parent.to_path_buf(),
             _ => self.path.clone(),
@@ -150,7 +150,7 @@ fn place(path: &Path) -> io::Result<Place> {
     Ok(Place { path, dev, ino, is_root, mount })
 }
 
-/// The path below the root of the groups of one that may be named by its folder.
+/// The path below the root of the groups of one that may be named by its directory.
 fn group_of(named: &str) -> io::Result<String> {
     let is_of_groups = |mount: &Mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2");
     let roots: Vec<_> = mounts::all().into_iter().filter(is_of_groups).collect();
@@ -164,7 +164,7 @@ fn group_of(named: &str) -> io::Result<String> {
         return Ok(group);
     }
     let why = "there is no such control group; it is named by its path below the root of the \
-               groups, as in /proc/PID/cgroup, or by its folder";
+               groups, as in /proc/PID/cgroup, or by its directory";
     Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
@@ -241,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_what_lies_below_it_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let scope = Scope::find(&WatchScope::Path(folder.path().to_path_buf())).unwrap();
+    fn a_directory_has_what_lies_below_it_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let scope = Scope::find(&WatchScope::Path(directory.path().to_path_buf())).unwrap();
         let key = Key { dev: scope.path.as_ref().unwrap().dev, ino: 5 };
-        assert!(scope.has_file(key, Some(&folder.path().join("a/b"))));
+        assert!(scope.has_file(key, Some(&directory.path().join("a/b"))));
         assert!(!scope.has_file(key, Some(Path::new("/elsewhere"))));
         assert!(!scope.has_file(key, None));
     }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_those_that_exist_by_path_or_by_folder() {
+    fn groups_are_those_that_exist_by_path_or_by_directory() {
         let line = proc::read("/proc/self/cgroup").unwrap();
         let own = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
         let found = Scope::find(&WatchScope::Group(own.clone())).unwrap();
@@ -279,9 +279,9 @@ mod tests {
             skip("control groups are not mounted");
             return;
         };
-        let folder = root.point.to_str().unwrap();
-        let found = Scope::find(&WatchScope::Group(format!("{folder}/"))).unwrap();
+        let directory = root.point.to_str().unwrap();
+        let found = Scope::find(&WatchScope::Group(format!("{directory}/"))).unwrap();
         assert_eq!(found.wanted, WatchScope::Group("/".into()));
-        assert!(Scope::find(&WatchScope::Group(format!("{folder}/no/such"))).is_err());
+        assert!(Scope::find(&WatchScope::Group(format!("{directory}/no/such"))).is_err());
     }
 }

@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 struct Setup {
-    folder: TempDir,
+    directory: TempDir,
     one: Arc<Registry>,
     other: Arc<Registry>,
 }
 
 impl Setup {
     fn new() -> Self {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         for name in ["run", "data", "data/sub", "elsewhere"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::create_dir(directory.path().join(name)).unwrap();
         }
         for name in ["data/a.img", "data/sub/b.img", "elsewhere/c.img"] {
-            fs::write(folder.path().join(name), [1; 4096]).unwrap();
+            fs::write(directory.path().join(name), [1; 4096]).unwrap();
         }
-        let run = folder.path().join("run");
-        Setup { one: Registry::within(&run), other: Registry::within(&run), folder }
+        let run = directory.path().join("run");
+        Setup { one: Registry::within(&run), other: Registry::within(&run), directory }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn claim(&self, registry: &Arc<Registry>, name: &str) -> Result<Claim, ClaimError> {

@@ -1,5 +1,5 @@
 //! The FUSE front end: volumes as regular files in a directory, so that on any kernel a loop device
-//! or a mount makes a file system of a cached volume; and folders with all that is in them, whose
+//! or a mount makes a file system of a cached volume; and directories with all that is in them, whose
 //! files are cached.
 //!
 //! A few threads, each with a descriptor of its own, read requests from /dev/fuse, answer hits at
@@ -10,8 +10,8 @@
 mod abi;
 mod data;
 mod device;
+mod directory;
 mod files;
-mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
@@ -26,10 +26,10 @@ mod volume_session;
 mod worker;
 
 pub use crate::mount_table::MountRestrictions;
-pub use files::check_name;
-pub use folder::{
-    ChangeEvents, FailingFile, FileFigures, FileGlob, FileOptions, FileRule, Folder, FolderError,
-    FolderMount, FolderOptions, KernelPages, OpenedFolder,
+pub use directory::{
+    ChangeEvents, Directory, DirectoryError, DirectoryMount, DirectoryOptions, FailingFile,
+    FileFigures, FileGlob, FileOptions, FileRule, KernelPages, OpenedDirectory,
 };
+pub use files::check_name;
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;

@@ -2,7 +2,7 @@
 //! `nbds://` and `nbds+unix://`.
 //!
 //! NBD's uri.md, and RFC 3986 for percent-encoding. With TLS the parameters `tls-certificates`, a
-//! folder, and `tls-hostname` of libnbd(3) are known. User names and every other parameter are
+//! directory, and `tls-hostname` of libnbd(3) are known. User names and every other parameter are
 //! refused; so is TLS without the certificate of an authority.
 
 use crate::front::nbd::wire::DEFAULT_PORT;
@@ -40,7 +40,7 @@ pub struct NbdUri {
 /// What an address says of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UriTls {
-    /// The folder of the certificates; nothing can be connected to without one.
+    /// The directory of the certificates; nothing can be connected to without one.
     pub certificates: Option<PathBuf>,
     /// The name in the server's certificate, where it is not the host.
     pub hostname: Option<String>,

@@ -28,8 +28,8 @@ fn replace(path: &Path, text: &str) -> Result<(), FileError> {
 
 #[test]
 fn secrets_are_read_only_where_others_may_not_touch_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("secret");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secret");
     for mode in [0o600, 0o400] {
         file(&path, "secret", mode);
         assert_eq!(read_text(&path, Secrecy::Secret).unwrap(), "secret");
@@ -44,23 +44,25 @@ fn secrets_are_read_only_where_others_may_not_touch_them() {
     }
     file(&path, &"x".repeat(1001), 0o600);
     assert!(read_text(&path, Secrecy::Secret).unwrap_err().contains("longer than 1000"));
-    assert!(read_text(folder.path(), Secrecy::Secret).unwrap_err().contains("not a regular file"));
-    assert!(read_text(&folder.path().join("none"), Secrecy::Secret).is_err());
+    assert!(
+        read_text(directory.path(), Secrecy::Secret).unwrap_err().contains("not a regular file")
+    );
+    assert!(read_text(&directory.path().join("none"), Secrecy::Secret).is_err());
     // Links of this user are followed, as certbot(1) makes them.
     file(&path, "secret", 0o600);
-    symlink("secret", folder.path().join("link")).unwrap();
-    symlink(folder.path().join("link"), folder.path().join("link to it")).unwrap();
-    let found = read_text(&folder.path().join("link to it"), Secrecy::Secret);
+    symlink("secret", directory.path().join("link")).unwrap();
+    symlink(directory.path().join("link"), directory.path().join("link to it")).unwrap();
+    let found = read_text(&directory.path().join("link to it"), Secrecy::Secret);
     assert_eq!(found.unwrap(), "secret");
-    symlink("circle", folder.path().join("circle")).unwrap();
-    let circle = read(&folder.path().join("circle"), Secrecy::Secret, 10).unwrap_err();
+    symlink("circle", directory.path().join("circle")).unwrap();
+    let circle = read(&directory.path().join("circle"), Secrecy::Secret, 10).unwrap_err();
     assert!(matches!(circle, FileError::System(_)), "{circle}");
 }
 
 #[test]
 fn a_pipe_is_no_secret_and_nobody_waits_for_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
     let begun = Instant::now();
     assert!(read_text(&pipe, Secrecy::Secret).unwrap_err().contains("not a regular file"));
@@ -72,8 +74,8 @@ fn what_another_user_has_put_there_is_not_followed() {
     if !is_root() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
     std::fs::create_dir(at("ours")).unwrap();
     file(&at("ours/victim"), "ours", 0o600);
     file(&at("theirs"), "theirs", 0o600);
@@ -125,23 +127,23 @@ fn what_another_user_has_put_there_is_not_followed() {
 
 #[test]
 fn a_replacement_is_whole_or_nothing_and_keeps_links_and_modes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     replace(&path, "one").unwrap();
     file(&path, "one", 0o640);
-    symlink("file", folder.path().join("link")).unwrap();
+    symlink("file", directory.path().join("link")).unwrap();
     let unfinished = Replacement::begin(&path, ".part", 0o644).unwrap();
-    assert!(unfinished.part().starts_with(folder.path().canonicalize().unwrap()));
+    assert!(unfinished.part().starts_with(directory.path().canonicalize().unwrap()));
     assert!(unfinished.part().is_file());
-    replace(&folder.path().join("link"), "two").unwrap();
+    replace(&directory.path().join("link"), "two").unwrap();
     drop(unfinished);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    assert!(folder.path().join("link").is_symlink());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
-    let directory = Replacement::begin(folder.path(), "", 0o644);
-    assert!(matches!(directory, Err(FileError::Directory)));
-    assert!(Replacement::begin(&folder.path().join("no/file"), "", 0o644).is_err());
+    assert!(directory.path().join("link").is_symlink());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
+    let replaced = Replacement::begin(directory.path(), "", 0o644);
+    assert!(matches!(replaced, Err(FileError::Directory)));
+    assert!(Replacement::begin(&directory.path().join("no/file"), "", 0o644).is_err());
     assert!(create_new(&path, 0o644).is_err());
     create(&path, 0o644).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"");
@@ -149,9 +151,9 @@ fn a_replacement_is_whole_or_nothing_and_keeps_links_and_modes() {
 
 #[test]
 fn devices_and_open_files_are_written_through_their_names() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     assert!(open_special(Path::new("/dev/null")).unwrap().is_some());
-    assert!(open_special(&folder.path().join("none")).unwrap().is_none());
+    assert!(open_special(&directory.path().join("none")).unwrap().is_none());
     let mut open = tempfile::tempfile().unwrap();
     open.write_all(b"before ").unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&open);

@@ -1,5 +1,5 @@
 //! The seam between the ways of doing operations (io_uring, plain calls) and what they are done on:
-//! one file or device, or the files of a folder.
+//! one file or device, or the files of a directory.
 //!
 //! Invariant: whoever does an operation asks for one [`Transfer`] after the other until it is over,
 //! and says so by [`Backing::ended`] exactly once.

@@ -1,4 +1,4 @@
-//! The files of a folder as one store, for a cache in front of all of them.
+//! The files of a directory as one store, for a cache in front of all of them.
 //!
 //! The store's addresses are handed out in segments of 1 GiB: a file has one for each GiB of it
 //! that was touched, so that a page never spans two files and neighbours in a file are neighbours
@@ -71,17 +71,17 @@ struct Place {
 pub(crate) struct FileTable {
     /// The directory, locked as long as its files are cached, and its path.
     root: Arc<LockedDirectory>,
-    folder: PathBuf,
+    directory: PathBuf,
     read_only: bool,
     places: RwLock<Vec<Option<Place>>>,
     free: Mutex<Vec<u32>>,
 }
 
 impl FileTable {
-    /// No files yet, of the folder that `root` has open.
-    pub(crate) fn new(root: Arc<LockedDirectory>, folder: PathBuf, read_only: bool) -> Self {
+    /// No files yet, of the directory that `root` has open.
+    pub(crate) fn new(root: Arc<LockedDirectory>, directory: PathBuf, read_only: bool) -> Self {
         let (places, free) = (RwLock::default(), Mutex::default());
-        FileTable { root, folder, read_only, places, free }
+        FileTable { root, directory, read_only, places, free }
     }
 
     /// The store, and what is worth saying about it.
@@ -123,7 +123,7 @@ impl FileTable {
 
     /// Returns where in the store a byte lies that is to be read; its segment is made if there is
     /// none. None if the file has only a hole there, or if there are no more segments: then nothing
-    /// of that part is cached, and the file in the folder has what a read must return.
+    /// of that part is cached, and the file in the directory has what a read must return.
     pub(crate) fn place_to_read(&self, file: &Arc<SourceFile>, offset: u64) -> Option<u64> {
         FileTable::find(file, offset).or_else(|| {
             let start = offset / SEGMENT_BYTES * SEGMENT_BYTES;
@@ -209,10 +209,10 @@ impl FileTable {
         self.at(op.offset).expect("operations are about segments that files have")
     }
 
-    /// Everything that the folder's file system has is made stable.
+    /// Everything that the directory's file system has is made stable.
     fn flush_all(&self) -> Result<(), StoreError> {
         let failed = |error: Errno| {
-            store_error_of(&self.folder.display().to_string(), StoreOpKind::Flush, 0, 0, error)
+            store_error_of(&self.directory.display().to_string(), StoreOpKind::Flush, 0, 0, error)
         };
         rustix::fs::syncfs(&self.root).map_err(failed)
     }
@@ -249,7 +249,7 @@ impl Backing for FileTable {
         }
         let Some((file, at)) = self.at(op.offset) else {
             // It may be read ahead for a file that is gone.
-            let place = self.folder.display().to_string();
+            let place = self.directory.display().to_string();
             return Some(Err(store_error_of(&place, op.kind, op.offset, op.len, Errno::STALE)));
         };
         let failed = |error| failure(&file, op, at, error);
@@ -278,10 +278,10 @@ impl Backing for FileTable {
                 } else {
                     FallocateFlags::PUNCH_HOLE
                 };
-                let zero = |folder_file: Arc<OwnedFd>| {
+                let zero = |directory_file: Arc<OwnedFd>| {
                     let how = how | FallocateFlags::KEEP_SIZE;
-                    rustix::fs::fallocate(&folder_file, how, at, op.len)?;
-                    lengthen(&file, &folder_file, at + op.len)
+                    rustix::fs::fallocate(&directory_file, how, at, op.len)?;
+                    lengthen(&file, &directory_file, at + op.len)
                 };
                 Some(file.buffered(true).and_then(zero).map_err(failed))
             }
@@ -342,7 +342,7 @@ impl Backing for FileTable {
 
     fn nothing_came(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
         let (file, at) = self.of(op);
-        // The file is shorter in the folder than here, where the rest is still to be written.
+        // The file is shorter in the directory than here, where the rest is still to be written.
         (op.kind != StoreOpKind::Read).then(|| failure(&file, op, at, Errno::IO))
     }
 
@@ -357,16 +357,16 @@ impl Backing for FileTable {
     }
 }
 
-/// What would have made the folder's file longer may be among what was zeroed up to `end`, and is
+/// What would have made the directory's file longer may be among what was zeroed up to `end`, and is
 /// then never written: it is made as long as it is here. Where more of the file follows, that is
 /// still to be written and may be under way.
-fn lengthen(file: &SourceFile, folder_file: &OwnedFd, end: u64) -> Result<(), Errno> {
+fn lengthen(file: &SourceFile, directory_file: &OwnedFd, end: u64) -> Result<(), Errno> {
     let size = file.size();
-    let has = u64::try_from(rustix::fs::fstat(folder_file)?.st_size).unwrap_or(0);
-    if has < size && size <= end { rustix::fs::ftruncate(folder_file, size) } else { Ok(()) }
+    let has = u64::try_from(rustix::fs::fstat(directory_file)?.st_size).unwrap_or(0);
+    if has < size && size <= end { rustix::fs::ftruncate(directory_file, size) } else { Ok(()) }
 }
 
-/// Makes a file no longer than `size`, here and in the folder.
+/// Makes a file no longer than `size`, here and in the directory.
 fn shorten(file: &SourceFile, size: u64) -> Result<(), Errno> {
     if size < file.size() {
         rustix::fs::ftruncate(file.buffered(true)?, size)?;
@@ -407,11 +407,11 @@ mod tests {
     }
 
     /// Returns a table and a file of it.
-    fn table_of(folder: &tempfile::TempDir) -> (FileTable, Arc<SourceFile>) {
-        let name = folder.path().join("f");
+    fn table_of(directory: &tempfile::TempDir) -> (FileTable, Arc<SourceFile>) {
+        let name = directory.path().join("f");
         std::fs::File::create(&name).unwrap();
-        let root = LockedDirectory::open(&folder.path().canonicalize().unwrap(), false).unwrap();
-        let table = FileTable::new(Arc::new(root), folder.path().into(), false);
+        let root = LockedDirectory::open(&directory.path().canonicalize().unwrap(), false).unwrap();
+        let table = FileTable::new(Arc::new(root), directory.path().into(), false);
         let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         (table, Arc::new(SourceFile::new(path, 0, true)))
     }
@@ -420,11 +420,11 @@ mod tests {
     fn reads_make_segments_only_where_a_file_has_data() {
         const GIBS: u64 = 100_000;
         // Files in memory may be as long as that.
-        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
             return larder_testing::skip("there is no /dev/shm");
         };
-        let (table, file) = table_of(&folder);
-        let data = std::fs::File::create(folder.path().join("f")).unwrap();
+        let (table, file) = table_of(&directory);
+        let data = std::fs::File::create(directory.path().join("f")).unwrap();
         data.set_len(GIBS * SEGMENT_BYTES).unwrap();
         data.write_all_at(b"text", 7 * SEGMENT_BYTES + 12_345).unwrap();
         let placed = |number| table.place_to_read(&file, number * SEGMENT_BYTES + 5);
@@ -437,8 +437,8 @@ mod tests {
 
     #[test]
     fn files_are_listed_while_they_get_segments() {
-        let folder = tempfile::tempdir().unwrap();
-        let (table, file) = table_of(&folder);
+        let directory = tempfile::tempdir().unwrap();
+        let (table, file) = table_of(&directory);
         let place = |number: u64| table.place(&file, number * SEGMENT_BYTES).unwrap();
         place(0);
         std::thread::scope(|scope| {
@@ -452,8 +452,8 @@ mod tests {
 
     #[test]
     fn only_a_flush_that_the_kernel_failed_is_final() {
-        let folder = tempfile::tempdir().unwrap();
-        let (table, file) = table_of(&folder);
+        let directory = tempfile::tempdir().unwrap();
+        let (table, file) = table_of(&directory);
         let offset = table.place(&file, 0).unwrap();
         let kind = StoreOpKind::Flush;
         let op = StoreOp { tag: 0, kind, offset, len: 4096, segments: Vec::new(), queued_at: 0 };
@@ -468,8 +468,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_wrote_by_itself_is_seen_before_a_file_is_changed() {
-        let folder = tempfile::tempdir().unwrap();
-        let name = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("f");
         std::fs::write(&name, "12345").unwrap();
         let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let file = SourceFile::new(path, 0, true);
@@ -485,8 +485,8 @@ mod tests {
         if !larder_testing::is_root() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let name = folder.path().join("f");
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("f");
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         let made = rustix::fs::open(&name, flags, Mode::RUSR).unwrap();
         let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();

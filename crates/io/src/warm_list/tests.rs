@@ -148,8 +148,8 @@ fn other_stores_are_told_apart() {
 
 #[test]
 fn a_file_that_others_changed_or_replaced_is_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, list) = (folder.path().join("disk.img"), folder.path().join("disk.warm"));
+    let directory = tempfile::tempdir().unwrap();
+    let (image, list) = (directory.path().join("disk.img"), directory.path().join("disk.warm"));
     std::fs::write(&image, [0; 4096]).unwrap();
     let now = || StoreIdentity::of_path(&image, 4096).unwrap();
     assert!(load(&list, &now(), 9).unwrap().is_none(), "there is none yet");
@@ -168,7 +168,7 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     save(&list, &now().in_use(), &[0..1, 4..6]).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
     assert!(load(&list, &now(), 9).unwrap().is_some());
-    let other = folder.path().join("other.img");
+    let other = directory.path().join("other.img");
     std::fs::write(&other, [0; 4096]).unwrap();
     std::fs::rename(&other, &image).unwrap();
     stale(&Stale::Replaced);
@@ -176,8 +176,8 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
 
 #[test]
 fn what_cannot_be_used_is_said_in_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let list = folder.path().join("disk.warm");
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("disk.warm");
     let said = |bytes: &[u8]| {
         std::fs::write(&list, bytes).unwrap();
         load(&list, &store(), 9).unwrap_err().to_string()
@@ -200,15 +200,15 @@ fn what_cannot_be_used_is_said_in_a_sentence() {
 
 #[test]
 fn a_list_that_cannot_be_written_leaves_the_old_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let list = folder.path().join("disk.warm");
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("disk.warm");
     save(&list, &store(), &[3..4, 8..9]).unwrap();
-    let directory = folder.path().join("directory");
-    std::fs::create_dir(&directory).unwrap();
-    let error = save(&directory, &store(), &[5..6, 8..9]).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("write the list {}: ", directory.display())), "{error}");
+    let occupied = directory.path().join("list");
+    std::fs::create_dir(&occupied).unwrap();
+    let error = save(&occupied, &store(), &[5..6, 8..9]).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("write the list {}: ", occupied.display())), "{error}");
     assert_eq!(load(&list, &store(), 9).unwrap(), Some(vec![3..4, 8..9]));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
-    let nowhere = folder.path().join("none/disk.warm");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
+    let nowhere = directory.path().join("none/disk.warm");
     assert!(matches!(save(&nowhere, &store(), &[]), Err(ListError::Write { .. })));
 }

@@ -31,7 +31,7 @@ struct Service {
     /// Taken out to be closed.
     mount: Option<VolumeMount>,
     /// What removes the mountpoint, once nothing is mounted there.
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Service {
@@ -43,10 +43,10 @@ impl Service {
     }
 
     fn start(engine: Arc<Engine>, volume: Arc<ArenaVolume>, map: Arc<dyn AllocationMap>) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         let volumes = vec![(Arc::clone(&volume), map)];
-        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None, false);
-        Service { engine, volume, mount: Some(mount.expect("a mount")), folder }
+        let mount = VolumeMount::start(Arc::clone(&engine), directory.path(), volumes, None, false);
+        Service { engine, volume, mount: Some(mount.expect("a mount")), directory }
     }
 
     fn mount(&self) -> &VolumeMount {
@@ -54,7 +54,7 @@ impl Service {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// The file of the volume, for reading and writing.

@@ -3,9 +3,9 @@
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 
 mod common;
+mod directory;
 mod embed;
 mod engine;
-mod folder;
 mod fuse;
 mod live;
 mod nbd_server;

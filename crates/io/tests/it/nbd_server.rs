@@ -38,7 +38,7 @@ struct Service {
     volume: Arc<ArenaVolume>,
     server: Server,
     dir: TempDir,
-    /// The folder of the certificates, where there is TLS.
+    /// The directory of the certificates, where there is TLS.
     certificates: Option<TempDir>,
 }
 
@@ -85,7 +85,7 @@ impl Service {
         Service::start_with(engine, volume, map, tcp, options)
     }
 
-    /// A server on TCP with TLS, with the certificates of server and clients in its folder.
+    /// A server on TCP with TLS, with the certificates of server and clients in its directory.
     fn start_tls(
         engine: Arc<Engine>,
         volume: Arc<ArenaVolume>,

@@ -32,13 +32,13 @@ pub enum BenchError {
     /// There is not enough room.
     #[error(
         "run in {}: it needs {} and {} are free",
-        folder.display(),
+        directory.display(),
         larder_report::format::bytes(*needs),
         larder_report::format::bytes(*free)
     )]
     NoSpace {
         /// Where.
-        folder: PathBuf,
+        directory: PathBuf,
         /// Bytes that the workload needs.
         needs: u64,
         /// Bytes that are free.

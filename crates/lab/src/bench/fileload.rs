@@ -67,12 +67,12 @@ impl FileSet {
         FileSet { name: name.to_owned(), files: files.iter().map(place).collect(), pieces }
     }
 
-    /// A file of so many bytes for each user, made in this folder and removed at the end.
+    /// A file of so many bytes for each user, made in this directory and removed at the end.
     #[must_use]
-    pub fn new(folder: &Path, users: usize, bytes: u64, hint: Hint) -> Self {
+    pub fn new(directory: &Path, users: usize, bytes: u64, hint: Hint) -> Self {
         let process = std::process::id();
         let place = |user| {
-            let path = folder.join(format!("larder-fileload-{process}-{user}"));
+            let path = directory.join(format!("larder-fileload-{process}-{user}"));
             AtPath::new(&path, bytes, buffering(hint))
         };
         let files = (1..=users).map(place).collect();
@@ -229,10 +229,10 @@ impl Workload for Part<'_> {
     }
 
     fn space(&self) -> Vec<Space> {
-        // They lie in one folder, so what they need is needed together.
+        // They lie in one directory, so what they need is needed together.
         let mut spaces: Vec<Space> = Vec::new();
         for space in self.set().files.iter().flat_map(Place::space) {
-            match spaces.iter_mut().find(|known| known.folder == space.folder) {
+            match spaces.iter_mut().find(|known| known.directory == space.directory) {
                 Some(known) => known.bytes += space.bytes,
                 None => spaces.push(space),
             }

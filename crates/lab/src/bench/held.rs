@@ -1,4 +1,4 @@
-//! What a benchmark makes in a folder of somebody: locked while its process lives, and so found by
+//! What a benchmark makes in a directory of somebody: locked while its process lives, and so found by
 //! the next one after a kill.
 //!
 //! Invariants: only what is called as ours are, belongs to this user and has no lock is removed. A
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// it was locked.
 const ATTEMPTS: usize = 8;
 
-/// Holds a file or folder, until the last copy is dropped.
+/// Holds a file or directory, until the last copy is dropped.
 #[derive(Clone, Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
 
@@ -39,21 +39,21 @@ impl Held {
     }
 }
 
-/// Removes what runs of this user that were killed have left in a folder, of those who call what
+/// Removes what runs of this user that were killed have left in a directory, of those who call what
 /// they make `STEM` with numbers behind it; what that was. What cannot be removed stays.
 #[must_use]
-pub fn clear_up(folder: &Path, stem: &str) -> Vec<PathBuf> {
-    clear_up_after(folder, stem, &mut |_| true)
+pub fn clear_up(directory: &Path, stem: &str) -> Vec<PathBuf> {
+    clear_up_after(directory, stem, &mut |_| true)
 }
 
 /// The same for those who made more than files: before something is removed `undo` is called with
 /// it, while it is locked. If that answers no, it stays.
 pub fn clear_up_after(
-    folder: &Path,
+    directory: &Path,
     stem: &str,
     undo: &mut dyn FnMut(&Path) -> bool,
 ) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let entries = entries.filter_map(Result::ok);
     let named = entries.filter(|entry| is_numbered(&entry.file_name(), stem));
     named.map(|entry| entry.path()).filter(|path| remove(path, undo).unwrap_or(false)).collect()
@@ -63,10 +63,10 @@ pub fn clear_up_after(
 pub(super) fn clear_up_beside(path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     // What is called by numbers alone is not ours.
     if stem.len() < name.len() && !stem.is_empty() {
-        let _removed = clear_up(folder.unwrap_or(Path::new(".")), &name[..=stem.len()]);
+        let _removed = clear_up(directory.unwrap_or(Path::new(".")), &name[..=stem.len()]);
     }
 }
 
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn what_is_held_stays_and_what_was_left_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         let write = |name: &str| std::fs::write(path(name), "x");
         let held = Held::make(&path("larder-x-1"), || write("larder-x-1")).unwrap();
         let again = Held::make(&path("larder-x-1"), || Err(io::ErrorKind::AlreadyExists.into()));
@@ -113,15 +113,15 @@ mod tests {
         }
         std::fs::create_dir_all(path("larder-x-4/inside")).unwrap();
         std::os::unix::fs::symlink(path("larder-x-mine"), path("larder-x-5")).unwrap();
-        let mut removed = clear_up(folder.path(), "larder-x-");
+        let mut removed = clear_up(directory.path(), "larder-x-");
         removed.sort();
         assert_eq!(removed, ["larder-x-2", "larder-x-2-7", "larder-x-4"].map(path));
         assert!(path("larder-x-1").exists() && path("larder-x-5").is_symlink());
         let copy = held.clone();
         drop(held);
-        assert!(clear_up(folder.path(), "larder-x-").is_empty(), "a copy holds it");
+        assert!(clear_up(directory.path(), "larder-x-").is_empty(), "a copy holds it");
         drop(copy);
-        assert!(clear_up_after(folder.path(), "larder-x-", &mut |_| false).is_empty());
+        assert!(clear_up_after(directory.path(), "larder-x-", &mut |_| false).is_empty());
         assert!(path("larder-x-1").exists(), "what cannot be undone stays");
         write("larder-x-9").unwrap();
         clear_up_beside(&path("larder-x-9"));

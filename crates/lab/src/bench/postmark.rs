@@ -47,7 +47,7 @@ impl PostmarkBench {
         PostmarkBench { options, left_over: Vec::new() }
     }
 
-    /// Folders of runs that were killed, which the trials have removed.
+    /// Directories of runs that were killed, which the trials have removed.
     #[must_use]
     pub fn left_over(&self) -> &[PathBuf] {
         &self.left_over

@@ -10,7 +10,7 @@
 
 mod share;
 
-pub use share::{Extent, Folder, Share};
+pub use share::{Directory, Extent, Share};
 
 use super::error::BenchError;
 use super::worker_pool;

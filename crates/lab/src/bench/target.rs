@@ -168,11 +168,12 @@ impl Place for AtPath {
     }
 
     fn space(&self) -> Vec<Space> {
-        let folder = self.path.parent().filter(|_| self.new && self.made.is_none());
-        let folder = folder
-            .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-        let folder = folder.map(Path::to_path_buf);
-        folder.map(|folder| Space { folder, bytes: self.bytes }).into_iter().collect()
+        let directory = self.path.parent().filter(|_| self.new && self.made.is_none());
+        let directory = directory.map(|directory| {
+            if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
+        });
+        let directory = directory.map(Path::to_path_buf);
+        directory.map(|directory| Space { directory, bytes: self.bytes }).into_iter().collect()
     }
 
     fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
@@ -279,8 +280,8 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_written_both_ways() {
-        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("file");
         std::fs::write(&path, vec![1; 3 * 4096]).unwrap();
         for buffering in [Buffering::Buffered, Buffering::Unbuffered] {
             let mut place = AtPath::existing(&path, 3 * 4096, buffering, true);
@@ -303,12 +304,13 @@ mod tests {
 
     #[test]
     fn a_path_that_is_only_read_is_not_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         std::fs::write(&path, [1; 8]).unwrap();
         let mut target = AtPath::existing(&path, 8, Buffering::Buffered, false).open().unwrap();
         assert!(target.write_at(0, &[2]).is_err());
-        let absent = AtPath::existing(&folder.path().join("absent"), 8, Buffering::Buffered, false);
+        let absent =
+            AtPath::existing(&directory.path().join("absent"), 8, Buffering::Buffered, false);
         let error = absent.open().err().unwrap().to_string();
         assert!(error.starts_with("open ") && error.contains("absent"), "{error}");
     }

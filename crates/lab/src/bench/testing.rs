@@ -172,7 +172,7 @@ impl Workload for Given {
     }
 
     fn space(&self) -> Vec<Space> {
-        vec![Space { folder: "/given".into(), bytes: 1000 }]
+        vec![Space { directory: "/given".into(), bytes: 1000 }]
     }
 
     fn paths(&self) -> Vec<PathBuf> {

@@ -90,9 +90,13 @@ pub(super) fn look_at_room(
     surroundings: &dyn HostEnv,
 ) -> Result<(), BenchError> {
     for space in workload.space() {
-        let free = surroundings.free_bytes(&space.folder)?;
+        let free = surroundings.free_bytes(&space.directory)?;
         if free < space.bytes {
-            return Err(BenchError::NoSpace { folder: space.folder, needs: space.bytes, free });
+            return Err(BenchError::NoSpace {
+                directory: space.directory,
+                needs: space.bytes,
+                free,
+            });
         }
     }
     Ok(())

@@ -55,8 +55,8 @@ impl Series {
 /// Room that a workload needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// A folder that is there.
-    pub folder: PathBuf,
+    /// A directory that is there.
+    pub directory: PathBuf,
     /// Bytes at the most at any moment.
     pub bytes: u64,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A real trace, if the folder is here.
+/// A real trace, if the directory is here.
 fn real(name: &str) -> Option<BoxedSource> {
     let path = larder_testing::shared_trace(name)?;
     Some(open(&path, &OpenOptions::default()).unwrap())

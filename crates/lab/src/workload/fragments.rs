@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The folder of the files in pieces.
+/// The directory of the files in pieces.
 pub const FRAGMENTED: &str = "fragmented";
 /// That of the copies in one piece.
 pub const CONTIGUOUS: &str = "contiguous";
@@ -84,7 +84,7 @@ pub enum FragmentsError {
     /// Somebody asked for it.
     #[error("go on: it was stopped")]
     Stopped,
-    /// A folder holds what was not made here.
+    /// A directory holds what was not made here.
     #[error("remove {}: it is not one of the files that were made", path.display())]
     Foreign {
         /// What else there is.
@@ -133,7 +133,7 @@ impl Fragments {
         Err(FragmentsError::Impossible { file_bytes, extents, why })
     }
 
-    /// Makes both sets in a folder that is there: `fragmented/file-1` and so on, and the same in
+    /// Makes both sets in a directory that is there: `fragmented/file-1` and so on, and the same in
     /// `contiguous`.
     ///
     /// # Errors
@@ -141,12 +141,12 @@ impl Fragments {
     /// not give what was asked for, or `watch` says to stop.
     pub fn make(
         &self,
-        folder: &Path,
+        directory: &Path,
         count: Count<'_>,
         watch: Watch<'_>,
     ) -> Result<(), FragmentsError> {
         self.check()?;
-        let kinds = [CONTIGUOUS, FRAGMENTED].map(|kind| folder.join(kind));
+        let kinds = [CONTIGUOUS, FRAGMENTED].map(|kind| directory.join(kind));
         for (number, kind) in kinds.iter().enumerate() {
             if let Err(error) = std::fs::create_dir(kind) {
                 let made = &kinds[..number];
@@ -178,12 +178,16 @@ impl Fragments {
     }
 
     /// Empty files with room in one piece, each with the number 1.
-    fn in_one_piece(&self, folder: &Path, count: Count<'_>) -> Result<Vec<Made>, FragmentsError> {
+    fn in_one_piece(
+        &self,
+        directory: &Path,
+        count: Count<'_>,
+    ) -> Result<Vec<Made>, FragmentsError> {
         let mut all = Vec::new();
         for number in 1..=self.files {
             let mut set_aside = Vec::new();
             let found = loop {
-                let made = Made::new(folder, number, 1)?;
+                let made = Made::new(directory, number, 1)?;
                 made.reserve(0, self.file_bytes)?;
                 match made.expect(count) {
                     Ok(()) => break made,
@@ -201,13 +205,13 @@ impl Fragments {
     }
 
     /// Files with room in pieces that lie in turns.
-    fn intertwined(&self, folder: &Path) -> Result<Vec<Made>, FragmentsError> {
+    fn intertwined(&self, directory: &Path) -> Result<Vec<Made>, FragmentsError> {
         let numbers = 1..=self.files;
-        let files = numbers.map(|number| Made::new(folder, number, self.extents));
+        let files = numbers.map(|number| Made::new(directory, number, self.extents));
         let files = files.collect::<Result<Vec<_>, _>>()?;
         // A file alone is intertwined with one that is gone afterwards.
         let between = if self.files == 1 && self.extents > 1 {
-            let made = Made::new(folder, 2, 0)?;
+            let made = Made::new(directory, 2, 0)?;
             made.remove()?;
             Some(made)
         } else {
@@ -260,8 +264,8 @@ struct Made {
 }
 
 impl Made {
-    fn new(folder: &Path, number: u32, asked: u64) -> Result<Made, FragmentsError> {
-        let path = folder.join(format!("{FILE}{number}"));
+    fn new(directory: &Path, number: u32, asked: u64) -> Result<Made, FragmentsError> {
+        let path = directory.join(format!("{FILE}{number}"));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(&path);
         Ok(Made { file: file.map_err(failed("make", &path))?, path, asked })
@@ -289,8 +293,8 @@ impl Made {
 }
 
 /// The error, after what was made is removed.
-fn undone(first: FragmentsError, folders: &[PathBuf]) -> Result<(), FragmentsError> {
-    match folders.iter().try_for_each(|folder| remove_folder(folder).map(|_| ())) {
+fn undone(first: FragmentsError, directories: &[PathBuf]) -> Result<(), FragmentsError> {
+    match directories.iter().try_for_each(|directory| remove_directory(directory).map(|_| ())) {
         Ok(()) => Err(first),
         Err(second) => {
             Err(FragmentsError::LeftBehind { first: Box::new(first), second: Box::new(second) })
@@ -298,25 +302,25 @@ fn undone(first: FragmentsError, folders: &[PathBuf]) -> Result<(), FragmentsErr
     }
 }
 
-/// Removes both sets from a folder; how many files they had. A set that is not there has none.
+/// Removes both sets from a directory; how many files they had. A set that is not there has none.
 ///
 /// # Errors
 /// Something else lies in a set: then nothing of that set is removed. Or a file cannot be removed.
-pub fn remove(folder: &Path) -> Result<u64, FragmentsError> {
+pub fn remove(directory: &Path) -> Result<u64, FragmentsError> {
     let mut removed = 0;
     for kind in [FRAGMENTED, CONTIGUOUS] {
-        let kind = folder.join(kind);
+        let kind = directory.join(kind);
         if kind.exists() {
-            removed += remove_folder(&kind)?;
+            removed += remove_directory(&kind)?;
         }
     }
     Ok(removed)
 }
 
-fn remove_folder(folder: &Path) -> Result<u64, FragmentsError> {
+fn remove_directory(directory: &Path) -> Result<u64, FragmentsError> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed("list", folder))? {
-        let entry = entry.map_err(failed("list", folder))?;
+    for entry in std::fs::read_dir(directory).map_err(failed("list", directory))? {
+        let entry = entry.map_err(failed("list", directory))?;
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(FILE));
@@ -328,7 +332,7 @@ fn remove_folder(folder: &Path) -> Result<u64, FragmentsError> {
     for file in &files {
         std::fs::remove_file(file).map_err(failed("remove", file))?;
     }
-    std::fs::remove_dir(folder).map_err(failed("remove", folder))?;
+    std::fs::remove_dir(directory).map_err(failed("remove", directory))?;
     Ok(files.len() as u64)
 }
 

@@ -1,4 +1,4 @@
-//! What is cached of the files of a mounted folder.
+//! What is cached of the files of a mounted directory.
 
 use super::Head;
 use crate::table::{Cell, Column, Table};
@@ -20,13 +20,13 @@ pub struct Files {
 /// What is cached of a file, and what became of the requests to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStats {
-    /// Where it is in the folder.
+    /// Where it is in the directory.
     pub path: String,
     /// Its size, as programs see it.
     pub size_bytes: u64,
     /// Bytes of it that are in the cache.
     pub resident_bytes: u64,
-    /// Of these, bytes that the folder does not have yet.
+    /// Of these, bytes that the directory does not have yet.
     pub dirty_bytes: u64,
     /// How often it is open.
     pub opens: u64,

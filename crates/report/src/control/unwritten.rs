@@ -37,7 +37,7 @@ pub struct VolumeAtRisk {
     pub failing_bytes: u64,
     /// Ranges that hold them, in whole pages; not all if there are very many.
     pub failing: Vec<FailingRange>,
-    /// Files of a mounted folder that these ranges belong to; empty for other volumes.
+    /// Files of a mounted directory that these ranges belong to; empty for other volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileAtRisk>,
     /// The last error of a write or flush while writes are failing.
@@ -50,10 +50,10 @@ pub struct VolumeAtRisk {
     pub lost_path: Option<String>,
 }
 
-/// A file of a mounted folder of which something could not be written.
+/// A file of a mounted directory of which something could not be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAtRisk {
-    /// Where it is in the folder, or was if it is deleted.
+    /// Where it is in the directory, or was if it is deleted.
     pub path: String,
     /// Bytes of pages whose last write failed.
     pub failing_bytes: u64,
@@ -123,7 +123,7 @@ impl AtRisk {
                         crate::escape::text(path)
                     ));
                 }
-                // Of a folder they say nothing that the files do not.
+                // Of a directory they say nothing that the files do not.
                 for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {
                     let (from, to) = (range.offset, range.offset + range.length);
                     warnings.push(format!("{name}: failing: bytes {from} to {to}"));

@@ -30,7 +30,7 @@ pub struct Volume {
     pub path: String,
     /// Its address for NBD clients.
     pub uri: String,
-    /// Its length; null for a mounted folder, which has none.
+    /// Its length; null for a mounted directory, which has none.
     pub length_bytes: Option<u64>,
     /// Memory that holds its blocks now.
     pub resident_bytes: u64,

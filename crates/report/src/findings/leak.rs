@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     why: "The cache of the system has no floor: what a program takes, it loses, and everybody else \
           waits for the disk.",
     attempt: &[
-        "larder bench probe FOLDER --scenario leak --memory SIZE",
+        "larder bench probe DIRECTORY --scenario leak --memory SIZE",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
     ],
     sure: Confidence::Likely,

@@ -37,7 +37,7 @@ pub(super) const TOO_SMALL: Rule = Rule {
     why: "A program that reads in order waits for the disk again and again, though it was plain \
           what it would want next.",
     attempt: &[
-        "larder bench fileload FOLDER",
+        "larder bench fileload DIRECTORY",
         "larder serve IMAGE --read-ahead 4MiB --listen unix:SOCKET",
     ],
     sure: Confidence::Likely,

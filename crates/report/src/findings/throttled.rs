@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
     why: "Programs write faster than the disk takes it, and the cache has no room left to absorb \
           that.",
     attempt: &[
-        "larder bench probe FOLDER",
+        "larder bench probe DIRECTORY",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
     ],
     sure: Confidence::Certain,

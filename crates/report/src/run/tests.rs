@@ -132,9 +132,9 @@ fn the_first_version_is_read_and_written_again_as_the_second() {
 
 #[test]
 fn every_run_that_was_ever_recorded_is_read() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs");
     let mut read = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         if text.contains("\"larder-run\"") && path.extension().is_some_and(|it| it == "json") {

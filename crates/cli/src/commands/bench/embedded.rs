@@ -11,7 +11,7 @@ use larder_lab::bench::Workload;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A benchmark that works in a folder.
+/// A benchmark that works in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Inner {
     /// Many small files; see larder bench postmark.
@@ -29,16 +29,16 @@ impl Inner {
         }
     }
 
-    /// The benchmark with its words, to work in a folder that is there.
-    pub(super) fn workload(self, folder: &Path, words: &[String]) -> Result<Box<dyn Workload>> {
+    /// The benchmark with its words, to work in a directory that is there.
+    pub(super) fn workload(self, directory: &Path, words: &[String]) -> Result<Box<dyn Workload>> {
         let words = words.iter().map(OsString::from);
         Ok(match self {
             Inner::Postmark => {
                 let arguments: postmark::Arguments = parse(self.name(), words)?;
-                Box::new(arguments.inside(folder)?)
+                Box::new(arguments.inside(directory)?)
             }
             Inner::Probe => {
-                let target = [folder.as_os_str().to_owned()].into_iter();
+                let target = [directory.as_os_str().to_owned()].into_iter();
                 let arguments: probe::Arguments = parse(self.name(), target.chain(words))?;
                 Box::new(arguments.bench()?)
             }
@@ -78,20 +78,20 @@ mod tests {
 
     #[test]
     fn its_words_are_read_as_outside() {
-        let folder = tempfile::tempdir().unwrap();
-        let workload = |inner: Inner, line| inner.workload(folder.path(), &split_words(line));
+        let directory = tempfile::tempdir().unwrap();
+        let workload = |inner: Inner, line| inner.workload(directory.path(), &split_words(line));
         let postmark = workload(Inner::Postmark, "--number 7 --transactions 20").unwrap();
         assert_eq!(postmark.settings()["number"], 7);
-        assert_eq!(postmark.paths(), [folder.path()]);
+        assert_eq!(postmark.paths(), [directory.path()]);
         let probe = workload(Inner::Probe, "--size 1MiB --pattern R").unwrap();
         assert_eq!(probe.settings()["file_bytes"], 1 << 20);
     }
 
     #[test]
     fn what_the_command_outside_says_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let refused = |inner: Inner, line: &str| {
-            inner.workload(folder.path(), &split_words(line)).err().unwrap().to_string()
+            inner.workload(directory.path(), &split_words(line)).err().unwrap().to_string()
         };
         let said = refused(Inner::Postmark, "--trials 3");
         assert_eq!(said, "run postmark here: --trials belongs before the --");

@@ -22,9 +22,9 @@ const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A folder, where a file is made for each user and removed; or files that are there, one for
-    /// each user. Several folders are sets of files, measured one after the other; so are the two
-    /// that larder bench fragments made in a folder.
+    /// A directory, where a file is made for each user and removed; or files that are there, one for
+    /// each user. Several directories are sets of files, measured one after the other; so are the two
+    /// that larder bench fragments made in a directory.
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<PathBuf>,
 
@@ -124,7 +124,7 @@ impl Arguments {
         Ok(self.size.unwrap_or(unsaid) * users)
     }
 
-    /// The same work twice: on files that are made in one folder, and on those as they are seen in
+    /// The same work twice: on files that are made in one directory, and on those as they are seen in
     /// another.
     pub(super) fn twice(
         &self,
@@ -150,39 +150,42 @@ impl Arguments {
             let found = std::fs::metadata(target);
             found.map(|found| found.is_dir()).with_context(|| format!("find {}", target.display()))
         });
-        let are_folders = kinds.collect::<Result<Vec<_>>>()?;
-        if are_folders.iter().all(|is_folder| !is_folder) {
+        let are_directories = kinds.collect::<Result<Vec<_>>>()?;
+        if are_directories.iter().all(|is_directory| !is_directory) {
             return Ok(vec![self.set("", self.targets.clone(), None)?]);
         }
-        if !are_folders.iter().all(|is_folder| *is_folder) {
-            bail!("work on files and folders at once: name files, or folders");
+        if !are_directories.iter().all(|is_directory| *is_directory) {
+            bail!("work on files and directories at once: name files, or directories");
         }
-        if let [folder] = &self.targets[..] {
-            let made = [FRAGMENTED, CONTIGUOUS].map(|kind| folder.join(kind));
+        if let [directory] = &self.targets[..] {
+            let made = [FRAGMENTED, CONTIGUOUS].map(|kind| directory.join(kind));
             if made.iter().all(|kind| kind.is_dir()) {
-                return self.folders(&made);
+                return self.directories(&made);
             }
-            clear_up(folder, "fileload");
+            clear_up(directory, "fileload");
             let users = self.users()?.unwrap_or(1);
             let bytes = self.size.unwrap_or(FILE_BYTES);
-            return Ok(vec![FileSet::new(folder, users, bytes, self.hint)]);
+            return Ok(vec![FileSet::new(directory, users, bytes, self.hint)]);
         }
-        self.folders(&self.targets)
+        self.directories(&self.targets)
     }
 
-    /// A set for each folder, called as the folder is, all with the same number of users.
-    fn folders(&self, folders: &[PathBuf]) -> Result<Vec<FileSet>> {
-        let sets = folders.iter().map(|folder| {
-            let files = files_below(folder)?;
-            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-            let shown = folder.display();
+    /// A set for each directory, called as the directory is, all with the same number of users.
+    fn directories(&self, directories: &[PathBuf]) -> Result<Vec<FileSet>> {
+        let sets = directories.iter().map(|directory| {
+            let files = files_below(directory)?;
+            let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
+            let shown = directory.display();
             ensure!(!files.is_empty(), "work on {shown}: there is no file in it");
             Ok((name.unwrap_or_else(|| shown.to_string()), files))
         });
         let sets = sets.collect::<Result<Vec<_>>>()?;
         let names: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
         for (number, name) in names.iter().enumerate() {
-            ensure!(!names[..number].contains(name), "work on two folders that are called {name}");
+            ensure!(
+                !names[..number].contains(name),
+                "work on two directories that are called {name}"
+            );
         }
         let least = sets.iter().map(|(_, files)| files.len()).min();
         let users = self.users()?.or(least);

@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A folder that is there. The files come into two new folders in it: fragmented and
+    /// A directory that is there. The files come into two new directories in it: fragmented and
     /// contiguous.
-    #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
+    #[arg(value_name = "DIRECTORY")]
+    directory: PathBuf,
 
     /// Files of each kind.
     #[arg(long, value_name = "NUMBER", default_value_t = 4,
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Remove what was made in FOLDER before, and nothing else.
+    /// Remove what was made in DIRECTORY before, and nothing else.
     #[arg(long, conflicts_with_all = ["files", "size", "extents", "seed"])]
     remove: bool,
 }
@@ -50,26 +50,26 @@ fn pieces(file: &File) -> Result<u64, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let folder = arguments.folder.as_path();
+    let directory = arguments.directory.as_path();
     let text = if arguments.remove {
-        format!("removed {}\n", format::counted(remove(folder)?, "file"))
+        format!("removed {}\n", format::counted(remove(directory)?, "file"))
     } else {
-        make(arguments, folder)?
+        make(arguments, directory)?
     };
     crate::output::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
+fn make(arguments: &Arguments, directory: &Path) -> Result<String> {
     let &Arguments { files, size: file_bytes, extents, seed, .. } = arguments;
     let wanted = Fragments { files, file_bytes, extents, seed };
     let needs = wanted.bytes();
-    free_space::check(folder, needs)?;
+    free_space::check(directory, needs)?;
     let stop = Stop::listen()?;
     let is_shown = std::io::stderr().is_terminal();
     let template = "writing [{bar:30}] {bytes} of {total_bytes}";
     let bar = is_shown.then(|| progress::bar(needs, template));
-    let made = wanted.make(folder, &pieces, &mut |bytes| {
+    let made = wanted.make(directory, &pieces, &mut |bytes| {
         if let Some(bar) = &bar {
             bar.set_position(bytes);
         }
@@ -86,7 +86,7 @@ fn make(arguments: &Arguments, folder: &Path) -> Result<String> {
     let size = format::bytes(file_bytes);
     Ok(format!(
         "{files} of {size} in {extents} extents each: {}\n{files} of {size} in 1 extent each: {}\n",
-        escape::path(&folder.join(FRAGMENTED)),
-        escape::path(&folder.join(CONTIGUOUS))
+        escape::path(&directory.join(FRAGMENTED)),
+        escape::path(&directory.join(CONTIGUOUS))
     ))
 }

@@ -32,9 +32,9 @@ use threads::Throughput;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The folder in which the files under test are made and removed.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    folder: PathBuf,
+    /// The directory in which the files under test are made and removed.
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
 
     /// A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite,
     /// 7 fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is
@@ -126,13 +126,22 @@ impl Arguments {
 
     /// What is to be done.
     fn wanted(&self) -> Result<Shown> {
-        ensure!(self.folder.is_dir(), "work in {}: it is no folder", self.folder.display());
-        clear_up(&self.folder, "iozone");
-        let (manner, folder) = (self.opening.manner(), self.folder.clone());
+        ensure!(
+            self.directory.is_dir(),
+            "work in {}: it is no directory",
+            self.directory.display()
+        );
+        clear_up(&self.directory, "iozone");
+        let (manner, directory) = (self.opening.manner(), self.directory.clone());
         if self.threads.is_wanted() {
             let cell = self.cells.one()?;
             self.check(&cell)?;
-            return Ok(Shown::Throughput(self.threads.run(cell, &self.tests, manner, folder)?));
+            return Ok(Shown::Throughput(self.threads.run(
+                cell,
+                &self.tests,
+                manner,
+                directory,
+            )?));
         }
         let alone = "use --no-stonewall or --mix-readers: they are for threads (-t 4)";
         ensure!(!self.threads.is_meant(), alone);
@@ -142,7 +151,7 @@ impl Arguments {
         grid.cells().iter().try_for_each(|cell| self.check(cell))?;
         let default = DEFAULT_TESTS.to_vec();
         let tests = if self.tests.is_empty() { default } else { self.tests.clone() };
-        Ok(Shown::Grid(GridRun { grid, tests, manner, folder }))
+        Ok(Shown::Grid(GridRun { grid, tests, manner, directory }))
     }
 }
 

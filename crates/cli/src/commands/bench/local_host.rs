@@ -72,7 +72,7 @@ fn counted(found: &Pages, wrong: Option<(PathBuf, u64)>, why: Option<String>) ->
     Found { files: sum.files, pages: sum.pages, resident: sum.resident, wrong, why }
 }
 
-/// The disks of paths, or of the folders that they will be in.
+/// The disks of paths, or of the directories that they will be in.
 fn disks(paths: &[PathBuf]) -> Vec<Disk> {
     let there = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
     let disks: BTreeSet<Disk> = there.filter_map(|path| Disk::of(path).ok().flatten()).collect();

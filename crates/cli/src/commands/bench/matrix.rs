@@ -56,8 +56,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = args::bytes)]
     size: u64,
 
-    /// The folder for its image, which takes no more room than is written.
-    #[arg(long, value_name = "FOLDER", default_value = "/var/tmp")]
+    /// The directory for its image, which takes no more room than is written.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
     scratch: PathBuf,
 
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     );
     ensure!(
         arguments.scratch.is_dir(),
-        "make images in {}: it is no folder",
+        "make images in {}: it is no directory",
         arguments.scratch.display()
     );
     let inner = arguments.workload;
@@ -156,12 +156,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Removes what runs that were killed have left; says so.
 fn clear_up(scratch: &Path) {
     let left = remove_left_over(scratch);
-    for folder in left.removed {
-        eprintln!("larder: removed {}, which a run that was killed had left", folder.display());
+    for directory in left.removed {
+        eprintln!("larder: removed {}, which a run that was killed had left", directory.display());
     }
-    for (folder, why) in left.stays {
-        let folder = folder.display();
-        eprintln!("larder: note: {folder} stays, which a run that was killed had left: {why}");
+    for (directory, why) in left.stays {
+        let directory = directory.display();
+        eprintln!("larder: note: {directory} stays, which a run that was killed had left: {why}");
     }
 }
 
@@ -252,11 +252,11 @@ impl Arguments {
     fn run_cell(
         &self,
         cell: &Cell<'_>,
-        folder: &Path,
+        directory: &Path,
         stop: &Stop,
         shown: &str,
     ) -> Result<RunResult> {
-        let mut workload = self.workload.workload(folder, &self.words)?;
+        let mut workload = self.workload.workload(directory, &self.words)?;
         let changed = cell.variant.priority.apply()?;
         let played = self.playing.play_part(workload.as_mut(), stop, shown);
         changed.restore()?;

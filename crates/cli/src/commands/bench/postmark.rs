@@ -25,7 +25,7 @@ const THREADS_MAX: u32 = 4096;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A script with commands of PostMark, which is read before anything begins. With --classic
-    /// `.pmrc` in the current folder, if not given.
+    /// `.pmrc` in the current directory, if not given.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
 
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         match step {
             Step::Run(config, _) => code = arguments.run_config(config)?,
             Step::Show(config, _) => {
-                let current = std::env::current_dir().context("find the current folder")?;
+                let current = std::env::current_dir().context("find the current directory")?;
                 let shown = show(&arguments.settings.over(config), &current);
                 let mut out = output::stdout();
                 for part in [shown.before, shown.locations, shown.after] {
@@ -141,8 +141,8 @@ impl Arguments {
         }
     }
 
-    /// The only run of it, with its files in a folder that somebody else chose.
-    pub(super) fn inside(&self, folder: &Path) -> Result<PostmarkBench> {
+    /// The only run of it, with its files in a directory that somebody else chose.
+    pub(super) fn inside(&self, directory: &Path) -> Result<PostmarkBench> {
         ensure!(!self.classic, "run PostMark here: --classic is one run with a prompt");
         let mut configs = self.steps()?.into_iter().filter_map(|step| match step {
             Step::Run(config, _) => Some(config),
@@ -156,15 +156,18 @@ impl Arguments {
             options.config.locations.is_empty(),
             "run PostMark here: its files go where this command puts them; leave locations out"
         );
-        options.config.locations = vec![Location { path: folder.into(), weight: 1 }];
+        options.config.locations = vec![Location { path: directory.into(), weight: 1 }];
         Ok(PostmarkBench::new(options))
     }
 
     fn run_config(&self, config: Config) -> Result<ExitCode> {
         let mut bench = PostmarkBench::new(self.options(config));
         let played = self.playing.run(&mut bench);
-        for folder in bench.left_over() {
-            eprintln!("larder: removed {}, which a run that was killed had left", folder.display());
+        for directory in bench.left_over() {
+            eprintln!(
+                "larder: removed {}, which a run that was killed had left",
+                directory.display()
+            );
         }
         played
     }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A folder, where a file is made and removed; a file or block device that is there; or the
+    /// A directory, where a file is made and removed; a file or block device that is there; or the
     /// address of an NBD export (nbd://, nbd+unix://).
     #[arg(value_name = "TARGET", required_unless_present = "in_process")]
     target: Option<String>,
@@ -273,7 +273,7 @@ impl Arguments {
         self.pattern.0.contains(&Action::Write)
     }
 
-    /// The same work twice: on a file that is made in one folder, and on that file as it is seen in
+    /// The same work twice: on a file that is made in one directory, and on that file as it is seen in
     /// another.
     pub(super) fn twice(&self, [made, seen]: [&Path; 2], bytes: u64) -> Result<[ProbeBench; 2]> {
         let in_words = self.in_process.is_some() || self.scenario.is_some();

@@ -8,7 +8,7 @@ use crate::args;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use larder_lab::bench::Start;
-use larder_lab::bench::server::{Extent, Folder, ServerBench, Share, Steps};
+use larder_lab::bench::server::{Directory, Extent, ServerBench, Share, Steps};
 use larder_lab::bench::target::{AtPath, Buffering};
 use larder_lab::random::Spread;
 use larder_lab::workload::server::{Mix, ServerLoad};
@@ -20,7 +20,7 @@ const CLIENTS_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A folder, that of a mounted file server for one, where files are made and removed; a file or
+    /// A directory, that of a mounted file server for one, where files are made and removed; a file or
     /// block device that is there; or the address of an NBD export (nbd://, nbd+unix://).
     #[arg(value_name = "TARGET")]
     target: String,
@@ -94,7 +94,7 @@ impl Arguments {
         let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
         if found.is_dir() {
             clear_up(path, "server");
-            return Ok(Share::Folder(Folder::inside(path, buffering)));
+            return Ok(Share::Directory(Directory::inside(path, buffering)));
         }
         let place = AtPath::existing(path, length(path)?, buffering, self.mix.writes());
         self.places(Box::new(place))

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Files, block devices, and folders with all files below them.
+    /// Files, block devices, and directories with all files below them.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 

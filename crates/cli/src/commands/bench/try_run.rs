@@ -47,7 +47,7 @@ const USUAL: &str = "less than a minute";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A folder of the file system that is meant. Files are made in a folder of their own in it,
+    /// A directory of the file system that is meant. Files are made in a directory of their own in it,
     /// and removed.
     path: PathBuf,
 
@@ -118,16 +118,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Whether there is a folder that a cache could do something for.
+    /// Whether there is a directory that a cache could do something for.
     fn check_path(&self) -> Result<()> {
         let shown = self.path.display();
         let found = std::fs::metadata(&self.path).with_context(|| format!("find {shown}"))?;
-        ensure!(found.is_dir(), "work in {shown}: it is no folder; name the one that it is in");
+        ensure!(found.is_dir(), "work in {shown}: it is no directory; name the one that it is in");
         let mount = Mount::of(&self.path).with_context(|| format!("find what {shown} is on"))?;
         ensure!(
             !mount.is_memory(),
             "try a cache for {shown}: it is in memory already ({}), so a cache in memory gains \
-             nothing; name a folder on a disk",
+             nothing; name a directory on a disk",
             mount.fs_type
         );
         Ok(())
@@ -308,10 +308,10 @@ mod tests {
 
     #[test]
     fn the_page_has_a_known_format() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let page = |name: &str| {
-            let path = folder.path().join(name);
-            let arguments = arguments(folder.path(), &["-o", path.to_str().unwrap()]);
+            let path = directory.path().join(name);
+            let arguments = arguments(directory.path(), &["-o", path.to_str().unwrap()]);
             arguments.check_output().map_err(|error| error.to_string())
         };
         for name in ["page", "page.html", "page.json", "page.csv"] {
@@ -324,15 +324,15 @@ mod tests {
 
     #[test]
     fn more_than_a_tenth_of_what_is_free_has_to_be_allowed() {
-        let folder = tempfile::tempdir().unwrap();
-        let free = larder_host::space::free_bytes(folder.path()).unwrap();
-        let plain = arguments(folder.path(), &[]);
+        let directory = tempfile::tempdir().unwrap();
+        let free = larder_host::space::free_bytes(directory.path()).unwrap();
+        let plain = arguments(directory.path(), &[]);
         plain.may_use(free / 20).unwrap();
         if !std::io::stdin().is_terminal() {
             let error = plain.may_use(free / 2).unwrap_err().to_string();
             assert!(error.ends_with("and nobody is there to ask; say --yes"), "{error}");
         }
-        let allowed = arguments(folder.path(), &["--yes"]);
+        let allowed = arguments(directory.path(), &["--yes"]);
         allowed.may_use(free / 2).unwrap();
         assert!(allowed.may_use(free * 2).unwrap_err().to_string().contains(" are free"));
     }

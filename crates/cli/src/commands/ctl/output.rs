@@ -185,7 +185,7 @@ pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format
     }
 }
 
-/// Files of a folder.
+/// Files of a directory.
 pub(super) struct Cached(Files);
 
 impl Cached {

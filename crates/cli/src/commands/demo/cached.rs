@@ -41,8 +41,8 @@ pub(super) fn trial(
     })?);
     let volume =
         engine.add_volume(VolumeOptions::new("demo", disk.store.geometry()), disk.store)?;
-    let folder = tempfile::tempdir().context("make a folder for the socket")?;
-    let address = ListenAddress::Unix(folder.path().join("demo.sock"));
+    let directory = tempfile::tempdir().context("make a directory for the socket")?;
+    let address = ListenAddress::Unix(directory.path().join("demo.sock"));
     let limits = ServerLimits::default();
     let export = Export::new(Arc::clone(&volume), disk.map, true, &limits);
     let server = Server::start(Arc::clone(&engine), &address, vec![export], limits)?;

@@ -37,22 +37,22 @@ pub(super) struct Image(File);
 
 /// An image that has no data yet.
 pub(super) struct EmptyImage<'a> {
-    folder: &'a Path,
+    directory: &'a Path,
     file: File,
 }
 
-/// Creates an image in `folder`; it has no name by the time this returns.
-pub(super) fn create_image(folder: &Path) -> Result<EmptyImage<'_>> {
-    let file = tempfile::tempfile_in(folder)
-        .with_context(|| format!("make an image in {}", folder.display()))?;
-    Ok(EmptyImage { folder, file })
+/// Creates an image in `directory`; it has no name by the time this returns.
+pub(super) fn create_image(directory: &Path) -> Result<EmptyImage<'_>> {
+    let file = tempfile::tempfile_in(directory)
+        .with_context(|| format!("make an image in {}", directory.display()))?;
+    Ok(EmptyImage { directory, file })
 }
 
 impl EmptyImage<'_> {
     /// Fills the image with data.
     pub(super) fn fill(self, stage: &DemoContext) -> Result<Image> {
-        let EmptyImage { folder, mut file } = self;
-        let what = || format!("make an image in {}", folder.display());
+        let EmptyImage { directory, mut file } = self;
+        let what = || format!("make an image in {}", directory.display());
         let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
         let mut chunk = vec![0u8; CHUNK];
         let mut written = 0;

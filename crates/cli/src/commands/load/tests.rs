@@ -14,8 +14,8 @@ const IMAGE_BYTES: u64 = 24 << 20;
 /// Loads an image for a moment and checks it before anything else is written out, as a crash
 /// would leave it.
 fn verdict(flush_mode: FlushMode) -> check::Verdict {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, log) = (folder.path().join("image"), folder.path().join("log"));
+    let directory = tempfile::tempdir().unwrap();
+    let (image, log) = (directory.path().join("image"), directory.path().join("log"));
     std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
     let options = EngineOptions {
         memory_bytes: 8 << 20,
@@ -32,7 +32,7 @@ fn verdict(flush_mode: FlushMode) -> check::Verdict {
     let volume = engine.add_volume(options, opened.store).unwrap();
     let limits = ServerLimits::default();
     let export = Export::new(volume, opened.map, true, &limits);
-    let address = ListenAddress::Unix(folder.path().join("socket"));
+    let address = ListenAddress::Unix(directory.path().join("socket"));
     let server = Server::start(Arc::clone(&engine), &address, vec![export], limits).unwrap();
     let arguments = Arguments {
         uri: None,

@@ -1,17 +1,17 @@
-//! What is mounted, volumes as files or a folder, and how it ends.
+//! What is mounted, volumes as files or a directory, and how it ends.
 //!
 //! Invariants: the files of `--fuse` are those of the volumes that are served; nothing is cut off
 //! from a file that is in use unless it is asked for a second time.
 
 use super::service::{Served, Service};
 use super::shared::Listening;
-use super::{Arguments, FolderArguments};
+use super::{Arguments, DirectoryArguments};
 use crate::signals::{SignalAction, SignalChannel};
 use anyhow::{Result, ensure};
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
 use larder_io::front::fuse::{
-    FailingFile, FileFigures, Folder, FolderMount, UnmountError, VolumeMount,
+    Directory, DirectoryMount, FailingFile, FileFigures, UnmountError, VolumeMount,
 };
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
@@ -30,35 +30,35 @@ const NAMED_MAX: usize = 5;
 enum Mounted {
     Volumes(VolumeMount),
     /// With who listens for changes behind it.
-    Folder(FolderMount, Option<Listening>),
+    Directory(DirectoryMount, Option<Listening>),
 }
 
 impl Mounted {
     fn path(&self) -> &Path {
         match self {
             Mounted::Volumes(mount) => mount.path(),
-            Mounted::Folder(mount, _) => mount.path(),
+            Mounted::Directory(mount, _) => mount.path(),
         }
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         match self {
             Mounted::Volumes(mount) => mount.unmount(lazily),
-            Mounted::Folder(mount, _) => mount.unmount(lazily),
+            Mounted::Directory(mount, _) => mount.unmount(lazily),
         }
     }
 
     fn took_over(&self) -> bool {
         match self {
             Mounted::Volumes(mount) => mount.took_over(),
-            Mounted::Folder(mount, _) => mount.took_over(),
+            Mounted::Directory(mount, _) => mount.took_over(),
         }
     }
 
     fn close(self) {
         match self {
             Mounted::Volumes(mount) => mount.close(),
-            Mounted::Folder(mount, listening) => {
+            Mounted::Directory(mount, listening) => {
                 drop(listening);
                 mount.close();
             }
@@ -109,16 +109,16 @@ impl Files {
         Ok(Files::of(Mounted::Volumes(mount)))
     }
 
-    /// Mounts a folder, whose files are the volumes of `served`.
-    pub(super) fn start_folder(
-        arguments: &FolderArguments,
+    /// Mounts a directory, whose files are the volumes of `served`.
+    pub(super) fn start_directory(
+        arguments: &DirectoryArguments,
         engine: &Arc<Engine>,
-        folder: Folder,
+        directory: Directory,
         served: &[Served],
     ) -> Result<Self> {
         let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
         let (at, others) = (&arguments.mountpoint, arguments.allow_other);
-        let mount = FolderMount::start(Arc::clone(engine), folder, volumes, at, others)?;
+        let mount = DirectoryMount::start(Arc::clone(engine), directory, volumes, at, others)?;
         for note in mount.notes() {
             eprintln!("larder: note: {note}");
         }
@@ -130,7 +130,7 @@ impl Files {
         });
         let shared = arguments.shared;
         let listening = shared.then(|| Listening::start(&arguments.source, &mount)).flatten();
-        Ok(Files::of(Mounted::Folder(mount, listening)))
+        Ok(Files::of(Mounted::Directory(mount, listening)))
     }
 
     fn of(mount: Mounted) -> Self {
@@ -149,7 +149,7 @@ impl Files {
     fn with_volumes<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
         match self.0.read().expect("no holder panics").as_ref() {
             Some(Mounted::Volumes(mount)) => Some(ask(mount)),
-            Some(Mounted::Folder(..)) | None => None,
+            Some(Mounted::Directory(..)) | None => None,
         }
     }
 
@@ -165,18 +165,18 @@ impl Files {
         self.with_volumes(|mount| mount.remove(name, patience));
     }
 
-    /// What is cached of the files of a folder, if one is mounted.
+    /// What is cached of the files of a directory, if one is mounted.
     fn cached(&self) -> Option<Vec<FileFigures>> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Folder(mount, _)) => Some(mount.files()),
+            Some(Mounted::Directory(mount, _)) => Some(mount.files()),
             Some(Mounted::Volumes(_)) | None => None,
         }
     }
 
-    /// The files of a folder that these ranges of one of its volumes are of.
+    /// The files of a directory that these ranges of one of its volumes are of.
     fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Folder(mount, _)) => mount.failing(volume, failing),
+            Some(Mounted::Directory(mount, _)) => mount.failing(volume, failing),
             Some(Mounted::Volumes(_)) | None => Vec::new(),
         }
     }
@@ -217,12 +217,12 @@ fn in_use(path: &Path) -> String {
 }
 
 impl Service {
-    /// What is cached of the files of a folder, if one is mounted.
+    /// What is cached of the files of a directory, if one is mounted.
     pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
         self.files().cached()
     }
 
-    /// The files of a folder that these ranges of one of its volumes are of.
+    /// The files of a directory that these ranges of one of its volumes are of.
     pub(crate) fn failing_files(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         self.files().failing(volume, failing)
     }

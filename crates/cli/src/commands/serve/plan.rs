@@ -87,7 +87,7 @@ impl Plan {
         let volumes: Vec<_> = volumes.collect::<Result<_, _>>()?;
         let plan = Plan {
             memory_bytes: arguments.memory,
-            warm_lists: warm::folder(arguments).is_some(),
+            warm_lists: warm::directory(arguments).is_some(),
             share: arguments.share,
             volumes,
         };
@@ -255,7 +255,7 @@ pub(super) fn check_files(
     for (key, file) in arguments.written() {
         files.add_output(file).or_else(|error| refuse(key, None, error.to_string()))?;
     }
-    let Some(directory) = warm::folder(arguments) else { return Ok(()) };
+    let Some(directory) = warm::directory(arguments) else { return Ok(()) };
     for volume in volumes() {
         let added = files.add_output(&warm::list(&directory, &volume.name));
         added.or_else(|error| refuse("warm-list", None, error.to_string()))?;

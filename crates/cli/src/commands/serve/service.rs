@@ -137,8 +137,8 @@ impl Service {
         let memory_bytes = plan.memory_bytes;
         let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
         let is_stopping = || asker.is_stop_asked();
-        if let Some(folder) = &arguments.folder {
-            let (served, files) = opening.mount(folder, &plan.volumes)?;
+        if let Some(directory) = &arguments.directory {
+            let (served, files) = opening.mount(directory, &plan.volumes)?;
             return Ok(Service::of(arguments, plan, engine, (served, files), asker));
         }
         let default = plan.volumes.len() == 1;
@@ -329,8 +329,9 @@ impl Service {
     /// Says where the exports are: one line each.
     pub(crate) fn announce(&self) -> std::io::Result<()> {
         let mut out = crate::output::stdout();
-        if let Some(folder) = &self.arguments.folder {
-            let (source, at) = (escape::path(&folder.source), escape::path(&folder.mountpoint));
+        if let Some(directory) = &self.arguments.directory {
+            let (source, at) =
+                (escape::path(&directory.source), escape::path(&directory.mountpoint));
             let volumes = self.volumes();
             writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
             for Served { volume, .. } in volumes {
@@ -524,7 +525,7 @@ impl Service {
 
     /// Looks for deleted and replaced images until the service is gone.
     pub(super) fn watch_stores(service: &Arc<Self>) {
-        if service.is_folder() {
+        if service.is_directory() {
             return;
         }
         let weak = Arc::downgrade(service);

@@ -1,8 +1,8 @@
-//! `larder mount --shared`: a thread that tells the mount what others change in the folder.
+//! `larder mount --shared`: a thread that tells the mount what others change in the directory.
 
 use larder_host::changes::{Change, Changes};
 use larder_io::fault::{self, Thread, report_failed_part};
-use larder_io::front::fuse::{ChangeEvents, FolderMount};
+use larder_io::front::fuse::{ChangeEvents, DirectoryMount};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,8 +18,8 @@ pub(super) struct Listening {
 
 impl Listening {
     /// Begins to listen; where that cannot be, it is said what follows from it.
-    pub(super) fn start(folder: &Path, mount: &FolderMount) -> Option<Self> {
-        let begun = Changes::of(folder).map_err(|error| error.to_string()).and_then(|changes| {
+    pub(super) fn start(directory: &Path, mount: &DirectoryMount) -> Option<Self> {
+        let begun = Changes::of(directory).map_err(|error| error.to_string()).and_then(|changes| {
             let started = Listening::with(changes, mount.news());
             started.map_err(|error| format!("watch for changes: {error}"))
         });

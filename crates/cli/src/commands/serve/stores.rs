@@ -158,7 +158,7 @@ pub(super) fn listed_identity(volume: &VolumePlan, length: u64) -> std::io::Resu
 
 /// What the server does about TLS.
 pub(super) fn tls(arguments: &Arguments) -> Result<TlsOptions> {
-    let Some(folder) = &arguments.tls else { return Ok(TlsOptions::default()) };
-    let server = TlsServer::from_directory(folder, arguments.tls_verify_peer)?;
+    let Some(directory) = &arguments.tls else { return Ok(TlsOptions::default()) };
+    let server = TlsServer::from_directory(directory, arguments.tls_verify_peer)?;
     Ok(TlsOptions::new(server, arguments.tls_mode == "require"))
 }

@@ -9,13 +9,15 @@ use super::plan::{VolumeFlags, VolumePlan, check_files};
 use super::service::{Served, Service, warn_if_flushes_are_ignored};
 use super::stores::{self, OpenedStore, Stores};
 use super::warm::WarmLists;
-use super::{Arguments, FolderArguments};
+use super::{Arguments, DirectoryArguments};
 use crate::args::{self, PolicyChoice};
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, StopProgress};
-use larder_io::front::fuse::{FileOptions, Folder, FolderMount, FolderOptions, OpenedFolder};
+use larder_io::front::fuse::{
+    Directory, DirectoryMount, DirectoryOptions, FileOptions, OpenedDirectory,
+};
 use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::store::{Opened, Solid};
 use std::collections::BTreeMap;
@@ -71,32 +73,32 @@ impl Opening<'_> {
         listed
     }
 
-    /// Opens a folder, puts the cache before its files, each in the volume that is planned for it,
+    /// Opens a directory, puts the cache before its files, each in the volume that is planned for it,
     /// and mounts it.
     pub(super) fn mount(
         &self,
-        folder: &FolderArguments,
+        directory: &DirectoryArguments,
         plans: &[VolumePlan],
     ) -> Result<(Vec<Served>, Files)> {
-        FolderMount::check(&folder.source, &folder.mountpoint)?;
-        let options = FolderOptions {
+        DirectoryMount::check(&directory.source, &directory.mountpoint)?;
+        let options = DirectoryOptions {
             read_only: plans[0].write_mode == WriteMode::ReadOnly,
-            restrictions: folder.restrictions,
-            ttl: folder.ttl,
-            shared: folder.shared,
+            restrictions: directory.restrictions,
+            ttl: directory.ttl,
+            shared: directory.shared,
             plain: self.arguments.plain_io,
-            rules: folder.rules.clone(),
+            rules: directory.rules.clone(),
             rest: FileOptions::default(),
         };
-        let opened = Folder::open(&folder.source, options, &self.engine.clock())?;
-        let OpenedFolder { folder: shown, stores, mut notes } = opened;
+        let opened = Directory::open(&directory.source, options, &self.engine.clock())?;
+        let OpenedDirectory { directory: shown, stores, mut notes } = opened;
         let opened = stores.into_iter().map(|store| {
             let notes = std::mem::take(&mut notes);
             Opened { store, map: Arc::new(Solid), notes }
         });
         let added = plans.iter().zip(opened).map(|(plan, opened)| self.add(plan, opened, true));
         let served: Vec<_> = added.collect::<Result<_>>()?;
-        let files = Files::start_folder(folder, self.engine, shown, &served)?;
+        let files = Files::start_directory(directory, self.engine, shown, &served)?;
         Ok((served, files))
     }
 
@@ -171,22 +173,25 @@ impl Service {
             1 => "which is one volume",
             _ => "whose volumes are those of its rules",
         };
-        self.check_no_folder(what, name, what_it_is)
+        self.check_no_directory(what, name, what_it_is)
     }
 
-    /// Whether a folder is mounted here.
-    pub(crate) fn is_folder(&self) -> bool {
-        self.arguments().folder.is_some()
+    /// Whether a directory is mounted here.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.arguments().directory.is_some()
     }
 
-    /// Whether the addresses of volumes are the client's: those of a folder are given to its files
+    /// Whether the addresses of volumes are the client's: those of a directory are given to its files
     /// as they come.
     ///
     /// # Errors
     /// A sentence that can follow "failed to": `what` to do with the name, and what there is
     /// instead.
-    pub(crate) fn check_no_folder(&self, what: &str, name: &str, instead: &str) -> Result<()> {
-        anyhow::ensure!(!self.is_folder(), "{what} {name}: this is a mounted folder, {instead}");
+    pub(crate) fn check_no_directory(&self, what: &str, name: &str, instead: &str) -> Result<()> {
+        anyhow::ensure!(
+            !self.is_directory(),
+            "{what} {name}: this is a mounted directory, {instead}"
+        );
         Ok(())
     }
 

@@ -30,9 +30,9 @@ const BYTES_PER_PAGE: u64 = 40;
 /// Taken in any case, beside `--memory`.
 const BYTES_MIN: u64 = 4 << 20;
 
-/// Where lists are kept; none for nowhere. A service manager that gives the server a folder for its
+/// Where lists are kept; none for nowhere. A service manager that gives the server a directory for its
 /// state wants it to be used.
-pub(super) fn folder(arguments: &Arguments) -> Option<PathBuf> {
+pub(super) fn directory(arguments: &Arguments) -> Option<PathBuf> {
     match &arguments.warm_list {
         Some(PathOrNone::None) => None,
         Some(PathOrNone::Path(path)) => Some(path.clone()),
@@ -41,13 +41,13 @@ pub(super) fn folder(arguments: &Arguments) -> Option<PathBuf> {
 }
 
 /// Returns the path of the list of a volume.
-pub(super) fn list(folder: &Path, volume: &str) -> PathBuf {
-    folder.join(format!("{volume}.warm"))
+pub(super) fn list(directory: &Path, volume: &str) -> PathBuf {
+    directory.join(format!("{volume}.warm"))
 }
 
-/// The first of the folders that systemd.exec(5) names, which are separated by colons.
-fn state_directory(folders: &[u8]) -> Option<PathBuf> {
-    let first = folders.split(|&byte| byte == b':').next()?;
+/// The first of the directories that systemd.exec(5) names, which are separated by colons.
+fn state_directory(directories: &[u8]) -> Option<PathBuf> {
+    let first = directories.split(|&byte| byte == b':').next()?;
     (!first.is_empty()).then(|| std::ffi::OsStr::from_bytes(first).into())
 }
 
@@ -57,9 +57,9 @@ pub(super) fn start(
     plan: &Plan,
     engine: &Arc<Engine>,
 ) -> Result<Option<WarmLists>> {
-    let Some(folder) = folder(arguments) else { return Ok(None) };
+    let Some(directory) = directory(arguments) else { return Ok(None) };
     let every_ns = arguments.warm_list_every;
-    WarmLists::start(folder, every_ns, plan.memory_bytes, engine).map(Some)
+    WarmLists::start(directory, every_ns, plan.memory_bytes, engine).map(Some)
 }
 
 /// Bytes of `--memory` that are set aside for making and reading lists.
@@ -90,7 +90,7 @@ impl Listed {
 /// What the thread shares with those who add and remove volumes.
 struct Shared {
     engine: Arc<Engine>,
-    folder: PathBuf,
+    directory: PathBuf,
     /// None if lists are saved at the end only.
     every: Option<Duration>,
     /// The hottest pages of a volume are listed, up to so many.
@@ -113,24 +113,24 @@ pub(super) struct Gathered {
 }
 
 impl WarmLists {
-    /// Keeps lists in a folder that is there.
+    /// Keeps lists in a directory that is there.
     fn start(
-        folder: PathBuf,
+        directory: PathBuf,
         every_ns: u64,
         memory_bytes: u64,
         engine: &Arc<Engine>,
     ) -> Result<Self> {
-        let what = || format!("keep lists of what is cached in {}", folder.display());
+        let what = || format!("keep lists of what is cached in {}", directory.display());
         anyhow::ensure!(
-            std::fs::metadata(&folder).with_context(what)?.is_dir(),
-            "{}: it is not a folder",
+            std::fs::metadata(&directory).with_context(what)?.is_dir(),
+            "{}: it is not a directory",
             what()
         );
-        rustix::fs::access(&folder, Access::WRITE_OK | Access::EXEC_OK).with_context(what)?;
+        rustix::fs::access(&directory, Access::WRITE_OK | Access::EXEC_OK).with_context(what)?;
         let pages_max = (bytes_beside(memory_bytes) + BYTES_MIN) / BYTES_PER_PAGE;
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
-            folder,
+            directory,
             every: (every_ns > 0).then(|| Duration::from_nanos(every_ns)),
             pages_max: usize::try_from(pages_max).unwrap_or(usize::MAX),
             listed: Mutex::new(Vec::new()),
@@ -214,7 +214,7 @@ impl Drop for WarmLists {
 
 impl Shared {
     fn path(&self, volume: &ArenaVolume) -> PathBuf {
-        list(&self.folder, volume.name())
+        list(&self.directory, volume.name())
     }
 
     /// Reads what is new and saves what is due, until the end.

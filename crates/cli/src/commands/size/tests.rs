@@ -53,13 +53,13 @@ const HEAD: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,v
                     file_name,process_name";
 
 /// A trace in CSV of a loop over some pages, `rounds` times.
-fn looped(folder: &Path, pages: u64, rounds: u64) -> PathBuf {
+fn looped(directory: &Path, pages: u64, rounds: u64) -> PathBuf {
     let line =
         |step: u64| format!("{},{},4096,0,0,0,0,read,0,,,", step * 1_000_000, step % pages * 4096);
     let head = HEAD.to_owned();
     let lines: Vec<String> = std::iter::once(head).chain((0..pages * rounds).map(line)).collect();
     let text = lines.join("\n") + "\n";
-    let path = folder.join("loop.csv");
+    let path = directory.join("loop.csv");
     std::fs::write(&path, text).unwrap();
     path
 }
@@ -70,28 +70,28 @@ fn failure(line: &[&str]) -> String {
 
 #[test]
 fn wrong_traces_are_refused_with_a_sentence() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     assert!(failure(&["-"]).contains("standard input"));
-    let absent = folder.path().join("absent.csv");
+    let absent = directory.path().join("absent.csv");
     assert!(failure(&[absent.to_str().unwrap()]).contains("absent.csv"));
-    let empty = folder.path().join("empty.csv");
+    let empty = directory.path().join("empty.csv");
     std::fs::write(&empty, format!("{HEAD}\n")).unwrap();
     assert!(failure(&[empty.to_str().unwrap()]).contains("no read and no write"));
-    let trace = looped(folder.path(), 10, 2);
+    let trace = looped(directory.path(), 10, 2);
     let small = failure(&[trace.to_str().unwrap(), "--budget", "100B"]);
     assert!(small.contains("less than one page"), "{small}");
 }
 
 #[test]
 fn a_page_that_cannot_be_written_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = looped(folder.path(), 10, 2);
-    let file = folder.path().join("no/such/page.html");
+    let directory = tempfile::tempdir().unwrap();
+    let trace = looped(directory.path(), 10, 2);
+    let file = directory.path().join("no/such/page.html");
     let line = [trace.to_str().unwrap(), "--html", file.to_str().unwrap()];
     assert!(failure(&line).contains("page.html"));
-    let file = folder.path().join("page.html");
+    let file = directory.path().join("page.html");
     run(&parse(&[line[0], "--html", file.to_str().unwrap()]).unwrap()).unwrap();
-    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names = std::fs::read_dir(directory.path()).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["loop.csv", "page.html"]);

@@ -16,8 +16,8 @@ fn extents(path: &Path) -> Vec<Extent> {
     of(&File::open(path).unwrap()).unwrap()
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| name != "lost+found");
@@ -26,14 +26,14 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Files in pieces that lie in turns, copies in one piece, and both gone again.
-fn fragments_are_as_asked(folder: &Path) {
-    let shown = folder.to_str().unwrap();
+fn fragments_are_as_asked(directory: &Path) {
+    let shown = directory.to_str().unwrap();
     let words = ["fragments", shown, "--files", "3", "--size", "4MiB", "--extents", "50"];
     let made = bench(&words);
     assert!(made.succeeded() && made.out.contains("3 of 4 MiB in 50 extents each"), "{made:?}");
     let mut all: Vec<(u64, usize)> = Vec::new();
     for number in 1..=FILES {
-        let file = |kind: &str| folder.join(kind).join(format!("file-{number}"));
+        let file = |kind: &str| directory.join(kind).join(format!("file-{number}"));
         let found = extents(&file("fragmented"));
         assert_eq!(pieces(&found), EXTENTS);
         assert_eq!(pieces(&extents(&file("contiguous"))), 1);
@@ -50,13 +50,14 @@ fn fragments_are_as_asked(folder: &Path) {
     both_sets_are_measured(shown);
     let removed = bench(&["fragments", shown, "--remove"]);
     assert!(removed.out == "removed 6 files\n", "{removed:?}");
-    assert_eq!(names(folder), [""; 0]);
+    assert_eq!(names(directory), [""; 0]);
 }
 
 /// One command measures both sets, from the start that is asked for.
-fn both_sets_are_measured(folder: &str) {
+fn both_sets_are_measured(directory: &str) {
     for start in [Start::Cold, Start::Warm] {
-        let words = ["fileload", folder, "--mode", "database", "--read", "8KiB", "--reads", "40"];
+        let words =
+            ["fileload", directory, "--mode", "database", "--read", "8KiB", "--reads", "40"];
         let play = ["--start", start.name(), "--trials", "2", "--confidence", "off"];
         let done = bench(&[&words[..], &play, &["--in-flight", "2", "--format", "json"]].concat());
         assert!(done.succeeded(), "{done:?}");
@@ -116,38 +117,39 @@ fn without_fiemap_there_are_no_fragments() {
         skip("/dev/shm is not a tmpfs");
         return;
     }
-    let folder = tempfile::tempdir_in(memory).unwrap();
-    let words = ["fragments", folder.path().to_str().unwrap(), "--size", "1MiB", "--extents", "9"];
+    let directory = tempfile::tempdir_in(memory).unwrap();
+    let words =
+        ["fragments", directory.path().to_str().unwrap(), "--size", "1MiB", "--extents", "9"];
     refused(&words, "its file system has no FIEMAP");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
 fn what_cannot_be_is_said_and_nothing_is_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path().to_str().unwrap();
-    let file = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().to_str().unwrap();
+    let file = directory.path().join("file");
     std::fs::write(&file, content(1 << 20)).unwrap();
     let file = file.to_str().unwrap();
     refused(&["fragments", here, "--size", "4KiB"], "an extent has at least 4 KiB");
     refused(&["fragments", here, "--size", "900TiB"], "are free");
-    refused(&["fragments", "/no/such/folder"], "find /no/such/folder: No such file");
+    refused(&["fragments", "/no/such/directory"], "find /no/such/directory: No such file");
     refused(&["fragments", here, "--remove", "--files", "3"], "cannot be used with");
     refused(&["fileload", "/no/such/file"], "find /no/such/file");
-    refused(&["fileload", here, file], "files and folders at once");
+    refused(&["fileload", here, file], "files and directories at once");
     refused(&["fileload", file, "--users", "2"], "work with 2 users: there are 1 files");
     refused(&["fileload", file, "--size", "2MiB"], "it has 1048576");
     refused(&["fileload", file, "--read", "2MiB"], "the least size is 2097152 bytes");
     refused(&["fileload", file, "--read", "8KiB,8KiB"], "it is named twice");
     refused(&["fileload", file, "--read", "1000", "--hint", "no-buffering"], "no multiple of 512");
     refused(&["fileload", here, "--size", "900TiB"], "are free");
-    assert_eq!(names(folder.path()), ["file"]);
+    assert_eq!(names(directory.path()), ["file"]);
 }
 
 #[test]
 fn files_are_made_for_each_user_and_each_read_size_has_its_series() {
-    let Some(folder) = super::rig::on_a_disk() else { return };
-    let here = folder.path().to_str().unwrap();
+    let Some(directory) = super::rig::on_a_disk() else { return };
+    let here = directory.path().to_str().unwrap();
     let words = ["fileload", here, "--users", "2", "--size", "1MiB", "--read", "4KiB,64KiB"];
     let play = ["--mode", "random", "--trials", "2", "--confidence", "off", "--format", "json"];
     let done = bench(&[&words[..], &play].concat());
@@ -159,5 +161,5 @@ fn files_are_made_for_each_user_and_each_read_size_has_its_series() {
         let sample = run.sample(&format!("throughput at read_bytes {read}")).unwrap();
         assert_eq!(sample.group.as_deref(), Some("throughput"));
     }
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }

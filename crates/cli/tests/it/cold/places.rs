@@ -34,23 +34,23 @@ fn an_engine_in_process_starts_as_told() {
 pub(crate) struct Served {
     server: Child,
     pub(crate) uri: String,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Served {
     pub(crate) fn image(bytes: u64) -> Served {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
         std::fs::write(&image, content(bytes)).unwrap();
         let mut serve = Command::new(env!("CARGO_BIN_EXE_larder"));
-        let socket = format!("unix:{}", folder.path().join("socket").display());
+        let socket = format!("unix:{}", directory.path().join("socket").display());
         serve.args(["serve", image.to_str().unwrap(), "--memory", "32MiB", "--listen", &socket]);
         serve.args(["--control", "none"]).stdout(Stdio::piped());
         let mut server = serve.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let uri = line.trim().rsplit_once(" at ").map_or("", |(_, uri)| uri).to_owned();
-        Served { server, uri, _folder: folder }
+        Served { server, uri, _directory: directory }
     }
 }
 

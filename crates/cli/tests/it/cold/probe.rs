@@ -9,8 +9,8 @@ const SHORT: [&str; 6] = ["--trials", "2", "--confidence", "off", "--length", "4
 
 #[test]
 fn a_mapped_file_starts_as_told_and_is_read_and_written() {
-    let Some(folder) = on_a_disk() else { return };
-    let here = folder.path().to_str().unwrap();
+    let Some(directory) = on_a_disk() else { return };
+    let here = directory.path().to_str().unwrap();
     for start in ["cold", "warm"] {
         let words = ["probe", here, "--mapped", "--size", "1MiB", "--start", start];
         let done = bench(&[&words[..], &SHORT, &["--format", "json"]].concat());
@@ -37,8 +37,8 @@ fn a_mapped_file_starts_as_told_and_is_read_and_written() {
 
 #[test]
 fn a_leak_takes_what_was_said_and_no_more() {
-    let Some(folder) = on_a_disk() else { return };
-    let here = folder.path().to_str().unwrap();
+    let Some(directory) = on_a_disk() else { return };
+    let here = directory.path().to_str().unwrap();
     let words = ["probe", here, "--scenario", "leak", "--memory", "4MiB", "--leak", "8MiB"];
     // All is taken within a fifth of a second, once there is a processor for it.
     let long = ["--trials", "2", "--confidence", "off", "--length", "2s", "--format", "json"];
@@ -58,7 +58,7 @@ fn a_leak_takes_what_was_said_and_no_more() {
         let refused = bench(&[&["probe", here][..], &words].concat());
         assert!(refused.code == Some(2) && refused.err.contains(why), "{refused:?}");
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 /// Whether a process runs that takes so many bytes.
@@ -75,11 +75,11 @@ fn is_taking(bytes: u64) -> bool {
 
 #[test]
 fn a_leak_ends_when_larder_is_killed() {
-    let Some(folder) = on_a_disk() else { return };
+    let Some(directory) = on_a_disk() else { return };
     // A number that nobody else takes.
     let bytes = (8 << 20) + 4096 * u64::from(std::process::id() % 1000);
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.args(["bench", "probe"]).arg(folder.path()).args(["--scenario", "leak"]);
+    command.args(["bench", "probe"]).arg(directory.path()).args(["--scenario", "leak"]);
     command.args(["--memory", "4MiB", "--leak", &bytes.to_string(), "--length", "60s"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut larder = command.spawn().unwrap();

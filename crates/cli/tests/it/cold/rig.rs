@@ -47,15 +47,15 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A folder whose pages can be dropped; none where the temporary folder has no disk.
+/// A directory whose pages can be dropped; none where the temporary directory has no disk.
 pub(crate) fn on_a_disk() -> Option<TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let mount = larder_host::mounts::Mount::of(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mount = larder_host::mounts::Mount::of(directory.path()).unwrap();
     if mount.is_memory() || mount.is_fuse() {
         skip(format_args!("the temporary directory is on {}", mount.fs_type));
         return None;
     }
-    Some(folder)
+    Some(directory)
 }
 
 /// Runs a tool and returns its output. If the tool fails, reports a skip and returns `None`.
@@ -81,7 +81,7 @@ const UNMOUNT: &str = "umount \"$1\" || umount --lazy \"$1\"";
 pub(crate) struct Loop {
     point: PathBuf,
     _cleanup: Cleanup,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Loop {
@@ -91,18 +91,18 @@ impl Loop {
         if !is_root() || !has_tool(&maker) || !has_tool("losetup") {
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let (image, point) = (folder.path().join("image"), folder.path().join("point"));
+        let directory = tempfile::tempdir().unwrap();
+        let (image, point) = (directory.path().join("image"), directory.path().join("point"));
         std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
         std::fs::create_dir(&point).unwrap();
         tool(&maker, &["-q", image.to_str().unwrap()])?;
         let device = tool("losetup", &["--find", "--show", image.to_str().unwrap()])?;
         let script =
             format!("{UNMOUNT}; losetup --detach \"$2\"; rm -rf --one-file-system -- \"$3\"");
-        let (shown, whole) = (point.to_str().unwrap(), folder.path().to_str().unwrap());
+        let (shown, whole) = (point.to_str().unwrap(), directory.path().to_str().unwrap());
         let cleanup = Cleanup::with(&script, &[shown, &device, whole]);
         tool("mount", &["-t", kind, &device, shown])?;
-        Some(Loop { point, _cleanup: cleanup, _folder: folder })
+        Some(Loop { point, _cleanup: cleanup, _directory: directory })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -114,7 +114,7 @@ impl Loop {
 pub(crate) struct Bind {
     point: PathBuf,
     _cleanup: Cleanup,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Bind {
@@ -127,15 +127,15 @@ impl Bind {
             skip("/dev/fuse is missing");
             return None;
         }
-        let folder = on_a_disk()?;
-        let (below, point) = (folder.path().join("below"), folder.path().join("point"));
+        let directory = on_a_disk()?;
+        let (below, point) = (directory.path().join("below"), directory.path().join("point"));
         std::fs::create_dir(&below).unwrap();
         std::fs::create_dir(&point).unwrap();
         let places = [below.to_str().unwrap(), point.to_str().unwrap()];
         let script = format!("{UNMOUNT}; rm -rf --one-file-system -- \"$2\"");
-        let cleanup = Cleanup::with(&script, &[places[1], folder.path().to_str().unwrap()]);
+        let cleanup = Cleanup::with(&script, &[places[1], directory.path().to_str().unwrap()]);
         tool("bindfs", &[options, &places].concat())?;
-        Some(Bind { point, _cleanup: cleanup, _folder: folder })
+        Some(Bind { point, _cleanup: cleanup, _directory: directory })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -24,7 +24,7 @@ pub(crate) struct Samba {
     pub(crate) seen: PathBuf,
     pub(crate) kept: PathBuf,
     point: Option<PathBuf>,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Samba {
@@ -33,16 +33,16 @@ impl Samba {
         if !is_root() || !has_tool("smbd") {
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let subfolder = |name: &str| {
-            let path = folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let subdirectory = |name: &str| {
+            let path = directory.path().join(name);
             std::fs::create_dir(&path).unwrap();
             path
         };
-        let [kept, seen_at, home, state] = ["kept", "seen", "home", "state"].map(subfolder);
+        let [kept, seen_at, home, state] = ["kept", "seen", "home", "state"].map(subdirectory);
         // A port that was free a moment ago; Samba takes no socket from outside.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let config = folder.path().join("smb.conf");
+        let config = directory.path().join("smb.conf");
         std::fs::write(&config, settings(port, &kept, &state)).unwrap();
         let mut command = Command::new("smbd");
         command.arg(format!("--configfile={}", config.display()));
@@ -52,10 +52,10 @@ impl Samba {
         command.process_group(0);
         let server = command.spawn().unwrap();
         let (point, group) = (seen_at.to_str().unwrap(), server.id().to_string());
-        let cleanup = Cleanup::with(END, &[point, &group, folder.path().to_str().unwrap()]);
+        let cleanup = Cleanup::with(END, &[point, &group, directory.path().to_str().unwrap()]);
         until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         let seen = PathBuf::new();
-        let mut samba = Samba { server, cleanup, seen, kept, point: None, _folder: folder };
+        let mut samba = Samba { server, cleanup, seen, kept, point: None, _directory: directory };
         // Before the mount: a test that fails during it has to unmount as well.
         samba.point = Some(seen_at.clone());
         samba.seen = mount(&seen_at, &home, &config, port)?;
@@ -77,7 +77,7 @@ impl Drop for Samba {
 
 fn settings(port: u16, kept: &Path, state: &Path) -> String {
     let state = state.display();
-    let folders = ["pid", "lock", "state", "cache", "private", "ncalrpc"]
+    let directories = ["pid", "lock", "state", "cache", "private", "ncalrpc"]
         .map(|what| {
             let kind = if what == "private" || what == "ncalrpc" { "dir" } else { "directory" };
             format!("{what} {kind} = {state}\n")
@@ -86,7 +86,7 @@ fn settings(port: u16, kept: &Path, state: &Path) -> String {
     format!(
         "[global]\nserver role = standalone server\ninterfaces = lo\nbind interfaces only = yes\n\
          smb ports = {port}\ndisable netbios = yes\nmap to guest = Bad User\nguest account = root\n\
-         load printers = no\ndisable spoolss = yes\nlog file = {state}/log\n{folders}\
+         load printers = no\ndisable spoolss = yes\nlog file = {state}/log\n{directories}\
          [share]\npath = {}\nread only = no\nguest ok = yes\n",
         kept.display()
     )
@@ -105,21 +105,21 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
     if !has_tool("smbnetfs") || !has_tool("fusermount3") {
         return None;
     }
-    let folder = home.join(".smb");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::copy(config, folder.join("smb.conf")).unwrap();
+    let directory = home.join(".smb");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::copy(config, directory.join("smb.conf")).unwrap();
     // Pages that are said to be free; the server is not asked.
-    let options = folder.join("smbnetfs.conf");
+    let options = directory.join("smbnetfs.conf");
     let hosts = format!("host 127.0.0.1:{port} visible=true\n");
-    std::fs::write(folder.join("smbnetfs.host"), hosts).unwrap();
-    std::fs::write(folder.join("smbnetfs.auth"), "auth \"guest\" \"\"\n").unwrap();
+    std::fs::write(directory.join("smbnetfs.host"), hosts).unwrap();
+    std::fs::write(directory.join("smbnetfs.auth"), "auth \"guest\" \"\"\n").unwrap();
     let text = "free_space_size 1000000\nsmb_query_browsers \"false\"\n\
                 include \"smbnetfs.auth\"\ninclude \"smbnetfs.host\"\n";
     std::fs::write(&options, text).unwrap();
     // It reads passwords from these files and insists that nobody else can.
     for name in ["smbnetfs.conf", "smbnetfs.host", "smbnetfs.auth"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(folder.join(name), mode).unwrap();
+        std::fs::set_permissions(directory.join(name), mode).unwrap();
     }
     let mut command = Command::new("smbnetfs");
     command.arg(point).arg("-o").arg(format!("config={}", options.display())).env("HOME", home);

@@ -1,4 +1,4 @@
-//! The server load against a folder, a mounted file server and an export: steps, stress point,
+//! The server load against a directory, a mounted file server and an export: steps, stress point,
 //! nothing left.
 
 use super::places::Served;
@@ -26,8 +26,8 @@ const SHORT: [&str; 14] = [
 ];
 const PLAY: [&str; 6] = ["--trials", "2", "--confidence", "off", "--format", "json"];
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
 /// Runs three short steps; what they showed.
@@ -56,11 +56,11 @@ fn steps_of(target: &str, more: &[&str]) -> Run {
 }
 
 #[test]
-fn a_folder_is_loaded_step_by_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = steps_of(folder.path().to_str().unwrap(), &["--sync"]);
+fn a_directory_is_loaded_step_by_step() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = steps_of(directory.path().to_str().unwrap(), &["--sync"]);
     assert!(run.trials.iter().all(|trial| trial.started.start == Start::AsIs));
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn an_export_is_loaded_step_by_step() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path().to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().to_str().unwrap();
     for (words, why) in [
-        (&["/no/such/folder"][..], "find /no/such/folder"),
+        (&["/no/such/directory"][..], "find /no/such/directory"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x?socket=/no/such/socket"),
         (&[here, "--clients", "4,2"], "each step has more clients than the one before"),
         (&[here, "--clients", "0"], "0 is not in 1..=4096"),
@@ -101,5 +101,5 @@ fn what_cannot_be_is_said() {
         assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
         assert!(refused.err.contains(why), "{words:?}: {refused:?}");
     }
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }

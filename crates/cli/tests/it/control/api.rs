@@ -242,10 +242,10 @@ fn a_stop_is_followed_to_its_end() {
     assert_eq!(lines.last().unwrap(), &done);
     let socket = server.socket();
     let image = server.path("one.img");
-    let folder = server.folder.path().to_owned();
+    let directory = server.directory.path().to_owned();
     eventually("the server has ended", || !socket.exists());
     assert_eq!(std::fs::read(image).unwrap()[(1 << 20) - 1], 7);
     let said = server.wait();
     assert!(said.contains("volume one"), "the tables of the end: {said}");
-    assert!(!folder.exists(), "the server's folder went with it");
+    assert!(!directory.exists(), "the server's directory went with it");
 }

@@ -142,14 +142,14 @@ fn write(config: &Path, socket: &Path, image: &Path, middle: &str, volume: &str)
 
 #[test]
 fn a_file_that_is_read_again_changes_what_differs() {
-    let folder = TempDir::new().unwrap();
-    let config = folder.path().join("larder.toml");
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("larder.toml");
     let [image, socket] =
-        [images(folder.path(), &["one"]).remove(0), folder.path().join("nbd.sock")];
+        [images(directory.path(), &["one"]).remove(0), directory.path().join("nbd.sock")];
     write(&config, &socket, &image, "memory = \"16MiB\"", "policy = \"arc\"");
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config);
-    let mut server = Server::spawn(folder, command, 1);
+    let mut server = Server::spawn(directory, command, 1);
     let policy = |server: &Server| settings(server, 0)["settings"]["policy"].clone();
     assert_eq!(policy(&server), "arc");
     server.ctl_text(&["set", "age-max=700"]);

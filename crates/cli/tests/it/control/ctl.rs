@@ -82,20 +82,20 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
     nobody(&socket.display().to_string(), "there is no such socket; is larder serve running?");
     nobody("http://127.0.0.1:1", "it needs --token FILE");
     nobody("http://192.0.2.1:80", "from outside");
-    let folder = tempfile::tempdir().unwrap();
-    let stale = folder.path().join("larder-x.control");
+    let directory = tempfile::tempdir().unwrap();
+    let stale = directory.path().join("larder-x.control");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     nobody(&stale.display().to_string(), "nobody listens there; is larder serve running?");
 }
 
 #[test]
 fn the_only_server_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = super::rig::images(folder.path(), &["one"]).remove(0);
-    let runtime = folder.path().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let image = super::rig::images(directory.path(), &["one"]).remove(0);
+    let runtime = directory.path().to_owned();
     let mut command = larder();
     command.arg("serve").arg(&image).args(["--memory", "16MiB"]);
-    let server = Server::spawn(folder, command, 1);
+    let server = Server::spawn(directory, command, 1);
     let find = || {
         let mut command = larder();
         command.args(["ctl", "volumes"]).env("RUNTIME_DIRECTORY", &runtime);
@@ -156,8 +156,8 @@ fn watching_shows_rates_of_each_interval_and_ends_at_ctrl_c() {
 
 #[test]
 fn a_file_is_checked_without_being_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("larder.toml");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("larder.toml");
     let check = |text: &str| {
         std::fs::write(&path, text).unwrap();
         larder().arg("check-config").arg(&path).output().unwrap()
@@ -173,7 +173,7 @@ fn a_file_is_checked_without_being_served() {
     let said = text(&wrong.stderr);
     let known = "line 2: there is no key \"polcy\"; did you mean \"policy\"?\n";
     assert!(said.starts_with("larder: failed to use ") && said.ends_with(known), "{said}");
-    let none = larder().arg("check-config").arg(folder.path().join("none")).output().unwrap();
+    let none = larder().arg("check-config").arg(directory.path().join("none")).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
 }
 

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 /// Longer examples are cut.
 const LINES_MAX: usize = 40;
-/// What the documents show as the folder of the server.
+/// What the documents show as the directory of the server.
 const SHOWN: &str = "/srv/larder";
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
-/// A folder whose name is as long as the one that the documents show instead, so that tables stay
+/// A directory whose name is as long as the one that the documents show instead, so that tables stay
 /// aligned.
 fn short() -> tempfile::TempDir {
     let random = SHOWN.len() - "/tmp/l".len();
-    let mut folder = tempfile::Builder::new();
-    folder.prefix("l").rand_bytes(random).tempdir_in("/tmp").expect("a folder")
+    let mut directory = tempfile::Builder::new();
+    directory.prefix("l").rand_bytes(random).tempdir_in("/tmp").expect("a directory")
 }
 
 /// A server with something to tell.
@@ -30,7 +30,7 @@ fn server() -> Server {
     let options =
         ["--set", "first-delay=60000", "--set", "logs.age-max=600000", "--max", "logs=8MiB"];
     let server = Server::start_in(short(), &["data", "logs"], &options);
-    images(server.folder.path(), &["more"]);
+    images(server.directory.path(), &["more"]);
     let mut data = server.client(0);
     data.write_at(0, &vec![7; 1 << 20], true).unwrap();
     for i in 0..2000 {
@@ -42,10 +42,10 @@ fn server() -> Server {
 
 /// What an example shows.
 fn made(server: &Server, how: &str) -> String {
-    let folder = server.folder.path().display().to_string();
+    let directory = server.directory.path().display().to_string();
     let (asked, said) = match how.split_once(' ').expect("two words") {
         ("ctl", words) => {
-            let real = words.replace(SHOWN, &folder);
+            let real = words.replace(SHOWN, &directory);
             let words: Vec<_> = real.split(' ').collect();
             let output = server.ctl(&words);
             let said = if output.status.success() { output.stdout } else { output.stderr };
@@ -64,7 +64,7 @@ fn made(server: &Server, how: &str) -> String {
         }
         _ => panic!("an example made by {how}"),
     };
-    let said = said.replace(&folder, SHOWN);
+    let said = said.replace(&directory, SHOWN);
     let mut lines: Vec<_> = said.trim_end().lines().map(str::to_owned).collect();
     if lines.len() > LINES_MAX {
         lines.truncate(LINES_MAX);
@@ -137,7 +137,7 @@ fn the_paths_in_the_document_are_there() {
         // A wrong body is refused after the path and the method have been found right.
         let answer = if method == "GET" { server.get(path) } else { server.post(path, "[]") };
         let wanted = match (method, path) {
-            // This server has no folder.
+            // This server has no directory.
             (_, "/v1/files") => 404,
             ("GET", _) => 200,
             _ => 400,

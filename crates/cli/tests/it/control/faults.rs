@@ -34,12 +34,12 @@ fn faulty(point: &str) -> Command {
 
 /// A server of the volumes left and right.
 fn serve(point: &str, options: &[&str]) -> Server {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let mut command = faulty(point);
-    command.arg("serve").args(images(folder.path(), &["left", "right"]));
+    command.arg("serve").args(images(directory.path(), &["left", "right"]));
     command.args(["--memory", "16MiB"]).args(LAZY).args(options).arg("--listen");
-    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    Server::spawn(folder, command, 2)
+    command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    Server::spawn(directory, command, 2)
 }
 
 /// Writes to a volume and flushes, so that the image has the data.
@@ -118,11 +118,11 @@ fn a_stop_names_what_a_failed_volume_loses_and_writes_the_others() {
     left.write_at(MIB, &[1; 4096], false).unwrap();
     right.write_at(MIB, &[2; 4096], false).unwrap();
     assert!(left.flush().is_err());
-    let (folder, code, said) = server.end_with(Signal::TERM);
+    let (directory, code, said) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(2), "{said}");
     let last = said.lines().rfind(|line| line.contains("failed to use left")).expect(&said);
     assert!(last.contains("not written: 4 KiB: bytes 1048576 to 1052672"), "{last}");
-    let image = fs::read(folder.path().join("right.img")).unwrap();
+    let image = fs::read(directory.path().join("right.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [2; 4096], "the other one is written");
 }
 
@@ -163,8 +163,8 @@ fn the_panic_of_the_recorder_ends_the_recording_and_not_the_service() {
     if !can_inject() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("a.ltr");
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("a.ltr");
     let server = serve("recorder=trace", &["--record", trace.to_str().unwrap()]);
     for round in 1..4 {
         check_served(&server, 0, round);
@@ -181,9 +181,9 @@ fn the_panic_of_the_main_thread_stops_the_server_and_loses_nothing() {
     let server = serve("main=report", &[]);
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
-    let (folder, code, said) = server.end_with(Signal::USR1);
+    let (directory, code, said) = server.end_with(Signal::USR1);
     assert_eq!(code, Some(2), "{said}");
-    let image = fs::read(folder.path().join("left.img")).unwrap();
+    let image = fs::read(directory.path().join("left.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
 }
 
@@ -199,26 +199,26 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     right.flush().unwrap();
     // A change of the memory size wakes the maintenance thread.
     let _ended = server.ctl(&["set", "memory=12MiB"]).status.success();
-    let (folder, code, said) = server.end_with(Signal::CONT);
+    let (directory, code, said) = server.end_with(Signal::CONT);
     assert_eq!(code, None, "as after a power failure: {said}");
     assert!(said.contains("left: not written: 4 KiB: bytes 1048576 to 1052672"), "{said}");
     assert!(said.contains("right: everything was written"), "{said}");
-    let image = fs::read(folder.path().join("right.img")).unwrap();
+    let image = fs::read(directory.path().join("right.img")).unwrap();
     assert!(image[2 << 20..][..4096] == [2; 4096], "what was flushed is there");
 }
 
 /// A mount of which one thread panics at its first request, with dirty data. The point has the
 /// mountpoint as its name if it has none.
 fn mount(point: &str, options: &[&str]) -> (Server, Mountpoint) {
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    fs::create_dir(source(folder.path())).unwrap();
-    fs::write(source(folder.path()).join("old"), vec![9; 100_000]).unwrap();
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(directory.path())).unwrap();
+    fs::write(source(directory.path()).join("old"), vec![9; 100_000]).unwrap();
     let of_mount = format!("{point}={}", mountpoint.path().display());
     let mut command = faulty(if point.contains('=') { point } else { &of_mount });
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
-    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     command.args(LAZY).args(options);
-    (Server::spawn(folder, command, 1), mountpoint)
+    (Server::spawn(directory, command, 1), mountpoint)
 }
 
 /// Checks that every request to a failed mount gets EIO at once.
@@ -267,9 +267,9 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
         assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
         drop(file);
         check_refuses(&mountpoint);
-        let (folder, _) = server.stop_and_keep();
+        let (directory, _) = server.stop_and_keep();
         assert!(!mountpoint.is_mounted());
-        let behind = fs::read(source(folder.path()).join("new")).unwrap();
+        let behind = fs::read(source(directory.path()).join("new")).unwrap();
         assert!(behind == vec![5; 300_000], "{} bytes", behind.len());
     }
 }
@@ -279,13 +279,13 @@ fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answer
     if !can_inject() || !can_mount() {
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    fs::create_dir(source(folder.path())).unwrap();
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(directory.path())).unwrap();
     let mut command = faulty("store=source");
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
-    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     let mut server = Server::spawn(
-        folder,
+        directory,
         {
             command.args(LAZY);
             command
@@ -300,7 +300,7 @@ fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answer
     let listed = text(&server.ctl(&["at-risk"]).stdout);
     assert!(listed.contains(" of new"), "the file is named: {listed}");
     drop(file);
-    let (_folder, code, said) = server.end_with(Signal::TERM);
+    let (_directory, code, said) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(2), "{said}");
     assert!(!mountpoint.is_mounted(), "{said}");
 }

@@ -21,7 +21,7 @@ pub(crate) struct Mountpoint(TempDir);
 
 impl Mountpoint {
     pub(crate) fn new() -> Self {
-        Mountpoint(TempDir::new().expect("a folder"))
+        Mountpoint(TempDir::new().expect("a directory"))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -48,16 +48,16 @@ impl Drop for Mountpoint {
 }
 
 /// A server of images that shows them at `mountpoint`; images that are there stay as they are.
-fn serve(folder: TempDir, names: &[&str], mountpoint: &Mountpoint) -> Server {
-    let image = |name: &&str| folder.path().join(format!("{name}.img"));
+fn serve(directory: TempDir, names: &[&str], mountpoint: &Mountpoint) -> Server {
+    let image = |name: &&str| directory.path().join(format!("{name}.img"));
     if !names.iter().map(image).all(|path| path.exists()) {
-        images(folder.path(), names);
+        images(directory.path(), names);
     }
     let mut command = larder();
     command.arg("serve").args(names.iter().map(image)).args(["--memory", "16MiB", "--fuse"]);
     command.arg(mountpoint.path()).args(LAZY).arg("--listen");
-    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    Server::spawn(folder, command, names.len())
+    command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    Server::spawn(directory, command, names.len())
 }
 
 fn open(path: &Path) -> File {
@@ -86,10 +86,10 @@ fn the_file_and_the_export_of_a_volume_are_one() {
     let image = server.path("one.img");
     let mut kept = std::fs::read(&image).unwrap();
     assert!(kept[5000..17_000].iter().all(|&byte| byte == 0), "nothing was asked to be written");
-    let (folder, said) = server.stop_and_keep();
+    let (directory, said) = server.stop_and_keep();
     kept = std::fs::read(&image).unwrap();
     assert!(kept[5000..7000] == [1; 2000] && kept[7000..17_000] == [2; 10_000], "{said}");
-    assert!(std::fs::read(folder.path().join("two.img")).unwrap().starts_with(b"other"));
+    assert!(std::fs::read(directory.path().join("two.img")).unwrap().starts_with(b"other"));
     assert!(!mountpoint.is_mounted(), "{said}");
 }
 
@@ -99,9 +99,9 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_directory_over(
         return;
     }
     let mountpoint = Mountpoint::new();
-    let mut folder = TempDir::new().unwrap();
+    let mut directory = TempDir::new().unwrap();
     for round in 1..=3u8 {
-        let server = serve(folder, &["disk"], &mountpoint);
+        let server = serve(directory, &["disk"], &mountpoint);
         let file = open(&mountpoint.file("disk"));
         let mut bytes = [9; 8192];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -110,19 +110,19 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_directory_over(
         file.sync_all().unwrap();
         file.write_all_at(&[77; 8192], 8 * MIB).unwrap();
         let said;
-        (folder, said) = server.kill_and_keep();
+        (directory, said) = server.kill_and_keep();
         assert_eq!(
             said.contains("was still mounted by a larder that was killed"),
             round > 1,
             "{said}"
         );
-        let image = std::fs::read(folder.path().join("disk.img")).unwrap();
+        let image = std::fs::read(directory.path().join("disk.img")).unwrap();
         assert!(image[..8192] == [round; 8192], "round {round}");
         assert!(file.read_at(&mut [0; 10], 0).is_err(), "who has it open is told");
         let dead = std::fs::metadata(mountpoint.path()).unwrap_err();
         assert_eq!(Errno::from_io_error(&dead), Some(Errno::NOTCONN));
     }
-    serve(folder, &["disk"], &mountpoint).stop();
+    serve(directory, &["disk"], &mountpoint).stop();
     assert!(!mountpoint.is_mounted());
 }
 
@@ -133,7 +133,7 @@ fn files_come_and_go_with_their_volumes_and_not_under_those_who_use_them() {
     }
     let mountpoint = Mountpoint::new();
     let server = serve(TempDir::new().unwrap(), &["one"], &mountpoint);
-    images(server.folder.path(), &["two"]);
+    images(server.directory.path(), &["two"]);
     let two = mountpoint.file("two");
     assert!(!two.exists());
     let volume = format!("two={}", server.path("two.img").display());
@@ -206,9 +206,9 @@ fn what_cannot_be_mounted_is_said_and_nothing_is_left_behind() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let image = images(folder.path(), &["disk"]).remove(0);
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let image = images(directory.path(), &["disk"]).remove(0);
     std::fs::write(path("file"), "x").unwrap();
     std::fs::create_dir(path("full")).unwrap();
     std::fs::write(path("full/x"), "x").unwrap();
@@ -250,22 +250,22 @@ fn a_user_mounts_with_the_helper() {
         skip("only root can open /dev/fuse on this machine");
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    let image = images(folder.path(), &["disk"]).remove(0);
-    for path in [folder.path(), mountpoint.path(), &image] {
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    let image = images(directory.path(), &["disk"]).remove(0);
+    for path in [directory.path(), mountpoint.path(), &image] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     // The program itself may lie where nobody may go. Copied by us, a child of another test could
     // have it open for writing, and what is written cannot be run.
-    let program = folder.path().join("larder");
+    let program = directory.path().join("larder");
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg(env!("CARGO_BIN_EXE_larder")).arg(&program).status().unwrap().success());
     chown(&program, Some(NOBODY), Some(NOBODY)).unwrap();
     let mut command = std::process::Command::new(program);
-    command.uid(NOBODY).gid(NOBODY).current_dir(folder.path()).arg("serve").arg(&image);
+    command.uid(NOBODY).gid(NOBODY).current_dir(directory.path()).arg("serve").arg(&image);
     command.args(["--memory", "16MiB", "--fuse"]).arg(mountpoint.path());
-    command.arg("--listen").arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    let server = Server::spawn(folder, command, 1);
+    command.arg("--listen").arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    let server = Server::spawn(directory, command, 1);
     let read = |path: PathBuf| {
         let mut command = std::process::Command::new("head");
         command.uid(NOBODY).gid(NOBODY).args(["-c", "5"]).arg(path).output().unwrap()

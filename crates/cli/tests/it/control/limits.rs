@@ -28,12 +28,12 @@ fn change_limits(server: &Server, limits: &[&str]) {
     assert!(changed.status.success(), "{}", text(&changed.stderr));
 }
 
-fn serve(folder: TempDir, names: &[&str], limits: &[&str]) -> Server {
+fn serve(directory: TempDir, names: &[&str], limits: &[&str]) -> Server {
     let mut command = larder();
-    command.arg("serve").args(images(folder.path(), names)).args(["--memory", "16MiB"]);
+    command.arg("serve").args(images(directory.path(), names)).args(["--memory", "16MiB"]);
     command.args(LAZY).arg("--listen");
-    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    Server::spawn(folder, limited(limits, &command), names.len())
+    command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    Server::spawn(directory, limited(limits, &command), names.len())
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     change_limits(&server, &["--fsize=unlimited:"]);
     eventually("the kept data is written", || client.flush().is_ok());
     client.disconnect().unwrap();
-    let (folder, _) = server.stop_and_keep();
-    let image = fs::read(folder.path().join("disk.img")).unwrap();
+    let (directory, _) = server.stop_and_keep();
+    let image = fs::read(directory.path().join("disk.img")).unwrap();
     for (at, len, byte) in [
         (1 << 20, 4096, 1),
         (2 << 20, 4096, 2),
@@ -112,8 +112,8 @@ fn a_quota_that_is_used_up_fails_writes_and_loses_nothing() {
     quota(&["qgroup", "limit", "none"]);
     eventually("what was kept is written", || client.flush().is_ok());
     client.disconnect().unwrap();
-    let (folder, _) = server.stop_and_keep();
-    let image = fs::read(folder.path().join("disk.img")).unwrap();
+    let (directory, _) = server.stop_and_keep();
+    let image = fs::read(directory.path().join("disk.img")).unwrap();
     assert!(
         (0..6).all(|number| { image[usize::from(number) << 20..][..1 << 20] == block(number + 1) })
     );
@@ -125,12 +125,12 @@ fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
         return;
     }
     for plain in [&[][..], &["--plain-io"]] {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let mut command = larder();
-        command.arg("serve").args(images(folder.path(), &["disk"])).args(["--memory", "16MiB"]);
+        command.arg("serve").args(images(directory.path(), &["disk"])).args(["--memory", "16MiB"]);
         command.args(plain).args(["--write-mode", "through", "--listen"]);
-        command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-        let server = Server::spawn(folder, limited(&["--fsize=4194304:"], &command), 1);
+        command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+        let server = Server::spawn(directory, limited(&["--fsize=4194304:"], &command), 1);
         let mut client = server.client(0);
         // The first request is answered, allowed or not, and so is the next one.
         for no_hole in [false, true] {
@@ -150,13 +150,13 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     if !can_mount() || !has_tool("prlimit") {
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    fs::create_dir(source(folder.path())).unwrap();
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(directory.path())).unwrap();
     let mut command = larder();
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
-    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     command.args(LAZY);
-    let mut server = Server::spawn(folder, limited(&["--fsize=1048576:"], &command), 1);
+    let mut server = Server::spawn(directory, limited(&["--fsize=1048576:"], &command), 1);
     server.hear(|line| line.contains("beyond their first 1048576 bytes"));
     fs::write(mountpoint.file("small"), vec![1; 100_000]).unwrap();
     fs::write(mountpoint.file("large"), vec![2; 2_000_000]).unwrap();
@@ -172,16 +172,16 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     change_limits(&server, &["--fsize=unlimited:"]);
     eventually("the kept data is written", || large.sync_all().is_ok());
     drop(large);
-    let (folder, _) = server.stop_and_keep();
-    let behind = |name: &str| fs::read(source(folder.path()).join(name)).unwrap();
+    let (directory, _) = server.stop_and_keep();
+    let behind = |name: &str| fs::read(source(directory.path()).join(name)).unwrap();
     assert!(behind("small") == vec![1; 100_000] && behind("large") == vec![2; 2_000_000]);
 }
 
 /// Runs a command with a file size limit of 8 KiB.
-fn with_small_files(folder: &TempDir, words: &[&str]) -> Output {
+fn with_small_files(directory: &TempDir, words: &[&str]) -> Output {
     let mut command = larder();
     command.args(words);
-    limited(&["--fsize=8192"], &command).current_dir(folder.path()).output().unwrap()
+    limited(&["--fsize=8192"], &command).current_dir(directory.path()).output().unwrap()
 }
 
 #[test]
@@ -189,13 +189,13 @@ fn commands_that_write_files_outlive_the_limit_on_their_size() {
     if !has_tool("prlimit") {
         return;
     }
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     for words in [
         &["trace", "synth", "zipf", "large.csv", "--requests", "100000"][..],
         &["trace", "synth", "zipf", "large.ltr", "--requests", "1000000"],
         &["trace", "record", "live.ltr", "--for", "1h"],
     ] {
-        let output = with_small_files(&folder, words);
+        let output = with_small_files(&directory, words);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {:?}: {said}", output.status);
         let errors: Vec<_> = said.lines().filter(|line| line.contains("failed to")).collect();
@@ -247,26 +247,26 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
     if !can_mount() || !has_tool("prlimit") || !has_tool("setpriv") {
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    for directory in ["a", "b", "c"] {
-        let directory = source(folder.path()).join(directory);
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    for name in ["a", "b", "c"] {
+        let directory = source(directory.path()).join(name);
         fs::create_dir_all(&directory).unwrap();
         for number in 0..700 {
             fs::write(directory.join(number.to_string()), number.to_string()).unwrap();
         }
     }
     let mut command = larder();
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none", "--ttl", "1h"]);
     // Without this capability root cannot raise the limit.
     let mut without = Command::new("setpriv");
     without.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
     without.arg(command.get_program()).args(command.get_args());
     let limited = limited(&["--nofile=512:512"], &without);
-    let server = Server::spawn(folder, limited, 1);
+    let server = Server::spawn(directory, limited, 1);
     for _ in 0..2 {
-        for directory in ["a", "b", "c"] {
-            let directory = mountpoint.file(directory);
+        for name in ["a", "b", "c"] {
+            let directory = mountpoint.file(name);
             assert_eq!(fs::read_dir(&directory).unwrap().count(), 700);
             for number in 0..700 {
                 let read = fs::read_to_string(directory.join(number.to_string()));
@@ -286,16 +286,16 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
 
 #[test]
 fn clients_that_do_not_read_their_responses_hold_a_few_bodies_in_memory() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let mut command = larder();
     command.arg("serve");
-    for path in images(folder.path(), &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]) {
+    for path in images(directory.path(), &["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]) {
         let stem = path.file_stem().unwrap().to_str().unwrap();
         command.arg(format!("{}={}", stem.repeat(255), path.display()));
     }
     command.args(["--memory", "32MiB", "--listen"]);
-    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    let server = Server::spawn(folder, command, 10);
+    command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    let server = Server::spawn(directory, command, 10);
     let peak_bytes = || -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

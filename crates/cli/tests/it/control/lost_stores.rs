@@ -27,11 +27,11 @@ fn a_stop_that_cannot_write_names_the_reason_and_ends_when_the_data_is_given_up(
     // It may be gone already.
     assert!(client.write_at(0, &[8; 4096], false).is_err(), "acknowledged and discarded");
     let left = server.path("left.img");
-    let (folder, code, said) = server.end_with(Signal::TERM);
+    let (directory, code, said) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("failed to use"), "what was given up is no failure: {said}");
     let name = left.file_name().expect("an image");
-    let stored = std::fs::read(folder.path().join(name)).expect("it is there");
+    let stored = std::fs::read(directory.path().join(name)).expect("it is there");
     assert_eq!(stored[0], 6, "the other volume was written");
 }
 
@@ -71,7 +71,7 @@ fn a_deleted_image_is_reported_while_it_is_served() {
     let stopped = server.ctl(&["stop"]);
     assert_eq!(stopped.status.code(), Some(2), "{stopped:?}");
     assert!(text(&stopped.stderr).contains("del.img was deleted"), "{stopped:?}");
-    let (_folder, code, said) = server.end_with(Signal::TERM);
+    let (_directory, code, said) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(2), "{said}");
     assert_eq!(said.matches("WARN").count(), 0, "once: {said}");
 }

@@ -10,8 +10,8 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A socket that hears what the service says.
-fn ear(folder: &TempDir) -> UnixDatagram {
-    let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+fn ear(directory: &TempDir) -> UnixDatagram {
+    let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }
@@ -24,11 +24,11 @@ fn heard(ear: &UnixDatagram) -> String {
 
 #[test]
 fn the_manager_hears_when_it_is_ready_and_while_it_stops() {
-    let folder = TempDir::new().unwrap();
-    let ear = ear(&folder);
-    let config = folder.path().join("larder.toml");
-    let image = images(folder.path(), &["one"]).remove(0);
-    let socket = folder.path().join("nbd.sock");
+    let directory = TempDir::new().unwrap();
+    let ear = ear(&directory);
+    let config = directory.path().join("larder.toml");
+    let image = images(directory.path(), &["one"]).remove(0);
+    let socket = directory.path().join("nbd.sock");
     let written = format!(
         "memory = \"16MiB\"\nlisten = \"unix:{}\"\n[[volume]]\npath = \"{}\"\n",
         socket.display(),
@@ -37,8 +37,8 @@ fn the_manager_hears_when_it_is_ready_and_while_it_stops() {
     std::fs::write(&config, &written).unwrap();
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config);
-    command.env("NOTIFY_SOCKET", folder.path().join("notify"));
-    let mut server = Server::spawn(folder, command, 1);
+    command.env("NOTIFY_SOCKET", directory.path().join("notify"));
+    let mut server = Server::spawn(directory, command, 1);
     let ready = heard(&ear);
     assert!(ready.starts_with("READY=1\nSTATUS=serving 1 volume; 0 B not written"), "{ready}");
     assert!(ready.ends_with(&format!("MAINPID={}", server.pid())), "{ready}");
@@ -62,15 +62,15 @@ fn the_manager_hears_when_it_is_ready_and_while_it_stops() {
 
 #[test]
 fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
-    let folder = TempDir::new().unwrap();
-    let [nbd, control] = ["given", "steered"].map(|name| folder.path().join(name));
+    let directory = TempDir::new().unwrap();
+    let [nbd, control] = ["given", "steered"].map(|name| directory.path().join(name));
     let sockets = [&nbd, &control].map(|path| UnixListener::bind(path).unwrap());
     // The service inherits them, as from systemd; by numbers that are none of those they get.
     let inherited = sockets.map(|socket| fcntl_dupfd_cloexec(socket, 100).unwrap());
     for socket in &inherited {
         rustix::io::fcntl_setfd(socket, FdFlags::empty()).unwrap();
     }
-    let image = images(folder.path(), &["one"]).remove(0);
+    let image = images(directory.path(), &["one"]).remove(0);
     let mut command = Command::new("bash");
     command.env("LISTEN_FDS", "2").env("LISTEN_FDNAMES", "nbd:control").arg("-c").arg(format!(
         "exec 3<&{} 4<&{} && LISTEN_PID=$$ exec {} serve {} --memory 16MiB",
@@ -79,7 +79,7 @@ fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
         env!("CARGO_BIN_EXE_larder"),
         image.display()
     ));
-    let server = Server::spawn(folder, command, 1);
+    let server = Server::spawn(directory, command, 1);
     drop(inherited);
     assert!(server.uris[0].ends_with("/given"), "{}", server.uris[0]);
     let client = Client::connect(&server.uris[0].parse().unwrap()).unwrap();
@@ -99,8 +99,8 @@ fn without_a_file_a_hangup_is_a_stop() {
     server.client(0).write_at(0, &[7; 4096], false).unwrap();
     let image = server.path("one.img");
     server.signal(Signal::HUP);
-    let folder = server.folder.path().to_owned();
-    super::rig::eventually("the sockets are gone", || !folder.join("nbd.sock").exists());
+    let directory = server.directory.path().to_owned();
+    super::rig::eventually("the sockets are gone", || !directory.join("nbd.sock").exists());
     assert_eq!(std::fs::read(image).unwrap()[0], 7);
     server.wait();
 }

@@ -1,4 +1,4 @@
-//! `larder mount`: a folder with a cache, from the start to the end, killed ones included.
+//! `larder mount`: a directory with a cache, from the start to the end, killed ones included.
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
 
@@ -14,19 +14,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// What lies behind the mount of a server in this folder.
-pub(crate) fn source(folder: &Path) -> std::path::PathBuf {
-    folder.join("source")
+/// What lies behind the mount of a server in this directory.
+pub(crate) fn source(directory: &Path) -> std::path::PathBuf {
+    directory.join("source")
 }
 
-/// Mounts the folder `source` of `folder`.
-pub(crate) fn mount(folder: TempDir, mountpoint: &Mountpoint, options: &[&str]) -> Server {
-    fs::create_dir_all(source(folder.path())).unwrap();
+/// Mounts the directory `source` of `directory`.
+pub(crate) fn mount(directory: TempDir, mountpoint: &Mountpoint, options: &[&str]) -> Server {
+    fs::create_dir_all(source(directory.path())).unwrap();
     let mut command = larder();
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
-    command.args(["--memory", "16MiB", "--control"]).arg(folder.path().join("nbd.control"));
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
+    command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     command.args(options);
-    Server::spawn(folder, command, 1)
+    Server::spawn(directory, command, 1)
 }
 
 #[test]
@@ -35,9 +35,9 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_mountpoint_over
         return;
     }
     let mountpoint = Mountpoint::new();
-    let mut folder = TempDir::new().unwrap();
+    let mut directory = TempDir::new().unwrap();
     for round in 1..=3_u8 {
-        let server = mount(folder, &mountpoint, &LAZY);
+        let server = mount(directory, &mountpoint, &LAZY);
         for before in 1..round {
             let kept = fs::read(mountpoint.file(&format!("kept{before}"))).unwrap();
             assert!(kept == vec![before; 70_001], "what the one before had been told to keep");
@@ -50,10 +50,10 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_mountpoint_over
         let mut lost = File::create(mountpoint.file("lost")).unwrap();
         lost.write_all(&[77; 5000]).unwrap();
         let said;
-        (folder, said) = server.kill_and_keep();
+        (directory, said) = server.kill_and_keep();
         let took_over = said.contains("was still mounted by a larder that was killed");
         assert_eq!(took_over, round > 1, "{said}");
-        let behind = source(folder.path());
+        let behind = source(directory.path());
         let kept_behind = fs::read(behind.join(format!("kept{round}"))).unwrap();
         assert!(kept_behind == vec![round; 70_001], "round {round}");
         assert!(fs::read(behind.join("new")).unwrap() == vec![round; 30_001], "data, then name");
@@ -61,7 +61,7 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_mountpoint_over
         assert!(lost.sync_all().is_err(), "who has it open is told");
         assert_eq!(rustix::fs::statfs(mountpoint.path()).unwrap_err(), Errno::NOTCONN);
     }
-    mount(folder, &mountpoint, &[]).stop();
+    mount(directory, &mountpoint, &[]).stop();
     assert!(!mountpoint.is_mounted());
 }
 
@@ -73,7 +73,7 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     let mountpoint = Mountpoint::new();
     let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
     fs::write(mountpoint.file("f"), vec![3; 2_000_001]).unwrap();
-    let behind = source(server.folder.path());
+    let behind = source(server.directory.path());
     assert_eq!(fs::metadata(behind.join("f")).unwrap().len(), 0);
     let volumes = server.ctl_text(&["volumes"]);
     assert!(volumes.contains("source") && !volumes.contains("PiB"), "no length: {volumes}");
@@ -86,12 +86,15 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     let refused = [
         (
             &["add", "/etc/hostname"][..],
-            "add hostname: this is a mounted folder, which is one volume",
+            "add hostname: this is a mounted directory, which is one volume",
         ),
-        (&["remove", "source"], "remove source: this is a mounted folder, which is one volume"),
-        (&["warm", "source"], "warm source: this is a mounted folder, whose files are warm"),
-        (&["pin", "source", "0+1MiB"], "pin source: this is a mounted folder, whose files are"),
-        (&["unpin", "source"], "unpin source: this is a mounted folder, whose files are pinned by"),
+        (&["remove", "source"], "remove source: this is a mounted directory, which is one volume"),
+        (&["warm", "source"], "warm source: this is a mounted directory, whose files are warm"),
+        (&["pin", "source", "0+1MiB"], "pin source: this is a mounted directory, whose files are"),
+        (
+            &["unpin", "source"],
+            "unpin source: this is a mounted directory, whose files are pinned by",
+        ),
     ];
     for (words, why) in refused {
         let said = text(&server.ctl(words).stderr);
@@ -103,7 +106,7 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
     assert!(fs::read(behind.join("f")).unwrap() == vec![3; 2_000_001], "all of it is written");
     drop(open);
-    let (_folder, _said) = (behind, server.wait());
+    let (_directory, _said) = (behind, server.wait());
     assert!(!mountpoint.is_mounted());
 }
 
@@ -115,12 +118,12 @@ fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
     let mountpoint = Mountpoint::new();
     let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
     fs::write(mountpoint.file("f"), vec![9; 300_001]).unwrap();
-    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let directory = std::mem::replace(&mut server.directory, TempDir::new().unwrap());
     let flags = rustix::mount::UnmountFlags::empty();
     eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
     let said = server.wait();
     assert!(said.contains("somebody has unmounted it"), "{said}");
-    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![9; 300_001]);
+    assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![9; 300_001]);
 }
 
 #[test]
@@ -129,12 +132,12 @@ fn a_mount_follows_an_unmount_at_once_and_finds_all_that_was_written() {
         return;
     }
     let mountpoint = Mountpoint::new();
-    let mut folder = TempDir::new().unwrap();
+    let mut directory = TempDir::new().unwrap();
     let mut before: Option<Server> = None;
     for round in 1..=12_u8 {
-        let kept = folder.path().to_owned();
+        let kept = directory.path().to_owned();
         // In every other round the previous mount has no dirty data.
-        let server = mount(folder, &mountpoint, if round % 2 == 0 { &LAZY } else { &[] });
+        let server = mount(directory, &mountpoint, if round % 2 == 0 { &LAZY } else { &[] });
         if let Some(before) = before.take() {
             before.wait();
             let found = fs::read(mountpoint.file("f")).unwrap();
@@ -145,12 +148,12 @@ fn a_mount_follows_an_unmount_at_once_and_finds_all_that_was_written() {
         eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
         let mut server = server;
         // The directory lives longer than this server.
-        folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
-        assert_eq!(folder.path(), kept);
+        directory = std::mem::replace(&mut server.directory, TempDir::new().unwrap());
+        assert_eq!(directory.path(), kept);
         before = Some(server);
     }
     before.expect("the last one").wait();
-    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![12; 4_000_001]);
+    assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![12; 4_000_001]);
 }
 
 #[test]
@@ -160,14 +163,14 @@ fn a_mount_waits_for_programs_that_still_use_one_that_was_unmounted_lazily() {
     }
     let (mountpoint, next) = (Mountpoint::new(), Mountpoint::new());
     let mut first = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
-    let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
-    let behind = source(folder.path()).join("f");
+    let directory = std::mem::replace(&mut first.directory, TempDir::new().unwrap());
+    let behind = source(directory.path()).join("f");
     let mut file = File::create(mountpoint.file("f")).unwrap();
     file.write_all(&[1; 5000]).unwrap();
     let flags = rustix::mount::UnmountFlags::DETACH;
     rustix::mount::unmount(mountpoint.path(), flags).unwrap();
     let mut command = larder();
-    command.arg("mount").arg(source(folder.path())).arg(next.path());
+    command.arg("mount").arg(source(directory.path())).arg(next.path());
     command.args(["--memory", "16MiB", "--control", "none"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -192,7 +195,7 @@ fn an_unmount_by_the_helper_ends_it_too() {
     }
     let mountpoint = Mountpoint::new();
     let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
-    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let directory = std::mem::replace(&mut server.directory, TempDir::new().unwrap());
     let file = File::create(mountpoint.file("f")).unwrap();
     let unmount = || Command::new("fusermount3").arg("-u").arg(mountpoint.path()).output().unwrap();
     let busy = unmount();
@@ -201,7 +204,7 @@ fn an_unmount_by_the_helper_ends_it_too() {
     drop(file);
     eventually("it is not in use", || unmount().status.success());
     // At once, while the first server may still write.
-    let again = mount(folder, &mountpoint, &[]);
+    let again = mount(directory, &mountpoint, &[]);
     server.wait();
     assert_eq!(fs::metadata(mountpoint.file("f")).unwrap().len(), 1_000_001);
     again.stop();
@@ -235,8 +238,8 @@ fn what_cannot_be_mounted_is_said() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
     for name in ["source", "source/inner", "at", "full"] {
         fs::create_dir(path(name)).unwrap();
     }

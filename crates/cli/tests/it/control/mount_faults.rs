@@ -1,4 +1,4 @@
-//! `larder mount` where something is wrong: a folder that is full, no FUSE, no rights; and one that
+//! `larder mount` where something is wrong: a directory that is full, no FUSE, no rights; and one that
 //! others change.
 //!
 //! As root on a machine with FUSE; else each test says why it is skipped.
@@ -39,15 +39,15 @@ impl Drop for Small {
 }
 
 #[test]
-fn files_that_a_full_folder_cannot_take_are_listed_by_name_until_it_can() {
+fn files_that_a_full_directory_cannot_take_are_listed_by_name_until_it_can() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let small = Small::new(source(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let small = Small::new(source(directory.path()));
     assert!(fs::write(small.0.join("filler"), vec![0; 2 << 20]).is_err(), "it is small");
     let mountpoint = Mountpoint::new();
-    let server = mount(folder, &mountpoint, &[]);
+    let server = mount(directory, &mountpoint, &[]);
     fs::create_dir(mountpoint.file("logs")).unwrap();
     fs::write(mountpoint.file("logs/new"), vec![7; 100_000]).unwrap();
     let at_risk = || server.ctl(&["at-risk"]);
@@ -68,21 +68,21 @@ fn files_that_a_full_folder_cannot_take_are_listed_by_name_until_it_can() {
     });
     fs::remove_file(mountpoint.file("filler")).unwrap();
     eventually("there is room", || at_risk().status.success());
-    let folder = server.stop_and_keep().0;
-    let behind = fs::read(source(folder.path()).join("logs/new")).unwrap();
+    let directory = server.stop_and_keep().0;
+    let behind = fs::read(source(directory.path()).join("logs/new")).unwrap();
     assert!(behind == vec![7; 100_000]);
     drop(small);
 }
 
 #[test]
-fn a_full_file_system_inside_of_the_folder_does_not_stop_writes_beside_it() {
+fn a_full_file_system_inside_of_the_directory_does_not_stop_writes_beside_it() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let inner = Small::new(source(folder.path()).join("inner"));
+    let directory = TempDir::new().unwrap();
+    let inner = Small::new(source(directory.path()).join("inner"));
     let mountpoint = Mountpoint::new();
-    let server = mount(folder, &mountpoint, &[]);
+    let server = mount(directory, &mountpoint, &[]);
     // More than the dirty limit, in many files.
     let piece = vec![1; 1 << 20];
     let refused = |number: i32| {
@@ -102,8 +102,8 @@ fn a_full_file_system_inside_of_the_folder_does_not_stop_writes_beside_it() {
         fs::remove_file(entry.path()).unwrap();
     }
     eventually("nothing is left to fail", || server.ctl(&["at-risk"]).status.success());
-    let folder = server.stop_and_keep().0;
-    assert_eq!(fs::read(source(folder.path()).join("beside-15")).unwrap(), piece);
+    let directory = server.stop_and_keep().0;
+    assert_eq!(fs::read(source(directory.path()).join("beside-15")).unwrap(), piece);
     drop(inner);
 }
 
@@ -112,14 +112,14 @@ fn what_others_change_is_seen_while_it_is_believed() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    if let Err(error) = Changes::of(folder.path()) {
+    let directory = TempDir::new().unwrap();
+    if let Err(error) = Changes::of(directory.path()) {
         skip(format_args!("cannot {error}"));
         return;
     }
     let mountpoint = Mountpoint::new();
-    let server = mount(folder, &mountpoint, &["--shared", "--ttl", "1h"]);
-    let behind = |name: &str| source(server.folder.path()).join(name);
+    let server = mount(directory, &mountpoint, &["--shared", "--ttl", "1h"]);
+    let behind = |name: &str| source(server.directory.path()).join(name);
     fs::write(mountpoint.file("f"), "ours").unwrap();
     fs::write(mountpoint.file("g"), "ours").unwrap();
     File::open(mountpoint.file("f")).unwrap().sync_all().unwrap();
@@ -143,11 +143,11 @@ fn a_change_that_is_not_reported_is_seen_in_an_open_file_after_the_ttl() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     // Changes in a file system inside of SOURCE are never reported.
-    let inner = Small::new(source(folder.path()).join("inner"));
+    let inner = Small::new(source(directory.path()).join("inner"));
     let mountpoint = Mountpoint::new();
-    let server = mount(folder, &mountpoint, &["--shared", "--ttl", "50ms"]);
+    let server = mount(directory, &mountpoint, &["--shared", "--ttl", "50ms"]);
     fs::write(inner.0.join("f"), "old").unwrap();
     let open = File::open(mountpoint.file("inner/f")).unwrap();
     let read = || {
@@ -161,7 +161,7 @@ fn a_change_that_is_not_reported_is_seen_in_an_open_file_after_the_ttl() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(read(), *b"new");
     drop(open);
-    let _folder = server.stop_and_keep().0;
+    let _directory = server.stop_and_keep().0;
     drop(inner);
 }
 
@@ -170,8 +170,8 @@ fn without_fuse_it_is_said_what_is_missing() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
     for name in ["source", "at"] {
         fs::create_dir(path(name)).unwrap();
     }
@@ -199,9 +199,9 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = TempDir::new().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = |name: &str| directory.path().join(name);
     for name in ["source", "at"] {
         fs::create_dir(path(name)).unwrap();
         chown(path(name), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -231,14 +231,14 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
 }
 
 #[test]
-fn a_folder_that_is_read_only_for_a_while_loses_nothing() {
+fn a_directory_that_is_read_only_for_a_while_loses_nothing() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let small = Small::new(source(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let small = Small::new(source(directory.path()));
     let mountpoint = Mountpoint::new();
-    let server = mount(folder, &mountpoint, &LAZY);
+    let server = mount(directory, &mountpoint, &LAZY);
     fs::write(mountpoint.file("f"), vec![7; 100_000]).unwrap();
     let remount = |flags| rustix::mount::mount_remount(&small.0, flags, c"size=1m");
     eventually("nobody has it open", || remount(MountFlags::RDONLY).is_ok());
@@ -251,7 +251,7 @@ fn a_folder_that_is_read_only_for_a_while_loses_nothing() {
     let said = text(&listed.stdout);
     assert!(said.contains(" of f: Read-only file system (os error 30)"), "{said}");
     remount(MountFlags::empty()).unwrap();
-    let folder = server.stop_and_keep().0;
-    assert!(fs::read(source(folder.path()).join("f")).unwrap() == vec![7; 100_000]);
+    let directory = server.stop_and_keep().0;
+    assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![7; 100_000]);
     drop(small);
 }

@@ -24,7 +24,8 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     for name in ["a.db", "a.raw", "logs/a", "rest"] {
         fs::write(mountpoint.file(name), vec![3; 100_000]).unwrap();
     }
-    let behind = |name: &str| fs::metadata(source(server.folder.path()).join(name)).unwrap().len();
+    let behind =
+        |name: &str| fs::metadata(source(server.directory.path()).join(name)).unwrap().len();
     assert_eq!(["a.db", "a.raw", "logs/a", "rest"].map(behind), [100_000, 100_000, 0, 0]);
     let volumes = server.ctl_text(&["volumes"]);
     let line = |name: &str| {
@@ -52,10 +53,10 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     assert!(fs::write(mountpoint.file("c.db"), "x").is_err(), "not now");
     let refused = server.ctl(&["add", "/etc/hostname"]);
     let why = text(&refused.stderr);
-    assert!(why.contains("a mounted folder, whose volumes are those of its rules"), "{why}");
-    let folder = server.stop_and_keep().0;
+    assert!(why.contains("a mounted directory, whose volumes are those of its rules"), "{why}");
+    let directory = server.stop_and_keep().0;
     for name in ["a.db", "a.raw", "logs/a", "rest", "b.db"] {
-        assert_eq!(fs::metadata(source(folder.path()).join(name)).unwrap().len(), 100_000);
+        assert_eq!(fs::metadata(source(directory.path()).join(name)).unwrap().len(), 100_000);
     }
 }
 

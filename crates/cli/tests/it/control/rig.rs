@@ -38,9 +38,9 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// A folder with images, and a server of them.
+/// A directory with images, and a server of them.
 pub(crate) struct Server {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) uris: Vec<String>,
     child: Child,
     /// True if the test has told the program to panic.
@@ -50,21 +50,21 @@ pub(crate) struct Server {
 impl Server {
     /// Serves images `NAME.img` of 16 MiB each.
     pub(crate) fn start(names: &[&str], options: &[&str]) -> Self {
-        Server::start_in(TempDir::new().expect("a folder"), names, options)
+        Server::start_in(TempDir::new().expect("a directory"), names, options)
     }
 
-    pub(crate) fn start_in(folder: TempDir, names: &[&str], options: &[&str]) -> Self {
+    pub(crate) fn start_in(directory: TempDir, names: &[&str], options: &[&str]) -> Self {
         let mut command = larder();
-        command.arg("serve").args(images(folder.path(), names));
+        command.arg("serve").args(images(directory.path(), names));
         command.args(["--memory", "16MiB", "--listen"]);
-        command.arg(format!("unix:{}", folder.path().join("nbd.sock").display())).args(options);
-        Server::spawn(folder, command, names.len())
+        command.arg(format!("unix:{}", directory.path().join("nbd.sock").display())).args(options);
+        Server::spawn(directory, command, names.len())
     }
 
     /// Runs a command that serves this many volumes. Its runtime directory is the directory of the
     /// test.
-    pub(crate) fn spawn(folder: TempDir, mut command: Command, volumes: usize) -> Self {
-        command.env("RUNTIME_DIRECTORY", folder.path());
+    pub(crate) fn spawn(directory: TempDir, mut command: Command, volumes: usize) -> Self {
+        command.env("RUNTIME_DIRECTORY", directory.path());
         let may_panic = command.get_envs().any(|(name, _)| name == "LARDER_FAULT");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -78,11 +78,11 @@ impl Server {
             line.expect("text").split_once(" at ").expect("an address").1.to_owned()
         };
         let uris = (0..volumes).map(uri).collect();
-        Server { folder, uris, child, may_panic }
+        Server { directory, uris, child, may_panic }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Its control socket, where the default is.
@@ -150,21 +150,23 @@ impl Server {
         said
     }
 
-    /// Stops it with SIGTERM; its folder, and what it said.
+    /// Stops it with SIGTERM; its directory, and what it said.
     pub(crate) fn stop_and_keep(mut self) -> (TempDir, String) {
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
-        (folder, self.stop())
+        let directory =
+            std::mem::replace(&mut self.directory, TempDir::new().expect("a directory"));
+        (directory, self.stop())
     }
 
-    /// Kills it; its folder, and what it had said.
+    /// Kills it; its directory, and what it had said.
     pub(crate) fn kill_and_keep(mut self) -> (TempDir, String) {
         self.signal(Signal::KILL);
         let mut said = String::new();
         let mut stderr = self.child.stderr.take().expect("a pipe");
         stderr.read_to_string(&mut said).expect("text");
         self.child.wait().expect("it ends");
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
-        (folder, said)
+        let directory =
+            std::mem::replace(&mut self.directory, TempDir::new().expect("a directory"));
+        (directory, said)
     }
 
     /// Sends a signal and waits for the end; returns the directory, the exit code if there is one,
@@ -176,8 +178,9 @@ impl Server {
         let mut stderr = self.child.stderr.take().expect("a pipe");
         stderr.read_to_string(&mut said).expect("text");
         let ended = self.child.wait().expect("it ends");
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().expect("a folder"));
-        (folder, ended.code(), said)
+        let directory =
+            std::mem::replace(&mut self.directory, TempDir::new().expect("a directory"));
+        (directory, ended.code(), said)
     }
 
     /// Stops it with SIGTERM.
@@ -233,9 +236,9 @@ impl Drop for Server {
 }
 
 /// Empty images of 16 MiB.
-pub(crate) fn images(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn images(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     let image = |name: &&str| {
-        let path = folder.join(format!("{name}.img"));
+        let path = directory.join(format!("{name}.img"));
         File::create(&path).and_then(|file| file.set_len(16 * MIB)).expect("an image");
         path
     };

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 const TOKEN: &str = "0123456789abcdef-0123456789abcdef";
 
-fn token_file(folder: &Path, mode: u32) -> String {
-    let path = folder.join("token");
+fn token_file(directory: &Path, mode: u32) -> String {
+    let path = directory.join("token");
     std::fs::write(&path, format!("{TOKEN}\n")).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     path.display().to_string()
@@ -26,13 +26,13 @@ fn free_port() -> u16 {
 }
 
 fn refused(options: &[&str]) -> String {
-    let folder = TempDir::new().unwrap();
-    let image = &super::rig::images(folder.path(), &["one"])[0];
+    let directory = TempDir::new().unwrap();
+    let image = &super::rig::images(directory.path(), &["one"])[0];
     let output = larder()
         .arg("serve")
         .arg(image)
         .args(["--memory", "16MiB", "--listen"])
-        .arg(format!("unix:{}", folder.path().join("s").display()))
+        .arg(format!("unix:{}", directory.path().join("s").display()))
         .args(options)
         .output()
         .unwrap();
@@ -45,9 +45,9 @@ fn the_socket_is_for_its_owner_and_goes_with_the_server() {
     let server = Server::start(&["one"], &[]);
     let mode = server.socket().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let folder = server.folder.path().to_owned();
+    let directory = server.directory.path().to_owned();
     let left = || {
-        let entries = std::fs::read_dir(&folder).unwrap();
+        let entries = std::fs::read_dir(&directory).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -73,23 +73,23 @@ fn two_servers_cannot_have_one_socket_and_none_may_be_wanted() {
 
 #[test]
 fn there_is_no_control_over_tcp_without_a_token() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let said = refused(&["--control-tcp", "127.0.0.1:0"]);
     assert!(said.contains("--control-token"), "{said}");
-    let token = token_file(folder.path(), 0o600);
+    let token = token_file(directory.path(), 0o600);
     for outside in ["0.0.0.0:0", "192.0.2.1:80", "[::]:0"] {
         let said = refused(&["--control-tcp", outside, "--control-token", &token]);
         assert!(said.contains("from outside"), "{said}");
     }
-    let open = token_file(folder.path(), 0o644);
+    let open = token_file(directory.path(), 0o644);
     let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &open]);
     assert!(said.contains("other than its owner may use it"), "{said}");
 }
 
 #[test]
 fn only_the_right_token_opens_the_door() {
-    let folder = TempDir::new().unwrap();
-    let token = token_file(folder.path(), 0o600);
+    let directory = TempDir::new().unwrap();
+    let token = token_file(directory.path(), 0o600);
     let address = format!("127.0.0.1:{}", free_port());
     let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
     let server = Server::start(&["one"], &options);
@@ -207,8 +207,8 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let more = rustix::process::Rlimit { current: limit.maximum, ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, more).unwrap();
-    let folder = TempDir::new().unwrap();
-    let token = token_file(folder.path(), 0o600);
+    let directory = TempDir::new().unwrap();
+    let token = token_file(directory.path(), 0o600);
     let address = format!("127.0.0.1:{}", free_port());
     let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
     let server = Server::start(&["one"], &options);
@@ -245,8 +245,8 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
 const OTHER: u32 = 54_321;
 
 /// Returns the program at a path where any user may run it.
-fn program_for_all(folder: &Path) -> std::path::PathBuf {
-    let program = folder.join("larder");
+fn program_for_all(directory: &Path) -> std::path::PathBuf {
+    let program = directory.join("larder");
     std::fs::copy(larder().get_program(), &program).unwrap();
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     program
@@ -258,12 +258,12 @@ fn server_and_ctl_of_different_users_do_not_trust_each_other() {
         return;
     }
     let server = Server::start(&["one"], &[]);
-    let folder = server.folder.path();
-    let program = program_for_all(folder);
+    let directory = server.directory.path();
+    let program = program_for_all(directory);
     let open = |path: &Path, mode| {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
-    open(folder, 0o755);
+    open(directory, 0o755);
     open(&server.socket(), 0o666);
     let ask = |socket: &Path, user: u32, words: &[&str]| {
         let mut command = std::process::Command::new(&program);
@@ -299,16 +299,16 @@ fn a_token_is_not_sent_to_the_server_of_another_user() {
     if !larder_testing::is_root() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let token = token_file(folder.path(), 0o600);
-    let program = program_for_all(folder.path());
+    let directory = TempDir::new().unwrap();
+    let token = token_file(directory.path(), 0o600);
+    let program = program_for_all(directory.path());
     let theirs = TempDir::new().unwrap();
     let image = super::rig::images(theirs.path(), &["two"]).remove(0);
     let their_token = token_file(theirs.path(), 0o600);
     for path in [theirs.path(), Path::new(&image), Path::new(&their_token)] {
         std::os::unix::fs::chown(path, Some(OTHER), None).unwrap();
     }
-    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = std::process::Command::new(&program);
     command.arg("serve").arg(&image).args(["--memory", "16MiB", "--control-tcp", &address]);
@@ -330,9 +330,9 @@ fn a_token_is_not_sent_to_the_server_of_another_user() {
 
 #[test]
 fn a_socket_that_another_user_could_have_made_is_not_asked() {
-    let folder = TempDir::new().unwrap();
-    let shared = folder.path().join("tmp");
-    let runtime = folder.path().join("run");
+    let directory = TempDir::new().unwrap();
+    let shared = directory.path().join("tmp");
+    let runtime = directory.path().join("run");
     for (path, mode) in [(&shared, 0o1777), (&runtime, 0o700)] {
         std::fs::create_dir(path).unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -350,7 +350,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
     // A directory that others may write to is not searched.
     assert!(ctl(&shared).contains("find a server"));
     assert!(planted.accept().is_err(), "somebody connected");
-    let image = super::rig::images(folder.path(), &["one"]).remove(0);
+    let image = super::rig::images(directory.path(), &["one"]).remove(0);
     let mut command = larder();
     command.arg("serve").arg(image).args(["--memory", "16MiB"]).env("RUNTIME_DIRECTORY", &shared);
     let output = command.output().unwrap();
@@ -364,10 +364,10 @@ fn files_behind_links_of_another_user_are_not_written() {
     if !larder_testing::is_root() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let victim = folder.path().join("victim");
+    let directory = TempDir::new().unwrap();
+    let victim = directory.path().join("victim");
     std::fs::write(&victim, "precious").unwrap();
-    let link = folder.path().join("link.json");
+    let link = directory.path().join("link.json");
     std::os::unix::fs::symlink(&victim, &link).unwrap();
     std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
     let link = link.display().to_string();
@@ -375,13 +375,13 @@ fn files_behind_links_of_another_user_are_not_written() {
         let said = refused(&[flag, &link]);
         assert!(said.contains("symbolic link link.json belongs to uid 54321"), "{flag}: {said}");
     }
-    let config = folder.path().join("larder.toml");
+    let config = directory.path().join("larder.toml");
     std::fs::write(&config, "").unwrap();
     std::os::unix::fs::chown(&config, Some(OTHER), None).unwrap();
     let output = larder().arg("check-config").arg(&config).output().unwrap();
     let said = text(&output.stderr);
     assert!(said.contains("larder.toml: it belongs to uid 54321"), "{said}");
-    let token = token_file(folder.path(), 0o600);
+    let token = token_file(directory.path(), 0o600);
     std::os::unix::fs::chown(&token, Some(OTHER), None).unwrap();
     let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &token]);
     assert!(said.contains("it belongs to uid 54321"), "{said}");
@@ -390,8 +390,8 @@ fn files_behind_links_of_another_user_are_not_written() {
 
 #[test]
 fn the_scheme_has_no_case_and_a_name_occurs_once() {
-    let folder = TempDir::new().unwrap();
-    let token = token_file(folder.path(), 0o600);
+    let directory = TempDir::new().unwrap();
+    let token = token_file(directory.path(), 0o600);
     let address = format!("127.0.0.1:{}", free_port());
     let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
     let server = Server::start(&["one"], &options);

@@ -25,8 +25,8 @@ fn uri(socket: &Path) -> String {
 }
 
 /// Binds the socket of an upstream server that accepts connections and sends nothing.
-fn silent(folder: &Path) -> (PathBuf, UnixListener) {
-    let socket = folder.join("silent.sock");
+fn silent(directory: &Path) -> (PathBuf, UnixListener) {
+    let socket = directory.join("silent.sock");
     let listener = UnixListener::bind(&socket).expect("the address is free");
     (socket, listener)
 }
@@ -34,16 +34,16 @@ fn silent(folder: &Path) -> (PathBuf, UnixListener) {
 /// Stops a server and checks that the block is in the image of `one`.
 fn stop_and_check(server: Server) {
     let begin = Instant::now();
-    let (folder, said) = server.stop_and_keep();
+    let (directory, said) = server.stop_and_keep();
     assert!(begin.elapsed() < TIME_MAX, "{:?}: {said}", begin.elapsed());
-    let image = std::fs::read(folder.path().join("one.img")).expect("an image");
+    let image = std::fs::read(directory.path().join("one.img")).expect("an image");
     assert_eq!(image[..4096], [7; 4096], "the acknowledged write is there");
 }
 
 #[test]
 fn additions_of_an_upstream_that_sends_nothing_delay_neither_other_requests_nor_a_stop() {
     let server = Server::start(&["one"], &LAZY);
-    let (socket, listener) = silent(server.folder.path());
+    let (socket, listener) = silent(server.directory.path());
     let add = |number: usize| {
         let volume = format!("up{number}={}", uri(&socket));
         let mut command = server.ctl_command(&["add", &volume]);
@@ -65,19 +65,19 @@ fn additions_of_an_upstream_that_sends_nothing_delay_neither_other_requests_nor_
 
 #[test]
 fn a_reload_that_adds_an_upstream_that_sends_nothing_does_not_delay_a_stop() {
-    let folder = TempDir::new().unwrap();
-    let config = folder.path().join("larder.toml");
-    let (socket, listener) = silent(folder.path());
-    let image = images(folder.path(), &["one"]).remove(0);
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("larder.toml");
+    let (socket, listener) = silent(directory.path());
+    let image = images(directory.path(), &["one"]).remove(0);
     let one = format!(
         "memory = \"32MiB\"\nlisten = \"unix:{}\"\n[[volume]]\nname = \"one\"\npath = \"{}\"\n",
-        folder.path().join("nbd.sock").display(),
+        directory.path().join("nbd.sock").display(),
         image.display()
     );
     std::fs::write(&config, &one).unwrap();
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config).args(LAZY);
-    let server = Server::spawn(folder, command, 1);
+    let server = Server::spawn(directory, command, 1);
     let up = format!("[[volume]]\nname = \"up\"\npath = \"{}\"\n", uri(&socket));
     std::fs::write(&config, one + &up).unwrap();
     server.signal(Signal::HUP);
@@ -127,7 +127,7 @@ fn drip(mut stream: UnixStream, begun: &Sender<()>) -> io::Result<()> {
 #[test]
 fn an_upstream_that_sends_an_answer_byte_by_byte_can_be_removed() {
     let server = Server::start(&["one"], &LAZY);
-    let (socket, listener) = silent(server.folder.path());
+    let (socket, listener) = silent(server.directory.path());
     let (begun, answering) = channel();
     std::thread::spawn(move || drip(listener.accept()?.0, &begun));
     let said = server.ctl_text(&["add", &format!("up={}", uri(&socket))]);

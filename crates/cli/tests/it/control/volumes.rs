@@ -12,7 +12,7 @@ fn connect(uri: &str) -> Result<Client, ClientError> {
     Client::connect(&uri.parse().expect("an address"))
 }
 
-/// Adds an image of the server's folder; the address of the export.
+/// Adds an image of the server's directory; the address of the export.
 fn add(server: &Server, name: &str, settings: &[&str]) -> String {
     let volume = format!("{name}={}", server.path(&format!("{name}.img")).display());
     let said = server.ctl_text(&[&["add", &volume], settings].concat());
@@ -36,7 +36,7 @@ fn names(server: &Server) -> Vec<String> {
 fn a_volume_comes_and_goes_while_another_is_served() {
     let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000", "--policy", "lru"];
     let server = Server::start(&["one"], &lazy);
-    images(server.folder.path(), &["two"]);
+    images(server.directory.path(), &["two"]);
     let mut one = server.client(0);
     one.write_at(0, &[1; 4096], false).unwrap();
     for round in 1..=5 {
@@ -76,8 +76,8 @@ fn a_volume_comes_and_goes_while_another_is_served() {
 
 #[test]
 fn a_file_that_the_server_writes_is_not_added_as_a_volume() {
-    let folder = tempfile::tempdir().unwrap();
-    let counters = folder.path().join("counters.img");
+    let directory = tempfile::tempdir().unwrap();
+    let counters = directory.path().join("counters.img");
     std::fs::write(&counters, vec![7; 1 << 20]).unwrap();
     let server = Server::start(&["one"], &["--counters", counters.to_str().unwrap()]);
     let said = refused(&server, &["add", counters.to_str().unwrap()]);
@@ -103,7 +103,7 @@ fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
 #[test]
 fn what_cannot_be_added_changes_nothing() {
     let server = Server::start(&["one"], &[]);
-    images(server.folder.path(), &["two"]);
+    images(server.directory.path(), &["two"]);
     std::fs::write(server.path("odd.img"), [0; 1000]).unwrap();
     let before = server.get("/v1/volumes").json()["volumes"].clone();
     let place = |name: &str| server.path(name).display().to_string();
@@ -158,10 +158,10 @@ fn an_upstream_volume_takes_its_buffers_from_the_memory_and_gives_them_back() {
 
 #[test]
 fn what_is_asked_of_an_added_volume_is_recorded() {
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("asked.ltr").display().to_string();
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("asked.ltr").display().to_string();
     let server = Server::start(&["one"], &["--record", &trace]);
-    images(server.folder.path(), &["two"]);
+    images(server.directory.path(), &["two"]);
     server.client(0).read_at(0, &mut [0; 4096]).unwrap();
     for _ in 0..2 {
         let uri = add(&server, "two", &[]);
@@ -183,11 +183,11 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
     assert_eq!((asked("one", "read"), asked("two", "read"), asked("two", "write")), (1, 2, 2));
 }
 
-fn write(config: &Path, folder: &Path, volumes: &[&str]) {
-    let socket = folder.join("nbd.sock");
+fn write(config: &Path, directory: &Path, volumes: &[&str]) {
+    let socket = directory.join("nbd.sock");
     let mut written = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
     for volume in volumes {
-        let image = folder.join(format!("{volume}.img"));
+        let image = directory.join(format!("{volume}.img"));
         writeln!(written, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
             .expect("it is text");
     }
@@ -196,15 +196,15 @@ fn write(config: &Path, folder: &Path, volumes: &[&str]) {
 
 #[test]
 fn a_file_that_is_read_again_adds_and_removes_volumes() {
-    let folder = TempDir::new().unwrap();
-    let config = folder.path().join("larder.toml");
-    images(folder.path(), &["one", "two", "three"]);
-    write(&config, folder.path(), &["one", "two"]);
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("larder.toml");
+    images(directory.path(), &["one", "two", "three"]);
+    write(&config, directory.path(), &["one", "two"]);
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config);
-    let mut server = Server::spawn(folder, command, 2);
+    let mut server = Server::spawn(directory, command, 2);
     let reload = |server: &mut Server, volumes: &[&str], said: &str| {
-        write(&config, server.folder.path(), volumes);
+        write(&config, server.directory.path(), volumes);
         server.signal(Signal::HUP);
         let line = server.hear(|line| line.contains(said));
         server.hear(|line| line == "larder: read again");
@@ -223,7 +223,7 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
     });
     let line = reload(&mut server, &["one", "three", "nowhere"], "nowhere");
     assert!(line.contains("nowhere.img: No such file") && line.ends_with("tries again"), "{line}");
-    images(server.folder.path(), &["nowhere"]);
+    images(server.directory.path(), &["nowhere"]);
     reload(&mut server, &["one", "three", "nowhere"], "serving nowhere");
     server.stop();
 }
@@ -237,15 +237,15 @@ fn nobody_need_hear_what_it_says() {
     client.disconnect().unwrap();
     // Its counters, and then its progress.
     server.signal(Signal::USR1);
-    let folder = server.stop_and_keep().0;
-    let written = std::fs::read(folder.path().join("one.img")).unwrap();
+    let directory = server.stop_and_keep().0;
+    let written = std::fs::read(directory.path().join("one.img")).unwrap();
     assert!(written[..100_000] == vec![7; 100_000], "all of it is written");
 }
 
 #[test]
 fn a_name_of_more_than_255_bytes_is_refused_wherever_it_enters() {
     let server = Server::start(&["one"], &[]);
-    images(server.folder.path(), &["two"]);
+    images(server.directory.path(), &["two"]);
     let (longest, longer) = ("n".repeat(255), "n".repeat(256));
     let path = server.path("two.img").display().to_string();
     let reason = "the name of a volume has at most 255 bytes, and this one has 256";

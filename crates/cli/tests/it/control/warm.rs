@@ -16,31 +16,32 @@ fn hot() -> impl Iterator<Item = u64> {
     (0..512_u64).map(|i| i / 4 * 32 + i % 4)
 }
 
-/// A folder with an image that says in each block which one it is, and a folder for lists.
+/// A directory with an image that says in each block which one it is, and a directory for lists.
 fn data() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    images(folder.path(), &["one"]);
+    let directory = TempDir::new().unwrap();
+    images(directory.path(), &["one"]);
     let bytes: Vec<_> = (0..16 * MIB / BLOCK as u64)
         .flat_map(|block| block.to_le_bytes().into_iter().cycle().take(BLOCK))
         .collect();
-    std::fs::write(folder.path().join("one.img"), bytes).unwrap();
-    std::fs::create_dir(folder.path().join("lists")).unwrap();
-    folder
+    std::fs::write(directory.path().join("one.img"), bytes).unwrap();
+    std::fs::create_dir(directory.path().join("lists")).unwrap();
+    directory
 }
 
-fn command(data: &Path, folder: &TempDir, options: &[&str]) -> Command {
+fn command(data: &Path, directory: &TempDir, options: &[&str]) -> Command {
     let mut command = larder();
     command.arg("serve").arg(data.join("one.img")).args(["--memory", "16MiB", "--listen"]);
-    command.arg(format!("unix:{}", folder.path().join("nbd.sock").display())).args(options);
+    command.arg(format!("unix:{}", directory.path().join("nbd.sock").display())).args(options);
     command
 }
 
 /// Serves it, with lists saved so often.
 fn serve(data: &TempDir, every: &str) -> Server {
-    let folder = TempDir::new().unwrap();
-    let mut command = command(data.path(), &folder, &["--warm-list-every", every, "--warm-list"]);
+    let directory = TempDir::new().unwrap();
+    let mut command =
+        command(data.path(), &directory, &["--warm-list-every", every, "--warm-list"]);
     command.arg(data.path().join("lists"));
-    Server::spawn(folder, command, 1)
+    Server::spawn(directory, command, 1)
 }
 
 /// Reads all that is hot, and finds what must be there.
@@ -163,23 +164,23 @@ fn a_list_of_no_use_is_said_and_the_volume_is_served_cold() {
 fn lists_are_kept_where_it_was_said_and_nowhere_else() {
     let data = data();
     let start = |options: &[&str]| {
-        let folder = TempDir::new().unwrap();
-        let mut command = command(data.path(), &folder, options);
+        let directory = TempDir::new().unwrap();
+        let mut command = command(data.path(), &directory, options);
         command.env("STATE_DIRECTORY", data.path().join("lists"));
-        let server = Server::spawn(folder, command, 1);
+        let server = Server::spawn(directory, command, 1);
         read_hot(&server);
         server.stop();
         data.path().join("lists/one.warm").exists()
     };
     assert!(!start(&["--warm-list", "none"]));
-    assert!(start(&[]), "the folder for state that the service manager gives");
+    assert!(start(&[]), "the directory for state that the service manager gives");
     let nowhere = data.path().join("nowhere").display().to_string();
     for (place, reason) in [
         (nowhere.as_str(), "No such file or directory"),
-        (&data.path().join("one.img").display().to_string(), "it is not a folder"),
+        (&data.path().join("one.img").display().to_string(), "it is not a directory"),
     ] {
-        let folder = TempDir::new().unwrap();
-        let mut command = command(data.path(), &folder, &["--warm-list", place]);
+        let directory = TempDir::new().unwrap();
+        let mut command = command(data.path(), &directory, &["--warm-list", place]);
         let output = command.output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");

@@ -12,11 +12,11 @@ const MIB: u64 = 1 << 20;
 
 /// Returns the peak resident memory of a run of the program in bytes (`ru_maxrss`), and its exit
 /// code.
-fn peak(folder: &Path, words: &[&str]) -> (u64, Option<i32>) {
-    let told = folder.join("peak");
+fn peak(directory: &Path, words: &[&str]) -> (u64, Option<i32>) {
+    let told = directory.join("peak");
     let mut command = Command::new("time");
     command.args(["--quiet", "-f", "%M", "-o"]).arg(&told).arg(program()).args(words);
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let code = command.status().unwrap().code();
     let told = fs::read_to_string(told).unwrap();
     (told.trim().parse::<u64>().expect("a number of KiB") * 1024, code)
@@ -141,15 +141,15 @@ fn readers_of_foreign_files_take_memory_in_proportion_to_the_input() {
     if !has_tool("time") {
         return skip("GNU time is not installed");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
     for (name, fill, words, factor) in CASES {
         let at = |bytes: u64| {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             let mut to = BufWriter::new(File::create(&path).unwrap());
             fill(&mut to, bytes);
             to.into_inner().unwrap();
-            let (peak, code) = peak(folder.path(), words);
+            let (peak, code) = peak(directory.path(), words);
             assert!(code.is_some_and(|code| code <= 2), "{name}: {code:?}");
             (fs::metadata(path).unwrap().len(), peak)
         };

@@ -30,12 +30,12 @@ pub(super) fn check_output(what: &str, output: &Output) {
 
 /// A directory with one file of each kind, all with hostile contents and names.
 struct Scene {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Scene {
     fn new() -> Self {
-        let scene = Scene { folder: TempDir::new().unwrap() };
+        let scene = Scene { directory: TempDir::new().unwrap() };
         scene.write("record.json", &record(HOSTILE));
         scene.write("plain.json", &record("plain"));
         scene.write("perfmon.csv", &perfmon());
@@ -56,12 +56,12 @@ impl Scene {
         scene.write(&format!("d/{HOSTILE}"), "x");
         scene.write(HOSTILE, "x");
         let not_utf8 = OsStr::from_bytes(b"d/\xff\x1b\x9b");
-        fs::write(scene.folder.path().join(not_utf8), "x").unwrap();
+        fs::write(scene.directory.path().join(not_utf8), "x").unwrap();
         scene
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -70,7 +70,7 @@ impl Scene {
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new(program());
-        command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.args(words).current_dir(self.directory.path()).stdin(Stdio::null());
         command.env("LARDER_LOG", "debug").output().unwrap()
     }
 

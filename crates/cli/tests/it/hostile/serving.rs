@@ -27,9 +27,9 @@ pub(super) fn end(child: Child, line: String) {
     check_output("the server", &output);
 }
 
-pub(super) fn ctl(folder: &TempDir, words: &[&str]) -> Output {
+pub(super) fn ctl(directory: &TempDir, words: &[&str]) -> Output {
     let mut command = Command::new(program());
-    command.args(["ctl", "--control"]).arg(folder.path().join("control")).args(words);
+    command.args(["ctl", "--control"]).arg(directory.path().join("control")).args(words);
     let output = command.output().unwrap();
     check_output(&format!("ctl {words:?}"), &output);
     output
@@ -37,24 +37,24 @@ pub(super) fn ctl(folder: &TempDir, words: &[&str]) -> Output {
 
 #[test]
 fn paths_of_images_and_names_of_volumes_do_not_control_the_terminal_of_a_server() {
-    let folder = TempDir::new().unwrap();
-    let image = folder.path().join(format!("{HOSTILE}.img"));
+    let directory = TempDir::new().unwrap();
+    let image = directory.path().join(format!("{HOSTILE}.img"));
     fs::write(&image, vec![0; 1 << 20]).unwrap();
     let mut named = std::ffi::OsString::from("plain=");
     named.push(&image);
     let mut command = Command::new(program());
     command.arg("serve").arg(named).args(["--memory", "16MiB", "--control"]);
-    command.arg(folder.path().join("control")).arg("--listen");
-    command.arg(format!("unix:{}", folder.path().join("nbd").display()));
+    command.arg(directory.path().join("control")).arg("--listen");
+    command.arg(format!("unix:{}", directory.path().join("nbd").display()));
     command.env("LARDER_LOG", "debug");
     let (child, line) = started(&mut command);
     for format in [&[][..], &["--format", "json"], &["--format", "csv"]] {
         for words in [&["stats"][..], &["volumes"], &["at-risk"], &["curve"]] {
-            let output = ctl(&folder, &[words, format].concat());
+            let output = ctl(&directory, &[words, format].concat());
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
         for words in [&["add", HOSTILE][..], &["remove", HOSTILE], &["set", HOSTILE]] {
-            let output = ctl(&folder, &[words, format].concat());
+            let output = ctl(&directory, &[words, format].concat());
             assert!(!output.status.success());
         }
     }
@@ -66,23 +66,23 @@ fn names_of_mounted_files_do_not_control_the_terminal() {
     if !can_mount() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let (source, at) = (folder.path().join(HOSTILE), TempDir::new().unwrap());
+    let directory = TempDir::new().unwrap();
+    let (source, at) = (directory.path().join(HOSTILE), TempDir::new().unwrap());
     fs::create_dir(&source).unwrap();
     fs::write(source.join(HOSTILE), vec![1; 70_000]).unwrap();
     let mut command = Command::new(program());
     command.arg("mount").arg(&source).arg(at.path()).args(["--memory", "16MiB", "--control"]);
-    command.arg(folder.path().join("control")).env("LARDER_LOG", "debug");
+    command.arg(directory.path().join("control")).env("LARDER_LOG", "debug");
     let (child, line) = started(&mut command);
     assert!(line.starts_with("mounted $'"), "{line}");
     fs::read(at.path().join(HOSTILE)).unwrap();
     for format in [&[][..], &["--format", "json"], &["--format", "csv"]] {
         for words in [&["files"][..], &["volumes"], &["stats"], &["at-risk"]] {
-            let output = ctl(&folder, &[words, format].concat());
+            let output = ctl(&directory, &[words, format].concat());
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
     }
-    let shown = String::from_utf8(ctl(&folder, &["files"]).stdout).unwrap();
+    let shown = String::from_utf8(ctl(&directory, &["files"]).stdout).unwrap();
     assert!(shown.contains("\\033[2J"), "{shown}");
     end(child, line);
 }
@@ -93,17 +93,17 @@ fn names_in_a_panic_do_not_control_the_terminal() {
     if !can_mount() || !cfg!(debug_assertions) || std::env::var_os("LARDER_BINARY").is_some() {
         return;
     }
-    let folder = TempDir::new().unwrap();
-    let (source, at) = (folder.path().join("source"), folder.path().join(HOSTILE));
+    let directory = TempDir::new().unwrap();
+    let (source, at) = (directory.path().join("source"), directory.path().join(HOSTILE));
     fs::create_dir(&source).unwrap();
     fs::create_dir(&at).unwrap();
     let mut command = Command::new(program());
     command.arg("mount").arg(&source).arg(&at).args(["--memory", "16MiB", "--control"]);
-    command.arg(folder.path().join("control")).env("RUST_BACKTRACE", "1");
+    command.arg(directory.path().join("control")).env("RUST_BACKTRACE", "1");
     command.env("LARDER_FAULT", format!("mount={}", at.display()));
     let (child, line) = started(&mut command);
     assert!(fs::metadata(at.join("x")).is_err());
-    let listed = String::from_utf8(ctl(&folder, &["stats"]).stdout).unwrap();
+    let listed = String::from_utf8(ctl(&directory, &["stats"]).stdout).unwrap();
     assert!(listed.contains("internal error"), "{listed}");
     end(child, line);
 }
@@ -114,11 +114,11 @@ fn names_of_watched_files_and_processes_do_not_control_the_terminal() {
         return;
     }
     let _tracefs = MachineLock::shared("tracefs");
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join(HOSTILE);
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join(HOSTILE);
     fs::write(&file, vec![1; 70_000]).unwrap();
     // A program with this file name is a process with this name.
-    let reader = folder.path().join("r\u{1b}[2J\nSPOOF");
+    let reader = directory.path().join("r\u{1b}[2J\nSPOOF");
     fs::copy("/bin/cat", &reader).unwrap();
     let mut watching = Command::new(program());
     watching.args(["watch", "--for", "3s", "--interval", "1s"]).arg(&file);

@@ -114,10 +114,10 @@ fn fail_requests(stream: &mut UnixStream) -> io::Result<()> {
 
 #[test]
 fn the_texts_of_a_hostile_upstream_server_do_not_control_the_terminal() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let uri =
-        |name: &str| format!("nbd+unix:///disk?socket={}", folder.path().join(name).display());
-    serve(&folder.path().join("refuses"), Hostility::Refuses);
+        |name: &str| format!("nbd+unix:///disk?socket={}", directory.path().join(name).display());
+    serve(&directory.path().join("refuses"), Hostility::Refuses);
     for words in [
         &["serve", &format!("copy={}", uri("refuses")), "--memory", "16MiB"][..],
         &["bench", "server", &uri("refuses")],
@@ -130,18 +130,18 @@ fn the_texts_of_a_hostile_upstream_server_do_not_control_the_terminal() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("a\\u001b[2J"), "the text is shown: {said}");
     }
-    serve(&folder.path().join("fails"), Hostility::Fails);
+    serve(&directory.path().join("fails"), Hostility::Fails);
     let mut command = Command::new(program());
     command.arg("serve").arg(format!("copy={}", uri("fails"))).args(["--memory", "16MiB"]);
-    command.arg("--control").arg(folder.path().join("control")).arg("--listen");
-    command.arg(format!("unix:{}", folder.path().join("nbd").display()));
+    command.arg("--control").arg(directory.path().join("control")).arg("--listen");
+    command.arg(format!("unix:{}", directory.path().join("nbd").display()));
     command.env("LARDER_LOG", "debug");
     let (child, line) = started(&mut command);
     for format in [&[][..], &["--format", "json"]] {
-        let warmed = ctl(&folder, &[&["warm", "copy", "0+4KiB"][..], format].concat());
+        let warmed = ctl(&directory, &[&["warm", "copy", "0+4KiB"][..], format].concat());
         assert!(!warmed.status.success());
         for words in [&["stats"][..], &["volumes"], &["at-risk"]] {
-            ctl(&folder, &[words, format].concat());
+            ctl(&directory, &[words, format].concat());
         }
     }
     end(child, line);

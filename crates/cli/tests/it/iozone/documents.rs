@@ -6,8 +6,8 @@ use super::rig::{on_disk, run};
 
 /// What an example shows.
 fn made(how: &str) -> String {
-    let folder = on_disk();
-    let said = run(folder.path(), &how.split(' ').collect::<Vec<_>>());
+    let directory = on_disk();
+    let said = run(directory.path(), &how.split(' ').collect::<Vec<_>>());
     assert_eq!(said.code, Some(0), "{said:?}");
     format!("$ larder bench iozone {how}\n{}", said.out)
 }

@@ -147,8 +147,8 @@ fn more_trials_are_done_until_the_interval_is_small() {
 #[test]
 fn the_default_is_the_automatic_grid() {
     // Stopped by the room that it has not: the largest file comes last, so ask for one too large.
-    let folder = super::rig::on_disk();
-    let said = run(folder.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
+    let directory = super::rig::on_disk();
+    let said = run(directory.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("it needs 879 TiB and "), "{said:?}");
 }
@@ -187,20 +187,20 @@ fn the_automatic_grid_is_one_command_with_tables_and_maps() {
     // `cargo xtask prove iozone` provides a file system of 4 GiB for the whole grid.
     let place = std::env::var_os("LARDER_IOZONE_DIR");
     let largest = if place.is_some() { 512 * KIB * KIB } else { 256 * KIB };
-    let folder = place
+    let directory = place
         .as_ref()
         .map_or_else(super::rig::on_disk, |place| tempfile::tempdir_in(place).unwrap());
     let line = "--trials 1 --format tables --output run.json --page run.html -g 256k";
     let words: Vec<&str> = line.split(' ').collect();
     let begun = Instant::now();
-    let said = run(folder.path(), if place.is_some() { &words[..8] } else { &words });
+    let said = run(directory.path(), if place.is_some() { &words[..8] } else { &words });
     assert_eq!(said.code, Some(0), "{said:?}");
     let took = begun.elapsed();
     assert!(took <= Duration::from_mins(20), "{} s", took.as_secs());
-    assert_eq!(names(folder.path()), ["run.html", "run.json"]);
+    assert_eq!(names(directory.path()), ["run.html", "run.json"]);
     let cells = cells(largest);
     assert!(place.is_none() || cells.len() == 126, "{} cells", cells.len());
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     let record = Run::from_json(&read("run.json")).unwrap();
     let tables = RateTable::parse_all(&said.out).unwrap();
     assert_eq!(tables.len(), COLUMNS.len());

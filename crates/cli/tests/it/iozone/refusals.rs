@@ -4,9 +4,9 @@ use super::rig::{names, run};
 
 #[test]
 fn what_cannot_be_measured_is_refused_before_anything_is_made() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (line, sentence) in [
-        ("nowhere", "work in nowhere: it is no folder"),
+        ("nowhere", "work in nowhere: it is no directory"),
         ("-i 11", "there is no test \"11\"; 0 to 10"),
         ("-i 8", "run test 8: it mixes readers and writers, so it needs threads"),
         ("-s 512", "\"512\" has no unit; write 512k or 512KiB"),
@@ -27,16 +27,16 @@ fn what_cannot_be_measured_is_refused_before_anything_is_made() {
         ("--trials 0", "is no number of trials"),
         ("--start hot", "there is no start \"hot\""),
     ] {
-        let said = run(folder.path(), &line.split_whitespace().collect::<Vec<_>>());
+        let said = run(directory.path(), &line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(said.code, Some(2), "{line}: {said:?}");
         assert!(said.err.contains(sentence), "{line}: {}", said.err);
         assert_eq!(said.out, "", "{line}");
-        assert_eq!(names(folder.path()), [""; 0], "{line}");
+        assert_eq!(names(directory.path()), [""; 0], "{line}");
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_named() {
+fn a_directory_that_cannot_be_written_to_is_named() {
     let said = run(std::path::Path::new("/"), &["/proc", "-s", "64k", "-r", "4k"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("/proc"), "{said:?}");

@@ -16,16 +16,16 @@ fn an_interrupted_run_removes_what_it_made() {
     if !may() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for asked in [Signal::INT, Signal::TERM] {
-        let (child, _) = start(folder.path());
-        assert!(!traces(folder.path()).is_empty());
+        let (child, _) = start(directory.path());
+        assert!(!traces(directory.path()).is_empty());
         signal(&child, asked);
         let output = child.wait_with_output().unwrap();
         let said = said(&output);
         assert!(!output.status.success(), "{said}");
         assert!(said.contains("stopped before the first trial; what it made is removed"), "{said}");
-        assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+        assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
     }
 }
 
@@ -35,15 +35,15 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     if !may() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (mut child, point) = start(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, point) = start(directory.path());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(names(folder.path()).len(), 1, "nobody can remove anything after a kill");
+    assert_eq!(names(directory.path()).len(), 1, "nobody can remove anything after a kill");
     let busy = File::create(point.join("busy")).unwrap();
     let short = ["--scheduler", "none", "--trials", "1", "--confidence", "off"];
     let work = ["--", "--number", "20", "--transactions", "40"];
-    // From another scratch folder too: the device tells.
+    // From another scratch directory too: the device tells.
     let elsewhere = tempfile::tempdir().unwrap();
     let next = || command(elsewhere.path(), &[&short[..], &work].concat()).output().unwrap();
     let output = next();
@@ -55,5 +55,5 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("which a run that was killed had left"), "{text}");
-    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
 }

@@ -21,8 +21,8 @@ fn every_cell_has_its_trials_and_the_settings_that_it_ran_under() {
     if !may() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (scratch, record) = (folder.path(), folder.path().join("run.json"));
+    let directory = tempfile::tempdir().unwrap();
+    let (scratch, record) = (directory.path(), directory.path().join("run.json"));
     let variant = "tuned=mount: noatime; mkfs: -b 1024; nice: 5; policy: batch; iopriority: idle";
     let asked = [
         "--scheduler",
@@ -69,8 +69,8 @@ fn a_machine_that_is_not_as_before_is_a_finding() {
     if !may() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (scratch, other) = (folder.path().join("scratch"), folder.path().join("other"));
+    let directory = tempfile::tempdir().unwrap();
+    let (scratch, other) = (directory.path().join("scratch"), directory.path().join("other"));
     std::fs::create_dir(&scratch).unwrap();
     std::fs::create_dir(&other).unwrap();
     let long = ["--scheduler", "none", "--trials", "6", "--confidence", "off"];
@@ -94,7 +94,7 @@ fn a_machine_that_is_not_as_before_is_a_finding() {
 #[test]
 fn words_that_are_wrong_are_said_before_anything_is_made() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (words, sentence) in [
         (&["--variant", "x"][..], "is no variant; write NAME="),
         (&["--fs", "ext5"], "there is no file system \"ext5\"; did you mean"),
@@ -103,13 +103,13 @@ fn words_that_are_wrong_are_said_before_anything_is_made() {
         (&["--", "no-such-script"], "read the script no-such-script"),
         (&["--fs", "ntfs,ext4", "--variant", "x=fs: xfs"], "no file system is left"),
     ] {
-        let output = command(folder.path(), words).output().unwrap();
+        let output = command(directory.path(), words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
         assert!(said(&output).contains(sentence), "{words:?}: {}", said(&output));
     }
-    let absent = command(&folder.path().join("absent"), &[]).output().unwrap();
-    assert!(said(&absent).contains("absent: it is no folder"), "{}", said(&absent));
-    assert_eq!(names(folder.path()), [""; 0]);
+    let absent = command(&directory.path().join("absent"), &[]).output().unwrap();
+    assert!(said(&absent).contains("absent: it is no directory"), "{}", said(&absent));
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
@@ -118,22 +118,22 @@ fn a_cell_that_cannot_be_made_ends_it_and_what_was_measured_is_kept() {
     if !may() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let variants = ["--scheduler", "none", "--variant", "good=", "--variant", "bad=--no-such"];
-    let output = command(folder.path(), &[&variants[..], &SHORT].concat()).output().unwrap();
+    let output = command(directory.path(), &[&variants[..], &SHORT].concat()).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("failed to measure ext4 bad, none: run mkfs.ext4 "), "{said}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("ext4 good, none") && text.contains("it ended early: "), "{text}");
-    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
     // A device that is too small for the work is the benchmark's own finding.
     let large = ["--scheduler", "none", "--", "--size=1000000", "--number=500"];
-    let output = command(folder.path(), &large).output().unwrap();
+    let output = command(directory.path(), &large).output().unwrap();
     let said = super::rig::said(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("the files need ") && said.contains("are free"), "{said}");
-    assert_eq!((names(folder.path()), traces(folder.path())), (vec![], vec![]));
+    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
 }
 
 /// Returns the devices, schedulers, mounts and priority of the machine, as other programs list
@@ -154,11 +154,11 @@ fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     let Some(trials) = std::env::var_os("LARDER_MATRIX_TRIALS") else { return };
     let _alone = alone();
     assert!(may(), "it needs root and loop devices");
-    let folder = tempfile::tempdir().unwrap();
-    let (record, before) = (folder.path().join("run.json"), machine());
+    let directory = tempfile::tempdir().unwrap();
+    let (record, before) = (directory.path().join("run.json"), machine());
     let mut matrix = Command::new(program());
     matrix.args(["bench", "matrix", "--workload", "postmark", "--fs", &SYSTEMS.join(",")]);
-    matrix.args(["--scheduler", &SCHEDULERS.join(","), "--scratch"]).arg(folder.path());
+    matrix.args(["--scheduler", &SCHEDULERS.join(","), "--scratch"]).arg(directory.path());
     // XFS needs 300 MiB at least.
     matrix.args(["--size", "2000MiB", "--confidence", "off", "--trials"]).arg(&trials);
     matrix.arg("-o").arg(&record).args(["--", "--number", "500", "--size", "500-10000"]);
@@ -166,7 +166,7 @@ fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     let output = matrix.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(machine(), before);
-    assert_eq!(names(folder.path()), ["run.json"]);
+    assert_eq!(names(directory.path()), ["run.json"]);
     let run = Run::from_json(&std::fs::read_to_string(&record).unwrap()).unwrap();
     assert!(run.environment_changes.is_empty(), "{:?}", run.environment_changes);
     assert_eq!(run.parts.len(), SYSTEMS.len() * SCHEDULERS.len());

@@ -1,4 +1,4 @@
-//! The command in a scratch folder of its own; skipped where this machine does not let us.
+//! The command in a scratch directory of its own; skipped where this machine does not let us.
 
 use larder_testing::{MachineLock, skip};
 use std::path::{Path, PathBuf};
@@ -74,23 +74,23 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What is in a folder; nothing if it is gone.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// What is in a directory; nothing if it is gone.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Mounts and loop devices that belong to a folder.
-pub(crate) fn traces(folder: &Path) -> Vec<String> {
-    let folder = folder.canonicalize().unwrap();
-    let folder = folder.to_str().unwrap();
+/// Mounts and loop devices that belong to a directory.
+pub(crate) fn traces(directory: &Path) -> Vec<String> {
+    let directory = directory.canonicalize().unwrap();
+    let directory = directory.to_str().unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut found: Vec<String> =
-        mounts.lines().filter(|line| line.contains(folder)).map(str::to_owned).collect();
+        mounts.lines().filter(|line| line.contains(directory)).map(str::to_owned).collect();
     for device in names(Path::new("/sys/block")) {
         let file = Path::new("/sys/block").join(&device).join("loop/backing_file");
         let file = std::fs::read_to_string(file).unwrap_or_default();
-        found.extend(file.starts_with(folder).then(|| format!("{device}: {file}")));
+        found.extend(file.starts_with(directory).then(|| format!("{device}: {file}")));
     }
     found
 }

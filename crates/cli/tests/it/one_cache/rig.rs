@@ -36,12 +36,12 @@ impl View {
         View { name, access: Access::Serve, path: path.to_owned(), read_only: false }
     }
 
-    /// Returns the command that caches it; mountpoint and socket lie in `folder` and `at`.
-    fn command(&self, folder: &Path, at: &Path) -> Command {
+    /// Returns the command that caches it; mountpoint and socket lie in `directory` and `at`.
+    fn command(&self, directory: &Path, at: &Path) -> Command {
         let mut command = larder();
         match self.access {
             Access::Serve => {
-                let listen = format!("unix:{}", folder.join("nbd.sock").display());
+                let listen = format!("unix:{}", directory.join("nbd.sock").display());
                 command.arg("serve").arg(&self.path).args(["--listen", &listen]);
             }
             Access::Mount => {
@@ -61,10 +61,10 @@ impl View {
     }
 
     pub(super) fn start_with(&self, options: &[&str]) -> Running {
-        let (folder, mountpoint) = (TempDir::new().expect("a folder"), Mountpoint::new());
-        let mut command = self.command(folder.path(), mountpoint.path());
+        let (directory, mountpoint) = (TempDir::new().expect("a directory"), Mountpoint::new());
+        let mut command = self.command(directory.path(), mountpoint.path());
         command.args(options);
-        Running { server: spawn(folder, command), mountpoint }
+        Running { server: spawn(directory, command), mountpoint }
     }
 
     /// Starts a server, and ends it at once if it becomes ready.
@@ -74,8 +74,8 @@ impl View {
 
     /// Does the same at a mountpoint.
     pub(super) fn attempt_at(&self, at: &Path) -> Outcome {
-        let folder = TempDir::new().expect("a folder");
-        let mut command = self.command(folder.path(), at);
+        let directory = TempDir::new().expect("a directory");
+        let mut command = self.command(directory.path(), at);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program starts");
         let mut line = String::new();
@@ -143,7 +143,7 @@ enum Undo {
 
 /// A temporary directory, and everything created from it.
 pub(super) struct Scene {
-    folder: TempDir,
+    directory: TempDir,
     undo: Vec<Undo>,
 }
 
@@ -156,11 +156,11 @@ fn run(program: &str, words: &[&std::ffi::OsStr]) -> String {
 
 impl Scene {
     pub(super) fn new() -> Self {
-        Scene { folder: TempDir::new().expect("a folder"), undo: Vec::new() }
+        Scene { directory: TempDir::new().expect("a directory"), undo: Vec::new() }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(super) fn directory(&self, name: &str) {
@@ -278,7 +278,7 @@ impl Scene {
         let mounted = Command::new("mount")
             .args(["-t", "overlay", "overlay", "-o", options])
             .arg(&at)
-            .current_dir(self.folder.path())
+            .current_dir(self.directory.path())
             .output()
             .expect("mount runs");
         if !mounted.status.success() {

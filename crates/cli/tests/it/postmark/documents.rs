@@ -16,13 +16,13 @@ quit
 
 /// What an example shows.
 fn made(how: &str) -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("mail.pm"), SCRIPT).expect("a script");
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("mail.pm"), SCRIPT).expect("a script");
     if how == "cat mail.pm" {
         return format!("$ {how}\n{SCRIPT}");
     }
     let words: Vec<_> = how.split(' ').collect();
-    let said = run(folder.path(), &words);
+    let said = run(directory.path(), &words);
     assert_eq!(said.code, Some(0), "{said:?}");
     format!("$ larder bench postmark {how}\n{}", said.out)
 }

@@ -11,12 +11,12 @@ const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--
 /// How long anything may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// Waits until a run in this folder has made files.
-pub(crate) fn wait_for_files(folder: &Path) {
+/// Waits until a run in this directory has made files.
+pub(crate) fn wait_for_files(directory: &Path) {
     let begun = Instant::now();
     let has_files = || {
-        let work = names(folder).into_iter().find(|name| name.starts_with("larder-postmark-"));
-        let inside = work.map(|work| folder.join(work).join("t0"));
+        let work = names(directory).into_iter().find(|name| name.starts_with("larder-postmark-"));
+        let inside = work.map(|work| directory.join(work).join("t0"));
         inside.is_some_and(|inside| inside.is_dir() && names(&inside).len() > 100)
     };
     while !has_files() {
@@ -25,10 +25,10 @@ pub(crate) fn wait_for_files(folder: &Path) {
     }
 }
 
-fn start(folder: &Path) -> Child {
-    let mut long = command(folder, &LONG);
+fn start(directory: &Path) -> Child {
+    let mut long = command(directory, &LONG);
     let child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_files(folder);
+    wait_for_files(directory);
     child
 }
 
@@ -39,33 +39,33 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 
 #[test]
 fn an_interrupted_run_removes_what_it_made_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("1"), "mine").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("1"), "mine").unwrap();
     for asked in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-        let child = start(folder.path());
+        let child = start(directory.path());
         signal(&child, asked);
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{said}");
         assert!(said.contains("removed"), "{said}");
-        assert_eq!(names(folder.path()), ["1"]);
-        assert_eq!(std::fs::read(folder.path().join("1")).unwrap(), b"mine");
+        assert_eq!(names(directory.path()), ["1"]);
+        assert_eq!(std::fs::read(directory.path().join("1")).unwrap(), b"mine");
     }
 }
 
 #[test]
 fn what_a_killed_run_left_is_removed_by_the_next_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut child = start(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = start(directory.path());
     // A run beside it leaves its files alone.
     let beside = ["--number", "20", "--transactions", "20", "--trials", "1"];
-    assert_eq!(run(folder.path(), &beside).code, Some(0));
-    assert_eq!(names(folder.path()).len(), 1);
+    assert_eq!(run(directory.path(), &beside).code, Some(0));
+    assert_eq!(names(directory.path()).len(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(names(folder.path()).len(), 1, "nobody can remove anything after a kill");
-    let said = run(folder.path(), &beside);
+    assert_eq!(names(directory.path()).len(), 1, "nobody can remove anything after a kill");
+    let said = run(directory.path(), &beside);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.err.contains("which a run that was killed had left"), "{said:?}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }

@@ -6,14 +6,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs with a script; the sentence, after the folder has been found empty but for the script.
+/// Runs with a script; the sentence, after the directory has been found empty but for the script.
 fn refused(script: &str, words: &[&str]) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("script"), script).unwrap();
-    let said = run(folder.path(), &[&["script"], words].concat());
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("script"), script).unwrap();
+    let said = run(directory.path(), &[&["script"], words].concat());
     assert_eq!(said.code, Some(2), "{said:?}");
     assert_eq!(said.out, "");
-    assert_eq!(names(folder.path()), ["script"]);
+    assert_eq!(names(directory.path()), ["script"]);
     // A run of more than ten seconds prints its progress.
     let mut lines = said.err.lines().filter(|line| !line.contains(" of up to "));
     let sentence = lines.next().unwrap_or_default().to_owned();
@@ -40,20 +40,20 @@ fn a_wrong_script_is_refused_with_its_line_before_anything_runs() {
 
 #[test]
 fn the_original_passes_over_what_is_unknown() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let lines = "sett number 5\nset number 0\nset number 5\nset transactions 20\nrun\nquit\n";
-    fs::write(folder.path().join("script"), lines).unwrap();
-    let said = run(folder.path(), &["--classic", "script"]);
+    fs::write(directory.path().join("script"), lines).unwrap();
+    let said = run(directory.path(), &["--classic", "script"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("Eh?\nCreating files...Done\n"), "{said:?}");
     assert_eq!(said.err, "Error: invalid number of files\n");
-    assert_eq!(names(folder.path()), ["script"]);
+    assert_eq!(names(directory.path()), ["script"]);
 }
 
 #[test]
 fn a_place_where_nothing_can_be_made_is_refused() {
     let said = refused("set location nowhere\n", &[]);
-    assert!(said.contains("make a folder nowhere/larder-postmark-"), "{said}");
+    assert!(said.contains("make a directory nowhere/larder-postmark-"), "{said}");
     assert!(said.ends_with("No such file or directory (os error 2)"), "{said}");
     let said = refused("set location script\n", &[]);
     assert!(said.ends_with("Not a directory (os error 20)"), "{said}");
@@ -63,9 +63,9 @@ fn a_place_where_nothing_can_be_made_is_refused() {
 
 #[test]
 fn flags_that_the_original_does_not_know_are_refused_with_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for flag in [["--number", "5"], ["--threads", "2"], ["--fsync", "end"], ["--trials", "1"]] {
-        let said = run(folder.path(), &[&["--classic"][..], &flag].concat());
+        let said = run(directory.path(), &[&["--classic"][..], &flag].concat());
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains("cannot be used with"), "{said:?}");
     }
@@ -73,31 +73,31 @@ fn flags_that_the_original_does_not_know_are_refused_with_it() {
 
 /// A file system of its own, gone when dropped.
 struct Mounted {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Mounted {
     /// Nothing, with the reason, where that cannot be done.
     fn tmpfs(options: &str) -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(folder.path());
+        mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(directory.path());
         let output = mount.output().map_err(|error| error.to_string())?;
         if output.status.success() {
-            Ok(Mounted { folder })
+            Ok(Mounted { directory })
         } else {
             Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
         }
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.folder.path()).status();
+        let unmounted = Command::new("umount").arg(self.directory.path()).status();
         assert!(unmounted.is_ok_and(|status| status.success()), "the file system is busy");
     }
 }

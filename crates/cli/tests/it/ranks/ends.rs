@@ -24,9 +24,9 @@ fn signal(child: &Child, signal: Signal) {
 
 /// Ends one of three that work; what the two others say.
 fn ended(number: usize, with: Signal) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut children = start(folder.path(), 3, &LONG);
-    wait_for_work(folder.path(), 3);
+    let directory = tempfile::tempdir().unwrap();
+    let mut children = start(directory.path(), 3, &LONG);
+    wait_for_work(directory.path(), 3);
     signal(&children[number], with);
     let one = children.remove(number).wait_with_output().unwrap();
     assert!(!one.status.success(), "{}", said(&one));
@@ -34,8 +34,8 @@ fn ended(number: usize, with: Signal) -> Vec<String> {
     for output in &others {
         assert_eq!(output.status.code(), Some(2), "{}", said(output));
     }
-    assert_eq!(names(folder.path()), [""; 0]);
-    assert!(!meeting(folder.path()).exists());
+    assert_eq!(names(directory.path()), [""; 0]);
+    assert!(!meeting(directory.path()).exists());
     others.iter().map(said).collect()
 }
 
@@ -66,28 +66,31 @@ fn a_rank_that_is_stopped_stops_all() {
 
 #[test]
 fn an_error_of_one_is_the_error_of_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let location = folder.path().join("missing");
-    let first = rank(folder.path(), (0, 2), &LONG).spawn().unwrap();
-    let mut second = rank(folder.path(), (1, 2), &LONG);
+    let directory = tempfile::tempdir().unwrap();
+    let location = directory.path().join("missing");
+    let first = rank(directory.path(), (0, 2), &LONG).spawn().unwrap();
+    let mut second = rank(directory.path(), (1, 2), &LONG);
     second.args(["--location", location.to_str().unwrap()]);
     let outputs = wait(vec![first, second.spawn().unwrap()]);
     let [first, second] = <[_; 2]>::try_from(outputs).unwrap();
     let (first, second) = (said(&first), said(&second));
-    assert!(second.contains("make a folder "), "{second}");
-    assert!(first.contains("together: rank 1 on ") && first.contains("make a folder "), "{first}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert!(second.contains("make a directory "), "{second}");
+    assert!(
+        first.contains("together: rank 1 on ") && first.contains("make a directory "),
+        "{first}"
+    );
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
 fn another_benchmark_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = rank(folder.path(), (0, 2), &["postmark", "--number", "7"]).spawn().unwrap();
-    let second = rank(folder.path(), (1, 2), &["postmark", "--number", "8"]).spawn().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let first = rank(directory.path(), (0, 2), &["postmark", "--number", "7"]).spawn().unwrap();
+    let second = rank(directory.path(), (1, 2), &["postmark", "--number", "8"]).spawn().unwrap();
     for output in wait(vec![first, second]) {
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("rank 1 on ") && said.contains(" measures \"postmark: "), "{said}");
     }
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }

@@ -28,75 +28,75 @@ fn check(record: &Path, ranks: usize) -> Run {
 
 #[test]
 fn ranks_work_together_and_rank_0_has_the_total() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let words = [&WORK[..], &["-o", "run.json"]].concat();
-    let outputs = wait(start(folder.path(), 3, &words));
+    let outputs = wait(start(directory.path(), 3, &words));
     for output in &outputs {
         assert_eq!(output.status.code(), Some(0), "{}", said(output));
     }
     let text = String::from_utf8_lossy(&outputs[0].stdout).into_owned();
     assert!(text.contains("; 3 ranks together\n") && text.contains(", rank 2 "), "{text}");
     assert!(outputs[1..].iter().all(|output| output.stdout.is_empty()), "one result");
-    assert_eq!(names(folder.path()), ["run.json"]);
-    assert!(!meeting(folder.path()).exists(), "the file of the meeting is gone");
-    let run = check(&folder.path().join("run.json"), 3);
+    assert_eq!(names(directory.path()), ["run.json"]);
+    assert!(!meeting(directory.path()).exists(), "the file of the meeting is gone");
+    let run = check(&directory.path().join("run.json"), 3);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert!(run.parts.iter().all(|part| part.labels["host"] == host));
 }
 
 #[test]
 fn the_phases_of_every_workload_have_one_barrier() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let words = "probe . --size 256KiB --length 50ms --threads 2 --trials 2 --confidence off";
     let words: Vec<&str> = words.split(' ').collect();
-    let outputs = wait(start(folder.path(), 2, &words));
+    let outputs = wait(start(directory.path(), 2, &words));
     for output in &outputs {
         assert_eq!(output.status.code(), Some(0), "{}", said(output));
     }
     let text = String::from_utf8_lossy(&outputs[0].stdout).into_owned();
     assert!(text.contains("answer time [ns]") && text.contains("2 ranks together"), "{text}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 /// A stand-in for ssh: it is given a host and a command.
-fn starter(folder: &Path, script: &str) -> String {
-    let path = folder.join("start");
+fn starter(directory: &Path, script: &str) -> String {
+    let path = directory.join("start");
     std::fs::write(&path, format!("#!/bin/sh\nhost=$1\nshift\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-fn with_hosts(folder: &Path, script: &str, words: &[&str]) -> std::process::Output {
-    let starter = starter(folder, script);
+fn with_hosts(directory: &Path, script: &str, words: &[&str]) -> std::process::Output {
+    let starter = starter(directory, script);
     let program = env!("CARGO_BIN_EXE_larder");
     let hosts = ["--hosts", "left,right", "--ssh", &starter, "--program", program];
     let mut command = Command::new(program);
-    command.arg("bench").args(words).args(hosts).current_dir(folder);
+    command.arg("bench").args(words).args(hosts).current_dir(directory);
     command.output().unwrap()
 }
 
 #[test]
 fn ranks_on_hosts_talk_through_what_started_them() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let words = [&WORK[..], &["-o", "run.json"]].concat();
-    let output = with_hosts(folder.path(), "mkdir $host; cd $host; exec \"$@\"", &words);
+    let output = with_hosts(directory.path(), "mkdir $host; cd $host; exec \"$@\"", &words);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let run = check(&folder.path().join("run.json"), 2);
+    let run = check(&directory.path().join("run.json"), 2);
     let parts: Vec<&str> = run.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(parts, ["left", "right"]);
     assert_eq!(run.parts[1].labels["host"], "right");
-    assert_eq!(names(folder.path()), ["left", "right", "run.json", "start"]);
-    assert_eq!(names(&folder.path().join("left")), [""; 0]);
+    assert_eq!(names(directory.path()), ["left", "right", "run.json", "start"]);
+    assert_eq!(names(&directory.path().join("left")), [""; 0]);
 }
 
 #[test]
 fn a_host_where_nothing_begins_ends_it_with_its_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let script = "if [ $host = right ]; then echo 'no route' >&2; exit 255; fi; exec \"$@\"";
-    let output = with_hosts(folder.path(), script, &WORK);
+    let output = with_hosts(directory.path(), script, &WORK);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("no route"), "{text}");
     assert!(text.contains("on right did not begin; what it said stands above"), "{text}");
-    assert_eq!(names(folder.path()), ["start"]);
+    assert_eq!(names(directory.path()), ["start"]);
 }

@@ -1,6 +1,6 @@
 //! `--record-inputs` and `larder sim --level inputs`: the replay has the counters of the server.
 
-use super::rig::{Folder, MIB, Served, failure, larder, replayed, requests};
+use super::rig::{Directory, MIB, Served, failure, larder, replayed, requests};
 use crate::control::files::Mountpoint;
 use crate::control::mount::mount;
 use crate::control::rig::Server;
@@ -56,13 +56,13 @@ fn work_on(file: &Path, bytes: u64) {
 
 #[test]
 fn the_replay_of_nbd_connections_has_the_counters_of_their_server() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     // More than the cache holds, so that pages are evicted.
-    let image = folder.image("disk.img", 64 * MIB);
-    let trace = folder.trace("asked.ltr", &["disk"], &requests(21, 20_000, 64 * MIB));
-    let recording = folder.path("inputs");
+    let image = directory.image("disk.img", 64 * MIB);
+    let trace = directory.trace("asked.ltr", &["disk"], &requests(21, 20_000, 64 * MIB));
+    let recording = directory.path("inputs");
     let options = ["--record-inputs", recording.to_str().unwrap()];
-    let served = Served::start(&folder, &[&image], &options);
+    let served = Served::start(&directory, &[&image], &options);
     let arguments = ["--to", &served.uris[0], "--connections", "4", "--depth", "8"];
     assert_eq!(replayed(&trace, &arguments)["requests"], 20_000);
     let said = served.stop();
@@ -81,11 +81,11 @@ fn the_replay_of_nbd_connections_has_the_counters_of_their_server() {
 
 #[test]
 fn a_server_that_does_not_start_leaves_no_recording() {
-    let folder = Folder::new();
-    let (missing, recording) = (folder.path("missing.img"), folder.path("inputs"));
-    let (image, busy) = (folder.image("disk.img", MIB), folder.path("busy"));
+    let directory = Directory::new();
+    let (missing, recording) = (directory.path("missing.img"), directory.path("inputs"));
+    let (image, busy) = (directory.image("disk.img", MIB), directory.path("busy"));
     fs::write(&busy, "not a socket").unwrap();
-    let listen = format!("unix:{}", folder.path("socket").display());
+    let listen = format!("unix:{}", directory.path("socket").display());
     let start = |image: &Path, options: &[&OsStr]| {
         let mut command = larder();
         command.arg("serve").arg(image).args(["--memory", "16MiB", "--listen", &listen]);
@@ -106,23 +106,23 @@ fn the_replay_of_a_volume_as_a_file_has_the_counters_of_its_server() {
         return;
     }
     let mountpoint = Mountpoint::new();
-    let folder = TempDir::new().unwrap();
-    let recording = folder.path().join("inputs");
+    let directory = TempDir::new().unwrap();
+    let recording = directory.path().join("inputs");
     let options = [
         "--record-inputs",
         recording.to_str().unwrap(),
         "--fuse",
         mountpoint.path().to_str().unwrap(),
     ];
-    let server = Server::start_in(folder, &["disk"], &options);
+    let server = Server::start_in(directory, &["disk"], &options);
     work_on(&mountpoint.file("disk"), 16 * MIB);
     // Settings are inputs as well.
     server.ctl_text(&["set", "disk.policy=arc", "disk.page-size=16KiB", "memory=24MiB"]);
     server.ctl_text(&["drop", "disk"]);
     server.ctl_text(&["set", "memory=12MiB"]);
     work_on(&mountpoint.file("disk"), 16 * MIB);
-    let (folder, _) = server.stop_and_keep();
-    let counters = replay(&folder.path().join("inputs"), "disk");
+    let (directory, _) = server.stop_and_keep();
+    let counters = replay(&directory.path().join("inputs"), "disk");
     assert!(value(&counters, "read_requests") > 1000, "{counters:?}");
     assert!(value(&counters, "evicted_pages") > 100, "{counters:?}");
 }
@@ -133,10 +133,10 @@ fn the_replay_of_a_directory_has_the_counters_of_its_mount() {
         return;
     }
     let mountpoint = Mountpoint::new();
-    let folder = TempDir::new().unwrap();
-    let recording = folder.path().join("inputs");
+    let directory = TempDir::new().unwrap();
+    let recording = directory.path().join("inputs");
     let options = ["--rule", "*.log=through", "--record-inputs", recording.to_str().unwrap()];
-    let server = mount(folder, &mountpoint, &options);
+    let server = mount(directory, &mountpoint, &options);
     for name in ["data", "a.log"] {
         let file = File::create(mountpoint.file(name)).unwrap();
         file.set_len(12 * MIB).unwrap();
@@ -148,9 +148,9 @@ fn the_replay_of_a_directory_has_the_counters_of_its_mount() {
     File::options().write(true).open(mountpoint.file("data")).unwrap().set_len(1234).unwrap();
     fs::rename(mountpoint.file("small7"), mountpoint.file("small8")).unwrap();
     fs::remove_file(mountpoint.file("small9")).unwrap();
-    let (folder, _) = server.stop_and_keep();
+    let (directory, _) = server.stop_and_keep();
     for volume in ["source", "rule1"] {
-        let counters = replay(&folder.path().join("inputs"), volume);
+        let counters = replay(&directory.path().join("inputs"), volume);
         assert!(value(&counters, "write_requests") > 100, "{volume}: {counters:?}");
     }
 }

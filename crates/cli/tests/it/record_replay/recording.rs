@@ -1,7 +1,7 @@
 //! What is replayed is recorded.
 
 use super::rig::{
-    Folder, MIB, Served, asked, counter, eventually, failure, larder, read, replay, replayed,
+    Directory, MIB, Served, asked, counter, eventually, failure, larder, read, replay, replayed,
     requests,
 };
 use larder_core::counters::Class;
@@ -10,14 +10,14 @@ use std::process::Command;
 
 #[test]
 fn a_replayed_trace_is_recorded_as_it_was_with_the_classes_that_were_counted() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     // More than the cache holds, so that pages are evicted.
-    let image = folder.image("disk.img", 64 * MIB);
+    let image = directory.image("disk.img", 64 * MIB);
     let records = requests(11, 20_000, 64 * MIB);
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let recorded = folder.path("recorded.ltr");
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let recorded = directory.path("recorded.ltr");
     let options = ["--record", recorded.to_str().unwrap()];
-    let served = Served::start(&folder, &[&image], &options);
+    let served = Served::start(&directory, &[&image], &options);
     let result = replayed(&trace, &["--to", &served.uris[0]]);
     let said = served.stop();
     assert_eq!(result["complete"], true);
@@ -36,7 +36,7 @@ fn a_replayed_trace_is_recorded_as_it_was_with_the_classes_that_were_counted() {
         assert_eq!(result["ops"][op.name()]["requests"], count);
     }
     // A recording can be replayed in its turn.
-    let served = Served::start(&folder, &[&image], &[]);
+    let served = Served::start(&directory, &[&image], &[]);
     let arguments = ["--to", &served.uris[0], "--connections", "3", "--depth", "4"];
     assert_eq!(replayed(&recorded, &arguments)["requests"], 20_000);
     served.stop();
@@ -44,13 +44,13 @@ fn a_replayed_trace_is_recorded_as_it_was_with_the_classes_that_were_counted() {
 
 #[test]
 fn a_recorder_that_was_killed_leaves_what_it_had_written() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", 4 * MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", 4 * MIB);
     let records = requests(12, 5_000, 4 * MIB);
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let recorded = folder.path("recorded.ltr");
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let recorded = directory.path("recorded.ltr");
     let options = ["--record", recorded.to_str().unwrap()];
-    let mut served = Served::start(&folder, &[&image], &options);
+    let mut served = Served::start(&directory, &[&image], &options);
     replayed(&trace, &["--to", &served.uris[0]]);
     // While it is written it can be read.
     eventually("a block is written", || !read(&recorded).0.is_empty());
@@ -66,11 +66,11 @@ fn a_recorder_that_was_killed_leaves_what_it_had_written() {
 
 #[test]
 fn a_file_that_is_there_is_not_overwritten() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", MIB);
-    let there = folder.path("there.ltr");
+    let directory = Directory::new();
+    let image = directory.image("disk.img", MIB);
+    let there = directory.path("there.ltr");
     std::fs::write(&there, "a letter").unwrap();
-    let listen = format!("unix:{}", folder.path("socket").display());
+    let listen = format!("unix:{}", directory.path("socket").display());
     let serve = |file: &std::path::Path| {
         let mut command = larder();
         command.arg("serve").arg(&image).args(["--memory", "16MiB", "--listen", &listen]);
@@ -79,27 +79,29 @@ fn a_file_that_is_there_is_not_overwritten() {
     let said = failure(&serve(&there));
     assert!(said.contains("there.ltr") && said.contains("exists already"), "{said}");
     assert_eq!(std::fs::read_to_string(&there).unwrap(), "a letter");
-    assert!(failure(&serve(&folder.path("no/such/folder.ltr"))).contains("no/such/folder.ltr"));
+    assert!(
+        failure(&serve(&directory.path("no/such/directory.ltr"))).contains("no/such/directory.ltr")
+    );
     // Who cannot serve leaves no empty trace behind.
-    std::fs::write(folder.path("socket"), "not a socket").unwrap();
-    assert!(failure(&serve(&folder.path("new.ltr"))).contains("not a socket"));
-    assert!(!folder.path("new.ltr").exists());
+    std::fs::write(directory.path("socket"), "not a socket").unwrap();
+    assert!(failure(&serve(&directory.path("new.ltr"))).contains("not a socket"));
+    assert!(!directory.path("new.ltr").exists());
 }
 
 #[test]
 fn a_full_disk_ends_the_recording_and_not_the_service() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", 4 * MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", 4 * MIB);
     let mut records = requests(13, 20_000, 4 * MIB);
     records.retain(|record| record.op == Op::Read);
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let recorded = folder.path("recorded.ltr");
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let recorded = directory.path("recorded.ltr");
     // Files of this process may have 16 KiB; the volume is read-only, and a claim is shorter.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""]);
     command.arg(env!("CARGO_BIN_EXE_larder")).arg("serve").arg(&image);
     command.args(["--write-mode", "read-only", "--record"]).arg(&recorded);
-    let served = Served::spawn(&folder, command, 1);
+    let served = Served::spawn(&directory, command, 1);
     let length = || recorded.metadata().unwrap().len();
     // The second replay meets a recording that has stopped, or stops then.
     replayed(&trace, &["--to", &served.uris[0]]);
@@ -115,16 +117,16 @@ fn a_full_disk_ends_the_recording_and_not_the_service() {
 
 #[test]
 fn two_volumes_are_recorded_and_replayed_by_name() {
-    let folder = Folder::new();
-    let images = [folder.image("a.img", 4 * MIB), folder.image("b.img", 4 * MIB)];
+    let directory = Directory::new();
+    let images = [directory.image("a.img", 4 * MIB), directory.image("b.img", 4 * MIB)];
     let mut records = requests(14, 4_000, 4 * MIB);
     for (record, volume) in records.iter_mut().zip([0, 1, 1].into_iter().cycle()) {
         record.volume = volume;
     }
-    let trace = folder.trace("asked.ltr", &["one=nbd", "two"], &records);
-    let recorded = folder.path("recorded.ltr");
+    let trace = directory.trace("asked.ltr", &["one=nbd", "two"], &records);
+    let recorded = directory.path("recorded.ltr");
     let options = ["--record", recorded.to_str().unwrap()];
-    let served = Served::start(&folder, &[&images[0], &images[1]], &options);
+    let served = Served::start(&directory, &[&images[0], &images[1]], &options);
     let to: Vec<_> =
         ["one=nbd", "two"].iter().zip(&served.uris).map(|(n, uri)| format!("{n}={uri}")).collect();
     let result = replayed(&trace, &["--volume", &to[0], "--volume", &to[1]]);

@@ -1,8 +1,8 @@
 //! What a replay does to an export, and what it says when it cannot.
 
 use super::rig::{
-    Folder, MIB, Served, asked, bytes_at, eventually, failure, output_of, read, replay, replayed,
-    requests, written,
+    Directory, MIB, Served, asked, bytes_at, eventually, failure, output_of, read, replay,
+    replayed, requests, written,
 };
 use larder_lab::trace::{Op, Record};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,11 +15,11 @@ fn request(op: Op, offset: u64, len: u64) -> Record {
 
 #[test]
 fn an_export_that_is_too_small_is_said_before_anything_is_written() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", MIB);
     let records = [request(Op::Write, 0, 4096), request(Op::Read, MIB - 512, 1024)];
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let served = Served::start(&folder, &[&image], &["--write-mode", "through"]);
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let served = Served::start(&directory, &[&image], &["--write-mode", "through"]);
     let to = ["--to", &served.uris[0]];
     let said = failure(&replay(&trace, &to).output().unwrap());
     assert!(said.contains("ends at byte 1048576, before record 1"), "{said}");
@@ -38,8 +38,8 @@ fn an_export_that_is_too_small_is_said_before_anything_is_written() {
 
 #[test]
 fn writes_say_where_they_are_and_who_wrote_them() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", 64 * MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", 64 * MIB);
     let records = [
         request(Op::Write, 0, 8192),
         request(Op::Write, 4096, 4096),
@@ -49,8 +49,8 @@ fn writes_say_where_they_are_and_who_wrote_them() {
         request(Op::Flush, 0, 0),
         request(Op::Read, 0, 0),
     ];
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let served = Served::start(&folder, &[&image], &[]);
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let served = Served::start(&directory, &[&image], &[]);
     let result = replayed(&trace, &["--to", &served.uris[0]]);
     served.stop();
     assert_eq!(result["split"], 1);
@@ -65,11 +65,11 @@ fn writes_say_where_they_are_and_who_wrote_them() {
 
 #[test]
 fn what_writes_is_left_out_on_demand_and_refused_by_a_read_only_export() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", MIB);
     let records = requests(21, 1000, MIB);
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let served = Served::start(&folder, &[&image], &["--write-mode", "read-only"]);
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let served = Served::start(&directory, &[&image], &["--write-mode", "read-only"]);
     let to = served.uris[0].clone();
     let said = failure(&replay(&trace, &["--to", &to]).output().unwrap());
     assert!(said.contains("is read-only and cannot take record"), "{said}");
@@ -86,14 +86,14 @@ fn what_writes_is_left_out_on_demand_and_refused_by_a_read_only_export() {
 
 #[test]
 fn a_server_that_goes_away_is_one_sentence() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", 4 * MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", 4 * MIB);
     // Enough for longer than it takes to see that it has begun.
     let records = requests(22, 1_000_000, 4 * MIB);
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let recorded = folder.path("recorded.ltr");
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let recorded = directory.path("recorded.ltr");
     let options = ["--record", recorded.to_str().unwrap()];
-    let mut served = Served::start(&folder, &[&image], &options);
+    let mut served = Served::start(&directory, &[&image], &options);
     let arguments = ["--to", &served.uris[0].clone()];
     let mut command = replay(&trace, &arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -109,15 +109,15 @@ fn a_server_that_goes_away_is_one_sentence() {
 
 #[test]
 fn a_signal_stops_a_replay_which_says_what_it_did() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", MIB);
+    let directory = Directory::new();
+    let image = directory.image("disk.img", MIB);
     let records = [
         request(Op::Write, 4096, 4096),
         request(Op::Flush, 0, 0),
         Record { time_ns: 3_600_000_000_000, ..request(Op::Read, 0, 4096) },
     ];
-    let trace = folder.trace("asked.ltr", &["disk"], &records);
-    let served = Served::start(&folder, &[&image], &[]);
+    let trace = directory.trace("asked.ltr", &["disk"], &records);
+    let served = Served::start(&directory, &[&image], &[]);
     // One at a time: when the flush is answered, both are counted.
     let arguments = ["--to", &served.uris[0], "--speed", "1", "--depth", "1", "--json"];
     let mut command = replay(&trace, &arguments);
@@ -135,11 +135,11 @@ fn a_signal_stops_a_replay_which_says_what_it_did() {
 
 #[test]
 fn objects_have_no_places() {
-    let folder = Folder::new();
-    let image = folder.image("disk.img", MIB);
-    let keys = folder.path("keys.u64");
+    let directory = Directory::new();
+    let image = directory.image("disk.img", MIB);
+    let keys = directory.path("keys.u64");
     std::fs::write(&keys, 7u64.to_le_bytes()).unwrap();
-    let served = Served::start(&folder, &[&image], &[]);
+    let served = Served::start(&directory, &[&image], &[]);
     let said = failure(&replay(&keys, &["--to", &served.uris[0]]).output().unwrap());
     assert!(said.contains("objects"), "{said}");
     served.stop();

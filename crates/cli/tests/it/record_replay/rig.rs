@@ -1,4 +1,4 @@
-//! A folder with images and traces, a server, and the program itself.
+//! A directory with images and traces, a server, and the program itself.
 
 use larder_core::counters::Counter;
 use larder_lab::random::Random;
@@ -34,11 +34,11 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) struct Folder(TempDir);
+pub(crate) struct Directory(TempDir);
 
-impl Folder {
+impl Directory {
     pub(crate) fn new() -> Self {
-        Folder(TempDir::new().expect("a folder"))
+        Directory(TempDir::new().expect("a directory"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -107,15 +107,15 @@ pub(crate) struct Served {
 
 impl Served {
     /// Serves images with these options.
-    pub(crate) fn start(folder: &Folder, images: &[&Path], options: &[&str]) -> Self {
+    pub(crate) fn start(directory: &Directory, images: &[&Path], options: &[&str]) -> Self {
         let mut command = larder();
         command.arg("serve").args(images).args(options);
-        Served::spawn(folder, command, images.len())
+        Served::spawn(directory, command, images.len())
     }
 
-    /// Runs a command that serves so many volumes on the folder's socket.
-    pub(crate) fn spawn(folder: &Folder, mut command: Command, volumes: usize) -> Self {
-        let listen = format!("unix:{}", folder.path("socket").display());
+    /// Runs a command that serves so many volumes on the directory's socket.
+    pub(crate) fn spawn(directory: &Directory, mut command: Command, volumes: usize) -> Self {
+        let listen = format!("unix:{}", directory.path("socket").display());
         command.args(["--memory", "16MiB", "--listen", &listen, "--control", "none"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");

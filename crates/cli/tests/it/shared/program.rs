@@ -1,4 +1,4 @@
-//! The program in a folder, and what it came to.
+//! The program in a directory, and what it came to.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,10 +16,10 @@ pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }
 
-/// `larder bench NAME` with these words, in a folder.
-pub(crate) fn bench(name: &str, folder: &Path, words: &[&str]) -> Command {
+/// `larder bench NAME` with these words, in a directory.
+pub(crate) fn bench(name: &str, directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program());
-    command.args(["bench", name]).args(words).current_dir(folder).stdin(Stdio::null());
+    command.args(["bench", name]).args(words).current_dir(directory).stdin(Stdio::null());
     command
 }
 
@@ -30,9 +30,9 @@ pub(crate) fn said(command: &mut Command) -> Said {
     Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// What is in a folder, by name.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder");
+/// What is in a directory, by name.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
     let name = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.expect("an entry").file_name().into_string().expect("UTF-8")
     };

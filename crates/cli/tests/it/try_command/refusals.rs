@@ -1,6 +1,6 @@
 //! What it refuses: one sentence, and nothing is left.
 
-use super::rig::{LONG, SHORT, command, done, folder, may, names, refused, text, until};
+use super::rig::{LONG, SHORT, command, directory, done, may, names, refused, text, until};
 use larder_testing::{Cleanup, has_tool, is_root, skip};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ impl Mounted {
         image.as_file().set_len(bytes).unwrap();
         let path = image.path().to_str().unwrap();
         tool("mkfs.ext4", &["-q", "-F", path]);
-        let point = folder();
+        let point = directory();
         let cleanup = unmounted_at_death(point.path());
         tool("mount", &["-o", "loop", path, point.path().to_str().unwrap()]);
         std::fs::remove_dir(point.path().join("lost+found")).unwrap();
@@ -54,23 +54,23 @@ fn unmounted_at_death(point: &Path) -> Cleanup {
 
 #[test]
 fn a_path_that_is_missing_or_a_file_is_named() {
-    let folder = folder();
-    let missing = refused(&folder.path().join("missing"), &SHORT);
+    let directory = directory();
+    let missing = refused(&directory.path().join("missing"), &SHORT);
     assert!(missing.contains("missing: No such file or directory"), "{missing}");
-    let file = folder.path().join("file");
+    let file = directory.path().join("file");
     File::create(&file).unwrap();
     let said = refused(&file, &SHORT);
-    assert!(said.ends_with("file: it is no folder; name the one that it is in"), "{said}");
-    assert_eq!(names(folder.path()), ["file"]);
+    assert!(said.ends_with("file: it is no directory; name the one that it is in"), "{said}");
+    assert_eq!(names(directory.path()), ["file"]);
 }
 
 #[test]
 fn wrong_words_are_refused_as_the_benchmark_refuses_them() {
-    let folder = folder();
+    let directory = directory();
     let of = |words: &[&str]| {
-        let output = done(folder.path(), words);
+        let output = done(directory.path(), words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert_eq!(names(folder.path()), [""; 0]);
+        assert_eq!(names(directory.path()), [""; 0]);
         text(&output.stderr)
     };
     let said = of(&["--workload", "probe", "--", "--trials", "3"]);
@@ -82,7 +82,7 @@ fn wrong_words_are_refused_as_the_benchmark_refuses_them() {
     let said = of(&["--workload", "postmark", "--", "--classic"]);
     assert!(said.contains("--classic is one run with a prompt"), "{said}");
     let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_larder"));
-    elsewhere.arg("try").arg(folder.path()).args(["-o", "/missing/page.html"]);
+    elsewhere.arg("try").arg(directory.path()).args(["-o", "/missing/page.html"]);
     let said = text(&elsewhere.output().unwrap().stderr);
     assert!(said.contains("failed to write /missing/page.html"), "{said}");
     let said = of(&["--memory", "1KiB"]);
@@ -90,32 +90,32 @@ fn wrong_words_are_refused_as_the_benchmark_refuses_them() {
 }
 
 #[test]
-fn a_folder_in_memory_gains_nothing() {
-    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-    let said = refused(folder.path(), &SHORT);
+fn a_directory_in_memory_gains_nothing() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let said = refused(directory.path(), &SHORT);
     let why = "it is in memory already (tmpfs), so a cache in memory gains nothing";
     assert!(said.contains(why), "{said}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_named() {
+fn a_directory_that_cannot_be_written_to_is_named() {
     if !is_root() {
         return;
     }
-    let point = folder();
+    let point = directory();
     let path = point.path().to_str().unwrap().to_owned();
     let cleanup = unmounted_at_death(point.path());
     tool("mount", &["--bind", &path, &path]);
     let mounted = Mounted(point, cleanup);
     tool("mount", &["-o", "remount,ro,bind", &path]);
     let said = refused(mounted.path(), &SHORT);
-    assert!(said.contains("make a scratch folder in ") && said.contains("Read-only"), "{said}");
+    assert!(said.contains("make a scratch directory in ") && said.contains("Read-only"), "{said}");
     drop(mounted);
     // Somebody else's.
-    let folder = folder();
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let words = command(folder.path(), &SHORT);
+    let directory = directory();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let words = command(directory.path(), &SHORT);
     let mut other = Command::new("setpriv");
     other.args(["--reuid", "65534", "--clear-groups", "--"]).arg(words.get_program());
     let output = other.args(words.get_args()).output().unwrap();
@@ -129,8 +129,8 @@ fn without_fuse_it_is_said_before_anything_is_measured() {
     if !is_root() {
         return;
     }
-    let folder = folder();
-    let words = command(folder.path(), &SHORT);
+    let directory = directory();
+    let words = command(directory.path(), &SHORT);
     // A mount namespace in which there is no /dev.
     let mut alone = Command::new("unshare");
     alone.args(["--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"]);
@@ -143,7 +143,7 @@ fn without_fuse_it_is_said_before_anything_is_measured() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("larder: failed to ") && said.contains("/dev/fuse"), "{said}");
     assert!(!said.contains("by turns"), "nothing was begun: {said}");
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]

@@ -1,19 +1,19 @@
 //! What it shows: starts that were made and read back, what larder counted, one verdict.
 
-use super::rig::{SHORT, done, folder, may, mounts, names, page, shortest, text};
+use super::rig::{SHORT, directory, done, may, mounts, names, page, shortest, text};
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
 use larder_testing::stays_resident;
 use std::path::Path;
 
-/// The record of a run, after it has printed `said`; nothing of it is left in the folder.
-fn recorded(folder: &Path, words: &[&str]) -> (Run, String) {
-    let output = done(folder, words);
+/// The record of a run, after it has printed `said`; nothing of it is left in the directory.
+fn recorded(directory: &Path, words: &[&str]) -> (Run, String) {
+    let output = done(directory, words);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!((names(folder), mounts(folder)), (vec![], vec![]));
-    let run = Run::from_json(&std::fs::read_to_string(page(folder)).unwrap()).unwrap();
-    std::fs::remove_file(page(folder)).unwrap();
+    assert_eq!((names(directory), mounts(directory)), (vec![], vec![]));
+    let run = Run::from_json(&std::fs::read_to_string(page(directory)).unwrap()).unwrap();
+    std::fs::remove_file(page(directory)).unwrap();
     assert_eq!(said.matches("Through larder: ").count(), 1, "one verdict: {said}");
     assert!(said.contains(&run.verdict), "{said}");
     (run, said)
@@ -29,8 +29,8 @@ fn cold_is_cold_and_warm_is_warm_on_both_sides() {
     if !may() {
         return;
     }
-    let folder = folder();
-    let (run, said) = recorded(folder.path(), &SHORT);
+    let directory = directory();
+    let (run, said) = recorded(directory.path(), &SHORT);
     let parts: Vec<&str> = run.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(parts, ["native, cold", "native, warm", "larder, cold", "larder, warm"]);
     for part in &run.parts {
@@ -62,9 +62,9 @@ fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
     if !may() {
         return;
     }
-    let folder = folder();
+    let directory = directory();
     let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "4MiB"];
-    let (run, said) = recorded(folder.path(), &words);
+    let (run, said) = recorded(directory.path(), &words);
     assert!(said.contains("Fileload: sequential"), "{said}");
     // Of 1,024 pages; how many of them had come before their reader did is a matter of the disk.
     let ahead = values(&run, "larder, cold", "pages read, of these read ahead")[0];
@@ -77,7 +77,7 @@ fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
     assert!(!said.contains("pages per disk write"), "nothing is written: {said}");
     // What does not fit has no warm start.
     let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "48MiB"];
-    let (run, _) = recorded(folder.path(), &words);
+    let (run, _) = recorded(directory.path(), &words);
     assert_eq!(run.parts.len(), 2);
     let why = run.settings["starts"].as_str().unwrap();
     assert_eq!(why, "there is no warm start: 48 MiB do not fit into 32 MiB of cache");
@@ -88,10 +88,10 @@ fn postmark_has_one_start_and_the_same_counts_on_both_sides() {
     if !may() {
         return;
     }
-    let folder = folder();
+    let directory = directory();
     let words = ["--workload", "postmark", "--memory", "16MiB", "--trials", "2"];
     let work = ["--flush", "ignore", "--", "--number", "50", "--transactions", "100"];
-    let (run, said) = recorded(folder.path(), &[&words[..], &work].concat());
+    let (run, said) = recorded(directory.path(), &[&words[..], &work].concat());
     assert!(said.contains("transactions") && run.parts.len() == 2, "{said}");
     for series in ["created", "deleted", "bytes written"] {
         assert_eq!(values(&run, "native", series), values(&run, "larder", series), "{series}");
@@ -104,10 +104,10 @@ fn the_result_is_printed_though_the_page_cannot_be_written() {
     if !may() {
         return;
     }
-    let folder = folder();
+    let directory = directory();
     let words = [&["-o", "/dev/full"], &shortest()[..]].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
-    let output = command.arg("try").arg(folder.path()).args(words).output().unwrap();
+    let output = command.arg("try").arg(directory.path()).args(words).output().unwrap();
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(shown.contains("native, cold") && !shown.contains("Written to"), "{shown}");
@@ -121,11 +121,11 @@ fn the_page_has_the_verdict_and_nothing_is_asked_of_a_small_run() {
     if !may() {
         return;
     }
-    let folder = folder();
-    let page = folder.path().with_extension("html");
+    let directory = directory();
+    let page = directory.path().with_extension("html");
     let words = [&["-o", page.to_str().unwrap()], &shortest()[..]].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
-    let output = command.arg("try").arg(folder.path()).args(words).output().unwrap();
+    let output = command.arg("try").arg(directory.path()).args(words).output().unwrap();
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(said.ends_with(&format!("Written to {}\n", page.display())), "{said}");

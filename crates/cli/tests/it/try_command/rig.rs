@@ -1,4 +1,4 @@
-//! The command in a folder of its own on a disk; skipped where nothing can be mounted.
+//! The command in a directory of its own on a disk; skipped where nothing can be mounted.
 
 use larder_testing::skip;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) fn shortest() -> [&'static str; 11] {
 pub(crate) const LONG: [&str; 9] =
     ["--workload", "probe", "--memory", "16MiB", "--", "--size", "1MiB", "--length", "1h"];
 
-/// Whether a folder can be mounted here; says so if not.
+/// Whether a directory can be mounted here; says so if not.
 pub(crate) fn may() -> bool {
     let helper = ["/usr/bin/fusermount3", "/bin/fusermount3"];
     let may_mount =
@@ -46,27 +46,27 @@ pub(crate) fn may() -> bool {
     may
 }
 
-/// An empty folder on a disk, if the build is on one.
-pub(crate) fn folder() -> TempDir {
+/// An empty directory on a disk, if the build is on one.
+pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// `larder try` in a folder with these words, and its page beside the folder.
-pub(crate) fn command(folder: &Path, words: &[&str]) -> Command {
+/// `larder try` in a directory with these words, and its page beside the directory.
+pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.arg("try").arg(folder).arg("-o").arg(page(folder)).args(words);
+    command.arg("try").arg(directory).arg("-o").arg(page(directory)).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Where the page of a run in a folder goes.
-pub(crate) fn page(folder: &Path) -> PathBuf {
-    folder.with_extension("json")
+/// Where the page of a run in a directory goes.
+pub(crate) fn page(directory: &Path) -> PathBuf {
+    directory.with_extension("json")
 }
 
 /// Runs it to its end.
-pub(crate) fn done(folder: &Path, words: &[&str]) -> Output {
-    command(folder, words).output().unwrap()
+pub(crate) fn done(directory: &Path, words: &[&str]) -> Output {
+    command(directory, words).output().unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -74,8 +74,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// It refuses with one sentence and leaves nothing.
-pub(crate) fn refused(folder: &Path, words: &[&str]) -> String {
-    let output = done(folder, words);
+pub(crate) fn refused(directory: &Path, words: &[&str]) -> String {
+    let output = done(directory, words);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{said}");
     let last = said.lines().last().unwrap_or_default().to_owned();
@@ -83,17 +83,17 @@ pub(crate) fn refused(folder: &Path, words: &[&str]) -> String {
     last
 }
 
-/// What is in a folder; nothing if it is gone.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// What is in a directory; nothing if it is gone.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// What is mounted below a folder.
-pub(crate) fn mounts(folder: &Path) -> Vec<String> {
-    let folder = folder.canonicalize().unwrap();
+/// What is mounted below a directory.
+pub(crate) fn mounts(directory: &Path) -> Vec<String> {
+    let directory = directory.canonicalize().unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let inside = format!("{}/", folder.display());
+    let inside = format!("{}/", directory.display());
     mounts.lines().filter(|line| line.contains(&inside)).map(str::to_owned).collect()
 }
 

@@ -30,7 +30,7 @@ pub(crate) type Work = (&'static str, fn(&Path, &dyn Fn()));
 
 /// A group with a limit.
 pub(crate) struct Group {
-    folder: PathBuf,
+    directory: PathBuf,
     name: String,
     _cleanup: Cleanup,
 }
@@ -42,15 +42,15 @@ impl Group {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("larder-test-{}-{number}", std::process::id());
         for (root, limit) in ROOTS {
-            let folder = Path::new(root).join(&name);
+            let directory = Path::new(root).join(&name);
             if !Path::new(root).join("cgroup.procs").exists()
-                || std::fs::create_dir(&folder).is_err()
+                || std::fs::create_dir(&directory).is_err()
             {
                 continue;
             }
-            let cleanup = Cleanup::with(REMOVE, &[folder.to_str().unwrap()]);
-            if std::fs::write(folder.join(limit), (mib << 20).to_string()).is_ok() {
-                return Some(Group { folder, name, _cleanup: cleanup });
+            let cleanup = Cleanup::with(REMOVE, &[directory.to_str().unwrap()]);
+            if std::fs::write(directory.join(limit), (mib << 20).to_string()).is_ok() {
+                return Some(Group { directory, name, _cleanup: cleanup });
             }
         }
         skip("no memory controller for control groups");
@@ -64,7 +64,7 @@ impl Group {
 
     /// Where a process is told to go into it.
     pub(crate) fn door(&self) -> PathBuf {
-        self.folder.join("cgroup.procs")
+        self.directory.join("cgroup.procs")
     }
 
     /// Starts this program in the group, and waits until it has prepared.

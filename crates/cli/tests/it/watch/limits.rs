@@ -78,23 +78,23 @@ fn high(bench: &Bench) {
         skip("dirty-limit-high: no blkio controller (version 1)");
         return;
     }
-    let (image, folder) = (bench.path().join("slow.img"), bench.path().join("slow"));
-    std::fs::create_dir(&folder).unwrap();
+    let (image, directory) = (bench.path().join("slow.img"), bench.path().join("slow"));
+    std::fs::create_dir(&directory).unwrap();
     File::create(&image).unwrap().set_len(2 * DIRTY_BYTES).unwrap();
-    let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
+    let (image_name, directory_name) = (image.to_str().unwrap(), directory.to_str().unwrap());
     let attach = |of: &str| text("losetup", &["--find", "--show", "--direct-io=on", of]);
     let below = attach(image_name);
     let first = Cleanup::with("losetup --detach \"$1\"", &[&below]);
     let device = attach(&below);
     let second = Cleanup::with("losetup --detach \"$1\"", &[&device]);
     text("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]);
-    text("mount", &[&device, folder_name]);
-    let third = Cleanup::with("umount \"$1\"", &[folder_name]);
+    text("mount", &[&device, directory_name]);
+    let third = Cleanup::with("umount \"$1\"", &[directory_name]);
     let numbers = format!("/sys/block/{}/dev", below.trim_start_matches("/dev/"));
     let numbers = std::fs::read_to_string(numbers).unwrap().trim().to_owned();
     let lift = Cleanup::with(&format!("echo \"$1 0\" > {BLKIO}"), &[&numbers]);
     std::fs::write(BLKIO, format!("{numbers} {SLOW_BYTES}")).unwrap();
-    let file = File::create(folder.join("file")).unwrap();
+    let file = File::create(directory.join("file")).unwrap();
     std::thread::scope(|scope| {
         let mut lift = Some(lift);
         sick::expect(&[], "dirty-limit-high", || {

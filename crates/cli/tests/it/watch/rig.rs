@@ -52,7 +52,7 @@ pub(crate) fn ways() -> &'static [&'static str] {
 pub(crate) struct Bench {
     pub(crate) kind: &'static str,
     scratch: Scratch,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 /// What happened, as the workload saw it.
@@ -66,7 +66,7 @@ pub(crate) struct Truth {
 pub(crate) struct Watching {
     child: Child,
     result: PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     /// Other tests count the instances in tracefs, and each start removes those of killed
     /// processes.
     _tracefs: MachineLock,
@@ -76,8 +76,8 @@ impl Watching {
     /// Starts it, and waits until it sees everything.
     pub(crate) fn start(words: &[&str]) -> Watching {
         let tracefs = MachineLock::shared("tracefs");
-        let folder = tempfile::tempdir().unwrap();
-        let result = folder.path().join("watch.json");
+        let directory = tempfile::tempdir().unwrap();
+        let result = directory.path().join("watch.json");
         let mut child = Command::new(program())
             .arg("watch")
             .args(words)
@@ -90,7 +90,7 @@ impl Watching {
         let lines = BufReader::new(child.stderr.take().unwrap());
         let ready = lines.lines().map_while(Result::ok).any(|line| line.starts_with("watching "));
         assert!(ready, "it does not watch");
-        Watching { child, result, _folder: folder, _tracefs: tracefs }
+        Watching { child, result, _directory: directory, _tracefs: tracefs }
     }
 
     pub(crate) fn kill(mut self) {
@@ -167,7 +167,7 @@ impl Bench {
             skip(error);
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let metadata: &[&str] = if kind == "btrfs" { &["-m", "single"] } else { &[] };
         let wanted = ScratchOptions {
             kind: KINDS.iter().find(|it| it.name == kind).unwrap(),
@@ -177,9 +177,9 @@ impl Bench {
             make_options: metadata.iter().map(ToString::to_string).collect(),
             mount_options: String::new(),
         };
-        match Scratch::make(folder.path(), &wanted) {
+        match Scratch::make(directory.path(), &wanted) {
             Ok(scratch) => {
-                let bench = Bench { kind, scratch, _folder: folder };
+                let bench = Bench { kind, scratch, _directory: directory };
                 bench.fill("file", FILE_PAGES);
                 Some(bench)
             }

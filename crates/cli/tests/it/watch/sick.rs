@@ -78,16 +78,16 @@ fn promises(file: &File) {
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
 
-fn small_files(folder: &Path, count: usize) {
-    std::fs::create_dir_all(folder).unwrap();
+fn small_files(directory: &Path, count: usize) {
+    std::fs::create_dir_all(directory).unwrap();
     for number in 0..count {
-        std::fs::write(folder.join(number.to_string()), [7; 5000]).unwrap();
+        std::fs::write(directory.join(number.to_string()), [7; 5000]).unwrap();
     }
 }
 
-fn read_all(folder: &Path, count: usize) {
+fn read_all(directory: &Path, count: usize) {
     for number in 0..count {
-        std::fs::read(folder.join(number.to_string())).unwrap();
+        std::fs::read(directory.join(number.to_string())).unwrap();
     }
 }
 
@@ -111,11 +111,11 @@ pub(crate) fn all(bench: &Bench) {
     expect(&words, "read-ahead-small", || cold_in_order(&file));
     let file = open();
     expect(&words, "read-ahead-wasted", || promises(&file));
-    let folder = bench.path().join("many");
-    small_files(&folder, 300);
-    let folder_itself = File::open(&folder).unwrap();
-    rustix::fs::syncfs(&folder_itself).unwrap();
-    expect(&words, "access-times", || read_all(&folder, 300));
+    let directory = bench.path().join("many");
+    small_files(&directory, 300);
+    let directory_itself = File::open(&directory).unwrap();
+    rustix::fs::syncfs(&directory_itself).unwrap();
+    expect(&words, "access-times", || read_all(&directory, 300));
     throttled(bench);
 }
 
@@ -171,11 +171,11 @@ pub(crate) fn none(bench: &Bench) {
         std::io::copy(&mut source, &mut std::io::sink()).unwrap();
     };
     nothing(watched(&words, backup), "a backup");
-    let folder = bench.path().join("build");
+    let directory = bench.path().join("build");
     let build = || {
-        small_files(&folder, 400);
-        read_all(&folder, 400);
-        small_files(&folder, 400);
+        small_files(&directory, 400);
+        read_all(&directory, 400);
+        small_files(&directory, 400);
     };
     nothing(watched(&words, build), "a build");
     let ways: &[Workload] = manners::WAYS;

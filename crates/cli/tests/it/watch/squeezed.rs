@@ -144,20 +144,20 @@ pub(crate) fn all(bench: &Bench) {
 
 /// A file system in an image whose own pages are cached too.
 fn layered(bench: &Bench) {
-    let (image, folder) = (bench.path().join("deep.img"), bench.path().join("deep"));
-    std::fs::create_dir(&folder).unwrap();
+    let (image, directory) = (bench.path().join("deep.img"), bench.path().join("deep"));
+    std::fs::create_dir(&directory).unwrap();
     File::create(&image).unwrap().set_len(96 << 20).unwrap();
-    let (image_name, folder_name) = (image.to_str().unwrap(), folder.to_str().unwrap());
-    let cleanup = Cleanup::with("umount \"$1\"", &[folder_name]);
+    let (image_name, directory_name) = (image.to_str().unwrap(), directory.to_str().unwrap());
+    let cleanup = Cleanup::with("umount \"$1\"", &[directory_name]);
     let run = |command: &str, words: &[&str]| {
         assert!(Command::new(command).args(words).status().unwrap().success(), "{command}");
     };
     run("mkfs.ext4", &["-q", image_name]);
-    run("mount", &["-o", "loop", image_name, folder_name]);
-    let file = folder.join("file");
+    run("mount", &["-o", "loop", image_name, directory_name]);
+    let file = directory.join("file");
     let content = vec![5; usize::try_from(DEEP_PAGES * residency::page_bytes()).unwrap()];
     std::fs::write(&file, content).unwrap();
-    rustix::fs::syncfs(File::open(&folder).unwrap()).unwrap();
+    rustix::fs::syncfs(File::open(&directory).unwrap()).unwrap();
     expect("layered-caches", LAYERS_MIB, "read", &file, &[&file, &image]);
     drop(cleanup);
     std::fs::remove_file(&image).unwrap();

@@ -1,5 +1,5 @@
 //! Without root, in a container, on a file system in memory, without an event, without the kernel's
-//! types, beside a folder whose server is dead: still useful, and one sentence on what is missing.
+//! types, beside a directory whose server is dead: still useful, and one sentence on what is missing.
 
 use super::rig::{Bench, Watching, program};
 use larder_testing::{MachineLock, skip};
@@ -122,9 +122,9 @@ impl Drop for Dead {
     }
 }
 
-/// Names of files are looked for in the folders of their file system, and none is entered that is
+/// Names of files are looked for in the directories of their file system, and none is entered that is
 /// another's.
-pub(crate) fn beside_a_dead_folder(bench: &Bench) {
+pub(crate) fn beside_a_dead_directory(bench: &Bench) {
     let Ok(device) = File::options().read(true).write(true).open("/dev/fuse") else {
         skip("cannot open /dev/fuse");
         return;
@@ -147,7 +147,7 @@ pub(crate) fn beside_a_dead_folder(bench: &Bench) {
     let begun = Instant::now();
     let watch = watching.end_within(LONG);
     assert_eq!(watch.total.lost_events, 0, "events were lost");
-    println!("shown: beside a dead folder it ends after {:.1} s", begun.elapsed().as_secs_f64());
+    println!("shown: beside a dead directory it ends after {:.1} s", begun.elapsed().as_secs_f64());
     let name = path.display().to_string();
     let pages: u64 = watch
         .total

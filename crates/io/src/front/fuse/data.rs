@@ -70,7 +70,7 @@ impl Worker {
         self.read_at(now, index, unique, (asked.offset, len), None);
     }
 
-    /// Reads bytes of a volume, at least one; `of` is the file of a folder that they belong to, and
+    /// Reads bytes of a volume, at least one; `of` is the file of a directory that they belong to, and
     /// what of the volume that is.
     pub(super) fn read_at(
         &mut self,

@@ -6,8 +6,8 @@
 
 use super::abi::{self, InHeader, opcode};
 use super::device::Device;
+use super::directory::{Directory, DirectoryOptions, OpenedDirectory, own_mask};
 use super::files::Files;
-use super::folder::{Folder, FolderOptions, OpenedFolder, own_mask};
 use super::handshake;
 use super::link::Link;
 use super::mounted::{MountFailure, Shared, Tree};
@@ -103,7 +103,7 @@ pub fn handshake(request: &[u8]) -> Vec<Vec<u8>> {
     sent.expect("a request fits into a socket");
     rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write).expect("it is connected");
     // A refusal is an answer too.
-    handshake::shake_hands(&device, handshake::FOLDER).ok();
+    handshake::shake_hands(&device, handshake::DIRECTORY).ok();
     let mut room = vec![0; ANSWER_BYTES];
     let mut answers = Vec::new();
     while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut room[..]) {
@@ -131,7 +131,7 @@ impl Mount {
 
     /// Mounts a directory, which has to be in a file system in memory.
     #[must_use]
-    pub fn of_directory(path: &Path, options: FolderOptions) -> Self {
+    pub fn of_directory(path: &Path, options: DirectoryOptions) -> Self {
         // A second safeguard against requests that make devices; threads inherit this.
         let mut sets = capabilities(None).expect("a thread may look at its rights");
         sets.effective.remove(CapabilitySet::MKNOD);
@@ -139,16 +139,17 @@ impl Mount {
         set_capabilities(None, sets).expect("a thread may drop a right");
         own_mask();
         let engine = engine();
-        let opened = Folder::open(path, FolderOptions { plain: true, ..options }, &engine.clock());
-        let OpenedFolder { folder, stores, .. } = opened.expect("the directory is free");
+        let opened =
+            Directory::open(path, DirectoryOptions { plain: true, ..options }, &engine.clock());
+        let OpenedDirectory { directory, stores, .. } = opened.expect("the directory is free");
         let volumes = stores.into_iter().enumerate().map(|(index, store)| {
             let options = VolumeOptions::new(format!("files{index}"), store.geometry());
             engine.add_volume(options, store).expect("a volume")
         });
         let volumes: Vec<_> = volumes.collect();
-        let (folder, clerks) = folder.begin(&engine, &volumes, path).expect("threads");
+        let (directory, clerks) = directory.begin(&engine, &volumes, path).expect("threads");
         let failure = clerks.failure();
-        Mount::new(engine, Tree::Folder { folder, clerks }, failure)
+        Mount::new(engine, Tree::Directory { directory, clerks }, failure)
     }
 
     fn new(engine: Arc<Engine>, tree: Tree, failure: Arc<MountFailure>) -> Self {
@@ -194,8 +195,8 @@ impl Mount {
 
     /// Has the mount forget the nodes that were looked up.
     pub fn reset(&mut self) {
-        if let Tree::Folder { folder, clerks } = &self.shared.tree {
-            folder.forget_all(clerks);
+        if let Tree::Directory { directory, clerks } = &self.shared.tree {
+            directory.forget_all(clerks);
         }
         self.nodes = vec![abi::ROOT];
         self.handles.clear();

@@ -29,13 +29,13 @@ pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::INIT_EXT
     | capability::DIRECT_IO_ALLOW_MMAP
     | capability::NO_EXPORT_SUPPORT;
-/// What is good for a folder with all that is in it.
+/// What is good for a directory with all that is in it.
 ///
 /// `HANDLE_KILLPRIV` and `HANDLE_KILLPRIV_V2` are left out: without them the kernel itself clears
 /// setuid, setgid and capabilities before it writes, where it caches pages or writes itself, and
 /// knows the new mode at once. For writes that it passes through, it says each time whether we have
 /// to clear them.
-pub(super) const FOLDER: u64 = VOLUMES
+pub(super) const DIRECTORY: u64 = VOLUMES
     | capability::DONT_MASK
     | capability::DO_READDIRPLUS
     | capability::READDIRPLUS_AUTO

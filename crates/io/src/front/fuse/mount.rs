@@ -521,27 +521,29 @@ mod tests {
 
     #[test]
     fn a_path_is_known_without_asking_its_last_part() {
-        let folder = tempfile::tempdir().unwrap();
-        let real = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap();
         std::os::unix::fs::symlink(&real, real.join("link")).unwrap();
         assert_eq!(absolute(&real.join("link/missing")), real.join("missing"));
         assert_eq!(absolute(&real.join("link")), real);
         assert_eq!(absolute(Path::new("/")), Path::new("/"));
-        let nowhere = Path::new("/no/such/folder");
+        let nowhere = Path::new("/no/such/directory");
         assert_eq!(absolute(nowhere), nowhere);
     }
 
     #[test]
     fn what_cannot_be_a_mountpoint_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
         std::fs::write(&file, "x").unwrap();
         let why =
             |path: &Path| Mountpoint::open(path).unwrap().open_empty().unwrap_err().to_string();
-        assert!(why(folder.path()).ends_with("it is not empty, and what is in it would be hidden"));
+        assert!(
+            why(directory.path()).ends_with("it is not empty, and what is in it would be hidden")
+        );
         assert!(why(&file).ends_with("it is not a directory"));
         assert!(
-            why(&folder.path().join("x")).ends_with("there is no such directory; make it first")
+            why(&directory.path().join("x")).ends_with("there is no such directory; make it first")
         );
     }
 }

@@ -1,12 +1,12 @@
-//! Mounts, of volumes as files and of folders, and the threads that serve them.
+//! Mounts, of volumes as files and of directories, and the threads that serve them.
 //!
 //! Invariant: the mount is there before the kernel's first question is answered and the threads
 //! run, and nothing is left mounted when that fails.
 
 use super::abi::capability;
 use super::device::Device;
+use super::directory::{BlockingPool, Directory, own_mask};
 use super::files::Files;
-use super::folder::{BlockingPool, Folder, own_mask};
 use super::handshake::{self, shake_hands};
 use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
@@ -31,15 +31,15 @@ use std::time::{Duration, Instant};
 
 /// More threads than this do not make it faster.
 const THREADS_MAX: usize = 8;
-/// Of a folder: while one waits for its disk, others answer.
-const FOLDER_THREADS_MIN: usize = 3;
+/// Of a directory: while one waits for its disk, others answer.
+const DIRECTORY_THREADS_MIN: usize = 3;
 
 /// What is mounted.
 pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
-    /// A folder, whose files are a volume, or one for each of its sections.
-    Folder { folder: Arc<Folder>, clerks: BlockingPool },
+    /// A directory, whose files are a volume, or one for each of its sections.
+    Directory { directory: Arc<Directory>, clerks: BlockingPool },
 }
 
 /// What all threads share.
@@ -112,7 +112,7 @@ impl Shared {
         observer: Option<Arc<dyn Observer>>,
         wakers: Vec<Waker>,
     ) -> Self {
-        if let Tree::Folder { clerks, .. } = &tree {
+        if let Tree::Directory { clerks, .. } = &tree {
             clerks.set_wakers(&wakers);
         }
         Shared {
@@ -134,7 +134,7 @@ impl Shared {
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
             Tree::Volumes(files) => files,
-            Tree::Folder { .. } => unreachable!("requests to a folder are not about volumes"),
+            Tree::Directory { .. } => unreachable!("requests to a directory are not about volumes"),
         }
     }
 
@@ -162,7 +162,7 @@ impl Shared {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && !self.is_closing()
-            && let Tree::Folder { clerks, .. } = &self.tree
+            && let Tree::Directory { clerks, .. } = &self.tree
         {
             clerks.set_gone();
         }
@@ -214,8 +214,8 @@ impl Mounted {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (least, wanted) = match tree {
             Tree::Volumes(_) => (1, handshake::VOLUMES),
-            // One of them may wait for the folder's disk.
-            Tree::Folder { ref folder, .. } => (FOLDER_THREADS_MIN, folder.wanted()),
+            // One of them may wait for the directory's disk.
+            Tree::Directory { ref directory, .. } => (DIRECTORY_THREADS_MIN, directory.wanted()),
         };
         let touch = matches!(tree, Tree::Volumes(_));
         let (rings, note) = match rings(cpus.min(THREADS_MAX), how.plain, touch) {
@@ -231,17 +231,17 @@ impl Mounted {
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
-            Tree::Folder { clerks, .. } => clerks.failure(),
+            Tree::Directory { clerks, .. } => clerks.failure(),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
-            if let Tree::Folder { folder, .. } = &shared.tree {
+            if let Tree::Directory { directory, .. } = &shared.tree {
                 let applied = how.restrictions | mount.own_restrictions();
-                folder.follow_restrictions(&mount, applied);
+                directory.follow_restrictions(&mount, applied);
             }
             let agreed = shake_hands(&descriptor, wanted | by_rings).map_err(refused)?;
-            if let Tree::Folder { folder, .. } = &shared.tree {
-                folder.agreed(agreed, &descriptor);
+            if let Tree::Directory { directory, .. } = &shared.tree {
+                directory.agreed(agreed, &descriptor);
             }
             let by_rings = agreed & capability::OVER_IO_URING != 0;
             let rings = if by_rings { rings } else { Vec::new() };
@@ -296,7 +296,7 @@ impl Mounted {
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
             thread.join();
         }
-        if let Tree::Folder { clerks, .. } = &self.shared.tree {
+        if let Tree::Directory { clerks, .. } = &self.shared.tree {
             clerks.end();
         }
         if !self.shared.unmounted.load(Ordering::Acquire)
@@ -438,8 +438,8 @@ fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
     let filesystem = mount.filesystem();
     match tree {
         Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
-        Tree::Folder { folder, .. } => {
-            folder.claim().mounted(mount.path(), filesystem);
+        Tree::Directory { directory, .. } => {
+            directory.claim().mounted(mount.path(), filesystem);
             Ok(None)
         }
     }

@@ -26,7 +26,7 @@ impl Kernel {
         match device.try_clone() {
             Ok(device) => {
                 let is_first = self.0.set(device).is_ok();
-                debug_assert!(is_first, "a folder is mounted once");
+                debug_assert!(is_first, "a directory is mounted once");
             }
             Err(error) => tracing::warn!(%error, "the kernel cannot be told of changes"),
         }

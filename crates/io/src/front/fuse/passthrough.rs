@@ -1,4 +1,4 @@
-//! FUSE passthrough: files that the kernel reads and writes in the folder by itself, without asking
+//! FUSE passthrough: files that the kernel reads and writes in the directory by itself, without asking
 //! (Linux 6.9, `linux/fuse.h` of version 7.40).
 //!
 //! Invariant: all who have a file open at a time have it open in the same way, as the kernel
@@ -68,7 +68,7 @@ impl Passthrough {
             }
         }
         let is_first = self.0.set(device).is_ok();
-        debug_assert!(is_first, "a folder is mounted once");
+        debug_assert!(is_first, "a directory is mounted once");
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ impl Backed {
 }
 
 impl Passthrough {
-    /// Registers a file of the folder.
+    /// Registers a file of the directory.
     pub(super) fn register(&self, file: impl AsFd) -> Result<u32, Errno> {
         register(self.0.get().ok_or(Errno::OPNOTSUPP)?, file.as_fd())
     }

@@ -6,7 +6,7 @@
 
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
-use super::folder::Recent;
+use super::directory::Recent;
 use super::link::{FuseRequest, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::RingPayload;
@@ -61,12 +61,12 @@ pub(super) struct Worker {
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sessions: Vec<VolumeSession>,
-    /// Nodes of a folder that were used lately.
+    /// Nodes of a directory that were used lately.
     pub(super) recent: Recent,
     buffer: Box<[u8]>,
     reading_max: u64,
     parked_max: usize,
-    /// Until then a folder's disk is waited for by others.
+    /// Until then a directory's disk is waited for by others.
     pub(super) slow_until: Nanos,
     /// When the last request was taken in; grows from one to the next.
     pub(super) arrived_at: Nanos,
@@ -229,7 +229,8 @@ impl Worker {
 
     /// Whether more requests may be taken in.
     fn has_room(&self) -> bool {
-        let is_full = matches!(&self.shared.tree, Tree::Folder { clerks, .. } if clerks.is_full());
+        let is_full =
+            matches!(&self.shared.tree, Tree::Directory { clerks, .. } if clerks.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
         !is_full
             && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
@@ -264,9 +265,9 @@ impl Worker {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Folder { folder, clerks } => {
-                if !self.take_file_request((folder, clerks), now, asked) {
-                    self.take_folder_request(folder, clerks, now, asked);
+            Tree::Directory { directory, clerks } => {
+                if !self.take_file_request((directory, clerks), now, asked) {
+                    self.take_directory_request(directory, clerks, now, asked);
                 }
             }
         }
@@ -274,7 +275,7 @@ impl Worker {
 
     /// Whether this thread may be asked to make files.
     pub(super) fn makes_files(&self) -> bool {
-        matches!(self.shared.tree, Tree::Folder { .. })
+        matches!(self.shared.tree, Tree::Directory { .. })
     }
 
     /// Returns the session on the volume of a directory's section. Opens it if necessary.

@@ -1,8 +1,8 @@
-//! A file of a folder behind the cache: its descriptors, its size and times as they are for those
+//! A file of a directory behind the cache: its descriptors, its size and times as they are for those
 //! who use it, and where in the store its data lies.
 //!
-//! Invariants: the size is at least as new as the folder's; nothing behind it is ever given to the
-//! folder. Times that the folder gets only because data is written late are never shown: it is
+//! Invariants: the size is at least as new as the directory's; nothing behind it is ever given to the
+//! directory. Times that the directory gets only because data is written late are never shown: it is
 //! given those of the write(2) that brought the data.
 
 mod access;
@@ -39,12 +39,12 @@ type Time = (i64, i64);
 /// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// The latest time, in nanoseconds, that the folder's file system was seen to have noted.
+/// The latest time, in nanoseconds, that the directory's file system was seen to have noted.
 static NOTED: AtomicI64 = AtomicI64::new(0);
 
 /// Now, as a file system would note it: by the clock that moves with the ticks of the kernel, or as
 /// finely as it has just noted something else. So a later change never gets an older time than one
-/// before it, whether its time is noted here or in the folder.
+/// before it, whether its time is noted here or in the directory.
 fn now() -> Time {
     let coarse = clock_gettime(ClockId::RealtimeCoarse);
     let coarse = nanos_of((coarse.tv_sec, coarse.tv_nsec));
@@ -52,7 +52,7 @@ fn now() -> Time {
     (now.div_euclid(SECOND), now.rem_euclid(SECOND))
 }
 
-/// Takes notice of a time that the folder's file system has noted, unless it is of the future.
+/// Takes notice of a time that the directory's file system has noted, unless it is of the future.
 fn note(time: Time) {
     let time = nanos_of(time);
     if time > NOTED.load(Ordering::Relaxed) {
@@ -84,7 +84,7 @@ pub(crate) fn link_to(file: impl AsFd) -> String {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
-/// What the folder's file is to become once nothing of it is under way in the store.
+/// What the directory's file is to become once nothing of it is under way in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingChange {
     /// It stays as it is, and what is cached is forgotten.
@@ -107,22 +107,22 @@ struct Access {
     align: Option<u64>,
 }
 
-/// Times, and how the folder had them when what it had was of our doing.
+/// Times, and how the directory had them when what it had was of our doing.
 #[derive(Debug, Default)]
 struct Meta {
-    /// The size is larger than the folder's because of data that is not written yet.
+    /// The size is larger than the directory's because of data that is not written yet.
     grown: bool,
     mtime: Option<Time>,
     ctime: Option<Time>,
     settled_mtime: Option<Time>,
     settled_ctime: Option<Time>,
-    /// Writes that the folder's file has under way.
+    /// Writes that the directory's file has under way.
     writing: u32,
     /// Somebody else has changed the file: what is cached of it is old.
     stale: bool,
 }
 
-/// A file of the folder.
+/// A file of the directory.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
     /// What names it; nothing can be read or written by it.
@@ -260,7 +260,7 @@ impl SourceFile {
         link_to(&self.path)
     }
 
-    /// Where it is in the folder, for messages.
+    /// Where it is in the directory, for messages.
     pub(crate) fn name(&self) -> String {
         let found = rustix::fs::readlink(self.link(), Vec::new());
         found.map_or_else(|_| "a file".into(), |name| name.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! Certificates made for a test, in folders as servers and clients want them.
+//! Certificates made for a test, in directories as servers and clients want them.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -26,21 +26,21 @@ impl Authority {
     }
 
     /// Writes the authority's own certificate.
-    pub(crate) fn write_own(&self, folder: &Path) {
-        std::fs::write(folder.join("ca-cert.pem"), &self.pem).expect("a folder");
+    pub(crate) fn write_own(&self, directory: &Path) {
+        std::fs::write(directory.join("ca-cert.pem"), &self.pem).expect("a directory");
     }
 
     /// Writes a certificate and a key for the server at `names`.
-    pub(crate) fn write_server(&self, folder: &Path, names: &[&str]) {
-        self.write(folder, "server", names, ExtendedKeyUsagePurpose::ServerAuth);
+    pub(crate) fn write_server(&self, directory: &Path, names: &[&str]) {
+        self.write(directory, "server", names, ExtendedKeyUsagePurpose::ServerAuth);
     }
 
     /// Writes a certificate and a key for a client.
-    pub(crate) fn write_client(&self, folder: &Path) {
-        self.write(folder, "client", &[], ExtendedKeyUsagePurpose::ClientAuth);
+    pub(crate) fn write_client(&self, directory: &Path) {
+        self.write(directory, "client", &[], ExtendedKeyUsagePurpose::ClientAuth);
     }
 
-    fn write(&self, folder: &Path, who: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) {
+    fn write(&self, directory: &Path, who: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of hosts");
@@ -49,8 +49,8 @@ impl Authority {
         params.extended_key_usages = vec![usage];
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         let write = |file: String, pem: String| {
-            let path = folder.join(file);
-            std::fs::write(&path, pem).expect("a folder");
+            let path = directory.join(file);
+            std::fs::write(&path, pem).expect("a directory");
             std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("our file");
         };
         write(format!("{who}-cert.pem"), certificate.pem());

@@ -22,7 +22,7 @@ fn a_volume_is_a_file_of_its_size_whose_owner_can_be_changed() {
         return;
     }
     let service = Service::new(8 * MIB, MIB + 512, Memory::new(MIB + 512));
-    let names = std::fs::read_dir(service.folder.path()).expect("a directory");
+    let names = std::fs::read_dir(service.directory.path()).expect("a directory");
     let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
     assert_eq!(names, ["disk"]);
     let path = service.path("disk");
@@ -173,7 +173,7 @@ fn many_volumes_are_all_listed() {
         service.mount().add(one, Arc::new(Solid)).expect("a name");
         expected.push(name);
     }
-    let entries = std::fs::read_dir(service.folder.path()).expect("a directory");
+    let entries = std::fs::read_dir(service.directory.path()).expect("a directory");
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -193,12 +193,17 @@ fn a_mount_in_use_stays_until_it_is_cut_off() {
     let busy = mount.unmount(false).expect_err("a file is open");
     assert!(matches!(busy, UnmountError::Busy(_)), "{busy}");
     file.write_all_at(b"still served", 0).expect("room");
-    let second =
-        VolumeMount::start(Arc::clone(&service.engine), service.folder.path(), vec![], None, false);
+    let second = VolumeMount::start(
+        Arc::clone(&service.engine),
+        service.directory.path(),
+        vec![],
+        None,
+        false,
+    );
     let second = second.expect_err("it is taken").to_string();
     assert!(second.ends_with("a larder that runs has it mounted"), "{second}");
     mount.unmount(true).expect("lazily");
-    assert_eq!(std::fs::read_dir(service.folder.path()).expect("empty").count(), 0);
+    assert_eq!(std::fs::read_dir(service.directory.path()).expect("empty").count(), 0);
     file.read_exact_at(&mut [0; 12], 0).expect("who has it open is served");
     mount.close();
     assert!(file.read_at(&mut [0; 12], 0).is_err(), "cut off");

@@ -38,13 +38,14 @@ fn requests_of_all_sizes_come_whole_by_either_way() {
     for plain in [false, true] {
         let (engine, memory) = (engine(16 * MIB), Memory::new(4 * MIB));
         let disk = volume(&engine, "disk", 4 * MIB, memory.clone());
-        let folder = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         let volumes = vec![(Arc::clone(&disk), Arc::new(Solid) as _)];
-        let mount = VolumeMount::start(Arc::clone(&engine), folder.path(), volumes, None, plain);
+        let mount = VolumeMount::start(Arc::clone(&engine), directory.path(), volumes, None, plain);
         let mount = mount.expect("a mount");
         assert!(!plain || mount.note().is_none(), "it was asked for");
         let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).open(folder.path().join("disk")).expect("there");
+        let file =
+            options.read(true).write(true).open(directory.path().join("disk")).expect("there");
         let bytes: Vec<u8> = (0..3 * MIB).map(|at| u8::try_from(at % 251).unwrap()).collect();
         file.write_all_at(&bytes, 1).expect("room");
         let threads: Vec<_> = [1, 4095, 4096, 100_000, 2 * MIB]

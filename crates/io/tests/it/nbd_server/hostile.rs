@@ -44,8 +44,8 @@ fn the_process_that_serves_hostile_clients() {
     let mut client = service.connect(true);
     client.read_at(0, &mut vec![0; 32 << 20]).expect("it is served");
     client.disconnect().expect("it is served");
-    let certificates = service.certificates.as_ref().map(|folder| folder.path().display());
-    let certificates = certificates.map_or_else(String::new, |folder| folder.to_string());
+    let certificates = service.certificates.as_ref().map(|directory| directory.path().display());
+    let certificates = certificates.map_or_else(String::new, |directory| directory.to_string());
     let address = match service.server.address() {
         ListenAddress::Tcp(address) => address.to_string(),
         ListenAddress::Unix(path) => path.display().to_string(),
@@ -76,7 +76,7 @@ impl Process {
         let mut lines = said.by_ref().lines().map(|line| line.expect("text"));
         let line = lines.find_map(|line| Some(line.split_once("serving ")?.1.to_owned()));
         let line = line.expect("it serves");
-        let [uri, address, folder] = line.split('|').collect::<Vec<_>>()[..] else {
+        let [uri, address, directory] = line.split('|').collect::<Vec<_>>()[..] else {
             panic!("{line}");
         };
         let endpoint = match address.parse() {
@@ -84,12 +84,13 @@ impl Process {
             Err(_) => Endpoint::Unix(address.into()),
         };
         let uri: NbdUri = uri.parse().expect("an address");
-        let folder = PathBuf::from(folder);
+        let directory = PathBuf::from(directory);
         let target = match how {
-            "tls" => Target::with_tls(endpoint, "disk", &folder.join("ca-cert.pem")),
+            "tls" => Target::with_tls(endpoint, "disk", &directory.join("ca-cert.pem")),
             _ => Target::in_clear(endpoint, "disk"),
         };
-        let tls = (how == "tls").then_some(UriTls { certificates: Some(folder), hostname: None });
+        let tls =
+            (how == "tls").then_some(UriTls { certificates: Some(directory), hostname: None });
         Process { child, _said: said, uri: NbdUri { tls, ..uri }, target }
     }
 

@@ -34,9 +34,9 @@ fn connect(uri: &NbdUri) -> Result<Client, ClientError> {
     Client::connect_with(uri, options)
 }
 
-/// The address of `service` with the certificates of `folder`.
-fn with(service: &Service, folder: &Path) -> NbdUri {
-    let tls = UriTls { certificates: Some(folder.to_owned()), hostname: None };
+/// The address of `service` with the certificates of `directory`.
+fn with(service: &Service, directory: &Path) -> NbdUri {
+    let tls = UriTls { certificates: Some(directory.to_owned()), hostname: None };
     NbdUri { tls: Some(tls), ..service.uri() }
 }
 
@@ -85,8 +85,8 @@ fn where_tls_is_allowed_both_are_served() {
 fn a_server_without_tls_says_so() {
     let with_certificates = service(true, false);
     let plain = Service::new(16 * MIB, MIB, Memory::new(MIB));
-    let folder = with_certificates.certificates.as_ref().unwrap();
-    let refused = connect(&with(&plain, folder.path())).unwrap_err();
+    let directory = with_certificates.certificates.as_ref().unwrap();
+    let refused = connect(&with(&plain, directory.path())).unwrap_err();
     assert!(
         matches!(
             refused,
@@ -101,15 +101,15 @@ fn a_server_without_tls_says_so() {
 #[test]
 fn clients_without_a_certificate_of_the_authority_are_refused() {
     let service = service(true, true);
-    let folder = service.certificates.as_ref().unwrap().path();
+    let directory = service.certificates.as_ref().unwrap().path();
     let none = TempDir::new().unwrap();
-    std::fs::copy(folder.join("ca-cert.pem"), none.path().join("ca-cert.pem")).unwrap();
+    std::fs::copy(directory.join("ca-cert.pem"), none.path().join("ca-cert.pem")).unwrap();
     let text = refusal(&with(&service, none.path()));
     assert!(text.contains("CertificateRequired"), "{text}");
     // A client that another authority vouches for.
     let stranger = TempDir::new().unwrap();
     Authority::new().write_client(stranger.path());
-    std::fs::copy(folder.join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
+    std::fs::copy(directory.join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
     let text = refusal(&with(&service, stranger.path()));
     assert!(text.starts_with("speak TLS with the NBD server: received fatal alert"), "{text}");
     // A server's certificate is not one of a client.
@@ -118,7 +118,7 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
         [("ca-cert", "ca-cert"), ("server-cert", "client-cert"), ("server-key", "client-key")]
     {
         let (from, to) = (format!("{from}.pem"), format!("{to}.pem"));
-        std::fs::copy(folder.join(from), server.path().join(to)).unwrap();
+        std::fs::copy(directory.join(from), server.path().join(to)).unwrap();
     }
     let text = refusal(&with(&service, server.path()));
     assert!(text.starts_with("speak TLS with the NBD server: received fatal alert"), "{text}");
@@ -200,15 +200,16 @@ fn a_client_does_not_believe_every_server() {
 }
 
 #[test]
-fn folders_of_no_use_are_named() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let error = |verify| TlsServer::from_directory(folder.path(), verify).unwrap_err().to_string();
+fn directories_of_no_use_are_named() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let error =
+        |verify| TlsServer::from_directory(directory.path(), verify).unwrap_err().to_string();
     assert!(error(false).contains("server-cert.pem for TLS: No such file"), "{}", error(false));
     std::fs::write(path("server-cert.pem"), "nothing").unwrap();
     assert!(error(false).contains("it contains no certificate"), "{}", error(false));
     let authority = Authority::new();
-    authority.write_server(folder.path(), &["localhost"]);
+    authority.write_server(directory.path(), &["localhost"]);
     let key = std::fs::read(path("server-key.pem")).unwrap();
     std::fs::write(path("server-key.pem"), "nothing").unwrap();
     assert!(error(false).contains("it contains no private key"), "{}", error(false));
@@ -218,7 +219,7 @@ fn folders_of_no_use_are_named() {
     std::fs::copy(other.path().join("server-key.pem"), path("server-key.pem")).unwrap();
     assert!(error(false).contains("server-cert.pem for TLS"), "{}", error(false));
     std::fs::write(path("server-key.pem"), key).unwrap();
-    TlsServer::from_directory(folder.path(), false).unwrap();
+    TlsServer::from_directory(directory.path(), false).unwrap();
     assert!(error(true).contains("ca-cert.pem for TLS: No such file"), "{}", error(true));
 }
 
@@ -323,8 +324,8 @@ fn malformed_tls_hurts_nobody_else() {
 fn a_tls_handshake_that_takes_too_long_is_ended() {
     use larder_io::front::nbd::{ServerOptions, TlsOptions};
     let template = service(true, false);
-    let folder = template.certificates.as_ref().unwrap();
-    let tls = TlsOptions::new(TlsServer::from_directory(folder.path(), false).unwrap(), true);
+    let directory = template.certificates.as_ref().unwrap();
+    let tls = TlsOptions::new(TlsServer::from_directory(directory.path(), false).unwrap(), true);
     let handshake_time_max = std::time::Duration::from_secs(3);
     let limits = ServerLimits { handshake_time_max, ..ServerLimits::default() };
     let options = ServerOptions { limits, tls, ..ServerOptions::default() };
@@ -365,9 +366,9 @@ fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
 #[test]
 fn libnbd_and_qemu_are_served_with_their_certificates_only() {
     let service = service(true, true);
-    let folder = service.certificates.as_ref().unwrap().path();
+    let directory = service.certificates.as_ref().unwrap().path();
     let uri = service.uri().to_string();
-    let image = folder.join("image");
+    let image = directory.join("image");
     let bytes = Random::new(9).bytes(8 << 20);
     std::fs::write(&image, &bytes).unwrap();
     let image = image.to_str().unwrap();
@@ -375,7 +376,7 @@ fn libnbd_and_qemu_are_served_with_their_certificates_only() {
         assert!(ok && text.contains("with TLS"), "{text}");
         let (ok, text) = tool("nbdcopy", &[image, &uri]).unwrap();
         assert!(ok, "{text}");
-        let back = folder.join("back");
+        let back = directory.join("back");
         let (ok, text) = tool("nbdcopy", &[&uri, back.to_str().unwrap()]).unwrap();
         assert!(ok, "{text}");
         assert!(std::fs::read(&back).unwrap() == bytes, "nbdcopy there and back");
@@ -392,10 +393,10 @@ fn libnbd_and_qemu_are_served_with_their_certificates_only() {
         let credentials = credentials(dir);
         tool("qemu-img", &["info", "--object", &credentials, "--image-opts", &image_options])
     };
-    if let Some((ok, text)) = info(folder.to_str().unwrap()) {
+    if let Some((ok, text)) = info(directory.to_str().unwrap()) {
         assert!(ok && text.contains("8 MiB"), "{text}");
         let none = TempDir::new().unwrap();
-        std::fs::copy(folder.join("ca-cert.pem"), none.path().join("ca-cert.pem")).unwrap();
+        std::fs::copy(directory.join("ca-cert.pem"), none.path().join("ca-cert.pem")).unwrap();
         let (ok, text) = info(none.path().to_str().unwrap()).unwrap();
         assert!(!ok, "without a certificate: {text}");
     }

@@ -23,27 +23,27 @@ fn play_on(bench: &mut FileloadBench, machine: &Double, stop: &AtomicBool) -> Re
     played.map(|played| played.run).map_err(|error| error.to_string())
 }
 
-fn files(folder: &Path, count: u64) -> Vec<(PathBuf, u64)> {
+fn files(directory: &Path, count: u64) -> Vec<(PathBuf, u64)> {
     let file = |number| {
-        let path = folder.join(format!("file-{number}"));
+        let path = directory.join(format!("file-{number}"));
         std::fs::write(&path, vec![1; usize::try_from(FILE).unwrap()]).unwrap();
         (path, FILE)
     };
     (0..count).map(file).collect()
 }
 
-fn names_in(folder: &Path) -> usize {
-    std::fs::read_dir(folder).unwrap().count()
+fn names_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
 }
 
 #[test]
 fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let set = FileSet::new(folder.path(), 2, FILE, Hint::Normal);
+    let directory = tempfile::tempdir().unwrap();
+    let set = FileSet::new(directory.path(), 2, FILE, Hint::Normal);
     let manner = manner(Order::Database, &[4096, 16384]);
     let mut bench = FileloadBench::new(manner, vec![set]).unwrap();
     let run = play_on(&mut bench, &machine(), &never()).unwrap();
-    assert_eq!(names_in(folder.path()), 0, "what was made is removed");
+    assert_eq!(names_in(directory.path()), 0, "what was made is removed");
     let names: Vec<_> = run.samples.iter().map(|sample| sample.series.as_str()).collect();
     assert_eq!(
         names,
@@ -73,8 +73,8 @@ fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
 #[test]
 fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let set = |name, folder: &Path| {
-        FileSet::existing(name, &files(folder, 3), vec![7; 3], Hint::Sequential)
+    let set = |name, directory: &Path| {
+        FileSet::existing(name, &files(directory, 3), vec![7; 3], Hint::Sequential)
     };
     let sets = vec![set("near", one.path()), set("far", other.path())];
     let manner = ReadPattern { hint: Hint::Sequential, ..manner(Order::Sequential, &[8192]) };
@@ -95,8 +95,8 @@ fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
 
 #[test]
 fn reads_in_flight_share_the_places_of_their_user() {
-    let folder = tempfile::tempdir().unwrap();
-    let set = FileSet::existing("", &files(folder.path(), 1), Vec::new(), Hint::Random);
+    let directory = tempfile::tempdir().unwrap();
+    let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Random);
     let load = manner(Order::Sequential, &[4096]);
     let load = ReadPattern { reads: Some(1000), in_flight: 7, hint: Hint::Random, ..load };
     let user = User::new(&load, &set.files[0], 4096, 5).unwrap();
@@ -113,8 +113,8 @@ fn reads_in_flight_share_the_places_of_their_user() {
 
 #[test]
 fn the_places_that_are_read_are_those_of_the_seed() {
-    let folder = tempfile::tempdir().unwrap();
-    let set = FileSet::existing("", &files(folder.path(), 1), Vec::new(), Hint::Normal);
+    let directory = tempfile::tempdir().unwrap();
+    let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
     let manner = manner(Order::Random, &[4096]);
     let user = User::new(&manner, &set.files[0], 4096, 9).unwrap();
     let asked: Vec<u64> = std::iter::from_fn(|| user.next()).collect();
@@ -124,31 +124,31 @@ fn the_places_that_are_read_are_those_of_the_seed() {
 
 #[test]
 fn files_that_are_too_small_or_gone_are_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let set = || FileSet::existing("", &files(folder.path(), 1), Vec::new(), Hint::Normal);
+    let directory = tempfile::tempdir().unwrap();
+    let set = || FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
     let error = FileloadBench::new(manner(Order::Random, &[4096, 1 << 20]), vec![set()]);
     assert!(error.unwrap_err().to_string().starts_with("read a file of 262144 bytes"));
     let mut bench = FileloadBench::new(manner(Order::Random, &[4096]), vec![set()]).unwrap();
-    std::fs::remove_file(folder.path().join("file-0")).unwrap();
+    std::fs::remove_file(directory.path().join("file-0")).unwrap();
     let error = play_on(&mut bench, &machine(), &never()).unwrap_err();
     assert!(error.starts_with("open ") && error.contains("file-0"), "{error}");
 }
 
 #[test]
 fn a_file_that_shrinks_is_an_error_with_its_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let set = FileSet::existing("", &files(folder.path(), 1), Vec::new(), Hint::Normal);
+    let directory = tempfile::tempdir().unwrap();
+    let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
     let mut bench = FileloadBench::new(manner(Order::Sequential, &[4096]), vec![set]).unwrap();
-    std::fs::write(folder.path().join("file-0"), [1; 5000]).unwrap();
+    std::fs::write(directory.path().join("file-0"), [1; 5000]).unwrap();
     let error = play_on(&mut bench, &machine(), &never()).unwrap_err();
     assert_eq!(error, "read 4096 bytes at 4096: failed to fill whole buffer");
 }
 
 #[test]
 fn what_was_made_is_removed_after_a_stop_and_when_there_is_no_room() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let bench = || {
-        let set = FileSet::new(folder.path(), 2, FILE, Hint::Normal);
+        let set = FileSet::new(directory.path(), 2, FILE, Hint::Normal);
         FileloadBench::new(manner(Order::Random, &[4096]), vec![set]).unwrap()
     };
     let stop = AtomicBool::new(false);
@@ -157,5 +157,5 @@ fn what_was_made_is_removed_after_a_stop_and_when_there_is_no_room() {
     let small = Double { free_bytes: FILE, ..Double::default() };
     let error = play_on(&mut bench(), &small, &never()).unwrap_err();
     assert!(error.contains("it needs 512 KiB and 256 KiB are free"), "{error}");
-    assert_eq!(names_in(folder.path()), 0);
+    assert_eq!(names_in(directory.path()), 0);
 }

@@ -5,8 +5,8 @@ use crate::bench::testing::{Double, never};
 use crate::bench::{Plan, Start, run_trials};
 use crate::workload::postmark::{Config, Location};
 
-fn bench(folder: &std::path::Path) -> PostmarkBench {
-    let location = Location { path: folder.as_os_str().into(), weight: 1 };
+fn bench(directory: &std::path::Path) -> PostmarkBench {
+    let location = Location { path: directory.as_os_str().into(), weight: 1 };
     PostmarkBench::new(Options::new(Config {
         number: 20,
         transactions: 100,
@@ -17,8 +17,8 @@ fn bench(folder: &std::path::Path) -> PostmarkBench {
 
 #[test]
 fn every_trial_does_the_same_and_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bench = bench(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = bench(directory.path());
     let plan = Plan { start: Start::Cold, trials: 3..=3, ..Plan::default() };
     let played = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap();
     let run = played.run;
@@ -39,15 +39,15 @@ fn every_trial_does_the_same_and_leaves_nothing() {
     }
     assert!(run.doubts.iter().any(|doubt| doubt.text.starts_with("nothing is made stable")));
     assert_eq!(run.settings["postmark_seed"], 42);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn what_is_refused_ends_the_run_with_its_sentence() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bench = bench(&folder.path().join("missing"));
+    let directory = tempfile::tempdir().unwrap();
+    let mut bench = bench(&directory.path().join("missing"));
     let machine = Double::default();
     let error =
         run_trials(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
-    assert!(error.to_string().starts_with("make a folder "), "{error}");
+    assert!(error.to_string().starts_with("make a directory "), "{error}");
 }

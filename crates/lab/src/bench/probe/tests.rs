@@ -121,8 +121,8 @@ fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
 
 #[test]
 fn a_file_is_made_for_the_run_and_removed_after_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("work");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("work");
     let place = AtPath::new(&path, 64 << 10, Buffering::Buffered);
     let machine = Double { free_bytes: 1 << 30, ..Double::default() };
     let probe = Probe::random(64 << 10);

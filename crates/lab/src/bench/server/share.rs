@@ -1,4 +1,4 @@
-//! What the clients of a server work on: files in a folder, one folder for each client, or places
+//! What the clients of a server work on: files in a directory, one directory for each client, or places
 //! on an export or a block device.
 //!
 //! Invariants: no client touches what is another's; what was not made here is not removed. Sizes
@@ -32,26 +32,26 @@ impl Extent {
 /// Where the items lie.
 #[derive(Debug)]
 pub enum Share {
-    /// Files in a folder; that of a mounted file server, for one.
-    Folder(Folder),
+    /// Files in a directory; that of a mounted file server, for one.
+    Directory(Directory),
     /// Places on something that is read and written by offset. It is not made here.
     Places(Box<dyn Place>),
 }
 
-/// Files of each client in a folder of its own.
+/// Files of each client in a directory of its own.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     path: PathBuf,
     buffering: Buffering,
     made: Option<Held>,
 }
 
-impl Folder {
-    /// In a new folder inside of one that is there.
+impl Directory {
+    /// In a new directory inside of one that is there.
     #[must_use]
     pub fn inside(parent: &Path, buffering: Buffering) -> Self {
         let path = parent.join(format!("larder-server-{}", std::process::id()));
-        Folder { path, buffering, made: None }
+        Directory { path, buffering, made: None }
     }
 
     fn parent(&self) -> PathBuf {
@@ -87,18 +87,18 @@ impl Folder {
 impl Share {
     pub(super) fn description(&self) -> String {
         match self {
-            Share::Folder(Folder { buffering: Buffering::Buffered, .. }) => {
-                "files in a folder".to_owned()
+            Share::Directory(Directory { buffering: Buffering::Buffered, .. }) => {
+                "files in a directory".to_owned()
             }
-            Share::Folder(_) => "files in a folder, past the page cache".to_owned(),
+            Share::Directory(_) => "files in a directory, past the page cache".to_owned(),
             Share::Places(place) => place.description(),
         }
     }
 
     pub(super) fn space(&self, extent: &Extent) -> Vec<Space> {
         match self {
-            Share::Folder(folder) => {
-                vec![Space { folder: folder.parent(), bytes: extent.bytes() }]
+            Share::Directory(directory) => {
+                vec![Space { directory: directory.parent(), bytes: extent.bytes() }]
             }
             Share::Places(place) => place.space(),
         }
@@ -106,7 +106,7 @@ impl Share {
 
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         match self {
-            Share::Folder(folder) => vec![folder.parent()],
+            Share::Directory(directory) => vec![directory.parent()],
             Share::Places(place) => place.paths(),
         }
     }
@@ -117,18 +117,18 @@ impl Share {
         stage: &TrialContext<'_>,
     ) -> Result<(), BenchError> {
         match self {
-            Share::Folder(folder) => folder.make(extent, stage),
+            Share::Directory(directory) => directory.make(extent, stage),
             Share::Places(place) => place.prepare(stage),
         }
     }
 
     pub(super) fn start_state(&mut self, extent: &Extent) -> StartState<'_> {
         match self {
-            Share::Folder(folder) => {
+            Share::Directory(directory) => {
                 let items = 0..extent.items;
                 let all = (0..extent.clients)
                     .flat_map(|client| items.clone().map(move |item| (client, item)));
-                StartState::Files(all.map(|(client, item)| folder.item(client, item)).collect())
+                StartState::Files(all.map(|(client, item)| directory.item(client, item)).collect())
             }
             Share::Places(place) => place.start_state(),
         }
@@ -136,9 +136,9 @@ impl Share {
 
     pub(super) fn open(&self, extent: &Extent, client: u64) -> Result<Items, BenchError> {
         let lie = match self {
-            Share::Folder(folder) => {
-                let paths = (0..extent.items).map(|item| folder.item(client, item));
-                Lie::Files(paths.collect(), folder.buffering)
+            Share::Directory(directory) => {
+                let paths = (0..extent.items).map(|item| directory.item(client, item));
+                Lie::Files(paths.collect(), directory.buffering)
             }
             Share::Places(place) => {
                 Lie::At(place.open()?, client * extent.items * extent.item_bytes)
@@ -153,15 +153,15 @@ impl Share {
 
     pub(super) fn clean_up(&mut self) -> Result<(), BenchError> {
         match self {
-            Share::Folder(folder) if folder.made.is_some() => {
-                let failed = BenchError::io(format!("remove {}", folder.path.display()));
-                std::fs::remove_dir_all(&folder.path).map_err(failed)?;
-                folder.made = None;
+            Share::Directory(directory) if directory.made.is_some() => {
+                let failed = BenchError::io(format!("remove {}", directory.path.display()));
+                std::fs::remove_dir_all(&directory.path).map_err(failed)?;
+                directory.made = None;
                 // A rank beside this one may have been killed.
-                clear_up_beside(&folder.path);
+                clear_up_beside(&directory.path);
                 Ok(())
             }
-            Share::Folder(_) => Ok(()),
+            Share::Directory(_) => Ok(()),
             Share::Places(place) => place.clean_up(),
         }
     }

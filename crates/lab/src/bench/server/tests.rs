@@ -40,16 +40,16 @@ fn play_it(bench: &mut ServerBench) -> Result<Run, String> {
     played.map(|played| played.run).map_err(|error| error.to_string())
 }
 
-fn in_folder(folder: &Path, clients: &[u64]) -> ServerBench {
-    let share = Share::Folder(Folder::inside(folder, Buffering::Buffered));
+fn in_directory(directory: &Path, clients: &[u64]) -> ServerBench {
+    let share = Share::Directory(Directory::inside(directory, Buffering::Buffered));
     ServerBench::new(share, load(ALL, 3), steps(clients), ITEM)
 }
 
 #[test]
 fn each_step_has_its_series_its_phases_and_its_answer_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = play_it(&mut in_folder(folder.path(), &[1, 3])).unwrap();
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was made is removed");
+    let directory = tempfile::tempdir().unwrap();
+    let run = play_it(&mut in_directory(directory.path(), &[1, 3])).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "what was made is removed");
     assert_eq!(run.main.as_deref(), Some("peak throughput"));
     for clients in [1, 3] {
         for group in ["throughput", "transactions", "answer time"] {
@@ -180,13 +180,13 @@ fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
 }
 
 #[test]
-fn what_was_made_is_removed_when_a_step_fails_and_a_folder_that_was_there_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("mine"), "1").unwrap();
-    let mut bench = in_folder(folder.path(), &[1]);
+fn what_was_made_is_removed_when_a_step_fails_and_a_directory_that_was_there_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("mine"), "1").unwrap();
+    let mut bench = in_directory(directory.path(), &[1]);
     bench.load.think = Spread::exactly(1e6);
     assert!(play_it(&mut bench).unwrap_err().starts_with("measure 1 client: no transaction"));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     let small = Double { free_bytes: ITEM, ..Double::default() };
     let error = run_trials(&mut bench, &plan(), &small, &never(), &mut |_| ()).unwrap_err();
     assert!(matches!(error, BenchError::NoSpace { needs: 30_000, .. }), "{error}");

@@ -7,15 +7,15 @@ use std::cell::RefCell;
 
 const FEW: Fragments = Fragments { files: 2, file_bytes: 64 << 10, extents: 4, seed: 3 };
 
-/// A folder where room can be reserved; none where the file system cannot.
-fn folder() -> Option<tempfile::TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = tempfile::tempfile_in(folder.path()).unwrap();
+/// A directory where room can be reserved; none where the file system cannot.
+fn directory() -> Option<tempfile::TempDir> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = tempfile::tempfile_in(directory.path()).unwrap();
     if rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 4096).is_err() {
         skip("the temporary directory does not support fallocate(2)");
         return None;
     }
-    Some(folder)
+    Some(directory)
 }
 
 /// Says what is asked for of the files of [`FEW`]: those in one piece come first.
@@ -28,84 +28,85 @@ fn as_asked() -> impl Fn(&File) -> Result<u64, String> {
     }
 }
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
 #[test]
 fn copies_hold_the_same_bytes_and_files_differ() {
-    let Some(folder) = folder() else { return };
+    let Some(directory) = directory() else { return };
     let mut seen = Vec::new();
     let mut watch = |bytes| {
         seen.push(bytes);
         true
     };
-    FEW.make(folder.path(), &as_asked(), &mut watch).unwrap();
+    FEW.make(directory.path(), &as_asked(), &mut watch).unwrap();
     assert_eq!(seen.last(), Some(&FEW.bytes()));
     let read = |kind: &str, number| {
-        std::fs::read(folder.path().join(kind).join(format!("file-{number}"))).unwrap()
+        std::fs::read(directory.path().join(kind).join(format!("file-{number}"))).unwrap()
     };
     assert_eq!(read(FRAGMENTED, 1).len() as u64, FEW.file_bytes);
     assert_eq!(read(FRAGMENTED, 1), read(CONTIGUOUS, 1));
     assert_eq!(read(FRAGMENTED, 2), read(CONTIGUOUS, 2));
     assert_ne!(read(FRAGMENTED, 1), read(FRAGMENTED, 2));
-    assert_eq!(remove(folder.path()).unwrap(), 4);
-    assert!(is_empty(folder.path()));
-    assert_eq!(remove(folder.path()).unwrap(), 0);
+    assert_eq!(remove(directory.path()).unwrap(), 4);
+    assert!(is_empty(directory.path()));
+    assert_eq!(remove(directory.path()).unwrap(), 0);
 }
 
 #[test]
 fn another_number_of_pieces_is_refused_and_nothing_is_left() {
-    let Some(folder) = folder() else { return };
-    let all_in_one = FEW.make(folder.path(), &|_| Ok(1), &mut |_| true);
+    let Some(directory) = directory() else { return };
+    let all_in_one = FEW.make(directory.path(), &|_| Ok(1), &mut |_| true);
     let text = all_in_one.unwrap_err().to_string();
     assert!(text.ends_with("fragmented/file-1 in 4 extents: the file system gave 1"), "{text}");
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
     let calls = RefCell::new(0);
     let always_two = |_: &File| {
         *calls.borrow_mut() += 1;
         Ok(2)
     };
-    let text = FEW.make(folder.path(), &always_two, &mut |_| true).unwrap_err().to_string();
+    let text = FEW.make(directory.path(), &always_two, &mut |_| true).unwrap_err().to_string();
     assert!(text.ends_with("contiguous/file-1 in 1 extent: the file system gave 2"), "{text}");
     assert_eq!(*calls.borrow(), ATTEMPTS + 1, "it is tried more than once");
-    let nobody = FEW.make(folder.path(), &|_| Err("nobody tells".to_owned()), &mut |_| true);
+    let nobody = FEW.make(directory.path(), &|_| Err("nobody tells".to_owned()), &mut |_| true);
     assert!(nobody.unwrap_err().to_string().ends_with("contiguous/file-1: nobody tells"));
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }
 
 #[test]
 fn a_stop_leaves_nothing() {
-    let Some(folder) = folder() else { return };
-    let stopped = FEW.make(folder.path(), &as_asked(), &mut |_| false).unwrap_err();
+    let Some(directory) = directory() else { return };
+    let stopped = FEW.make(directory.path(), &as_asked(), &mut |_| false).unwrap_err();
     assert!(matches!(stopped, FragmentsError::Stopped));
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }
 
 #[test]
 fn what_was_there_stays() {
-    let Some(folder) = folder() else { return };
-    std::fs::create_dir(folder.path().join(FRAGMENTED)).unwrap();
-    std::fs::write(folder.path().join(FRAGMENTED).join("letter"), "dear").unwrap();
-    let error = FEW.make(folder.path(), &as_asked(), &mut |_| true).unwrap_err();
+    let Some(directory) = directory() else { return };
+    std::fs::create_dir(directory.path().join(FRAGMENTED)).unwrap();
+    std::fs::write(directory.path().join(FRAGMENTED).join("letter"), "dear").unwrap();
+    let error = FEW.make(directory.path(), &as_asked(), &mut |_| true).unwrap_err();
     assert!(error.to_string().starts_with("make ") && error.to_string().contains(FRAGMENTED));
-    assert!(!folder.path().join(CONTIGUOUS).exists());
-    let text = remove(folder.path()).unwrap_err().to_string();
+    assert!(!directory.path().join(CONTIGUOUS).exists());
+    let text = remove(directory.path()).unwrap_err().to_string();
     assert!(text.ends_with("letter: it is not one of the files that were made"), "{text}");
-    assert!(folder.path().join(FRAGMENTED).join("letter").exists());
+    assert!(directory.path().join(FRAGMENTED).join("letter").exists());
 }
 
 #[test]
 fn what_cannot_be_is_said_before_anything_is_made() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (wrong, why) in [
         (Fragments { files: 0, ..FEW }, "there is nothing to make"),
         (Fragments { extents: 0, ..FEW }, "there is nothing to make"),
         (Fragments { file_bytes: 5000, extents: 1, ..FEW }, "the size is no multiple of 4 KiB"),
         (Fragments { extents: 17, ..FEW }, "an extent has at least 4 KiB"),
     ] {
-        let error = wrong.make(folder.path(), &as_asked(), &mut |_| true).unwrap_err().to_string();
+        let error =
+            wrong.make(directory.path(), &as_asked(), &mut |_| true).unwrap_err().to_string();
         assert!(error.starts_with("make files of ") && error.ends_with(why), "{error}");
     }
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }

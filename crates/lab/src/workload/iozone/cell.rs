@@ -101,9 +101,9 @@ impl Workload for CellTest<'_> {
     }
 
     fn space(&self) -> Vec<Space> {
-        let folder = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
+        let directory = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
         let there = self.path.metadata().map_or(0, |metadata| metadata.len());
-        vec![Space { folder, bytes: self.cell.file_bytes.saturating_sub(there) }]
+        vec![Space { directory, bytes: self.cell.file_bytes.saturating_sub(there) }]
     }
 
     fn paths(&self) -> Vec<PathBuf> {

@@ -3,7 +3,7 @@
 
 use super::cell::{CellTest, FLUSHED, series};
 use super::grid::{Cell as Sizes, Grid, LeftOut};
-use super::sequence::{Part, Progressed, Sequence, own_folder};
+use super::sequence::{Part, Progressed, Sequence, own_directory};
 use super::subject::AccessPattern;
 use super::tables::RateTable;
 use super::{Column as IozoneColumn, columns};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The file under test, in a folder of its own.
+/// The file under test, in a directory of its own.
 const FILE_NAME: &str = "file";
 
 const KIB: u64 = 1024;
@@ -30,8 +30,8 @@ pub struct GridRun {
     pub tests: Vec<u8>,
     /// How the file is opened.
     pub manner: AccessPattern,
-    /// A folder that is there and can be written to.
-    pub folder: PathBuf,
+    /// A directory that is there and can be written to.
+    pub directory: PathBuf,
 }
 
 impl GridRun {
@@ -44,7 +44,7 @@ impl GridRun {
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// The folder for the file cannot be made, or the first error of a test.
+    /// The directory for the file cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
@@ -52,8 +52,8 @@ impl GridRun {
         stop: &AtomicBool,
         watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<RunResult, BenchError> {
-        let folder = own_folder(&self.folder);
-        let path = folder.join(FILE_NAME);
+        let directory = own_directory(&self.directory);
+        let path = directory.join(FILE_NAME);
         let (cells, tests) = (self.grid.cells(), self.known_tests());
         let mut parts: Vec<Part<'_>> = Vec::new();
         for cell in cells {
@@ -68,7 +68,7 @@ impl GridRun {
                 });
             }
         }
-        let all = Sequence::new("IOzone grid".to_owned(), parts, folder);
+        let all = Sequence::new("IOzone grid".to_owned(), parts, directory);
         all.run_sequence(plan, surroundings, stop, watch)
     }
 

@@ -1,6 +1,6 @@
 //! Several workloads on the same files, played one after the other and put together as one run.
 //!
-//! Invariant: whatever way it ends, the folder with the files under test is removed; and one that
+//! Invariant: whatever way it ends, the directory with the files under test is removed; and one that
 //! was there before is never touched.
 
 use crate::bench::held::Held;
@@ -30,7 +30,7 @@ pub(super) struct Sequence<'a> {
     /// What each is, and its bytes.
     known: Vec<(String, u64)>,
     /// Holds the files that they work on.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// How far a run of several parts is.
@@ -47,14 +47,14 @@ pub struct Progressed<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// What the parts are together, in one line, and the folder that is made for their files.
-    pub(super) fn new(what: String, parts: Vec<Part<'a>>, folder: PathBuf) -> Self {
+    /// What the parts are together, in one line, and the directory that is made for their files.
+    pub(super) fn new(what: String, parts: Vec<Part<'a>>, directory: PathBuf) -> Self {
         let (mut workloads, mut known) = (Vec::new(), Vec::new());
         for part in parts {
             workloads.push(Some(part.workload));
             known.push((part.what, part.bytes));
         }
-        Sequence { what, workloads, known, folder }
+        Sequence { what, workloads, known, directory }
     }
 
     /// Plays; a stop after the first result gives what there is.
@@ -68,8 +68,8 @@ impl<'a> Sequence<'a> {
         if self.workloads.is_empty() {
             return Err(BenchError::Workload("measure: no cell or no test is left".to_owned()));
         }
-        let made = Held::make(&self.folder, || std::fs::create_dir(&self.folder));
-        let _held = made.map_err(BenchError::io(format!("make {}", self.folder.display())))?;
+        let made = Held::make(&self.directory, || std::fs::create_dir(&self.directory));
+        let _held = made.map_err(BenchError::io(format!("make {}", self.directory.display())))?;
         let known = std::mem::take(&mut self.known);
         let sum = |known: &[(String, u64)]| -> u64 { known.iter().map(|(_, bytes)| bytes).sum() };
         let all = sum(&known);
@@ -98,14 +98,14 @@ impl InParts for Sequence<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        let failed = BenchError::io(format!("remove {}", self.folder.display()));
-        std::fs::remove_dir_all(&self.folder).map_err(failed)
+        let failed = BenchError::io(format!("remove {}", self.directory.display()));
+        std::fs::remove_dir_all(&self.directory).map_err(failed)
     }
 }
 
-/// The folder of this process in the one that is named.
-pub(super) fn own_folder(folder: &Path) -> PathBuf {
-    folder.join(format!("larder-iozone-{}", std::process::id()))
+/// The directory of this process in the one that is named.
+pub(super) fn own_directory(directory: &Path) -> PathBuf {
+    directory.join(format!("larder-iozone-{}", std::process::id()))
 }
 
 /// Doubts of one kind said once: a thousand parts are not to say the same a thousand times in other

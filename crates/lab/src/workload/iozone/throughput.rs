@@ -10,7 +10,7 @@ mod test;
 pub use table::{Seen, ThroughputTable};
 
 use super::grid::Cell;
-use super::sequence::{Part, Progressed, Sequence, own_folder};
+use super::sequence::{Part, Progressed, Sequence, own_directory};
 use super::subject::AccessPattern;
 use crate::bench::{BenchError, HostEnv, Plan, RunResult};
 use larder_report::format;
@@ -127,15 +127,15 @@ pub struct ThroughputRun {
     /// The share of threads that read in the mixed test, 0 to 1; as even and odd ones take turns
     /// if it is [`READERS`].
     pub readers: f64,
-    /// A folder that is there and can be written to.
-    pub folder: PathBuf,
+    /// A directory that is there and can be written to.
+    pub directory: PathBuf,
 }
 
 impl ThroughputRun {
     /// Measures; a stop after the first result gives what there is.
     ///
     /// # Errors
-    /// The folder for the files cannot be made, or the first error of a test.
+    /// The directory for the files cannot be made, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
@@ -144,8 +144,8 @@ impl ThroughputRun {
         watch: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<RunResult, BenchError> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
-        let folder = own_folder(&self.folder);
-        let file = |thread| folder.join(format!("file.{thread}"));
+        let directory = own_directory(&self.directory);
+        let file = |thread| directory.join(format!("file.{thread}"));
         let files: Vec<PathBuf> = (0..most).map(file).collect();
         // The file of a thread stays from test to test.
         let tests: BTreeSet<u8> = kinds(&self.tests).iter().map(|kind| kind.test).collect();
@@ -164,7 +164,7 @@ impl ThroughputRun {
         let size = format::bytes(self.cell.file_bytes);
         let record = format::bytes(self.cell.record_bytes);
         let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence::new(what, parts, folder.clone()).run_sequence(plan, surroundings, stop, watch)
+        Sequence::new(what, parts, directory.clone()).run_sequence(plan, surroundings, stop, watch)
     }
 
     /// The median of a figure, if it was measured.

@@ -7,7 +7,7 @@ use super::disk::{OpenMode, Style};
 use super::error::PostmarkError;
 use super::files::{File, Files};
 use super::options::{Control, Data, Fsync, Options};
-use super::place::open_folder;
+use super::place::open_directory;
 use crate::random;
 use larder_core::counters::Histogram;
 use rustix::fd::OwnedFd;
@@ -61,7 +61,7 @@ pub(super) struct Checked<'a> {
     memory: Vec<u8>,
     /// The next mark: different in every 512 bytes of a run.
     mark: u64,
-    /// Files that this transaction wrote, open, and one of each folder that it changed.
+    /// Files that this transaction wrote, open, and one of each directory that it changed.
     unstable: Vec<OwnedFd>,
     times: [Histogram; Operation::ALL.len()],
 }
@@ -146,13 +146,13 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// A folder has to be made stable after a name in it came or went.
-    fn changed_folder_of(&mut self, path: &Path) -> Result<(), PostmarkError> {
+    /// A directory has to be made stable after a name in it came or went.
+    fn changed_directory_of(&mut self, path: &Path) -> Result<(), PostmarkError> {
         if self.fsync == Fsync::Transaction
-            && let Some(folder) = path.parent()
+            && let Some(directory) = path.parent()
         {
-            let opened = open_folder(folder);
-            let opened = opened.map_err(|error| PostmarkError::of("open", folder, error))?;
+            let opened = open_directory(directory);
+            let opened = opened.map_err(|error| PostmarkError::of("open", directory, error))?;
             self.unstable.push(opened);
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Files for Checked<'_> {
         let begun = Instant::now();
         self.write(file.path, data, OpenMode::Create, "create")?;
         self.note_operation(Operation::Create, begun);
-        self.changed_folder_of(file.path)?;
+        self.changed_directory_of(file.path)?;
         Ok(true)
     }
 
@@ -219,7 +219,7 @@ impl Files for Checked<'_> {
         rustix::fs::unlink(file.path)
             .map_err(|error| PostmarkError::of("delete", file.path, error))?;
         self.note_operation(Operation::Delete, begun);
-        self.changed_folder_of(file.path)?;
+        self.changed_directory_of(file.path)?;
         Ok(true)
     }
 }

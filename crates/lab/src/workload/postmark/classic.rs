@@ -96,7 +96,7 @@ fn now() -> u64 {
 }
 
 /// The subdirectories of all locations, in the order in which they are made.
-fn folders(config: &Config) -> impl Iterator<Item = PathBuf> {
+fn directories(config: &Config) -> impl Iterator<Item = PathBuf> {
     let mut parents: Vec<_> = config
         .locations
         .iter()
@@ -106,10 +106,10 @@ fn folders(config: &Config) -> impl Iterator<Item = PathBuf> {
     if parents.is_empty() {
         parents.push(PathBuf::new());
     }
-    let folders = config.folders();
+    let directories = config.directories();
     parents
         .into_iter()
-        .flat_map(move |parent| (0..folders).map(move |k| parent.join(format!("s{k}"))))
+        .flat_map(move |parent| (0..directories).map(move |k| parent.join(format!("s{k}"))))
 }
 
 /// Runs once.
@@ -126,11 +126,11 @@ pub(super) fn run(
         }
     };
     let mut files = Loose { style: Style::of(config), memory: Vec::new(), out, err };
-    if config.folders() > 0 {
+    if config.directories() > 0 {
         files.progress("Creating subdirectories...")?;
-        for folder in folders(config) {
+        for directory in directories(config) {
             // It may be there already; if not, the files in it will complain.
-            let _made = rustix::fs::mkdir(&folder, rustix::fs::Mode::RWXU);
+            let _made = rustix::fs::mkdir(&directory, rustix::fs::Mode::RWXU);
         }
         files.progress("Done\n")?;
     }
@@ -149,11 +149,11 @@ pub(super) fn run(
     }
     files.progress("Done\n")?;
     let end = now();
-    if config.folders() > 0 {
+    if config.directories() > 0 {
         files.progress("Deleting subdirectories...")?;
-        for folder in folders(config) {
+        for directory in directories(config) {
             // One with files of somebody else stays.
-            let _removed = rustix::fs::rmdir(&folder);
+            let _removed = rustix::fs::rmdir(&directory);
         }
         files.progress("Done\n")?;
     }

@@ -77,7 +77,7 @@ impl Command {
             Command::Number => ("set number", "how many files there are at the beginning"),
             Command::Seed => ("set seed", "where the random numbers come from"),
             Command::Transactions => ("set transactions", "how many transactions a run does"),
-            Command::Location => ("set location", "[+|-]PATH [WEIGHT], folders for the files"),
+            Command::Location => ("set location", "[+|-]PATH [WEIGHT], directories for the files"),
             Command::Subdirectories => ("set subdirectories", "how many are in each location"),
             Command::Read => ("set read", "bytes of one read"),
             Command::Write => ("set write", "bytes of one write"),

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A folder for work files.
+/// A directory for work files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Where it is; put before the name of each file with a slash between.
@@ -16,7 +16,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// The folder as a path.
+    /// The directory as a path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.path)
@@ -65,7 +65,7 @@ pub struct Config {
     pub size_high: u32,
     /// Where the random numbers come from.
     pub seed: u32,
-    /// Folders for the files; none for the current one.
+    /// Directories for the files; none for the current one.
     pub locations: Vec<Location>,
     /// Subdirectories in each location; 0 and 1 mean none.
     pub subdirectories: u32,
@@ -106,7 +106,7 @@ impl Default for Config {
 impl Config {
     /// How many subdirectories each location really gets: one is none.
     #[must_use]
-    pub fn folders(&self) -> u32 {
+    pub fn directories(&self) -> u32 {
         if self.subdirectories > 1 { self.subdirectories } else { 0 }
     }
 }

@@ -7,7 +7,7 @@ use super::config::{BIAS_MAX, Config, SIZE_MAX};
 use super::counts::Counts;
 use super::files::{File, Files};
 use super::generator::Generator;
-use super::table::{NO_FOLDER, Slot, Table};
+use super::table::{NO_DIRECTORY, Slot, Table};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -123,16 +123,16 @@ impl Engine {
     pub fn create<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
         let Some(place) = self.table.free() else { return Ok(()) };
         let location = self.draw_location();
-        let folders = self.config.folders();
-        let folder = if folders > 0 { self.random.below(folders) } else { NO_FOLDER };
+        let directories = self.config.directories();
+        let directory = if directories > 0 { self.random.below(directories) } else { NO_DIRECTORY };
         self.counts.created += 1;
         let number = u32::try_from(self.counts.created).unwrap_or(u32::MAX);
         let (low, high) = (self.config.size_low, self.config.size_high);
         let bytes = low + self.random.below(high - low);
         // It is in the table from now on, since a file that was half written has to go, too.
-        self.table.put(place, Slot { bytes, number, location, folder });
+        self.table.put(place, Slot { bytes, number, location, directory });
         let data = &mut self.data[..bytes as usize];
-        let slot = Slot { bytes: 0, number, location, folder };
+        let slot = Slot { bytes: 0, number, location, directory };
         if files.create(file(&mut self.name, &self.prefixes, slot), data)? {
             self.counts.bytes_written.add(bytes);
         }
@@ -262,10 +262,10 @@ fn file<'a>(name: &'a mut Vec<u8>, prefixes: &[Vec<u8>], slot: Slot) -> File<'a>
     let location = slot.location as usize;
     name.clear();
     name.extend_from_slice(&prefixes[location]);
-    let written = if slot.folder == NO_FOLDER {
+    let written = if slot.directory == NO_DIRECTORY {
         write!(name, "{}", slot.number)
     } else {
-        write!(name, "s{}/{}", slot.folder, slot.number)
+        write!(name, "s{}/{}", slot.directory, slot.number)
     };
     written.expect("memory takes every byte");
     File { path: Path::new(OsStr::from_bytes(name)), location, bytes: slot.bytes }

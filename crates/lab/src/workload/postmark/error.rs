@@ -7,12 +7,12 @@ use std::path::PathBuf;
 /// Why a run fails.
 #[derive(Debug, thiserror::Error)]
 pub enum PostmarkError {
-    /// Something was asked of a file or folder and not done.
+    /// Something was asked of a file or directory and not done.
     #[error("{doing} {}: {source}", .path.display())]
     File {
         /// What was asked, as "create".
         doing: &'static str,
-        /// Of which file or folder.
+        /// Of which file or directory.
         path: PathBuf,
         /// Why it was not done.
         source: Errno,
@@ -42,7 +42,7 @@ pub enum PostmarkError {
     /// There is less room than the files will take.
     #[error("start in {}: the files need {what}, and {free} are free", .path.display())]
     NoRoom {
-        /// A folder on the file system.
+        /// A directory on the file system.
         path: PathBuf,
         /// How much they need.
         what: String,

@@ -15,7 +15,7 @@ pub enum Fsync {
     None,
     /// Each file before it is closed after a write.
     Close,
-    /// After each transaction the files that it wrote and the folders that it changed; in the other
+    /// After each transaction the files that it wrote and the directories that it changed; in the other
     /// phases after each file.
     Transaction,
     /// Everything, once at the end of each phase.

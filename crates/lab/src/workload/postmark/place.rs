@@ -1,7 +1,7 @@
-//! Work folders: where a run puts its files, and how it goes again.
+//! Work directories: where a run puts its files, and how it goes again.
 //!
-//! Invariants: a run works only in folders that it made, so it never opens or removes a file of
-//! anybody else; each is locked while the run lives. A folder whose lock is free belongs to a run
+//! Invariants: a run works only in directories that it made, so it never opens or removes a file of
+//! anybody else; each is locked while the run lives. A directory whose lock is free belongs to a run
 //! that was killed, and the next one in the same location removes it. Sizes are bytes.
 
 use super::error::PostmarkError;
@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a work folder is called; a number follows.
+/// What a work directory is called; a number follows.
 const PREFIX: &str = "larder-postmark-";
 
-/// A work folder.
+/// A work directory.
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
     /// Open and locked for as long as the run lives.
-    folder: OwnedFd,
+    directory: OwnedFd,
 }
 
 impl Place {
-    /// Makes a new folder in a location and locks it.
+    /// Makes a new directory in a location and locks it.
     pub(super) fn make(location: &Path) -> Result<Self, PostmarkError> {
         let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
         let process = std::process::id();
@@ -34,10 +34,10 @@ impl Place {
             match rustix::fs::mkdir(&path, Mode::RWXU) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => continue,
-                Err(error) => return Err(PostmarkError::of("make a folder", path, error)),
+                Err(error) => return Err(PostmarkError::of("make a directory", path, error)),
             }
             match lock(&path) {
-                Ok(Some(folder)) => return Ok(Place { path, folder }),
+                Ok(Some(directory)) => return Ok(Place { path, directory }),
                 // Before it was locked, somebody who clears up after others took it.
                 Ok(None) => {}
                 Err(error) => {
@@ -46,7 +46,7 @@ impl Place {
                 }
             }
         }
-        Err(PostmarkError::of("make a folder in", location, Errno::EXIST))
+        Err(PostmarkError::of("make a directory in", location, Errno::EXIST))
     }
 
     /// Where it is.
@@ -56,16 +56,16 @@ impl Place {
 
     /// Makes everything on its file system stable.
     pub(super) fn sync(&self) -> Result<(), PostmarkError> {
-        rustix::fs::syncfs(&self.folder)
+        rustix::fs::syncfs(&self.directory)
             .map_err(|error| PostmarkError::of("make stable", &self.path, error))
     }
 
-    /// Makes a folder inside.
+    /// Makes a directory inside.
     pub(super) fn make_inside(&self, name: &str) -> Result<PathBuf, PostmarkError> {
         let path = self.path.join(name);
         match rustix::fs::mkdir(&path, Mode::RWXU) {
             Ok(()) => Ok(path),
-            Err(error) => Err(PostmarkError::of("make the folder", path, error)),
+            Err(error) => Err(PostmarkError::of("make the directory", path, error)),
         }
     }
 
@@ -75,20 +75,20 @@ impl Place {
     }
 }
 
-/// Opens and locks a folder; nothing if it is locked by another or gone.
+/// Opens and locks a directory; nothing if it is locked by another or gone.
 fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
-    let folder = match open_folder(path) {
+    let directory = match open_directory(path) {
         Err(Errno::NOENT) => return Ok(None),
-        folder => folder?,
+        directory => directory?,
     };
-    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         locked => locked?,
     }
     // It may have been removed between the two.
-    let ours = rustix::fs::fstat(&folder)?;
+    let ours = rustix::fs::fstat(&directory)?;
     let is_there = rustix::fs::lstat(path).is_ok_and(|found| found.st_ino == ours.st_ino);
-    Ok(is_there.then_some(folder))
+    Ok(is_there.then_some(directory))
 }
 
 /// The same error, or one that says as well that something is left.
@@ -103,12 +103,12 @@ fn left(failed: PostmarkError, path: &Path, removed: Result<(), Errno>) -> Postm
     }
 }
 
-pub(super) fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Removes what runs that were killed have left in a location; answers which folders.
+/// Removes what runs that were killed have left in a location; answers which directories.
 pub(super) fn remove_left_over(location: &Path) -> Vec<PathBuf> {
     let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
     let Ok(entries) = std::fs::read_dir(location) else { return Vec::new() };
@@ -127,7 +127,7 @@ pub(super) fn remove_left_over(location: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a work folder is called so.
+/// Whether a work directory is called so.
 fn is_name(name: &str) -> bool {
     let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     numbers.is_some_and(|(process, number)| {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_runs_that_live_stay_and_those_of_others_go() {
+    fn directories_of_runs_that_live_stay_and_those_of_others_go() {
         let dir = tempfile::tempdir().unwrap();
         let live = Place::make(dir.path()).unwrap();
         let dead = dir.path().join("larder-postmark-1-0");

@@ -148,8 +148,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Script, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("script");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("script");
         let text = text.replace("SCRIPT", &path.display().to_string());
         std::fs::write(&path, text).unwrap();
         let shown = format!("{}", path.display());

@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
         Session { config: Config::default(), out, err }
     }
 
-    /// Carries out `script`, or `.pmrc` in the current folder without one; if that does not quit,
+    /// Carries out `script`, or `.pmrc` in the current directory without one; if that does not quit,
     /// prompts for commands.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
         let name = path.as_os_str().as_bytes();
         self.write(&[b"Reading configuration from file '", name, b"'\n"])?;
         let mut file = BufReader::new(file);
-        // What cannot be read, such as a folder, is as good as empty.
+        // What cannot be read, such as a directory, is as good as empty.
         while let Ok(Some(line)) = lines::next(&mut file) {
             if self.execute(&line)? == Next::Quit {
                 return Ok(Next::Quit);

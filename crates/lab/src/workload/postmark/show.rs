@@ -21,7 +21,7 @@ pub struct Shown {
     pub after: Vec<u8>,
 }
 
-/// What is set. Without locations the files go to `current`, the current folder.
+/// What is set. Without locations the files go to `current`, the current directory.
 #[must_use]
 pub fn show(config: &Config, current: &Path) -> Shown {
     let mut before = format!(
@@ -53,14 +53,14 @@ pub fn show(config: &Config, current: &Path) -> Shown {
 }
 
 fn after(config: &Config) -> String {
-    let folders = match config.subdirectories {
+    let directories = match config.subdirectories {
         0 => String::new(),
         1 => "1 subdirectory will be used\n".to_owned(),
         number => format!("{number} subdirectories will be used\n"),
     };
     let bias = |bias: Option<u32>| bias.map_or_else(|| "-1".to_owned(), |bias| bias.to_string());
     format!(
-        "{folders}Block sizes are: read={}, write={}\nBiases are: read/append={}, \
+        "{directories}Block sizes are: read={}, write={}\nBiases are: read/append={}, \
          create/delete={}\n{} Unix buffered file I/O\nRandom number generator seed is \
          {}\nReport format is {}.\n",
         scaled(config.read_block),

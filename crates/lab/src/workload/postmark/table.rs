@@ -6,8 +6,8 @@
 
 use super::generator::Generator;
 
-/// No folder: the file lies in the location itself.
-pub(super) const NO_FOLDER: u32 = u32::MAX;
+/// No directory: the file lies in the location itself.
+pub(super) const NO_DIRECTORY: u32 = u32::MAX;
 
 /// A file, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(super) struct Slot {
     pub(super) number: u32,
     /// In which location.
     pub(super) location: u32,
-    /// In which subdirectory, or [`NO_FOLDER`].
-    pub(super) folder: u32,
+    /// In which subdirectory, or [`NO_DIRECTORY`].
+    pub(super) directory: u32,
 }
 
 /// The slots.
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn file(number: u32) -> Slot {
-        Slot { bytes: 1, number, location: 0, folder: NO_FOLDER }
+        Slot { bytes: 1, number, location: 0, directory: NO_DIRECTORY }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Outcome {
     pub operations: Vec<(Operation, HistogramSnapshot)>,
     /// The most bytes that the files took at a time, in blocks of 4 KiB.
     pub room_bytes_max: u64,
-    /// Folders of runs that were killed, which this one has removed before it began.
+    /// Directories of runs that were killed, which this one has removed before it began.
     pub left_over: Vec<PathBuf>,
 }
 
@@ -100,7 +100,7 @@ fn locations(config: &Config) -> Vec<&Path> {
     if named.is_empty() { vec![Path::new(".")] } else { named }
 }
 
-/// Removes what runs that were killed have left in the locations; which folders.
+/// Removes what runs that were killed have left in the locations; which directories.
 pub fn clear_up(config: &Config) -> Vec<PathBuf> {
     locations(config).into_iter().flat_map(remove_left_over).collect()
 }
@@ -169,9 +169,9 @@ fn run_in(
     let mut rooms = vec![SpaceUse::default(); places.len()];
     for thread in 0..options.threads.get() {
         let config = options.of_thread(thread);
-        let folders: Vec<_> =
+        let directories: Vec<_> =
             places.iter().map(|place| place.path().join(format!("t{thread}"))).collect();
-        let mut engine = Engine::new(&config, Some(&folders))?;
+        let mut engine = Engine::new(&config, Some(&directories))?;
         for (sum, room) in rooms.iter_mut().zip(rehearse(&engine, places.len(), control)?) {
             sum.add(&room);
         }
@@ -189,8 +189,8 @@ fn run_in(
     for thread in 0..options.threads.get() {
         for place in places {
             place.make_inside(&format!("t{thread}"))?;
-            for folder in 0..options.config.folders() {
-                place.make_inside(&format!("t{thread}/s{folder}"))?;
+            for directory in 0..options.config.directories() {
+                place.make_inside(&format!("t{thread}/s{directory}"))?;
             }
         }
     }

@@ -70,7 +70,7 @@ impl Throughput {
         cell: Cell,
         tests: &[u8],
         manner: AccessPattern,
-        folder: PathBuf,
+        directory: PathBuf,
     ) -> Result<ThroughputRun> {
         let all = || DEFAULT_TESTS.into_iter().chain([MIX_TEST]);
         let tests = if tests.is_empty() {
@@ -84,7 +84,7 @@ impl Throughput {
         }
         let readers = self.mix_readers.unwrap_or(READERS);
         let (threads, stonewall) = (self.numbers()?, !self.no_stonewall);
-        Ok(ThroughputRun { threads, cell, tests, manner, stonewall, readers, folder })
+        Ok(ThroughputRun { threads, cell, tests, manner, stonewall, readers, directory })
     }
 }
 

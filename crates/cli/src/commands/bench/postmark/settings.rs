@@ -25,7 +25,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     postmark_seed: Option<u32>,
 
-    /// A folder for the files, perhaps with a weight; may be repeated [default: the current one].
+    /// A directory for the files, perhaps with a weight; may be repeated [default: the current one].
     #[arg(long, value_name = "PATH[:WEIGHT]", value_parser = location)]
     location: Vec<Location>,
 

@@ -85,7 +85,7 @@ pub(super) fn join(
     Ok((company, Some(leader)))
 }
 
-/// The file where nobody names one: in a folder of this machine.
+/// The file where nobody names one: in a directory of this machine.
 fn usual_place(variable: impl Fn(&str) -> Option<String>) -> Result<PathBuf> {
     let number = |name: &str| variable(name)?.parse::<usize>().ok();
     let here = number("OMPI_COMM_WORLD_LOCAL_SIZE").zip(number("OMPI_COMM_WORLD_SIZE"));
@@ -305,8 +305,8 @@ mod tests {
     type Gathered = std::thread::JoinHandle<Result<Vec<RankLink>, String>>;
 
     /// A meeting of two, of which the first has come; its file, and what comes of it.
-    fn test_meeting(folder: &Path) -> (PathBuf, Gathered, Arc<AtomicBool>) {
-        let path = folder.join("meeting");
+    fn test_meeting(directory: &Path) -> (PathBuf, Gathered, Arc<AtomicBool>) {
+        let path = directory.join("meeting");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let meeting = Meeting::make(&path, listener, 2).unwrap();
         let link = Link::new(std::io::empty(), std::io::sink());
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn who_has_the_token_joins_and_others_do_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, gathered, _) = test_meeting(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let (path, gathered, _) = test_meeting(directory.path());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let (mut shown, stream) = connect(&path).unwrap();
         drop(stream);
@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn another_version_and_a_wish_to_stop_end_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, gathered, _) = test_meeting(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let (path, gathered, _) = test_meeting(directory.path());
         let old = Hello { version: "0.0.1".to_owned(), ..hello(1) };
         let (hello, mut link) = look_for(&path, &old, &AtomicBool::new(false)).unwrap();
         link::write(&mut link.writer, &Message::Hello(hello)).unwrap();
@@ -348,7 +348,7 @@ mod tests {
         assert!(why.contains("is larder 0.0.1"), "{why}");
         let told = link::read(&mut link.reader, 1000).unwrap();
         assert_eq!(told, Some(Message::Ends(why)));
-        let (path, gathered, stop) = test_meeting(folder.path());
+        let (path, gathered, stop) = test_meeting(directory.path());
         stop.store(true, Ordering::Relaxed);
         assert_eq!(gathered.join().unwrap().unwrap_err(), "it was stopped");
         assert!(!path.exists());
@@ -356,14 +356,14 @@ mod tests {
 
     #[test]
     fn a_file_of_others_is_not_believed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, other) = (folder.path().join("meeting"), folder.path().join("other"));
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("meeting"), directory.path().join("other"));
         std::fs::write(&other, "x").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
         assert!(connect(&path).is_err(), "a link");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = Meeting::make(&path, listener, 2).err().unwrap();
         assert!(format!("{error:#}").contains("File exists"), "{error:#}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 }

@@ -1,7 +1,7 @@
-//! The folder that `larder try` works in: files, a mount point for the cache in front of them, and
+//! The directory that `larder try` works in: files, a mount point for the cache in front of them, and
 //! a place for its control socket, which is not on somebody's slow disk.
 //!
-//! Invariants: both folders are locked while this process lives; whatever is mounted in them goes
+//! Invariants: both directories are locked while this process lives; whatever is mounted in them goes
 //! before they do, and what a process that was killed has left is undone by the next one.
 
 use anyhow::{Context, Result};
@@ -12,20 +12,20 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// What the folder is called, with the number of the process behind it.
+/// What the directory is called, with the number of the process behind it.
 const STEM: &str = "larder-try-";
 /// The same for the one of the control socket, which may lie beside it.
 const CONTROL_STEM: &str = "larder-try-control-";
 const MOUNT: &str = "mount";
 
-/// Both folders.
+/// Both directories.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    folder: Kept,
+    directory: Kept,
     control: Kept,
 }
 
-/// A folder and the lock on it.
+/// A directory and the lock on it.
 #[derive(Debug)]
 struct Kept {
     path: PathBuf,
@@ -57,7 +57,7 @@ impl Drop for Kept {
     }
 }
 
-/// Removes what runs of this user that were killed have left in a folder; says so.
+/// Removes what runs of this user that were killed have left in a directory; says so.
 pub(super) fn clear_up(parent: &Path, sockets: &Path) {
     let mut undo = |path: &Path| match detach_ours(&path.join(MOUNT)) {
         Ok(_) => true,
@@ -77,11 +77,11 @@ pub(super) fn clear_up(parent: &Path, sockets: &Path) {
 impl Scratch {
     /// Creates all files; the socket gets a directory of its own in `sockets`.
     pub(super) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
-        let what = || format!("make a scratch folder in {}", parent.display());
-        let folder = Kept::make(parent, STEM).with_context(what)?;
+        let what = || format!("make a scratch directory in {}", parent.display());
+        let directory = Kept::make(parent, STEM).with_context(what)?;
         let control = Kept::make(sockets, CONTROL_STEM);
-        let control = control.context("make a folder for a control socket")?;
-        let scratch = Scratch { folder, control };
+        let control = control.context("make a directory for a control socket")?;
+        let scratch = Scratch { directory, control };
         for inside in [scratch.files(), scratch.mount()] {
             std::fs::create_dir(inside).with_context(what)?;
         }
@@ -90,12 +90,12 @@ impl Scratch {
 
     /// Where the work is done natively.
     pub(super) fn files(&self) -> PathBuf {
-        self.folder.path.join("files")
+        self.directory.path.join("files")
     }
 
     /// Where the same files are seen through the cache.
     pub(super) fn mount(&self) -> PathBuf {
-        self.folder.path.join(MOUNT)
+        self.directory.path.join(MOUNT)
     }
 
     /// Where the cache can be asked.
@@ -110,7 +110,7 @@ impl Scratch {
 
     /// Removes everything; nothing is mounted any more.
     pub(super) fn remove(mut self) -> Result<()> {
-        let removed = self.folder.remove();
+        let removed = self.directory.remove();
         self.control.remove().and(removed)
     }
 }
@@ -128,7 +128,7 @@ mod tests {
         clear_up(parent.path(), sockets.path());
         assert!(scratch.files().is_dir(), "it is in use");
         let again = Scratch::make(parent.path(), sockets.path()).unwrap_err();
-        assert!(format!("{again:#}").starts_with("make a scratch folder in "), "{again:#}");
+        assert!(format!("{again:#}").starts_with("make a scratch directory in "), "{again:#}");
         let control = scratch.control();
         scratch.remove().unwrap();
         assert!(!control.parent().unwrap().exists());

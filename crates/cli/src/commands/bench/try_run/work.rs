@@ -106,28 +106,28 @@ impl Work {
         Ok((vec![Start::Cold, Start::Warm], None))
     }
 
-    /// Does something with the work on both sides: in a folder, and where that is seen through the
-    /// cache. What it made is not removed: the folder will be.
+    /// Does something with the work on both sides: in a directory, and where that is seen through the
+    /// cache. What it made is not removed: the directory will be.
     pub(super) fn on_both_sides<T>(
         &self,
         [files, mount]: [&Path; 2],
         memory: u64,
         play: impl FnOnce(Both<'_>) -> T,
     ) -> Result<T> {
-        let folders = [files, mount];
+        let directories = [files, mount];
         Ok(match self {
             Work::Postmark(arguments) => {
                 let [mut native, mut larder] = [arguments.inside(files)?, arguments.inside(mount)?];
                 play(Both { native: &mut native, larder: &mut larder })
             }
             Work::Fileload(arguments) => {
-                let [mut native, mut larder] = arguments.twice(folders, file_bytes(memory))?;
+                let [mut native, mut larder] = arguments.twice(directories, file_bytes(memory))?;
                 let (mut native, mut larder) = (native.part(0), larder.part(0));
                 play(Both { native: native.as_mut(), larder: larder.as_mut() })
             }
             Work::Probe(arguments) => {
                 let bytes = arguments.bytes_or(file_bytes(memory));
-                let [mut native, mut larder] = arguments.twice(folders, bytes)?;
+                let [mut native, mut larder] = arguments.twice(directories, bytes)?;
                 play(Both { native: &mut native, larder: &mut larder })
             }
         })
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn both_sides_do_the_same_on_the_same_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let [files, mount] = ["files", "mount"].map(|name| folder.path().join(name));
+        let directory = tempfile::tempdir().unwrap();
+        let [files, mount] = ["files", "mount"].map(|name| directory.path().join(name));
         for kind in [Kind::Fileload, Kind::Probe] {
             let same = work(kind, "").on_both_sides([&files, &mount], MEMORY, |both| {
                 let names = [both.native.paths(), both.larder.paths()];

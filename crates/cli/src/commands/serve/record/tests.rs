@@ -62,12 +62,12 @@ struct Service {
     server: Server,
     recording: Recording,
     warnings: mpsc::Receiver<String>,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Service {
     fn start(disk: Disk) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let options = EngineOptions {
             memory_bytes: 16 << 20,
             huge_pages: false,
@@ -78,7 +78,7 @@ impl Service {
         let engine = Arc::new(Engine::new(options).unwrap());
         let limits = ServerLimits::default();
         let export = |name: &str| {
-            let image = folder.path().join(name);
+            let image = directory.path().join(name);
             std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
             let options = store::OpenOptions { read_only: false, plain: false };
             let opened = store::open(&image, options, engine.clock()).unwrap();
@@ -91,12 +91,12 @@ impl Service {
         let names = vec!["one".to_owned(), "two".to_owned()];
         let warn = move |error: &dyn fmt::Display| sender.send(error.to_string()).unwrap();
         let recording = Recording::start(disk, names, engine.clock(), warn).unwrap();
-        let address = ListenAddress::Unix(folder.path().join("socket"));
+        let address = ListenAddress::Unix(directory.path().join("socket"));
         let observer = Some(recording.observer());
         let engine_of_server = Arc::clone(&engine);
         let server =
             Server::start_observed(engine_of_server, &address, exports, limits, observer).unwrap();
-        Service { engine, server, recording, warnings, _folder: folder }
+        Service { engine, server, recording, warnings, _directory: directory }
     }
 
     fn connect(&self, export: &str) -> Client {

@@ -7,17 +7,17 @@ use larder_io::engine::EngineOptions;
 use larder_io::store;
 
 #[test]
-fn the_first_folder_for_state_is_taken() {
-    let folder = |folders: &str| state_directory(folders.as_bytes());
-    assert_eq!(folder("/var/lib/larder"), Some("/var/lib/larder".into()));
-    assert_eq!(folder("/var/lib/a:/var/lib/b"), Some("/var/lib/a".into()));
-    assert_eq!(folder(""), None);
+fn the_first_directory_for_state_is_taken() {
+    let directory = |directories: &str| state_directory(directories.as_bytes());
+    assert_eq!(directory("/var/lib/larder"), Some("/var/lib/larder".into()));
+    assert_eq!(directory("/var/lib/a:/var/lib/b"), Some("/var/lib/a".into()));
+    assert_eq!(directory(""), None);
 }
 
 #[test]
 fn a_list_that_is_still_being_read_back_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, list) = (folder.path().join("one.img"), folder.path().join("one.warm"));
+    let directory = tempfile::tempdir().unwrap();
+    let (image, list) = (directory.path().join("one.img"), directory.path().join("one.warm"));
     std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let identity = StoreIdentity::of_path(&image, 16 << 20).unwrap();
     let ranges = vec![100..200, 7..8];
@@ -35,7 +35,7 @@ fn a_list_that_is_still_being_read_back_is_kept() {
     let volume = engine.add_volume(options, opened.store).unwrap();
     // So that nothing is read back while it is looked at.
     engine.cache().freeze(&volume, true);
-    let lists = WarmLists::start(folder.path().into(), 1_000_000, 16 << 20, &engine).unwrap();
+    let lists = WarmLists::start(directory.path().into(), 1_000_000, 16 << 20, &engine).unwrap();
     lists.add(&volume, identity.clone());
     while !engine.cache().is_warming(&volume) {
         std::thread::yield_now();

@@ -71,10 +71,10 @@ fn the_panic_of_the_thread_of_signals_stops_the_server_and_loses_nothing() {
     let server = serve("signals=process", &[]);
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
-    let (folder, code, said) = server.end_with(Signal::USR1);
+    let (directory, code, said) = server.end_with(Signal::USR1);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no more signals are received"), "{said}");
-    let image = fs::read(folder.path().join("left.img")).unwrap();
+    let image = fs::read(directory.path().join("left.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
 }
 
@@ -85,10 +85,10 @@ fn the_panic_of_the_last_writing_begins_it_again() {
     }
     let server = serve("main=drain", &[]);
     server.client(0).write_at(MIB, &[1; 4096], false).unwrap();
-    let (folder, code, said) = server.end_with(Signal::TERM);
+    let (directory, code, said) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("writing everything begins again: internal error"), "{said}");
-    let image = fs::read(folder.path().join("left.img")).unwrap();
+    let image = fs::read(directory.path().join("left.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
 }
 
@@ -127,19 +127,19 @@ fn the_panic_of_an_attempt_to_reconnect_fails_that_attempt() {
         return;
     }
     let upstream = serve("none=none", &[]);
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let mut command = faulty("reconnect=left");
     command.arg("serve").arg(format!("copy={}", upstream.uris[0])).args(["--memory", "16MiB"]);
-    command.arg("--listen").arg(format!("unix:{}", folder.path().join("nbd.sock").display()));
-    let mut server = Server::spawn(folder, command, 1);
-    let (upstream_folder, _) = upstream.stop_and_keep();
+    command.arg("--listen").arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
+    let mut server = Server::spawn(directory, command, 1);
+    let (upstream_directory, _) = upstream.stop_and_keep();
     let mut client = server.client(0);
     let reading = std::thread::spawn(move || {
         let mut read = [1; 4096];
         client.read_at(MIB, &mut read).map(|()| read)
     });
     server.hear(|line| line.contains("reconnect") && line.contains("internal error"));
-    let _upstream = Server::start_in(upstream_folder, &["left", "right"], &[]);
+    let _upstream = Server::start_in(upstream_directory, &["left", "right"], &[]);
     assert_eq!(reading.join().unwrap().unwrap(), [0; 4096]);
     server.stop();
 }
@@ -163,10 +163,10 @@ fn the_panic_of_a_starting_thread_of_a_mount_fails_the_start() {
     if !can_inject() || !can_mount() {
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    fs::create_dir(source(folder.path())).unwrap();
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(directory.path())).unwrap();
     let mut command = faulty(&format!("fuse={}", mountpoint.path().display()));
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none"]);
     let output = command.output().unwrap();
     let said = text(&output.stderr);
@@ -180,10 +180,10 @@ fn the_panic_of_the_thread_that_waits_for_the_end_of_the_input_ends_the_mount() 
     if !can_inject() || !can_mount() {
         return;
     }
-    let (folder, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
-    fs::create_dir(source(folder.path())).unwrap();
+    let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
+    fs::create_dir(source(directory.path())).unwrap();
     let mut command = faulty("input=process");
-    command.arg("mount").arg(source(folder.path())).arg(mountpoint.path());
+    command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none", "--while-input"]);
     let child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
@@ -204,7 +204,7 @@ fn the_panic_of_a_thread_that_is_told_of_changes_is_no_silent_loss() {
     // The listener ends; the mount asks SOURCE from then on.
     let options = ["--shared", "--ttl", "1h"];
     let (mut server, mountpoint) = mount("changes=source", &options);
-    let behind = source(server.folder.path()).join("old");
+    let behind = source(server.directory.path()).join("old");
     assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
     fs::write(&behind, "theirs").unwrap();
     check_part_failed(&mut server, "SOURCE is not watched for changes any more");
@@ -214,7 +214,7 @@ fn the_panic_of_a_thread_that_is_told_of_changes_is_no_silent_loss() {
     server.stop();
     // The thread that tells the kernel ends the mount.
     let (mut server, mountpoint) = mount("herald", &options);
-    let behind = source(server.folder.path()).join("old");
+    let behind = source(server.directory.path()).join("old");
     assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
     fs::write(&behind, "theirs").unwrap();
     server.hear(|line| line.contains("the mount has failed"));

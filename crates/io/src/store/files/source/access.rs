@@ -32,7 +32,7 @@ impl SourceFile {
     /// The same for data: for writing too where that is wanted or can be had.
     fn open_data(&self, flags: OFlags, write: bool) -> Result<OwnedFd, Errno> {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        // Reading must not make the folder write down when it was read; only an owner may say so.
+        // Reading must not make the directory write down when it was read; only an owner may say so.
         match self.open(access | flags | OFlags::NOATIME) {
             Err(Errno::PERM) => self.open(access | flags),
             other => other,
@@ -102,7 +102,7 @@ impl SourceFile {
         Ok((align > 0).then_some((opened, align)))
     }
 
-    /// Returns whether the file in the folder has data in a range, and not only a hole, as far as
+    /// Returns whether the file in the directory has data in a range, and not only a hole, as far as
     /// the file system tells.
     pub(in crate::store::files) fn has_data(&self, range: Range<u64>) -> bool {
         let data = SeekFrom::Data(range.start);

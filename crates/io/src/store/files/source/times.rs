@@ -1,5 +1,5 @@
 //! Size and times of a file as they are for those who use it, what others have changed of them, and
-//! what became of writes to the folder.
+//! what became of writes to the directory.
 
 use super::{Attributes, Meta, SourceFile, ctime_of, mtime_of, note, now, size_of};
 use larder_core::clock::Nanos;
@@ -133,8 +133,8 @@ impl SourceFile {
         self.over.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes size and times as the folder has them, if no write has begun since there had been
-    /// `writes`, all of which the folder has; whether that is so.
+    /// Takes size and times as the directory has them, if no write has begun since there had been
+    /// `writes`, all of which the directory has; whether that is so.
     pub(crate) fn adopt(&self, writes: u64) -> Result<bool, Errno> {
         let mut meta = self.meta();
         if self.begun.load(Ordering::Acquire) != writes {
@@ -169,7 +169,7 @@ impl SourceFile {
         self.raise(&mut meta, end)
     }
 
-    /// The size is at least this from now on, though the folder does not know it yet.
+    /// The size is at least this from now on, though the directory does not know it yet.
     pub(crate) fn raise_size(&self, size: u64) {
         self.raise(&mut self.meta(), size);
     }
@@ -184,7 +184,7 @@ impl SourceFile {
         size
     }
 
-    /// The size is this from now on, though the folder does not know it yet.
+    /// The size is this from now on, though the directory does not know it yet.
     pub(crate) fn set_size(&self, size: u64) {
         let mut meta = self.meta();
         meta.grown = true;
@@ -195,14 +195,14 @@ impl SourceFile {
         }
     }
 
-    /// What the folder says now is of our doing, size included.
+    /// What the directory says now is of our doing, size included.
     fn settle(&self, meta: &mut Meta) {
         if let Ok(stat) = rustix::fs::fstat(&self.path) {
             self.settled(meta, &stat);
         }
     }
 
-    /// The times that the folder has now are right, and stay so when data is written late.
+    /// The times that the directory has now are right, and stay so when data is written late.
     pub(crate) fn take_times(&self) {
         let mut meta = self.meta();
         if let Ok(stat) = rustix::fs::fstat(&self.path) {
@@ -211,7 +211,7 @@ impl SourceFile {
         }
     }
 
-    /// The time of its last change that the folder has now is right, and stays so when data is
+    /// The time of its last change that the directory has now is right, and stays so when data is
     /// written late.
     pub(crate) fn take_ctime(&self) {
         let mut meta = self.meta();
@@ -251,12 +251,12 @@ impl SourceFile {
         self.metadata.load(Ordering::Acquire) > 0
     }
 
-    /// The folder is about to be given data.
+    /// The directory is about to be given data.
     pub(in crate::store::files) fn write_begins(&self) {
         self.meta().writing += 1;
     }
 
-    /// The folder has been given data, or not. When nothing is under way any more, its times are
+    /// The directory has been given data, or not. When nothing is under way any more, its times are
     /// made right.
     pub(in crate::store::files) fn write_ended(&self, error: Option<Errno>) {
         if let Some(errno) = error {

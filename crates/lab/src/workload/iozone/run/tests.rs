@@ -19,14 +19,14 @@ fn double() -> Double {
     Double { free_bytes: 1 << 30, ..Double::default() }
 }
 
-fn grid_run(folder: &TempDir, tests: &[u8]) -> GridRun {
+fn grid_run(directory: &TempDir, tests: &[u8]) -> GridRun {
     let grid = Grid {
         files: Sizes::List(vec![16 * KIB, 64 * KIB]),
         records: Sizes::List(vec![4 * KIB, 32 * KIB]),
         ..Grid::default()
     };
-    let folder = folder.path().to_path_buf();
-    GridRun { grid, tests: tests.to_vec(), manner: AccessPattern::default(), folder }
+    let directory = directory.path().to_path_buf();
+    GridRun { grid, tests: tests.to_vec(), manner: AccessPattern::default(), directory }
 }
 
 fn plan() -> Plan {
@@ -35,8 +35,8 @@ fn plan() -> Plan {
 
 #[test]
 fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
-    let folder = TempDir::new().unwrap();
-    let grid = grid_run(&folder, &[0, 1, 2, 3, 4, 5, 6, 7, 9, 10]);
+    let directory = TempDir::new().unwrap();
+    let grid = grid_run(&directory, &[0, 1, 2, 3, 4, 5, 6, 7, 9, 10]);
     let mut cells = Vec::new();
     let mut watch = |at: Progressed<'_>| cells.push((at.what.to_owned(), at.done));
     let played = grid.run(&plan(), &double(), &never(), &mut watch).unwrap();
@@ -67,13 +67,14 @@ fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
     let plain = widest(&run, false).unwrap();
     assert!(plain.1 >= 0.0 && !plain.0.contains("flushed"), "{plain:?}");
     assert!(widest(&run, true).unwrap().1 >= plain.1);
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn the_rate_with_the_flush_is_never_the_higher_one() {
-    let folder = TempDir::new().unwrap();
-    let run = grid_run(&folder, &[0]).run(&plan(), &double(), &never(), &mut |_| {}).unwrap().run;
+    let directory = TempDir::new().unwrap();
+    let run =
+        grid_run(&directory, &[0]).run(&plan(), &double(), &never(), &mut |_| {}).unwrap().run;
     let of = |group: &str| {
         let samples = run.samples.iter().filter(|s| s.group.as_deref() == Some(group));
         samples.flat_map(|sample| sample.values.clone()).collect::<Vec<_>>()
@@ -85,42 +86,43 @@ fn the_rate_with_the_flush_is_never_the_higher_one() {
 
 #[test]
 fn a_stop_gives_what_there_is_and_removes_the_file() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let stop = never();
     let mut watch = |at: Progressed<'_>| {
         if at.done[0] == 2 {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let played = grid_run(&folder, &[0, 1]).run(&plan(), &double(), &stop, &mut watch).unwrap();
+    let played = grid_run(&directory, &[0, 1]).run(&plan(), &double(), &stop, &mut watch).unwrap();
     assert!(played.stopped);
     assert_eq!(played.run.samples.len(), 6, "both tests of the first cell");
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn a_file_of_others_is_never_touched() {
-    let folder = TempDir::new().unwrap();
-    let theirs = folder.path().join(format!("larder-iozone-{}", std::process::id()));
+    let directory = TempDir::new().unwrap();
+    let theirs = directory.path().join(format!("larder-iozone-{}", std::process::id()));
     std::fs::write(&theirs, "theirs").unwrap();
-    let error = grid_run(&folder, &[0]).run(&plan(), &double(), &never(), &mut |_| {}).unwrap_err();
+    let error =
+        grid_run(&directory, &[0]).run(&plan(), &double(), &never(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("File exists"), "{error}");
     assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");
 }
 
 #[test]
 fn nothing_to_measure_and_no_room_are_said() {
-    let folder = TempDir::new().unwrap();
-    let none = grid_run(&folder, &[8]).run(&plan(), &double(), &never(), &mut |_| {});
+    let directory = TempDir::new().unwrap();
+    let none = grid_run(&directory, &[8]).run(&plan(), &double(), &never(), &mut |_| {});
     assert!(none.unwrap_err().to_string().contains("no cell or no test is left"));
-    let full = grid_run(&folder, &[0]).run(&plan(), &Double::default(), &never(), &mut |_| {});
+    let full = grid_run(&directory, &[0]).run(&plan(), &Double::default(), &never(), &mut |_| {});
     assert!(full.unwrap_err().to_string().contains("it needs 16 KiB and 0 B are free"));
 }
 
 #[test]
 fn records_are_where_they_belong_whatever_the_order() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("file");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("file");
     let (double, stop) = (double(), never());
     let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 40 * 4 * KIB, record_bytes: 4 * KIB };
@@ -152,8 +154,8 @@ fn records_are_where_they_belong_whatever_the_order() {
 
 #[test]
 fn only_the_first_pass_of_a_test_makes_the_file_anew() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("file");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("file");
     let (double, stop) = (double(), never());
     let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 64 * KIB, record_bytes: 4 * KIB };
@@ -172,8 +174,8 @@ fn only_the_first_pass_of_a_test_makes_the_file_anew() {
 
 #[test]
 fn closing_counts_if_it_is_to_and_before_the_flush() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("file");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("file");
     let (double, stop) = (double(), never());
     let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 8 * KIB, record_bytes: 4 * KIB };

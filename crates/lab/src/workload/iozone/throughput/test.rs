@@ -225,11 +225,11 @@ impl Workload for ThreadTest<'_> {
         let there: u64 =
             self.files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         let bytes = (self.run.cell.file_bytes * self.threads()).saturating_sub(there);
-        vec![Space { folder: self.run.folder.clone(), bytes }]
+        vec![Space { directory: self.run.directory.clone(), bytes }]
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        vec![self.run.folder.clone()]
+        vec![self.run.directory.clone()]
     }
 
     fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {

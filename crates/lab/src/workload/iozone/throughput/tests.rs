@@ -11,7 +11,7 @@ fn double() -> Double {
     Double { free_bytes: 1 << 30, ..Double::default() }
 }
 
-fn throughput(folder: &TempDir, tests: &[u8]) -> ThroughputRun {
+fn throughput(directory: &TempDir, tests: &[u8]) -> ThroughputRun {
     ThroughputRun {
         threads: vec![1, 3],
         cell: Cell { file_bytes: 256 * KIB, record_bytes: 4 * KIB },
@@ -19,7 +19,7 @@ fn throughput(folder: &TempDir, tests: &[u8]) -> ThroughputRun {
         manner: AccessPattern::default(),
         stonewall: true,
         readers: READERS,
-        folder: folder.path().to_path_buf(),
+        directory: directory.path().to_path_buf(),
     }
 }
 
@@ -29,8 +29,8 @@ fn plan() -> Plan {
 
 #[test]
 fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind() {
-    let folder = TempDir::new().unwrap();
-    let all = throughput(&folder, &[0, 1, 2, 3, 5, 6, 7, 8, 9, 10]);
+    let directory = TempDir::new().unwrap();
+    let all = throughput(&directory, &[0, 1, 2, 3, 5, 6, 7, 8, 9, 10]);
     let mut last = None;
     let mut watch = |at: Progressed<'_>| last = Some((at.what.to_owned(), at.done, at.bytes));
     let played = all.run(&plan(), &double(), &never(), &mut watch).unwrap();
@@ -50,7 +50,7 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
             assert!(seen.parent_flushed.is_none_or(|flushed| flushed < seen.parent));
         }
     }
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
     let table = all.table(&run, false);
     assert_eq!(table.rows.len(), 13);
     assert!(table.rows.iter().all(|(_, rates)| rates.iter().all(Option::is_some)));
@@ -58,8 +58,8 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
 
 #[test]
 fn a_test_that_is_not_of_this_mode_is_nothing() {
-    let folder = TempDir::new().unwrap();
-    let error = throughput(&folder, &[4]).run(&plan(), &double(), &never(), &mut |_| {});
+    let directory = TempDir::new().unwrap();
+    let error = throughput(&directory, &[4]).run(&plan(), &double(), &never(), &mut |_| {});
     assert!(error.unwrap_err().to_string().contains("no cell or no test is left"));
     assert!(kinds(&[4]).is_empty());
 }
@@ -67,12 +67,12 @@ fn a_test_that_is_not_of_this_mode_is_nothing() {
 #[test]
 fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
     for stonewall in [true, false] {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let (double, stop) = (double(), never());
         let stage = trial_context(&double, &stop);
-        let run = ThroughputRun { stonewall, ..throughput(&folder, &[0, 1]) };
+        let run = ThroughputRun { stonewall, ..throughput(&directory, &[0, 1]) };
         let files: Vec<PathBuf> =
-            (0..4).map(|thread| folder.path().join(format!("{thread}"))).collect();
+            (0..4).map(|thread| directory.path().join(format!("{thread}"))).collect();
         let mut test = ThreadTest::new(0, &run, &files);
         test.prepare(&stage).unwrap();
         let outcome = test.trial(&stage).unwrap();
@@ -101,8 +101,8 @@ fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
     use super::super::passes::{MAKE, passes};
     use super::super::subject::{TestFile, Wall};
     use std::sync::atomic::Ordering;
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("file");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("file");
     let (double, stop) = (double(), never());
     let stage = trial_context(&double, &stop);
     let cell = Cell { file_bytes: 16 * KIB, record_bytes: 4 * KIB };
@@ -121,10 +121,10 @@ fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
 
 #[test]
 fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let files: Vec<PathBuf> = (0..5).map(|thread| PathBuf::from(format!("{thread}"))).collect();
     let reads = |readers: f64| {
-        let run = ThroughputRun { readers, ..throughput(&folder, &[8]) };
+        let run = ThroughputRun { readers, ..throughput(&directory, &[8]) };
         let test = ThreadTest::new(8, &run, &files);
         (0..5).map(|thread| test.reads(thread)).collect::<Vec<_>>()
     };
@@ -135,10 +135,10 @@ fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
 
 #[test]
 fn files_of_others_are_never_touched() {
-    let folder = TempDir::new().unwrap();
-    let theirs = super::super::sequence::own_folder(folder.path());
+    let directory = TempDir::new().unwrap();
+    let theirs = super::super::sequence::own_directory(directory.path());
     std::fs::write(&theirs, "theirs").unwrap();
-    let run = throughput(&folder, &[0]);
+    let run = throughput(&directory, &[0]);
     let error = run.run(&plan(), &double(), &never(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("File exists"), "{error}");
     assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");

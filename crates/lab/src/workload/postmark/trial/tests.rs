@@ -1,22 +1,22 @@
-//! Runs in folders of the test: counts, what is left, what is refused.
+//! Runs in directories of the test: counts, what is left, what is refused.
 
 use super::*;
 use crate::workload::postmark::{Config, Location};
 use std::num::NonZero;
 
-fn options(folders: &[&Path]) -> Options {
+fn options(directories: &[&Path]) -> Options {
     let location = |path: &&Path| Location { path: path.as_os_str().into(), weight: 2 };
     Options::new(Config {
         number: 30,
         transactions: 200,
         subdirectories: 3,
-        locations: folders.iter().map(location).collect(),
+        locations: directories.iter().map(location).collect(),
         ..Config::default()
     })
 }
 
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).unwrap().next().is_none()
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
 /// A run that would take minutes, in a thread, once it has made files; and what it ended with.
@@ -54,9 +54,9 @@ fn modelled(config: &Config) -> Counts {
 
 #[test]
 fn one_thread_does_what_the_original_does_and_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (buffered, fsync) in [true, false].into_iter().zip([Fsync::None, Fsync::Transaction]) {
-        let mut options = options(&[folder.path()]);
+        let mut options = options(&[directory.path()]);
         options.config.buffered = buffered;
         options.fsync = fsync;
         let outcome = run(&options, &Control::default()).unwrap();
@@ -71,14 +71,14 @@ fn one_thread_does_what_the_original_does_and_leaves_nothing() {
         assert_eq!(count(Operation::Delete), outcome.counts.deleted);
         assert_eq!(count(Operation::Sync) > 0, fsync == Fsync::Transaction);
         assert!(outcome.transactions_per_s() > 0.0 && outcome.room_bytes_max > 30 * 500);
-        assert!(is_empty(folder.path()));
+        assert!(is_empty(directory.path()));
     }
 }
 
 #[test]
 fn threads_have_seeds_and_files_of_their_own_in_all_locations() {
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let mut options = options(&[folders[0].path(), folders[1].path()]);
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut options = options(&[directories[0].path(), directories[1].path()]);
     options.threads = NonZero::new(3).unwrap();
     for fsync in Fsync::ALL {
         options.fsync = fsync;
@@ -91,41 +91,41 @@ fn threads_have_seeds_and_files_of_their_own_in_all_locations() {
         assert_eq!(seeds.len(), 3);
         assert_eq!(outcome.counts, known);
         assert_eq!(control.progress(), (3 * 230, 3 * 230));
-        assert!(folders.iter().all(|folder| is_empty(folder.path())));
+        assert!(directories.iter().all(|directory| is_empty(directory.path())));
     }
 }
 
 #[test]
 fn a_run_that_is_stopped_removes_what_it_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let error = interrupted(&options(&[folder.path()]), |control| {
-        assert!(!is_empty(folder.path()));
+    let directory = tempfile::tempdir().unwrap();
+    let error = interrupted(&options(&[directory.path()]), |control| {
+        assert!(!is_empty(directory.path()));
         control.stop();
     });
     assert_eq!(error, "finish: it was stopped, and what it made has been removed");
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }
 
 #[test]
 fn what_cannot_be_done_is_refused_before_it_begins() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let refused = |options: &Options| {
         let error = run(options, &Control::default()).unwrap_err().to_string();
-        assert!(is_empty(folder.path()), "{error}");
+        assert!(is_empty(directory.path()), "{error}");
         error
     };
-    let mut wrong = options(&[folder.path()]);
+    let mut wrong = options(&[directory.path()]);
     wrong.config.bias_create = Some(0);
     assert_eq!(
         refused(&wrong),
         "do all transactions: after 30 of 200 no file is left; begin with more files, do fewer \
          transactions, or create more often than delete"
     );
-    let missing = folder.path().join("missing");
-    let error = refused(&options(&[folder.path(), &missing]));
-    let start = format!("make a folder {}/larder-postmark-", missing.display());
+    let missing = directory.path().join("missing");
+    let error = refused(&options(&[directory.path(), &missing]));
+    let start = format!("make a directory {}/larder-postmark-", missing.display());
     assert!(error.starts_with(&start) && error.contains("No such file"), "{error}");
-    let mut huge = options(&[folder.path()]);
+    let mut huge = options(&[directory.path()]);
     huge.config.size_low = 1 << 26;
     huge.config.size_high = 1 << 26;
     huge.config.number = 2_000_000;
@@ -136,16 +136,16 @@ fn what_cannot_be_done_is_refused_before_it_begins() {
 
 #[test]
 fn the_first_error_of_a_file_ends_the_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut options = options(&[folder.path()]);
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(&[directory.path()]);
     options.threads = NonZero::new(2).unwrap();
-    let taken = folder.path().join("taken");
+    let taken = directory.path().join("taken");
     let error = interrupted(&options, |_| {
         // Somebody takes the files of the second thread away.
-        let work = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        let work = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
         std::fs::rename(work.join("t1"), &taken).unwrap();
     });
     assert!(error.contains("/t1/") && error.contains("No such file"), "{error}");
     std::fs::remove_dir_all(taken).unwrap();
-    assert!(is_empty(folder.path()));
+    assert!(is_empty(directory.path()));
 }

@@ -1,0 +1,419 @@
+//! A directory with a cache: names and attributes are passed through to it, data goes through the
+//! cache.
+//!
+//! A node of the mount is an inode of the directory, found by a descriptor that only names it. So
+//! every operation on names is a system call with a descriptor and a name: no path can change under
+//! it, and what was opened lives on without its name. What has to wait for the cache (truncating,
+//! holes, renaming what is not written) is done by clerks: threads that may wait.
+//!
+//! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
+//! file that nobody can reach any more is never written.
+
+mod attributes;
+mod blocking_pool;
+mod change_watcher;
+mod crossing;
+mod data;
+mod descriptor_limit;
+mod entries;
+mod figures;
+mod mount;
+mod names;
+mod nodes;
+mod requests;
+mod rules;
+mod sections;
+mod unnamed;
+
+pub(super) use blocking_pool::{BlockingPool, own_mask};
+pub use change_watcher::ChangeEvents;
+pub(super) use data::Recent;
+pub use figures::{FailingFile, FileFigures};
+pub use mount::DirectoryMount;
+pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
+
+use super::abi::{InHeader, capability};
+use super::handshake;
+use super::notify::Kernel;
+use super::passthrough::Passthrough;
+use crate::claim::{Claim, ClaimError};
+use crate::mount_table::MountRestrictions;
+use crate::store::EngineStore;
+use crate::store::directory::{LockError, LockedDirectory};
+use crate::store::file_size_limit;
+use crate::store::files::{FileTable, SourceFile, link_to};
+use blocking_pool::{CoveredWrite, Job};
+use change_watcher::ChangeWatcher;
+use descriptor_limit::Descriptors;
+use entries::Listing;
+use larder_core::clock::Clock;
+use nodes::{Forgotten, Node, Nodes};
+use rules::Rules;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use sections::Section;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Why a directory cannot be opened. Each message can follow "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// It is not there, or may not be opened.
+    #[error("open the directory {}: {source}", path.display())]
+    Open {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process has locked it.
+    #[error("lock {}: {holder} uses it; one cache per data, or data would be lost", path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+        /// The other process, if the kernel shows it.
+        holder: String,
+    },
+    /// Another cache has some of its data.
+    #[error(transparent)]
+    Claimed(#[from] ClaimError),
+    /// It would be mounted inside of itself.
+    #[error(
+        "mount {} at {}: that is inside of it; choose another mountpoint",
+        directory.display(), at.display()
+    )]
+    Inside {
+        /// The directory.
+        directory: PathBuf,
+        /// The mountpoint.
+        at: PathBuf,
+    },
+}
+
+/// How a directory is shown.
+#[derive(Clone, Debug, Default)]
+pub struct DirectoryOptions {
+    /// Nothing in it can be changed through the mount.
+    pub read_only: bool,
+    /// Restrictions of the mount in addition to those of SOURCE's mount.
+    pub restrictions: MountRestrictions,
+    /// How long the kernel may believe names and attributes without asking, and the age at which
+    /// cached data is checked against the directory where changes by others are not reported.
+    pub ttl: Duration,
+    /// Others change the directory too: nothing is believed without asking, as long as nobody tells
+    /// what they change by [`DirectoryMount::news`].
+    pub shared: bool,
+    /// Use plain calls even where io_uring is there.
+    pub plain: bool,
+    /// How files are handled that are called so; the first one that matches a file decides.
+    pub rules: Vec<FileRule>,
+    /// How all other files are handled.
+    pub rest: FileOptions,
+}
+
+/// A directory that is locked and can be mounted.
+pub struct Directory {
+    /// Locked and claimed.
+    root: Arc<LockedDirectory>,
+    /// True if it is on a network file system, whose other clients can change it.
+    is_remote: bool,
+    /// The rest, then one for each rule.
+    sections: Vec<Section>,
+    path: PathBuf,
+    options: DirectoryOptions,
+    nodes: Nodes,
+    /// Files that the kernel reads and writes by itself.
+    passthrough: Passthrough,
+    /// Who is told what others have changed.
+    kernel: Kernel,
+    /// Whether we are told of that.
+    news: ChangeWatcher,
+    /// What is not as good as it could be, and is known only since it is mounted.
+    notes: Mutex<Vec<String>>,
+    listings: Mutex<HashMap<u64, Arc<Listing>>>,
+    next_listing: AtomicU64,
+    /// What the kernel has forgotten and the cache has not may be so many.
+    resting_max: usize,
+    descriptors: Descriptors,
+    /// Who this process is: what it makes belongs to them.
+    uid: u32,
+    gid: u32,
+    /// Whether the kernel holds those who ask against the modes and lists of files. Else it lets in
+    /// nobody but this user, who may do on the directory whatever they like.
+    checks: bool,
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// An opened directory, and the stores that its files are.
+pub struct OpenedDirectory {
+    /// To be mounted.
+    pub directory: Directory,
+    /// To have a volume made of each: those of the rest, then those of each rule whose files are
+    /// cached.
+    pub stores: Vec<Box<dyn EngineStore>>,
+    /// One sentence for each thing that is not as good as it could be.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Debug for OpenedDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenedDirectory")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks that a path leads to an open directory. The path without links of a directory in another
+/// mount namespace, which is reached through /proc, may be that of another directory here.
+fn check_identity(path: &Path, opened: &LockedDirectory) -> Result<(), DirectoryError> {
+    let failed = |source| DirectoryError::Open { path: path.to_owned(), source };
+    let given = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
+    let opened = rustix::fs::fstat(opened).map_err(|error| failed(error.into()))?;
+    if (given.st_dev, given.st_ino) == (opened.st_dev, opened.st_ino) {
+        return Ok(());
+    }
+    Err(failed(io::Error::other(
+        "it has no path in this mount namespace; run larder in the namespace of the directory \
+         (nsenter --mount)",
+    )))
+}
+
+impl Directory {
+    /// Opens and locks a directory.
+    ///
+    /// # Errors
+    /// One sentence: the directory is missing, is not a directory, or another cache has some of its
+    /// data.
+    pub fn open(
+        path: &Path,
+        options: DirectoryOptions,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<OpenedDirectory, DirectoryError> {
+        let failed =
+            |source: Errno| DirectoryError::Open { path: path.into(), source: source.into() };
+        let given = path;
+        let path = given
+            .canonicalize()
+            .map_err(|source| DirectoryError::Open { path: given.to_owned(), source })?;
+        let root =
+            LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
+                LockError::Refused(error) => failed(error),
+                LockError::Busy(holder) => DirectoryError::Busy { path: path.clone(), holder },
+                LockError::Claimed(error) => error.into(),
+            })?;
+        check_identity(given, &root)?;
+        let named = rustix::fs::openat(
+            &root,
+            ".",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let reopens = rustix::process::geteuid().is_root();
+        let rules = Rules::new(&options.rules, link_to(&root));
+        let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
+        let descriptors = raise_descriptors();
+        let news = ChangeWatcher::none(nodes.device());
+        let root = Arc::new(root);
+        let (mut stores, mut said) = (Vec::new(), None);
+        let mut section = |files: FileOptions| {
+            if files.uncached {
+                return Section::new(files, None);
+            }
+            let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
+            let table = Arc::new(table);
+            let (store, note) = table.store(Arc::clone(clock), options.plain);
+            stores.push(store);
+            // It is the same for all of them.
+            said = note;
+            Section::new(files, Some(table))
+        };
+        let of_rules = options.rules.iter().map(|rule| rule.files);
+        let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
+        let directory = Directory {
+            is_remote: is_remote(&root),
+            root,
+            sections,
+            path,
+            options,
+            nodes,
+            passthrough: Passthrough::default(),
+            kernel: Kernel::default(),
+            news,
+            notes: Mutex::default(),
+            listings: Mutex::default(),
+            next_listing: AtomicU64::new(1),
+            resting_max: descriptors / 4,
+            descriptors: Descriptors::new(descriptors),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            checks: true,
+        };
+        let limited = file_size_limit().filter(|_| !directory.options.read_only).map(|limit| {
+            format!(
+                "writes to files of {} beyond their first {limit} bytes will fail: that is the \
+                 process's limit on the size of files (RLIMIT_FSIZE); raise it with ulimit -f or \
+                 prlimit --fsize",
+                directory.path.display()
+            )
+        });
+        Ok(OpenedDirectory { directory, stores, notes: said.into_iter().chain(limited).collect() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the claim of the directory's data.
+    pub(super) fn claim(&self) -> &Claim {
+        self.root.claim()
+    }
+
+    /// What it wants of the kernel.
+    pub(super) fn wanted(&self) -> u64 {
+        let mut wanted = handshake::DIRECTORY;
+        if self.has_uncached() {
+            wanted |= capability::PASSTHROUGH;
+        }
+        // It comes with checks.
+        if self.checks {
+            wanted |= capability::POSIX_ACL;
+        }
+        wanted
+    }
+
+    /// Whether whoever asks has got in for whom it is not. The kernel lets in by user; for whom a
+    /// thread of that user acts (setfsuid(2), a server of NFS) only checks would tell.
+    fn is_strange(&self, header: &InHeader) -> bool {
+        !self.checks && header.uid != self.uid
+    }
+
+    fn has_uncached(&self) -> bool {
+        self.sections.iter().any(|section| section.options().uncached)
+    }
+
+    /// The kernel has agreed to so much, on the connection of `device`.
+    pub(super) fn agreed(&self, agreed: u64, device: &OwnedFd) {
+        self.kernel.connect(device);
+        if !self.has_uncached() {
+            return;
+        }
+        let begun = if agreed & capability::PASSTHROUGH == 0 {
+            Err("the kernel has no FUSE passthrough (Linux 6.9)".to_owned())
+        } else {
+            self.passthrough.begin(device)
+        };
+        if let Err(reason) = begun {
+            self.notes.lock().expect("no holder panics").push(format!(
+                "files that are not cached are read and written by larder, past the cache, and not \
+                 by the kernel itself: {reason}"
+            ));
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// The kernel forgets `count` of its lookups of a node; what has something in the cache and no
+    /// name goes.
+    fn forget(&self, clerks: &BlockingPool, id: u64, count: u64) {
+        let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
+        if node.has_no_name() {
+            node.file.die();
+            clerks.send(Job::Retire(node));
+        } else if self.is_remote && names::is_removed(&node.file) {
+            clerks.send(Job::Retire(node));
+        } else if let Some(tired) = self.nodes.least_recent(self.resting_max) {
+            clerks.send(Job::Retire(tired));
+        }
+    }
+}
+
+/// Returns whether a directory is on NFS or SMB, by the numbers that statfs(2) reports for NFS,
+/// SMB 1, and SMB 2 and 3.
+fn is_remote(directory: impl AsFd) -> bool {
+    let found = rustix::fs::fstatfs(directory);
+    found.is_ok_and(|found| matches!(found.f_type, 0x6969 | 0xff53_4d42 | 0xfe53_4d42))
+}
+
+/// Every inode that the kernel knows takes a descriptor: as many as may be had; how many that is.
+fn raise_descriptors() -> usize {
+    let now = rustix::process::getrlimit(Resource::Nofile);
+    // Root may have as many as a process can, others what they are granted.
+    let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
+    let most = text.trim().parse().ok();
+    for wanted in [most.or(now.maximum), now.maximum] {
+        let limit = Rlimit { current: wanted, maximum: wanted };
+        if wanted.is_some() && rustix::process::setrlimit(Resource::Nofile, limit).is_ok() {
+            break;
+        }
+    }
+    let limit = rustix::process::getrlimit(Resource::Nofile).current;
+    let limit = usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20);
+    reserve_descriptors(limit);
+    limit
+}
+
+/// Descriptors that there is room for in the kernel's table of this process from the beginning.
+const DESCRIPTORS_AT_ONCE: usize = 1 << 16;
+
+/// Has the kernel make its table of descriptors large while nobody makes files: with several
+/// threads each doubling of it takes the kernel some ten milliseconds, in which none are made.
+fn reserve_descriptors(limit: usize) {
+    let last = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+    let Ok(last) = RawFd::try_from(last) else { return };
+    // That there is room stays when it is closed again; without it, it is only slower.
+    let any = std::io::stderr();
+    if let Err(error) = rustix::io::fcntl_dupfd_cloexec(any, last) {
+        tracing::debug!(%error, "the table of descriptors grows when it has to");
+    }
+}
+
+impl Directory {
+    /// Gives a listing of a directory a number.
+    fn open_listing(&self, directory: OwnedFd) -> u64 {
+        let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
+        let listing = Arc::new(Listing::new(directory));
+        self.listings.lock().expect("no holder panics").insert(number, listing);
+        number
+    }
+
+    fn listing(&self, number: u64) -> Result<Arc<Listing>, Errno> {
+        let listings = self.listings.lock().expect("no holder panics");
+        listings.get(&number).cloned().ok_or(Errno::BADF)
+    }
+
+    fn close_listing(&self, number: u64) {
+        self.listings.lock().expect("no holder panics").remove(&number);
+    }
+
+    /// Closes all listings, after the end of the mount.
+    fn close_listings(&self) {
+        let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
+        // Closing a directory may delete it, which takes longer than others should wait.
+        drop(closed);
+    }
+
+    /// The section that a file is of.
+    pub(super) fn section(&self, file: &SourceFile) -> &Section {
+        &self.sections[file.section()]
+    }
+
+    fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        self.nodes.at(id)
+    }
+}

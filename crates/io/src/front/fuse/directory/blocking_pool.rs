@@ -1,0 +1,557 @@
+//! BlockingPool: threads that do what has to wait, for the directory's disk or for the cache.
+//!
+//! Each has a session for each section and submits one request at a time. Invariant: data that is
+//! cut off, or of a file that is gone, is not written after that; what remains of the file is
+//! untouched by it.
+
+mod backlog;
+mod border;
+mod drops;
+mod jobs;
+mod retention;
+mod space;
+mod uncached;
+
+pub(super) use drops::CoveredWrite;
+
+use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
+use super::super::link::ReplyPath;
+use super::super::mounted::MountFailure;
+use super::attributes::sets_capabilities;
+use super::data::BLOCK;
+use super::names::{Renaming, remove_directory, removed_in};
+use super::requests::{Answer, Answered, behind, done, is_lookup, name};
+use super::unnamed::{Sweep, Sweeper};
+use super::{Directory, Node};
+use crate::blocking::BlockingSession;
+use crate::engine::{ArenaCache, Engine};
+use crate::fault::{self, Thread, confine};
+use crate::front::errors::{errno_of, log_failure};
+use crate::reclaim::reserve_stack;
+use crate::store::files::{FileTable, PendingChange, SourceFile};
+use crate::waker::Waker;
+use backlog::{Backlog, Waiting};
+use drops::PageDrops;
+use jobs::Jobs;
+use larder_core::clock::Clock;
+use larder_core::request::{Request, RequestOp};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::thread::UnshareFlags;
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// So many do not make hits wait for a core, and keep a slow disk busy.
+const CLERKS: usize = 4;
+
+/// How long the kernel may take at the end for what it is being told.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Maximum time that a request waits for a file descriptor.
+const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Maximum time that the removal of a directory waits until files that were removed in it are
+/// closed.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Maximum time that a request waits for a lease of another process. The kernel removes a lease
+/// 45 s after a request for the file, unless `/proc/sys/fs/lease-break-time` says otherwise.
+const LEASE_PATIENCE: Duration = Duration::from_mins(2);
+
+/// Name of the thread that writes to files that have pages in the kernel's page cache.
+const PAGE_WRITER: &str = "page-writer";
+
+/// What a clerk is asked for.
+pub(in crate::front::fuse) enum Job {
+    /// To answer a request.
+    Request { way: ReplyPath, header: InHeader, body: Vec<u8>, waiting: Waiting },
+    /// To have the cache forget a node that the kernel has forgotten.
+    Retire(Arc<Node>),
+    /// To write what is left of a file that nobody has open, and to close it.
+    Close(Arc<Node>),
+    /// To have a file stay in the cache as a whole.
+    Pin(Arc<Node>),
+    /// To make a file that was renamed one of the section that its name is of.
+    Move(Arc<Node>),
+    /// To have the kernel forget what it knows of a node that others have changed: its attributes,
+    /// and its contents too if so.
+    Changed { node: Arc<Node>, contents: bool },
+    /// Make the kernel drop its pages and attributes of a file.
+    Invalidate(Arc<Node>),
+    /// To have it forget what a name in a directory leads to.
+    Renamed { directory: Arc<Node>, name: CString },
+    /// Make the kernel forget files, to free file descriptors.
+    Shed,
+    /// Make the kernel forget nodes that have no name in SOURCE any more.
+    Forget(Vec<Arc<Node>>),
+}
+
+/// The way to all clerks. Clones lead to the same ones.
+#[derive(Clone, Debug)]
+pub(in crate::front::fuse) struct BlockingPool {
+    jobs: Arc<Jobs>,
+    /// The way to the one who tells the kernel what others have changed. It may have to wait for
+    /// requests, so it answers none.
+    news: Arc<Jobs>,
+    /// Requests for the thread that writes to files that have pages in the kernel's page cache.
+    /// Other threads make the kernel drop these pages. All of them wait only for requests that
+    /// other threads answer.
+    beside_pages: Arc<Jobs>,
+    /// Messages to the thread that looks for files without a name.
+    sweep: Arc<Sweep>,
+    /// Of `jobs` and `beside_pages`.
+    backlog: Arc<Backlog>,
+    threads: Arc<Mutex<Vec<Thread>>>,
+    /// Threads that serve `news` and `beside_pages`, those that make the kernel drop pages, and the
+    /// one that looks for files without a name.
+    telling: Arc<Mutex<Vec<Thread>>>,
+    failure: Arc<MountFailure>,
+}
+
+impl BlockingPool {
+    /// Starts the threads for a directory that is to be mounted at `at`.
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        directory: &Arc<Directory>,
+        at: &Path,
+    ) -> io::Result<Self> {
+        let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
+        let (threads, telling) = (Arc::default(), Arc::default());
+        let failure = Arc::new(MountFailure::new(at));
+        let (sweep, backlog) = (Arc::default(), Arc::default());
+        let clerks =
+            BlockingPool { jobs, news, beside_pages, sweep, backlog, threads, telling, failure };
+        let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
+            let clerk = BlockingWorker {
+                directory: Arc::clone(directory),
+                clerks: clerks.clone(),
+                sessions: directory.sections.iter().map(|_| None).collect(),
+                cache: Arc::clone(engine.cache()),
+                clock: engine.clock(),
+                jobs: Arc::clone(jobs),
+                kind: name,
+                drops,
+            };
+            let failure = Arc::clone(&clerks.failure);
+            let failed = move |error: &dyn fmt::Display| failure.fail(error);
+            fault::spawn(name, Some(engine.cache()), || clerk.run(), failed)
+        };
+        for _ in 0..CLERKS {
+            let thread = start("clerk", &clerks.jobs, None)?;
+            clerks.threads.lock().expect("no holder panics").push(thread);
+        }
+        let (drops, dropping) = PageDrops::start(engine, directory, &clerks.failure)?;
+        let herald = start("herald", &clerks.news, None)?;
+        let page_writer = start(PAGE_WRITER, &clerks.beside_pages, Some(drops))?;
+        let of_clerks = (&clerks, &clerks.sweep);
+        let sweeper = Sweeper::start(engine, directory, of_clerks, &clerks.failure)?;
+        let telling = [herald, page_writer, sweeper].into_iter().chain(dropping);
+        clerks.telling.lock().expect("no holder panics").extend(telling);
+        Ok(clerks)
+    }
+
+    /// Returns whether an internal error has ended the mount.
+    pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
+        Arc::clone(&self.failure)
+    }
+
+    /// Records that the mount is gone: the kernel sends no requests any more.
+    pub(in crate::front::fuse) fn set_gone(&self) {
+        self.sweep.set_gone();
+    }
+
+    pub(super) fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
+    /// Names the threads that take requests from the kernel.
+    pub(in crate::front::fuse) fn set_wakers(&self, wakers: &[Waker]) {
+        self.backlog.set_wakers(wakers);
+    }
+
+    /// Returns whether so many requests wait that no further ones may be taken from the kernel.
+    pub(in crate::front::fuse) fn is_full(&self) -> bool {
+        self.backlog.is_full()
+    }
+
+    /// Returns the job to answer a request.
+    pub(super) fn request(&self, way: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
+        let waiting = self.backlog.add(body.len());
+        Job::Request { way, header: *header, body, waiting }
+    }
+
+    pub(super) fn send(&self, job: Job) {
+        self.jobs.add(job);
+    }
+
+    /// Queues a write to a file that has pages in the kernel's page cache.
+    pub(super) fn write_beside_pages(&self, job: Job) {
+        self.beside_pages.add(job);
+    }
+
+    /// Has the kernel told what others have changed.
+    pub(super) fn queue_notification(&self, job: Job) {
+        self.news.add(job);
+    }
+
+    /// Has all of them end, once what was asked before is done.
+    pub(in crate::front::fuse) fn end(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
+        self.sweep.end();
+        self.jobs.close();
+        for thread in threads {
+            thread.join();
+        }
+        self.news.close();
+        self.beside_pages.close();
+        let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
+        // They may wait in the kernel for a request that no thread answers any more.
+        let begun = Instant::now();
+        while !telling.iter().all(Thread::is_finished) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for thread in telling {
+            if thread.is_finished() {
+                thread.join();
+            } else {
+                tracing::warn!("a thread of the mount still waits for the kernel at the end");
+            }
+        }
+    }
+}
+
+struct BlockingWorker {
+    directory: Arc<Directory>,
+    clerks: BlockingPool,
+    cache: Arc<ArenaCache>,
+    /// One for each section, opened when it is needed.
+    sessions: Vec<Option<BlockingSession>>,
+    clock: Arc<dyn Clock>,
+    jobs: Arc<Jobs>,
+    /// Name of the thread.
+    kind: &'static str,
+    /// Of the page writer.
+    drops: Option<PageDrops>,
+}
+
+/// Returns the request that a job answers, and where its answer goes.
+fn requester(job: &Job) -> Option<(ReplyPath, InHeader)> {
+    match job {
+        Job::Request { way, header, .. } => Some((way.clone(), *header)),
+        _ => None,
+    }
+}
+
+/// Refuses a request, if `asker` is one that expects an answer.
+fn refuse(asker: Option<(ReplyPath, InHeader)>, errno: Errno) {
+    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
+        way.answer(header.unique, Err(errno));
+    }
+}
+
+/// Returns whether a request is an open(2) that must not wait.
+fn is_nonblocking(header: &InHeader, body: &[u8]) -> bool {
+    let flags = |body| abi::head_of::<OpenIn>(body).flags;
+    header.opcode == opcode::OPEN && flags(body) & libc::O_NONBLOCK.cast_unsigned() != 0
+}
+
+/// Gives this thread a mask of its own, under which it makes files.
+pub(in crate::front::fuse) fn own_mask() {
+    #[expect(deprecated, reason = "the part of it that is meant is safe")]
+    let unshared = rustix::thread::unshare(UnshareFlags::FS);
+    if let Err(error) = unshared {
+        tracing::warn!(%error, "files may be made under the mask of another request");
+    }
+}
+
+/// Returns a range of bytes, extended to whole blocks.
+fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
+}
+
+impl BlockingWorker {
+    fn run(mut self) {
+        reserve_stack();
+        own_mask();
+        while let Some(job) = self.jobs.next() {
+            let asker = requester(&job);
+            if self.clerks.failure.has_failed() {
+                refuse(asker, Errno::IO);
+            } else if let Err(panic) = confine(|| self.work(job)) {
+                // Without an answer the process that made the request would block in the kernel for
+                // ever.
+                panic.end_if_damaging(&self.cache);
+                self.clerks.failure.fail(&panic);
+                refuse(asker, Errno::IO);
+                // The reply to a request in flight must not be taken for that of the next one.
+                self.sessions.iter_mut().for_each(|session| drop(session.take()));
+            }
+        }
+    }
+
+    fn work(&mut self, job: Job) {
+        fault::point(self.kind, self.clerks.failure.name());
+        match job {
+            Job::Request { way, header, body, waiting } => {
+                match self.answer_with_room(&header, &body) {
+                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+                    Ok(Answer::None) => {}
+                    Ok(Answer::PageWriter) => {
+                        self.clerks.write_beside_pages(Job::Request { way, header, body, waiting });
+                    }
+                    Ok(Answer::WhenDropped(write)) => {
+                        let drops = self.drops.as_ref().expect("this is the page writer");
+                        drops.drop_and_answer(way, header.unique, write);
+                    }
+                    Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
+                    // Another process has a lease on the file. Waiting here would let it keep all
+                    // blocking workers from others.
+                    Err(Errno::AGAIN)
+                        if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
+                    {
+                        let job = Job::Request { way, header, body, waiting };
+                        refuse(
+                            self.jobs.add_delayed(job).as_ref().and_then(requester),
+                            Errno::AGAIN,
+                        );
+                    }
+                    Err(errno) => way.answer(header.unique, Err(errno)),
+                }
+            }
+            Job::Retire(node) => {
+                self.retire(&node);
+                node.end_retirement();
+            }
+            Job::Close(node) => self.close(&node),
+            Job::Pin(node) => self.pin(&node.file),
+            Job::Move(node) => self.relocate(&node),
+            Job::Changed { node, contents } => self.changed(&node, contents),
+            Job::Invalidate(node) => self.directory.kernel.changed(node.id, true),
+            Job::Renamed { directory, name } => self.directory.kernel.renamed(directory.id, &name),
+            Job::Shed => self.directory.shed(),
+            Job::Forget(nodes) => self.directory.forget_unnamed(&self.clerks, &nodes),
+        }
+    }
+
+    /// Answers a request. A look-up that gets no file descriptor is retried for a bounded time.
+    fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let answered = self.answer(header, body);
+            let is_short = self.directory.watch_descriptors(&self.clerks, &answered);
+            if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
+                return answered;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn answer(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        match header.opcode {
+            opcode::READ => self.read(header, &abi::head_of(body)),
+            opcode::WRITE => {
+                let asked: TransferIn = abi::head_of(body);
+                let payload = behind::<TransferIn>(body);
+                let len = payload.len().min(asked.size as usize);
+                self.write(header, &asked, &payload[..len])
+            }
+            opcode::FSYNC => self.fsync(header, &abi::head_of(body)),
+            opcode::FSYNCDIR => {
+                let asked: FsyncIn = abi::head_of(body);
+                let node = self.directory.node(header.nodeid)?;
+                let directory = node.file.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+                sync(&directory, &asked)?;
+                Ok(done())
+            }
+            opcode::SYNCFS => {
+                let directory = Arc::clone(&self.directory);
+                let is_cached = |&section: &usize| directory.sections[section].cached().is_some();
+                for section in (0..directory.sections.len()).filter(is_cached) {
+                    self.submit(section, Request::uncounted(RequestOp::Flush, 0..0), &[])?;
+                }
+                Ok(done())
+            }
+            opcode::FALLOCATE => self.fallocate(header, &abi::head_of(body)),
+            opcode::LSEEK => self.seek(header, &abi::head_of(body)),
+            opcode::GETATTR | opcode::STATX => {
+                let node = self.directory.node(header.nodeid)?;
+                // What cannot be written now is no reason not to tell what there is.
+                self.renew(&node.file).ok();
+                let attributes = node.file.attributes()?;
+                Ok(self.directory.reply_with(header, &node, &attributes).into())
+            }
+            opcode::OPEN => self.open(header, abi::head_of(body)),
+            opcode::SETATTR => {
+                let asked: SetattrIn = abi::head_of(body);
+                let node = self.directory.node(header.nodeid)?;
+                let directory = Arc::clone(&self.directory);
+                let changed =
+                    directory.change(header, &node, &asked, |size| self.resize(&node.file, size));
+                if changed.is_err() {
+                    // A truncation unpins the end of the file before it fails.
+                    self.clerks.send(Job::Pin(node));
+                }
+                changed
+            }
+            opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            opcode::RMDIR => {
+                let parent = self.directory.node(header.nodeid)?;
+                self.remove_directory(&parent, name(body)?)
+            }
+            opcode::SETXATTR => {
+                let directory = Arc::clone(&self.directory);
+                if sets_capabilities(body) {
+                    // A later write to SOURCE's file would clear them.
+                    let node = directory.node(header.nodeid)?;
+                    self.write_out(&node.file, 0..node.file.reach(), false)?;
+                }
+                directory.setxattr(header, body)
+            }
+            _ => Arc::clone(&self.directory).answer(&self.clerks, header, body),
+        }
+    }
+
+    /// Submits a request to the volume of a section and waits for its reply.
+    fn submit(&mut self, section: usize, request: Request, payload: &[u8]) -> Result<(), Errno> {
+        let ended = self.session(section)?.submit(request, payload, |_, _| {});
+        ended.map_err(|error| log_failure(&error))
+    }
+
+    /// Reads data of a section into `to` through the cache. Nothing is read ahead beyond `bound`.
+    fn read_to(
+        &mut self,
+        section: usize,
+        (start, bound): (u64, Range<u64>),
+        to: &mut [u8],
+    ) -> Result<(), Errno> {
+        let bytes = start..start + to.len() as u64;
+        let request = Request { bound: Some(bound), ..Request::uncounted(RequestOp::Read, bytes) };
+        let session = self.session(section)?;
+        let ended = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
+        ended.map_err(|error| log_failure(&error))
+    }
+
+    fn session(&mut self, section: usize) -> Result<&mut BlockingSession, Errno> {
+        let place = &mut self.sessions[section];
+        if place.is_none() {
+            let cached = self.directory.sections[section].cached().ok_or(Errno::INVAL)?;
+            let (cache, clock) = (Arc::clone(&self.cache), Arc::clone(&self.clock));
+            let session = BlockingSession::open_on(cache, clock, cached.volume);
+            *place = Some(session.map_err(|_closed| Errno::SHUTDOWN)?);
+        }
+        Ok(place.as_mut().expect("opened before"))
+    }
+
+    /// Writes what is in the cache of a part of a file.
+    fn write_out(
+        &mut self,
+        file: &SourceFile,
+        part: Range<u64>,
+        stable: bool,
+    ) -> Result<(), Errno> {
+        let (section, ranges) = FileTable::ranges(file, part.start, part.end);
+        for range in ranges {
+            let flush = RequestOp::FlushRange { durable: stable };
+            self.submit(section, Request::uncounted(flush, range), &[])?;
+        }
+        Ok(())
+    }
+
+    /// Has the cache forget a part of a file, which begins at a block: segment by segment, the last
+    /// one first. The directory's file becomes what `act` says when nothing of a segment is under way;
+    /// each one that is cut off goes in the cache and in the directory in the same moment, so that an
+    /// error in between loses nothing of the others.
+    fn forget(
+        &mut self,
+        file: &SourceFile,
+        part: Range<u64>,
+        act: PendingChange,
+    ) -> Result<(), Errno> {
+        let (section, parts) = FileTable::parts(file, part.start, part.end);
+        for (at, range) in parts.into_iter().rev() {
+            file.plan(match act {
+                PendingChange::Truncate { size, writes } => {
+                    PendingChange::Truncate { size: size.max(at), writes }
+                }
+                PendingChange::Forget | PendingChange::Renew(_) => act,
+            });
+            let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));
+            let ended = self.session(section)?.submit(discard, &[], |_, _| {});
+            ended.map_err(|error| {
+                tracing::debug!(%error, "nothing was forgotten");
+                errno_of(&error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Opens a file that others have changed, or may have: then what is cached of it is forgotten.
+    fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
+        let node = self.directory.node(header.nodeid)?;
+        if self.directory.is_unwatched(&node) {
+            self.check(&node)?;
+        }
+        self.renew(&node.file)?;
+        Ok(self
+            .directory
+            .opened(&self.clerks, (&node, node.has_one_name()), header, asked.flags)?
+            .into())
+    }
+
+    /// Renames a file after its data has gone out; where it takes the place of another one, after
+    /// its data is stable.
+    fn rename(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+        let directory = Arc::clone(&self.directory);
+        let asked = Renaming::parse(&directory, header, body)?;
+        let (file, moving) = (asked.file(&directory)?, asked.moving(&directory)?);
+        if let Some(node) = &file {
+            self.write_out(&node.file, 0..node.file.size(), asked.replaces())?;
+        }
+        asked.perform()?;
+        for node in moving {
+            node.file.set_moves();
+            self.relocate(&node);
+        }
+        Ok(done())
+    }
+
+    /// Removes a directory on NFS. Files that were removed in it stay there with other names until
+    /// the kernel has forgotten them and the cache has.
+    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> Answered {
+        let begun = Instant::now();
+        loop {
+            let removed = remove_directory(parent, name);
+            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_PATIENCE {
+                return removed.map(|()| done());
+            }
+            let Ok(Some(inodes)) = removed_in(parent, name) else { return Err(Errno::NOTEMPTY) };
+            for inode in inodes {
+                if let Some(node) = self.directory.nodes.of(parent.device(), inode) {
+                    self.retire(&node);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Of a file that nothing is cached of.
+    fn fsync(&mut self, header: &InHeader, asked: &FsyncIn) -> Answered {
+        let node = self.directory.node(header.nodeid)?;
+        sync(&*node.file.buffered(false)?, asked)?;
+        Ok(done())
+    }
+}
+
+/// Makes a file or directory of the directory stable.
+fn sync(file: impl std::os::fd::AsFd, asked: &FsyncIn) -> Result<(), Errno> {
+    if asked.flags & abi::FSYNC_DATA != 0 {
+        rustix::fs::fdatasync(file)
+    } else {
+        rustix::fs::fsync(file)
+    }
+}

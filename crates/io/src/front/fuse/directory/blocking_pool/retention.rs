@@ -1,0 +1,205 @@
+//! What of files stays in the cache, and what leaves it: pinning, forgetting, moving a file to
+//! another section, and what others have changed.
+//!
+//! Invariant: nothing leaves that the directory does not have, unless nobody can reach it any more.
+
+use super::super::Node;
+use super::{BlockingWorker, Job};
+use crate::store::files::{FileTable, PendingChange, SEGMENT_BYTES, SourceFile};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is tried to find a moment in which a file is not written to.
+const RENEWALS_MAX: usize = 100;
+/// How long to wait for such a moment.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
+
+impl BlockingWorker {
+    /// Has a file be in the cache as a whole, and stay there, if its rule says so.
+    pub(super) fn pin(&mut self, file: &Arc<SourceFile>) {
+        let _alone = file.change();
+        let directory = Arc::clone(&self.directory);
+        let section = directory.section(file);
+        let wanted = section.options().pin && !file.is_dead();
+        let Some(cached) = section.cached().filter(|_| wanted) else { return };
+        let end = file.size();
+        if file.pinned() >= end {
+            return;
+        }
+        cached.note_reach(file);
+        let mut at = file.pinned() / SEGMENT_BYTES * SEGMENT_BYTES;
+        while at < end {
+            let next = end.min(at + SEGMENT_BYTES);
+            let pinned = cached.table.place(file, at).map_err(|error| error.to_string());
+            let pinned = pinned.and_then(|start| {
+                let range = start..start + (next - at);
+                let pinned = self.cache.pin_range(cached.volume, range, self.clock.now());
+                pinned.map_err(|error| error.to_string())
+            });
+            if let Err(reason) = pinned {
+                tracing::warn!(file = file.name(), "it is not pinned: failed to {reason}");
+                // What is pinned of it would be in the way of others.
+                file.set_pinned(at);
+                self.unpin(file, 0);
+                return;
+            }
+            file.set_pinned(next);
+            at = next;
+        }
+    }
+
+    /// Lets what lies behind `from` leave the cache as anything else may.
+    pub(super) fn unpin(&self, file: &SourceFile, from: u64) {
+        let Some(cached) = self.directory.section(file).cached() else { return };
+        let from = from.next_multiple_of(cached.volume.page_bytes());
+        let end = file.pinned();
+        if from >= end {
+            return;
+        }
+        file.set_pinned(from);
+        let (_, ranges) = FileTable::ranges(file, from, end);
+        for range in ranges {
+            let unpinned = self.cache.unpin_range(cached.volume, range, self.clock.now());
+            if let Err(error) = unpinned {
+                tracing::warn!(file = file.name(), %error, "it stays pinned");
+            }
+        }
+    }
+
+    /// Takes a file as others have left it: what is dirty is laid over that, the rest forgotten.
+    /// Returns whether that was necessary and has been done.
+    pub(super) fn renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
+        let _alone = file.change();
+        if !file.take_stale() {
+            return Ok(false);
+        }
+        tracing::info!(file = file.name(), "it was changed behind the mount");
+        let renewed = self.try_to_renew(file);
+        if let Ok(true) = renewed {
+            file.set_anew();
+        } else {
+            file.set_stale();
+        }
+        renewed
+    }
+
+    /// Whether it is done; else it has to be tried again.
+    fn try_to_renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
+        for _ in 0..RENEWALS_MAX {
+            let Some(writes) = file.writes() else {
+                std::thread::sleep(RENEWAL_PAUSE);
+                continue;
+            };
+            self.write_out(file, 0..file.reach(), false)?;
+            if !file.adopt(writes)? {
+                continue;
+            }
+            match self.forget(file, 0..file.reach(), PendingChange::Renew(writes)) {
+                Ok(()) => return Ok(true),
+                // What came meanwhile has to be written first.
+                Err(_) if file.writes() != Some(writes) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        tracing::info!(file = file.name(), "it is written to all the time; what is cached stays");
+        Ok(false)
+    }
+
+    /// Others have changed a node.
+    pub(super) fn changed(&mut self, node: &Node, contents: bool) {
+        if contents && node.is_regular() {
+            node.file.set_stale();
+            if let Err(error) = self.renew(&node.file) {
+                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+            }
+        }
+        self.directory.kernel.changed(node.id, contents);
+    }
+
+    /// Checks whether others have changed an open file, or one that is being opened, and takes it
+    /// as they have left it. Blocks until the server of a network file system answers.
+    pub(super) fn check(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
+        let now = self.clock.now();
+        node.file.refresh()?;
+        match self.renew(&node.file) {
+            Ok(true) => {
+                // The program that waits for the answer may look at the new size next.
+                self.directory.kernel.changed(node.id, false);
+                self.clerks.queue_notification(Job::Invalidate(Arc::clone(node)));
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+            }
+        }
+        node.file.note_check(now);
+        Ok(())
+    }
+
+    /// Has the cache forget a node, unless somebody uses it again.
+    pub(super) fn retire(&mut self, node: &Node) {
+        let file = &node.file;
+        let openings = file.openings();
+        if file.is_open() {
+            return;
+        }
+        let _alone = file.change();
+        // Who writes to it meanwhile has looked it up again: then it stays.
+        let Some(writes) = file.writes() else { return };
+        if !file.is_dead() && self.write_out(file, 0..file.reach(), false).is_err() {
+            // It stays until it can be written.
+            return;
+        }
+        self.unpin(file, 0);
+        let act = if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
+        if let Err(error) = self.forget(file, 0..file.reach(), act) {
+            tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
+            return;
+        }
+        let directory = Arc::clone(&self.directory);
+        let Some(table) = directory.section(file).table() else { return };
+        self.directory.nodes.leave(node, openings, || table.free(file));
+    }
+
+    /// Writes what is left of a file that nobody has open, and closes it.
+    pub(super) fn close(&mut self, node: &Node) {
+        if self.write_out(&node.file, 0..node.file.reach(), false).is_ok() && !node.file.is_open() {
+            node.file.close_data();
+        }
+    }
+
+    /// Makes a file one of the section that its name is of, unless somebody has it open; then that
+    /// is done when nobody has.
+    pub(super) fn relocate(&mut self, node: &Node) {
+        let file = &node.file;
+        let _alone = file.change();
+        if !file.moves() || file.is_open() || file.is_dead() {
+            return;
+        }
+        let openings = file.openings();
+        // Who opens it meanwhile closes it again, which is when this is tried anew.
+        let Some(writes) = file.writes() else { return };
+        let section = self.directory.nodes.rules().section(&file.link());
+        let gone = self.write_out(file, 0..file.reach(), true).and_then(|()| {
+            self.unpin(file, 0);
+            // What is written meanwhile must not be dropped.
+            self.forget(file, 0..file.reach(), PendingChange::Renew(writes))
+        });
+        if let Err(error) = gone {
+            tracing::info!(file = file.name(), %error, "it stays where its old name had it");
+            return;
+        }
+        let directory = Arc::clone(&self.directory);
+        let before = directory.section(file).table();
+        let Some(segments) = file.move_to(section, openings) else { return };
+        file.has_moved();
+        // Who has renamed it meanwhile waits to move it, and would be told that it is done.
+        if self.directory.nodes.rules().section(&file.link()) != section {
+            file.set_moves();
+        }
+        if let Some(table) = before {
+            table.free_segments(segments);
+        }
+    }
+}

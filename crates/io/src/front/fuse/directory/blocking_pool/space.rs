@@ -1,0 +1,158 @@
+//! Lengths, holes and zeros of files, which change in the directory and in the cache together.
+
+use super::super::data::{self, BLOCK};
+use super::super::requests::{Answered, done};
+use super::super::sections::Cached;
+use super::{BlockingWorker, uncached};
+use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};
+use crate::store::files::{FileTable, PendingChange, SourceFile};
+use larder_core::request::{Request, RequestOp};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Interval of checks for the end of the writes to a file.
+const UNWRITTEN_PAUSE: Duration = Duration::from_micros(100);
+
+impl BlockingWorker {
+    /// Gives a file another length.
+    pub(super) fn resize(&mut self, file: &Arc<SourceFile>, size: u64) -> Result<(), Errno> {
+        let _alone = file.change();
+        let directory = Arc::clone(&self.directory);
+        let cached = directory.section(file).cached();
+        let resized = if let Some(cached) = cached.filter(|_| size < file.size()) {
+            self.shorten(file, cached, size)
+        } else {
+            let truncated = rustix::fs::ftruncate(file.buffered(true)?, size);
+            truncated.map(|()| match cached {
+                Some(_) => file.raise_size(size),
+                None => file.set_size(size),
+            })
+        };
+        file.take_times();
+        resized
+    }
+
+    /// Gives a file a smaller size than it has.
+    fn shorten(
+        &mut self,
+        file: &Arc<SourceFile>,
+        cached: Cached<'_>,
+        size: u64,
+    ) -> Result<(), Errno> {
+        let first = size / BLOCK * BLOCK;
+        // The directory's file gets the size when the cache forgets what lies here.
+        cached.table.place(file, first)?;
+        self.unpin(file, size);
+        loop {
+            let writes = self.when_unwritten(file)?;
+            // The block that the end lies in is forgotten as a whole.
+            self.write_out(file, first..size, false)?;
+            let all = first..file.reach().max(first + BLOCK);
+            match self.forget(file, all, PendingChange::Truncate { size, writes }) {
+                // What has come meanwhile of that block has to be written first.
+                Err(_) if file.writes() != Some(writes) => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Waits until no write to a file is under way; returns how many there were before. The kernel
+    /// starts none while it waits for the new size, but another thread may have one in its queue.
+    fn when_unwritten(&self, file: &SourceFile) -> Result<u64, Errno> {
+        loop {
+            if let Some(writes) = file.writes() {
+                return Ok(writes);
+            }
+            if self.clerks.failure.has_failed() {
+                return Err(Errno::IO);
+            }
+            std::thread::sleep(UNWRITTEN_PAUSE);
+        }
+    }
+
+    pub(super) fn fallocate(&mut self, header: &InHeader, asked: &FallocateIn) -> Answered {
+        let node = self.directory.node(header.nodeid)?;
+        let file = &node.file;
+        let _alone = file.change();
+        let mode = FallocateFlags::from_bits_retain(asked.mode);
+        let (offset, end) = (asked.offset, asked.offset.checked_add(asked.length));
+        let end = end.ok_or(Errno::FBIG)?;
+        let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        let zeroes = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        let directory = Arc::clone(&self.directory);
+        let section = directory.section(file);
+        section.check_writable()?;
+        // Kernels before 6.1 do not do this before they send the request.
+        file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
+        let Some(cached) = section.cached() else { return uncached::allocate(file, asked) };
+        let size = file.size();
+        if zeroes && offset < size {
+            let keep_allocated = mode.contains(FallocateFlags::ZERO_RANGE);
+            self.zero(file, cached, offset..end.min(size), keep_allocated)?;
+        }
+        let rest = if zeroes { offset.max(size).min(end)..end } else { offset..end };
+        if !rest.is_empty() {
+            let directory_file = file.buffered(true)?;
+            rustix::fs::fallocate(directory_file, mode, rest.start, rest.end - rest.start)?;
+        }
+        if !keeps_size {
+            file.raise_size(end);
+        }
+        file.take_times();
+        Ok(done())
+    }
+
+    /// Makes zeros of a part of a file that lies before its end.
+    fn zero(
+        &mut self,
+        file: &Arc<SourceFile>,
+        cached: Cached<'_>,
+        part: Range<u64>,
+        keep_allocated: bool,
+    ) -> Result<(), Errno> {
+        // What lies behind the end in its last block is zeros already.
+        let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
+        let section = file.section();
+        cached.note_reach(file);
+        let how =
+            if keep_allocated { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
+        let mode = how | FallocateFlags::KEEP_SIZE;
+        let directory_file = file.buffered(true)?;
+        // A sparse file can have far more parts of which nothing is cached than segments.
+        file.beside_segments(part.clone(), |part| {
+            rustix::fs::fallocate(&*directory_file, mode, part.start, part.end - part.start)
+        })?;
+        for range in FileTable::ranges(file, part.start, end).1 {
+            self.submit(
+                section,
+                Request::uncounted(RequestOp::Zero { keep_allocated }, range),
+                &[],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Where data or a hole begins, as the directory has it once everything is written.
+    pub(super) fn seek(&mut self, header: &InHeader, asked: &LseekIn) -> Answered {
+        let node = self.directory.node(header.nodeid)?;
+        let file = &node.file;
+        let wanted = match libc::c_int::try_from(asked.whence) {
+            Ok(libc::SEEK_DATA) => SeekFrom::Data(asked.offset),
+            Ok(libc::SEEK_HOLE) => SeekFrom::Hole(asked.offset),
+            _ => return Err(Errno::INVAL),
+        };
+        let is_cached = self.directory.section(file).cached().is_some();
+        if is_cached && asked.offset >= file.size() {
+            return Err(Errno::NXIO);
+        }
+        self.write_out(file, 0..file.size(), false)?;
+        // The place of a descriptor is its own.
+        let own = file.open(OFlags::RDONLY)?;
+        let offset = rustix::fs::seek(own, wanted)?;
+        Ok(LseekOut { offset }.as_bytes().to_vec().into())
+    }
+}

@@ -1,0 +1,49 @@
+//! Data of files that a rule says not to cache, and parts of files that have no segment: read from
+//! the directory and written to it as asked.
+//!
+//! Invariant: nothing of such a file or part is in the cache, so what the directory says of it is
+//! right.
+
+use super::super::super::abi::{FallocateIn, TransferIn};
+use super::super::requests::{Answered, done};
+use crate::store::files::SourceFile;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+/// Reads what there is, up to as much as was asked for.
+pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
+    let mut bytes = vec![0; asked.size as usize];
+    let len = fill(file, asked.offset, &mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes.into())
+}
+
+/// Fills `bytes` from an offset on, as far as the file reaches; returns how many bytes that is.
+pub(super) fn fill(file: &SourceFile, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let directory_file = file.buffered(false)?;
+    let mut len = 0;
+    while len < bytes.len() {
+        match rustix::io::pread(&*directory_file, &mut bytes[len..], offset + len as u64)? {
+            0 => break,
+            more => len += more,
+        }
+    }
+    Ok(len)
+}
+
+/// Writes all bytes.
+pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<(), Errno> {
+    let directory_file = file.buffered(true)?;
+    let mut len = 0;
+    while len < payload.len() {
+        len += rustix::io::pwrite(&*directory_file, &payload[len..], offset + len as u64)?;
+    }
+    Ok(())
+}
+
+/// Allocates, punches or zeroes.
+pub(super) fn allocate(file: &SourceFile, asked: &FallocateIn) -> Answered {
+    let mode = FallocateFlags::from_bits_retain(asked.mode);
+    rustix::fs::fallocate(file.buffered(true)?, mode, asked.offset, asked.length)?;
+    Ok(done())
+}

@@ -1,0 +1,95 @@
+//! Listing directories: entries as the directory has them, in its order and with its places.
+
+use super::super::abi::{Dirent, EntryOut, InHeader, OpenOut, TransferIn};
+use super::requests::Answered;
+use super::{Directory, Node};
+use rustix::fs::{OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// The largest answer.
+const ENTRIES_BYTES_MAX: u32 = 64 << 10;
+/// What is read of the directory at a time.
+const BUFFER_BYTES: usize = 32 << 10;
+/// Where nothing is.
+const NOWHERE: u64 = u64::MAX;
+
+/// A directory that is open for listing.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// With the place that it is at.
+    directory: Mutex<(OwnedFd, u64)>,
+}
+
+impl Listing {
+    pub(super) fn new(directory: OwnedFd) -> Self {
+        Listing { directory: Mutex::new((directory, 0)) }
+    }
+}
+
+impl Directory {
+    pub(super) fn opendir(&self, header: &InHeader) -> Answered {
+        let node = self.node(header.nodeid)?;
+        let directory = node.file.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let fh = self.open_listing(directory);
+        Ok(OpenOut { fh, open_flags: 0, backing_id: 0 }.as_bytes().to_vec().into())
+    }
+
+    /// Entries from a place on, with attributes or without.
+    pub(super) fn readdir(&self, header: &InHeader, asked: &TransferIn, plus: bool) -> Answered {
+        let node = self.node(header.nodeid)?;
+        let listing = self.listing(asked.fh)?;
+        let most = asked.size.min(ENTRIES_BYTES_MAX) as usize;
+        let mut open = listing.directory.lock().expect("no holder panics");
+        let (directory, at) = &mut *open;
+        if *at != asked.offset {
+            rustix::fs::seek(&*directory, SeekFrom::Start(asked.offset))?;
+        }
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut entries = RawDir::new(&*directory, &mut buffer);
+        let mut bytes = Vec::with_capacity(most);
+        let mut place = asked.offset;
+        let mut is_full = false;
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            let head = Dirent {
+                ino: entry.ino(),
+                off: entry.next_entry_cookie(),
+                namelen: u32::try_from(name.count_bytes()).expect("at most 255"),
+                kind: entry.file_type().as_raw_mode() >> 12,
+            };
+            let attributes = if plus { size_of::<EntryOut>() } else { 0 };
+            let len = attributes + size_of_val(&head) + name.count_bytes();
+            if bytes.len() + len.next_multiple_of(8) > most {
+                is_full = true;
+                break;
+            }
+            if plus {
+                bytes.extend_from_slice(self.entry_in(&node, name).as_bytes());
+            }
+            bytes.extend_from_slice(head.as_bytes());
+            bytes.extend_from_slice(name.to_bytes());
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            place = head.off;
+        }
+        // What was read and not used is read again.
+        *at = if is_full || !entries.is_buffer_empty() { NOWHERE } else { place };
+        Ok(bytes.into())
+    }
+
+    /// What an entry is; nothing if it has gone meanwhile, or is not to be counted.
+    fn entry_in(&self, parent: &Node, name: &std::ffi::CStr) -> EntryOut {
+        let is_itself = matches!(name.to_bytes(), b"." | b"..");
+        // A listing must not use up the file descriptors that open files need.
+        let is_left_out = is_itself || self.descriptors.is_crowded(self.nodes.len());
+        let looked_up = if is_left_out { Err(Errno::NOENT) } else { self.look_up(parent, name) };
+        match looked_up {
+            Ok((node, attributes)) => self.entry(&node, &attributes),
+            Err(_) => EntryOut::new_zeroed(),
+        }
+    }
+}

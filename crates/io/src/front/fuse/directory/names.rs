@@ -1,0 +1,426 @@
+//! Requests on names: looking up, making, renaming, removing. Each is one system call on the directory
+//! with a descriptor of a directory and a name.
+//!
+//! Invariant: a new file belongs to the user who requested it from the beginning, with the group
+//! that SOURCE's file system gives it; no other file changes its owner.
+
+use super::super::abi::{
+    self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
+};
+use super::nodes::{key_of, path_of};
+use super::requests::{Answer, Answered, behind, done, name, names, writes};
+use super::{BlockingPool, Directory, Job, Node};
+use crate::store::files::{Attributes, SourceFile, link_to};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use rustix::thread::{capabilities, set_capabilities};
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use zerocopy::{FromZeros, IntoBytes};
+
+const MODE_BITS: u32 = 0o7777;
+
+thread_local! {
+    /// The mask that this thread makes files under.
+    static MASK: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Sets the mask under which this thread makes files; it must have one of its own.
+fn mask(umask: u32) {
+    MASK.with(|mask| {
+        if mask.get() != Some(umask) {
+            rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
+            mask.set(Some(umask));
+        }
+    });
+}
+
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & MODE_BITS)
+}
+
+/// The user and group that this thread makes files as, with the rights of root, until it is
+/// dropped.
+struct ActingUser;
+
+impl ActingUser {
+    fn new(uid: u32, gid: u32) -> Result<Self, Errno> {
+        let rights = capabilities(None)?;
+        // SAFETY: it changes as which group this thread alone acts on files.
+        unsafe { libc::setfsgid(gid) };
+        // SAFETY: it changes as which user this thread alone acts on files.
+        unsafe { libc::setfsuid(uid) };
+        let acting = ActingUser;
+        // SAFETY: no user has this number, so that it only says which one it is.
+        let user = unsafe { libc::setfsuid(u32::MAX) };
+        // SAFETY: the same of a group.
+        let group = unsafe { libc::setfsgid(u32::MAX) };
+        if (user.cast_unsigned(), group.cast_unsigned()) != (uid, gid) {
+            return Err(Errno::PERM);
+        }
+        // The kernel has checked whether the user may, and took the rights on files from this
+        // thread.
+        set_capabilities(None, rights)?;
+        Ok(acting)
+    }
+}
+
+impl Drop for ActingUser {
+    fn drop(&mut self) {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        // SAFETY: this thread acts on files as its own user again.
+        unsafe { libc::setfsuid(uid.as_raw()) };
+        // SAFETY: the same of its group.
+        unsafe { libc::setfsgid(gid.as_raw()) };
+    }
+}
+
+impl Directory {
+    pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        self.descriptors.check_room(self.nodes.len())?;
+        match self.look_up(&parent, name(body)?) {
+            Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
+            // That there is nothing may be believed as long as anything else.
+            Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
+                let ttl = self.ttl(&parent);
+                let mut entry = EntryOut::new_zeroed();
+                (entry.entry_valid, entry.entry_valid_ns) = (ttl.as_secs(), ttl.subsec_nanos());
+                Ok(entry.as_bytes().to_vec().into())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Looks a name up; the node counts until it is forgotten as often. A directory that another
+    /// cache has claimed is refused each time: it may have come here by rename(2) at any time.
+    pub(super) fn look_up(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let (path, stat) = self.nodes.find(parent, name)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            && let Some(holder) = self.claim().other_holder(stat.st_dev, stat.st_ino)
+        {
+            let directory = rustix::fs::readlink(link_to(&path), Vec::new()).unwrap_or_default();
+            tracing::warn!(
+                %holder, ?directory,
+                "refused to look up a directory: another cache has its data"
+            );
+            return Err(Errno::BUSY);
+        }
+        self.nodes.take_in(path, stat)
+    }
+
+    fn found(&self, node: &Node, attributes: &Attributes) -> Answer {
+        self.entry(node, attributes).as_bytes().to_vec().into()
+    }
+
+    /// Makes something as the user who asks.
+    ///
+    /// It is not given to that user afterwards: another process that may change the directory in
+    /// SOURCE could put something else in its place before that, and only SOURCE's file system
+    /// knows whether its group is that of the user or that of the directory.
+    fn as_user<T>(
+        &self,
+        header: &InHeader,
+        make: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        // Others than root can only make what is theirs.
+        if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
+            return make();
+        }
+        let _user = ActingUser::new(header.uid, header.gid)?;
+        make()
+    }
+
+    /// Makes something under a name, as the user who asks, and looks it up.
+    fn make_as_user(
+        &self,
+        header: &InHeader,
+        parent: &Node,
+        name: &CStr,
+        make: impl FnOnce() -> Result<(), Errno>,
+    ) -> Answered {
+        self.as_user(header, make)?;
+        let (node, attributes) = self.look_up(parent, name)?;
+        Ok(self.found(&node, &attributes))
+    }
+
+    pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: MknodIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MknodIn>(body))?);
+        mask(asked.umask);
+        let kind = FileType::from_raw_mode(asked.mode);
+        let device = u64::from(asked.rdev);
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(asked.mode), device)
+        })
+    }
+
+    pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: MkdirIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MkdirIn>(body))?);
+        mask(asked.umask);
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::mkdirat(parent.file.path(), name, mode_of(asked.mode))
+        })
+    }
+
+    pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        let (name, target) = names(body)?;
+        self.make_as_user(header, &parent, name, || {
+            rustix::fs::symlinkat(target, parent.file.path(), name)
+        })
+    }
+
+    pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: LinkIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<LinkIn>(body))?);
+        let node = self.node(asked.oldnodeid)?;
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
+        if self.is_remote
+            && let Ok((path, stat)) = self.nodes.find(&parent, name)
+            && key_of(&stat) == node.inode()
+        {
+            // The name by which a descriptor was opened can only be removed when it is closed (see
+            // `REMOVED`). The new name is likely to last longer than the old one.
+            node.file.set_path(&path);
+        }
+        let (node, attributes) = self.look_up(&parent, name)?;
+        Ok(self.found(&node, &attributes))
+    }
+
+    pub(super) fn readlink(&self, header: &InHeader) -> Answered {
+        let node = self.node(header.nodeid)?;
+        let target = rustix::fs::readlinkat(node.file.path(), "", Vec::new())?;
+        Ok(target.into_bytes().into())
+    }
+
+    pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> Answered {
+        let parent = self.node(header.nodeid)?;
+        let name = name(body)?;
+        if directory {
+            let removed = remove_directory(&parent, name);
+            // Its files may be gone when the kernel has forgotten them.
+            let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
+            return if waits { Ok(Answer::Clerk) } else { removed.map(|()| done()) };
+        }
+        let node = self.nodes.named(&parent, name).ok().flatten();
+        let node = node.filter(|node| node.file.was_written());
+        rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
+        // It may have other names, by which its times are still seen.
+        if let Some(node) = node {
+            node.file.take_ctime();
+        }
+        Ok(done())
+    }
+
+    pub(super) fn create(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+        let asked: CreateIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
+        if writes(asked.flags) {
+            let rules = self.nodes.rules();
+            let section = rules.section_in(&parent.file.link(), name.to_bytes());
+            self.sections[section].check_writable()?;
+        }
+        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
+        // A file that exists belongs to its owner. The kernel then looks the name up again and
+        // opens the file, if the user may.
+        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let file = self.as_user(header, || make(&parent, name, how, &asked));
+        let file = file.map_err(|errno| match errno {
+            Errno::EXIST if flags & libc::O_EXCL == 0 => Errno::STALE,
+            errno => errno,
+        })?;
+        let named = named(&parent, name, &file)?;
+        self.created(clerks, header, named, file, asked.flags)
+    }
+
+    pub(super) fn tmpfile(
+        &self,
+        clerks: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> Answered {
+        let asked: CreateIn = abi::head_of(body);
+        let parent = self.node(header.nodeid)?;
+        let mut how = OFlags::TMPFILE | OFlags::RDWR;
+        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
+        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
+        let file = self.as_user(header, || make(&parent, c".", how, &asked))?;
+        self.created(clerks, header, again(&file)?, file, asked.flags)
+    }
+
+    /// The answer about a file that was made and opened in one.
+    fn created(
+        &self,
+        clerks: &BlockingPool,
+        header: &InHeader,
+        (path, stat): (OwnedFd, Stat),
+        file: OwnedFd,
+        flags: u32,
+    ) -> Answered {
+        let (node, attributes) = self.nodes.take_in(path, stat)?;
+        self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
+        // A file that was just made has no capabilities.
+        if writes(flags) {
+            node.file.record_writer(header.uid);
+        }
+        node.file.give(file);
+        node.file.opened();
+        // It may be one that was there before.
+        if self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(&node)));
+        }
+        if node.file.is_stale() {
+            node.file.set_anew();
+        }
+        let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
+        bytes.extend(self.open_out(&node, writes(flags)));
+        Ok(bytes.into())
+    }
+
+    /// Renames, unless something of the file has to be written first.
+    pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
+        let asked = Renaming::parse(self, header, body)?;
+        let (file, moving) = (asked.file(self)?, asked.moving(self)?);
+        if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
+            return Ok(Answer::Clerk);
+        }
+        asked.perform()?;
+        Ok(done())
+    }
+}
+
+/// Removes an empty directory.
+pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> {
+    rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)
+}
+
+/// Start of the names that the kernel's NFS client gives to files that are removed while a process,
+/// such as this one, has a descriptor of them (`nfs_sillyrename` in fs/nfs/unlink.c). The client
+/// removes these names when the descriptors are closed.
+const REMOVED: &[u8] = b".nfs";
+
+/// Returns whether a file on NFS was removed.
+pub(super) fn is_removed(file: &SourceFile) -> bool {
+    let path = file.name();
+    Path::new(&path).file_name().is_some_and(|name| name.as_bytes().starts_with(REMOVED))
+}
+
+/// Returns the inode numbers of the files in a directory on NFS; none if it has others than those
+/// that were removed.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(super) fn removed_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
+    let mut inodes = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        match entry.file_name().to_bytes() {
+            b"." | b".." => {}
+            name if name.starts_with(REMOVED) => inodes.push(entry.ino()),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(inodes))
+}
+
+/// Makes a file under the mask of whoever asks.
+fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<OwnedFd, Errno> {
+    mask(asked.umask);
+    let how = how | OFlags::CLOEXEC;
+    rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
+}
+
+/// A descriptor that names an open file, by no name of its, and what stat(2) says of it.
+fn again(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let how = OFlags::PATH | OFlags::CLOEXEC;
+    let path = rustix::fs::open(link_to(file), how, Mode::empty())?;
+    let stat = rustix::fs::fstat(&path)?;
+    Ok((path, stat))
+}
+
+/// The same for one that was just opened by a name. The name is the shorter way, if it is not that
+/// of something else by now.
+fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let of_file = rustix::fs::fstat(file)?;
+    match path_of(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
+        Ok((stat, path)) if key_of(&stat) == key_of(&of_file) => Ok((path, stat)),
+        _ => again(file),
+    }
+}
+
+/// A request to rename.
+#[derive(Debug)]
+pub(super) struct Renaming<'a> {
+    from: Arc<Node>,
+    to: Arc<Node>,
+    old: &'a CStr,
+    new: &'a CStr,
+    flags: RenameFlags,
+}
+
+impl<'a> Renaming<'a> {
+    pub(super) fn parse(
+        directory: &Directory,
+        header: &InHeader,
+        body: &'a [u8],
+    ) -> Result<Self, Errno> {
+        let asked: RenameIn = abi::head_of(body);
+        let is_new = header.opcode == opcode::RENAME2;
+        let head = if is_new { size_of::<RenameIn>() } else { size_of::<u64>() };
+        let (old, new) = names(body.get(head..).unwrap_or_default())?;
+        let flags = if is_new { asked.flags } else { 0 };
+        Ok(Renaming {
+            from: directory.node(header.nodeid)?,
+            to: directory.node(asked.newdir)?,
+            old,
+            new,
+            flags: RenameFlags::from_bits_retain(flags),
+        })
+    }
+
+    /// What is to be renamed, if it is a file that may have something in the cache.
+    pub(super) fn file(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
+        let node = directory.nodes.named(&self.from, self.old)?;
+        Ok(node.filter(|node| node.is_regular()))
+    }
+
+    /// The files that will be of other sections than they are, the one that takes the old name
+    /// included, if one does.
+    pub(super) fn moving(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
+        let rules = directory.nodes.rules();
+        let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
+            let section = rules.section_in(&to.file.link(), name.to_bytes());
+            // One that is being moved goes where its old name says.
+            node.is_regular() && (node.file.moves() || section != node.file.section())
+        };
+        let file = self.file(directory)?.filter(|node| is_moved(node, &self.to, self.new));
+        let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
+        let other = if exchanges { directory.nodes.named(&self.to, self.new)? } else { None };
+        let other = other.filter(|node| is_moved(node, &self.from, self.old));
+        Ok(file.into_iter().chain(other).collect())
+    }
+
+    /// Whether it takes the place of something.
+    pub(super) fn replaces(&self) -> bool {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()
+    }
+
+    pub(super) fn perform(&self) -> Result<(), Errno> {
+        let (from, to) = (self.from.file.path(), self.to.file.path());
+        rustix::fs::renameat_with(from, self.old, to, self.new, self.flags)
+    }
+}

@@ -1,0 +1,495 @@
+//! The nodes that the kernel knows, and those that have something in the cache.
+//!
+//! Invariants: an inode of the directory has one node as long as it is known here, so that it is
+//! cached once whatever its names are; a node's number is never another node's. A node whose inode
+//! has no name any more is gone when the kernel has forgotten it.
+
+use super::super::abi;
+use super::super::passthrough::Backed;
+use super::crossing::RestrictionFollower;
+use super::is_remote;
+use super::rules::Rules;
+use crate::mount_table::mount_id;
+use crate::store::files::{Attributes, SourceFile, link_to};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Device and inode.
+pub(super) type Key = (u64, u64);
+
+/// An inode of the directory.
+#[derive(Debug)]
+pub(in crate::front::fuse) struct Node {
+    pub(in crate::front::fuse) id: u64,
+    pub(in crate::front::fuse) file: Arc<SourceFile>,
+    /// What the kernel has of it, if it uses it by itself.
+    pub(super) backed: Backed,
+    key: Key,
+    kind: FileType,
+    /// Lock on the inode as long as the node is known, if the inode has several names.
+    lock: Mutex<Option<OwnedFd>>,
+    /// True while a retirement of a node without a name waits for a thread.
+    is_retiring: AtomicBool,
+}
+
+impl Node {
+    /// Returns whether the inode has at most one name.
+    pub(super) fn has_one_name(&self) -> bool {
+        rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
+    }
+
+    /// Returns whether the inode has no name any more.
+    pub(super) fn has_no_name(&self) -> bool {
+        rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Returns whether the caller is to have the node retired: no other one waits to be.
+    pub(super) fn begin_retirement(&self) -> bool {
+        !self.is_retiring.swap(true, Ordering::AcqRel)
+    }
+
+    /// Records that it was tried to retire the node.
+    pub(super) fn end_retirement(&self) {
+        self.is_retiring.store(false, Ordering::Release);
+    }
+
+    /// Locks an inode that has several names (hard links), since another name may lie in a
+    /// directory that another process caches. It stays locked as long as some of its data may be
+    /// cached. `has_one_name` has just been read.
+    ///
+    /// # Errors
+    /// If another process has locked it; returns the descriptor, whose lock is the other one.
+    pub(super) fn lock_links(&self, read_only: bool, has_one_name: bool) -> Result<(), OwnedFd> {
+        if has_one_name || !self.is_regular() {
+            return Ok(());
+        }
+        // Held until the lock is stored: to another request of this process it would look like the
+        // lock of another process.
+        let mut known = self.known_lock();
+        if known.is_some() {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Without read permission, only data written through the mount can be in the cache.
+        let opened = rustix::fs::open(self.file.link(), flags, Mode::empty());
+        let Ok(descriptor) = opened else { return Ok(()) };
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        if rustix::fs::flock(&descriptor, lock) == Err(Errno::AGAIN) {
+            return Err(descriptor);
+        }
+        *known = Some(descriptor);
+        Ok(())
+    }
+
+    /// Unlocks the inode, although a thread may still use the node.
+    fn unlock_links(&self) {
+        if let Some(descriptor) = self.known_lock().as_ref() {
+            let unlocked = rustix::fs::flock(descriptor, FlockOperation::Unlock);
+            debug_assert!(unlocked.is_ok(), "{unlocked:?}");
+        }
+    }
+
+    fn known_lock(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.lock.lock().expect("no holder panics")
+    }
+
+    pub(super) fn is_regular(&self) -> bool {
+        self.kind == FileType::RegularFile
+    }
+
+    /// Returns the device and inode numbers in the cached directory.
+    pub(super) fn inode(&self) -> Key {
+        self.key
+    }
+
+    /// The device that it lies on.
+    pub(super) fn device(&self) -> u64 {
+        self.key.0
+    }
+
+    pub(super) fn is_link(&self) -> bool {
+        self.kind == FileType::Symlink
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// With how often the kernel has looked each up and not forgotten it.
+    by_id: HashMap<u64, (Arc<Node>, u64)>,
+    by_key: HashMap<Key, u64>,
+    /// What the kernel has forgotten and the cache has not, the oldest first.
+    resting: VecDeque<u64>,
+    next: u64,
+    /// Whether files can be opened again whatever their modes become.
+    reopens: bool,
+}
+
+/// What becomes of a node that the kernel has forgotten.
+#[derive(Debug)]
+pub(super) enum Forgotten {
+    /// It is known on; or it had nothing in the cache and is gone.
+    Nothing,
+    /// It has something in the cache, and rests.
+    Rests(Arc<Node>),
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    known: Mutex<Known>,
+    /// Number of nodes.
+    len: AtomicUsize,
+    /// By which files are of sections.
+    rules: Rules,
+    /// The device of the directory itself.
+    device: u64,
+    /// See [`Nodes::late_size_max`].
+    late_size_max: u64,
+    /// Set when the directory is mounted.
+    follower: OnceLock<Arc<RestrictionFollower>>,
+}
+
+/// What tells an inode from all others.
+pub(super) fn key_of(stat: &Stat) -> Key {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Returns a descriptor of the file that a name leads to; a symbolic link is not followed.
+pub(super) fn path_of(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())
+}
+
+impl Nodes {
+    /// The root alone, which is never forgotten.
+    pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(&root)?;
+        let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
+        let late_size_max = late_size_max(&root)?;
+        known.add(root, &stat, &rules);
+        let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
+        let (device, follower) = (stat.st_dev, OnceLock::new());
+        Ok(Nodes { known, len, rules, device, late_size_max, follower })
+    }
+
+    /// By which files are of sections.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("no holder panics")
+    }
+
+    /// The node of this number.
+    pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
+    }
+
+    /// The node of an inode, if it is known.
+    pub(super) fn of(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
+        let known = self.known();
+        let id = known.by_key.get(&(device, ino))?;
+        known.by_id.get(id).map(|(node, _)| Arc::clone(node))
+    }
+
+    /// All nodes.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+    }
+
+    /// Returns the numbers of all nodes.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.known().by_id.keys().copied().collect()
+    }
+
+    /// Returns those of the nodes of these numbers that still exist, each with whether the kernel
+    /// knows it.
+    pub(super) fn with_numbers(&self, numbers: &[u64]) -> Vec<(Arc<Node>, bool)> {
+        let known = self.known();
+        let found = numbers.iter().filter_map(|id| known.by_id.get(id));
+        found.map(|(node, count)| (Arc::clone(node), *count > 0)).collect()
+    }
+
+    /// Returns the number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Returns nodes other than directories that the kernel knows and no program has open: at most
+    /// `most`, least recently looked up first.
+    pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
+        let known = self.known();
+        let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();
+        let idle = known.by_id.values().filter(|(node, count)| *count > 0 && is_idle(node));
+        let mut idle: Vec<_> = idle.map(|(node, _)| Arc::clone(node)).collect();
+        drop(known);
+        idle.sort_unstable_by_key(|node| node.id);
+        idle.truncate(most);
+        idle
+    }
+
+    /// The device of the directory itself.
+    pub(super) fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// The node of what a name leads to, if it is known; it is not counted as looked up.
+    pub(super) fn named(&self, parent: &Node, name: &CStr) -> Result<Option<Arc<Node>>, Errno> {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statat(parent.file.path(), name, flags)?;
+        let known = self.known();
+        let id = known.by_key.get(&key_of(&stat));
+        Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
+    }
+
+    /// Has names that lead into other mounts checked from now on; before any request is answered.
+    pub(super) fn follow_restrictions(&self, follower: RestrictionFollower) {
+        let is_first = self.follower.set(Arc::new(follower)).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
+    }
+
+    /// Returns what checks names that lead into other mounts, once the directory is mounted.
+    pub(super) fn follower(&self) -> Option<&Arc<RestrictionFollower>> {
+        self.follower.get()
+    }
+
+    /// Does the same as [`path_of`]. A name that leads into another mount is checked first.
+    fn path_beyond_mounts(&self, parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
+        let Some(follower) = self.follower.get() else { return path_of(parent, name) };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (parent_path, mode) = (parent.file.path(), Mode::empty());
+        match rustix::fs::openat2(parent_path, name, flags, mode, ResolveFlags::NO_XDEV) {
+            // Containers may forbid openat2(2).
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM) => {
+                let path = path_of(parent, name)?;
+                if mount_id(parent_path) != mount_id(&path) {
+                    follower.cross(path.as_fd())?;
+                }
+                Ok(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens the inode that a name leads to, to be taken in.
+    pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+        let path = self.path_beyond_mounts(parent, name)?;
+        let stat = rustix::fs::fstat(&path)?;
+        Ok((path, stat))
+    }
+
+    /// The node of an inode that `path` names; `stat` is of it. It counts as looked up until it is
+    /// forgotten as often.
+    pub(super) fn take_in(
+        &self,
+        path: OwnedFd,
+        stat: Stat,
+    ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let mut known = self.known();
+        if let Some(id) = known.by_key.get(&key_of(&stat)).copied() {
+            let (node, count) = known.by_id.get_mut(&id).expect("of a number that is known");
+            *count += 1;
+            let node = Arc::clone(node);
+            drop(known);
+            let attributes = node.file.attributes()?;
+            return Ok((node, attributes));
+        }
+        let node = known.add(path, &stat, &self.rules);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
+        drop(known);
+        let attributes = node.file.attributes_from(stat);
+        Ok((node, attributes))
+    }
+
+    /// The kernel forgets `count` of its lookups of a node.
+    pub(super) fn forget(&self, id: u64, count: u64) -> Forgotten {
+        let mut known = self.known();
+        let Some((node, left)) = known.by_id.get_mut(&id) else { return Forgotten::Nothing };
+        *left = left.saturating_sub(count);
+        if *left > 0 || id == abi::ROOT {
+            return Forgotten::Nothing;
+        }
+        if node.file.has_segments() {
+            let node = Arc::clone(node);
+            known.resting.push_back(id);
+            return Forgotten::Rests(node);
+        }
+        let gone = known.remove(id);
+        self.len.store(known.by_id.len(), Ordering::Relaxed);
+        drop(known);
+        // Closing it may delete a file, which takes longer than others should wait here.
+        drop(gone);
+        Forgotten::Nothing
+    }
+
+    /// The node that rests for longest, if more than `most` do.
+    pub(super) fn least_recent(&self, most: usize) -> Option<Arc<Node>> {
+        let mut known = self.known();
+        while known.resting.len() > most {
+            let id = known.resting.pop_front()?;
+            if let Some((node, 0)) = known.by_id.get(&id) {
+                return Some(Arc::clone(node));
+            }
+        }
+        None
+    }
+
+    /// Forgets a node for good, of which nothing is cached any more, unless the kernel knows it
+    /// again or it was opened since it had been so `openings` times: then something of it may be in
+    /// the cache. `and` is done before anybody can look it up anew.
+    pub(super) fn leave(&self, node: &Node, openings: u64, and: impl FnOnce()) {
+        let mut known = self.known();
+        let is_unused = !node.file.is_open() && node.file.openings() == openings;
+        if is_unused && matches!(known.by_id.get(&node.id), Some((_, 0))) {
+            known.remove(node.id);
+            self.len.store(known.by_id.len(), Ordering::Relaxed);
+            and();
+        }
+    }
+
+    /// Returns the size up to which a file grows in the cache first: every file of the file system
+    /// can have it. A write that makes the file longer does so in the directory at once, which fails
+    /// if the file cannot be as long.
+    pub(super) fn late_size_max(&self, node: &Node) -> u64 {
+        if node.key.0 == self.device { self.late_size_max } else { LATE_SIZE_MAX_OTHERWISE }
+    }
+
+    /// The number of an inode as programs see it: that of the directory, told apart where other file
+    /// systems are mounted inside of it.
+    pub(super) fn ino(&self, device: u64, ino: u64) -> u64 {
+        if device == self.device {
+            return ino;
+        }
+        // Any fixed mixture that keeps small numbers apart.
+        ino ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff_0000_0000_0000
+    }
+}
+
+/// As [`Nodes::late_size_max`], for file systems inside of the directory: the maximum size of a file
+/// on the file systems in use that limit it most.
+const LATE_SIZE_MAX_OTHERWISE: u64 = (2 << 30) - 1;
+
+/// Returns [`Nodes::late_size_max`] of the file system of a directory.
+fn late_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
+    // Magic numbers of include/uapi/linux/magic.h: XFS, btrfs, tmpfs, F2FS and overlayfs; and ext2
+    // to ext4, where ext2 with small blocks holds less (fs/ext2/super.c).
+    let system = rustix::fs::fstatfs(directory)?;
+    let is_large = match system.f_type {
+        0x5846_5342 | 0x9123_683e | 0x0102_1994 | 0xf2f5_2010 | 0x794c_7630 => true,
+        0xef53 => system.f_bsize >= 4096,
+        _ => is_remote(directory),
+    };
+    Ok(if is_large { 1 << 40 } else { LATE_SIZE_MAX_OTHERWISE })
+}
+
+impl Known {
+    fn add(&mut self, path: OwnedFd, stat: &Stat, rules: &Rules) -> Arc<Node> {
+        let (id, key) = (self.next, key_of(stat));
+        self.next += 1;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_regular = kind == FileType::RegularFile;
+        let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
+        let file = Arc::new(SourceFile::new(path, section, self.reopens));
+        let (backed, lock) = (Backed::default(), Mutex::new(None));
+        let is_retiring = AtomicBool::new(false);
+        let node = Arc::new(Node { id, file, backed, key, kind, lock, is_retiring });
+        self.by_id.insert(id, (Arc::clone(&node), 1));
+        self.by_key.insert(key, id);
+        node
+    }
+
+    /// Takes a node out. Its file is closed with its last reference; the next node of the inode can
+    /// lock it at once.
+    fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
+        let (node, _) = self.by_id.remove(&id)?;
+        node.unlock_links();
+        if self.by_key.get(&node.key) == Some(&id) {
+            self.by_key.remove(&node.key);
+        }
+        Some(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::directory::LockedDirectory;
+    use crate::store::files::FileTable;
+    use std::sync::Barrier;
+
+    /// Returns the nodes of a directory with one file.
+    fn nodes() -> (tempfile::TempDir, Nodes) {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "text").unwrap();
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let root = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
+        let rules = Rules::new(&[], directory.path().display().to_string());
+        (directory, Nodes::new(root, rules, true).unwrap())
+    }
+
+    fn look_up(nodes: &Nodes) -> Arc<Node> {
+        let root = nodes.at(abi::ROOT).unwrap();
+        let (path, stat) = nodes.find(&root, c"f").unwrap();
+        nodes.take_in(path, stat).unwrap().0
+    }
+
+    #[test]
+    fn requests_that_open_a_file_with_several_names_together_share_its_lock() {
+        let (_directory, nodes) = nodes();
+        for _ in 0..larder_testing::budget(2_000, 20_000) {
+            let (node, together) = (look_up(&nodes), Barrier::new(2));
+            let lock = || {
+                together.wait();
+                node.lock_links(false, false).map_err(drop)
+            };
+            let locked = std::thread::scope(|scope| {
+                let other = scope.spawn(lock);
+                (lock(), other.join().unwrap())
+            });
+            assert_eq!(locked, (Ok(()), Ok(())));
+            nodes.forget(node.id, 1);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_forgotten_unlocks_the_file_while_it_is_still_used() {
+        let (_directory, nodes) = nodes();
+        let node = look_up(&nodes);
+        node.lock_links(false, false).unwrap();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Nothing));
+        look_up(&nodes).lock_links(false, false).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_was_used_meanwhile_does_not_leave() {
+        let (directory, nodes) = nodes();
+        let look_up = || look_up(&nodes);
+        let node = look_up();
+        let path = directory.path().canonicalize().unwrap();
+        let locked = LockedDirectory::open(&path, false).unwrap();
+        FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
+        let before = node.file.openings();
+        // All of this comes after the data of the file has been written and forgotten.
+        look_up();
+        node.file.opened();
+        nodes.leave(&node, before, || panic!("the kernel knows it"));
+        node.file.closed();
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
+        nodes.leave(&node, before, || panic!("something may be cached"));
+        let mut has_left = false;
+        nodes.leave(&node, node.file.openings(), || has_left = true);
+        assert!(has_left);
+        assert!(nodes.at(node.id).is_err());
+    }
+}

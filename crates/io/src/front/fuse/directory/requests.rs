@@ -1,0 +1,403 @@
+//! Requests about a directory that are not about data: which of them can be answered at once, and what
+//! the answers look like.
+
+use super::super::abi::{
+    self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
+    opcode, open_flag,
+};
+use super::super::link::{FuseRequest, Link};
+use super::super::volume_session::VolumeSession;
+use super::super::worker::Worker;
+use super::attributes::sets_capabilities;
+use super::{BlockingPool, CoveredWrite, Directory, Job, KernelPages, Node};
+use crate::claim;
+use crate::store::files::Attributes;
+use larder_core::clock::Nanos;
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// A directory that takes longer than this to answer has a disk that others must not wait for,
+const SLOW: Nanos = 4_000_000;
+/// for so long.
+const SLOW_FOR: Nanos = 40_000_000;
+
+/// What a request leads to.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Nothing: the kernel expects no answer, or it follows when the request is done.
+    None,
+    /// Somebody who may wait has to answer it.
+    Clerk,
+    /// The thread that writes to files with pages in the kernel's page cache has to answer it.
+    PageWriter,
+    /// That of a write, once the kernel has dropped its pages of the range.
+    WhenDropped(CoveredWrite),
+}
+
+impl From<Vec<u8>> for Answer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Answer::Bytes(bytes)
+    }
+}
+
+/// What every answer takes.
+pub(super) type Answered = Result<Answer, Errno>;
+
+/// An answer without anything in it.
+pub(super) fn done() -> Answer {
+    Answer::Bytes(Vec::new())
+}
+
+/// The name at the start of `bytes`.
+pub(super) fn name(bytes: &[u8]) -> Result<&CStr, Errno> {
+    CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
+}
+
+/// Two names, one behind the other.
+pub(super) fn names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
+    let first = name(bytes)?;
+    let second = name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
+    Ok((first, second))
+}
+
+/// What lies behind the head of a request, which is a `T`.
+pub(super) fn behind<T>(body: &[u8]) -> &[u8] {
+    body.get(size_of::<T>()..).unwrap_or_default()
+}
+
+impl Worker {
+    /// Answers a request about a directory that is not about data, or has it answered.
+    pub(in crate::front::fuse) fn take_directory_request(
+        &mut self,
+        directory: &Arc<Directory>,
+        clerks: &BlockingPool,
+        now: Nanos,
+        asked: FuseRequest<'_>,
+    ) {
+        let FuseRequest { header, body, .. } = asked;
+        // Whoever waits for this thread must not wait for the directory's disk.
+        let is_free = self.sessions.iter().all(VolumeSession::is_idle);
+        let answered = if directory.is_strange(header) && !is_end(header.opcode) {
+            Err(Errno::ACCESS)
+        } else if is_never_slow(header.opcode) {
+            directory.answer(clerks, header, body)
+        } else if is_free && now >= self.slow_until {
+            let answered = directory.answer(clerks, header, body);
+            let end = self.clock.now();
+            if end.saturating_sub(now) > SLOW {
+                self.slow_until = end + SLOW_FOR;
+            }
+            answered
+        } else {
+            Ok(Answer::Clerk)
+        };
+        // A request that changes nothing can be retried when file descriptors are free.
+        let is_short = directory.watch_descriptors(clerks, &answered);
+        let is_leased = matches!(answered, Err(Errno::AGAIN));
+        let is_retried = is_leased || is_short && is_lookup(header.opcode);
+        let answered = if is_retried { Ok(Answer::Clerk) } else { answered };
+        reply(&mut self.link, clerks, asked, answered);
+    }
+}
+
+/// Whether a request can be answered without looking at the directory's disk.
+fn is_never_slow(code: u32) -> bool {
+    is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
+}
+
+/// Returns whether a request changes nothing, so that it can be retried.
+pub(super) fn is_lookup(code: u32) -> bool {
+    matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
+}
+
+/// Whether a request only ends something, which nobody is refused.
+fn is_end(code: u32) -> bool {
+    matches!(
+        code,
+        opcode::FORGET
+            | opcode::BATCH_FORGET
+            | opcode::INTERRUPT
+            | opcode::FLUSH
+            | opcode::RELEASE
+            | opcode::RELEASEDIR
+            | opcode::DESTROY
+    )
+}
+
+/// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
+pub(super) fn reply(
+    link: &mut Link,
+    clerks: &BlockingPool,
+    asked: FuseRequest<'_>,
+    answered: Answered,
+) {
+    let unique = asked.header.unique;
+    let job = |link: &Link| clerks.request(link.reply_path(), asked.header, asked.whole_payload());
+    match answered {
+        Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
+        Ok(Answer::None) => {}
+        Ok(Answer::Clerk) => clerks.send(job(link)),
+        Ok(Answer::PageWriter) => clerks.write_beside_pages(job(link)),
+        Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
+        Err(errno) => link.refuse(unique, errno),
+    }
+}
+
+impl Directory {
+    /// Answers a request, if nothing of the cache has to be waited for.
+    pub(super) fn answer(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+        match header.opcode {
+            opcode::INTERRUPT => Ok(Answer::None),
+            opcode::FORGET => {
+                let forget: ForgetIn = abi::head_of(body);
+                self.forget(clerks, header.nodeid, forget.nlookup);
+                Ok(Answer::None)
+            }
+            opcode::BATCH_FORGET => {
+                let head: BatchForgetIn = abi::head_of(body);
+                let all = behind::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
+                for one in all.take(head.count as usize) {
+                    let one: ForgetOne = abi::head_of(one);
+                    self.forget(clerks, one.nodeid, one.nlookup);
+                }
+                Ok(Answer::None)
+            }
+            opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
+                self.released(clerks, header, body)
+            }
+            opcode::LOOKUP => self.lookup(header, body),
+            opcode::GETATTR | opcode::STATX => self.stat(header),
+            opcode::ACCESS => self.access(header, body),
+            opcode::SETATTR => self.setattr(header, body),
+            opcode::STATFS => self.statfs(header),
+            opcode::OPEN => self.open_file(clerks, header, abi::head_of(body)),
+            opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
+                Some(errno) => Err(errno),
+                None => Ok(done()),
+            },
+            opcode::OPENDIR => self.opendir(header),
+            opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
+            opcode::READDIRPLUS => self.readdir(header, &abi::head_of(body), true),
+            opcode::CREATE => self.create(clerks, header, body),
+            opcode::TMPFILE => self.tmpfile(clerks, header, body),
+            opcode::MKNOD => self.mknod(header, body),
+            opcode::MKDIR => self.mkdir(header, body),
+            opcode::SYMLINK => self.symlink(header, body),
+            opcode::LINK => self.link(header, body),
+            opcode::READLINK => self.readlink(header),
+            opcode::UNLINK => self.unlink(header, body, false),
+            opcode::RMDIR => self.unlink(header, body, true),
+            opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
+            // What is dirty is written first.
+            opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::Clerk),
+            opcode::SETXATTR => self.setxattr(header, body),
+            opcode::GETXATTR => self.getxattr(header, body),
+            opcode::LISTXATTR => self.listxattr(header, body),
+            opcode::REMOVEXATTR => self.removexattr(header, body),
+            // All of these wait for the disk or for the cache.
+            opcode::FALLOCATE | opcode::LSEEK | opcode::FSYNCDIR | opcode::SYNCFS => {
+                Ok(Answer::Clerk)
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn released(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+        let closed: abi::ReleaseIn = abi::head_of(body);
+        match header.opcode {
+            opcode::RELEASEDIR => self.close_listing(closed.fh),
+            opcode::RELEASE => {
+                let node = self.node(header.nodeid)?;
+                if self.section(&node.file).options().uncached {
+                    node.backed.close(&self.passthrough);
+                }
+                if node.file.closed() {
+                    self.last_close(clerks, node);
+                }
+            }
+            _ => {}
+        }
+        Ok(done())
+    }
+
+    /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
+    /// again to write what is left; others may not be able to, so for them it is written first.
+    pub(super) fn last_close(&self, clerks: &BlockingPool, node: Arc<Node>) {
+        if node.file.moves() {
+            clerks.send(Job::Move(Arc::clone(&node)));
+        } else if node.file.was_written() && self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(&node)));
+        }
+        if self.is_root() || !node.file.was_written() {
+            node.file.close_data();
+        } else {
+            clerks.send(Job::Close(node));
+        }
+    }
+
+    fn open_file(&self, clerks: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
+        let node = self.node(header.nodeid)?;
+        // A check may wait for a server.
+        if self.is_unwatched(&node) {
+            return Ok(Answer::Clerk);
+        }
+        // Whether somebody else has changed it is looked at when it is opened.
+        let has_one_name = node.file.attributes()?.stat.st_nlink < 2;
+        if node.file.must_be_renewed() {
+            return Ok(Answer::Clerk);
+        }
+        if node.file.take_stale() {
+            node.file.set_anew();
+        }
+        Ok(self.opened(clerks, (&node, has_one_name), header, asked.flags)?.into())
+    }
+
+    /// Opens a file for as long as the kernel has it open.
+    pub(super) fn opened(
+        &self,
+        clerks: &BlockingPool,
+        (node, has_one_name): (&Arc<Node>, bool),
+        header: &InHeader,
+        flags: u32,
+    ) -> Result<Vec<u8>, Errno> {
+        let writes = writes(flags);
+        let section = self.section(&node.file);
+        if writes {
+            section.check_writable()?;
+        }
+        self.check_unclaimed(node, has_one_name)?;
+        // What the directory refuses is refused here too, and not when it is too late.
+        let file = node.file.buffered_anew(writes)?;
+        if writes {
+            node.file.record_writer_and_capabilities(header.uid, &file);
+        }
+        node.file.opened();
+        if self.section(&node.file).options().pin {
+            clerks.send(Job::Pin(Arc::clone(node)));
+        }
+        Ok(self.open_out(node, writes))
+    }
+
+    /// Refuses a file that another cache has under another name, or has claimed later.
+    /// `has_one_name` has just been read.
+    pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
+        let (device, inode) = node.inode();
+        let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
+        let by_lock = || {
+            let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
+            Some(claim::lock_holder(&refused))
+        };
+        let Some(holder) = by_claim.or_else(by_lock) else { return Ok(()) };
+        let file = node.file.name();
+        tracing::warn!(holder, file, "refused to open a file: another cache has its data");
+        Err(Errno::BUSY)
+    }
+
+    /// The answer to an opening.
+    pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
+        let options = self.section(&node.file).options();
+        let backing = options.uncached.then(|| self.back(node)).flatten();
+        let mut open_flags = match options.kernel_pages {
+            _ if backing.is_some() => open_flag::PASSTHROUGH,
+            // Before the kernel writes through its pages, it clears the rights of the file itself,
+            // and so knows the new mode.
+            KernelPages::Off if writes && node.file.gives_rights() => 0,
+            KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
+            // What the kernel has of it may be what it was before others changed it.
+            KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
+            KernelPages::Keep | KernelPages::Open => 0,
+        };
+        if !writes {
+            open_flags |= open_flag::NOFLUSH;
+        }
+        let backing_id = backing.unwrap_or(0);
+        OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
+    }
+
+    /// Has the kernel use a file by itself, if it can; the number of the file with it. Writes to a
+    /// file that gives rights go through this process: the kernel by itself would not clear setgid
+    /// of a file that its group may not execute.
+    fn back(&self, node: &Node) -> Option<u32> {
+        let register = || {
+            if node.file.find_rights()? {
+                return Err(Errno::PERM);
+            }
+            self.passthrough.register(node.file.buffered(false)?)
+        };
+        node.backed.open(&self.passthrough, register)
+    }
+
+    /// How the kernel sees attributes.
+    pub(super) fn attr(&self, of: &Attributes) -> Attr {
+        let Attributes { stat, size, mtime, ctime, .. } = of;
+        let seconds = |seconds: i64| seconds.cast_unsigned();
+        let nanos = |nanos: i64| u32::try_from(nanos).unwrap_or(0);
+        let atime_ns = u32::try_from(stat.st_atime_nsec).unwrap_or(0);
+        Attr {
+            ino: self.nodes.ino(stat.st_dev, stat.st_ino),
+            size: *size,
+            blocks: of.blocks(),
+            atime: seconds(stat.st_atime),
+            mtime: seconds(mtime.0),
+            ctime: seconds(ctime.0),
+            atime_ns,
+            mtime_ns: nanos(mtime.1),
+            ctime_ns: nanos(ctime.1),
+            mode: stat.st_mode,
+            nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            // The kernel's old form for small numbers, which all drivers have.
+            rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// What an entry of a directory is, and for how long that may be believed.
+    pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
+        let ttl = self.ttl(node);
+        // What the attributes are now is found out when they are asked for.
+        let is_old = node.file.must_be_renewed();
+        let attr_ttl = if is_old { Duration::ZERO } else { self.attr_ttl(node, attributes) };
+        EntryOut {
+            nodeid: node.id,
+            generation: 0,
+            entry_valid: ttl.as_secs(),
+            attr_valid: attr_ttl.as_secs(),
+            entry_valid_ns: ttl.subsec_nanos(),
+            attr_valid_ns: attr_ttl.subsec_nanos(),
+            attr: self.attr(attributes),
+        }
+    }
+
+    /// The attributes of a node as an answer.
+    pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
+        let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
+        AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
+            .as_bytes()
+            .to_vec()
+    }
+
+    /// Returns how long the kernel may cache attributes that an answer carries: not at all for a
+    /// setuid or setgid file, since a write may clear these bits at any time.
+    pub(super) fn attr_ttl(&self, node: &Node, attributes: &Attributes) -> Duration {
+        if attributes.is_privileged() { Duration::ZERO } else { self.ttl(node) }
+    }
+
+    /// How long the kernel may believe what it is told of a node.
+    pub(super) fn ttl(&self, node: &Node) -> Duration {
+        let others = self.options.shared;
+        if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
+    }
+}
+
+/// Whether open(2) with these flags is for writing too.
+pub(super) fn writes(flags: u32) -> bool {
+    libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
+}

@@ -1,0 +1,73 @@
+//! Sections of a directory: the files of a rule, or those of none. Each that is cached is a volume of
+//! its own, so that page size, modes, hints, tunables and counters are those of its rule.
+//!
+//! Invariant: a file is of one section, and is moved to another one only while nobody has it open
+//! and nothing of it is cached.
+
+use super::rules::{FileOptions, KernelPages};
+use crate::engine::ArenaVolume;
+use crate::store::files::{FileTable, SourceFile};
+use larder_core::mode::WriteMode;
+use rustix::io::Errno;
+use std::sync::{Arc, OnceLock};
+
+/// Files of one rule.
+#[derive(Debug)]
+pub(in crate::front::fuse) struct Section {
+    options: FileOptions,
+    /// Where they lie in the store; none for files that are not cached.
+    table: Option<Arc<FileTable>>,
+    /// Set when the directory is mounted.
+    volume: OnceLock<Arc<ArenaVolume>>,
+}
+
+/// A section that is cached.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::front::fuse) struct Cached<'a> {
+    pub(in crate::front::fuse) table: &'a Arc<FileTable>,
+    pub(in crate::front::fuse) volume: &'a Arc<ArenaVolume>,
+}
+
+impl Cached<'_> {
+    /// All of a file may come into the cache, and what its last page has beyond the end.
+    pub(super) fn note_reach(&self, file: &SourceFile) {
+        file.note_reach(file.size().next_multiple_of(self.volume.page_bytes()));
+    }
+}
+
+impl Section {
+    pub(super) fn new(options: FileOptions, table: Option<Arc<FileTable>>) -> Self {
+        Section { options, table, volume: OnceLock::new() }
+    }
+
+    pub(super) fn options(&self) -> FileOptions {
+        self.options
+    }
+
+    /// Returns whether the kernel passes each read(2) and write(2) through, and caches pages only
+    /// for mappings. Files that the kernel reads and writes itself are exempt.
+    pub(super) fn passes_on(&self) -> bool {
+        self.options.kernel_pages == KernelPages::Off
+    }
+
+    /// Its files are this volume from now on.
+    pub(super) fn set_volume(&self, volume: Arc<ArenaVolume>) {
+        let is_first = self.volume.set(volume).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
+    }
+
+    pub(super) fn table(&self) -> Option<&Arc<FileTable>> {
+        self.table.as_ref()
+    }
+
+    /// Its store and volume, if it is cached.
+    pub(in crate::front::fuse) fn cached(&self) -> Option<Cached<'_>> {
+        Some(Cached { table: self.table.as_ref()?, volume: self.volume.get()? })
+    }
+
+    /// Fails if the contents of its files cannot be changed.
+    pub(super) fn check_writable(&self) -> Result<(), Errno> {
+        let is_set = self.volume.get().is_some_and(|it| it.write_mode() == WriteMode::ReadOnly);
+        if self.options.read_only || is_set { Err(Errno::ROFS) } else { Ok(()) }
+    }
+}

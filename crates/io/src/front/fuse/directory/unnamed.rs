@@ -1,0 +1,188 @@
+//! Files and directories that have lost their last name in SOURCE. As long as a descriptor of such
+//! a file is open here, the file system keeps its space, and nobody can delete it another time.
+//!
+//! The kernel reports the removals that are made through the mount, and forgets these files by
+//! itself. It knows nothing of removals in SOURCE, and once the mount is gone it reports nothing.
+//! So one thread looks at some nodes every few seconds: it makes the kernel forget those that have
+//! no name and that no program uses, and has those retired that the kernel has forgotten. Unwritten
+//! data of these is dropped, as no program can ever read it.
+//!
+//! Invariants: what a program has open or mapped stays, since the kernel alone decides what it
+//! forgets; no lock is held during a system call on SOURCE.
+
+use super::blocking_pool::{BlockingPool, Job};
+use super::{Directory, Node};
+use crate::engine::Engine;
+use crate::fault::{self, Thread};
+use crate::front::fuse::abi;
+use crate::front::fuse::mounted::MountFailure;
+use crate::store::files::is_some_device_full;
+use rustix::fs::{AtFlags, StatxFlags};
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Name of the thread.
+pub(super) const SWEEPER: &str = "sweeper";
+
+/// Pause between two turns.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Maximum number of nodes that are looked at in one turn: some milliseconds.
+const LOOKS_MAX: usize = 1 << 12;
+
+/// The same while space is short, or after the end of the mount.
+const LOOKS_MAX_IN_NEED: usize = 1 << 16;
+
+/// Nodes that are taken from the table at a time.
+const AT_ONCE: usize = 256;
+
+#[derive(Debug, Default)]
+struct State {
+    /// No request comes from the kernel any more.
+    is_gone: bool,
+    has_ended: bool,
+}
+
+/// Messages to the thread.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// True while the kernel is being asked to forget nodes.
+    is_asking: AtomicBool,
+}
+
+impl Sweep {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the mount is gone: no program can reach its files any more.
+    pub(super) fn set_gone(&self) {
+        self.state().is_gone = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next turn; returns whether the mount is gone, or `None` at the end.
+    fn wait(&self, was_gone: bool) -> Option<bool> {
+        let is_quiet = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
+        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_quiet);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.has_ended).then_some(state.is_gone)
+    }
+}
+
+/// The thread that looks for nodes without a name.
+pub(super) struct Sweeper {
+    directory: Arc<Directory>,
+    clerks: BlockingPool,
+    sweep: Arc<Sweep>,
+    /// Numbers of the nodes that are still to be looked at before all have been.
+    left: Vec<u64>,
+}
+
+impl Sweeper {
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        directory: &Arc<Directory>,
+        (clerks, sweep): (&BlockingPool, &Arc<Sweep>),
+        failure: &Arc<MountFailure>,
+    ) -> io::Result<Thread> {
+        let (directory, clerks) = (Arc::clone(directory), clerks.clone());
+        let sweeper = Sweeper { directory, clerks, sweep: Arc::clone(sweep), left: Vec::new() };
+        let failure = Arc::clone(failure);
+        let failed = move |error: &dyn fmt::Display| failure.fail(error);
+        fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
+    }
+
+    fn run(mut self) {
+        let mut is_gone = false;
+        while let Some(now_gone) = self.sweep.wait(is_gone) {
+            is_gone = now_gone;
+            fault::point(SWEEPER, self.clerks.failure().name());
+            self.turn(is_gone);
+        }
+    }
+
+    /// Looks at a bounded number of nodes.
+    fn turn(&mut self, is_gone: bool) {
+        let in_need = is_gone || is_some_device_full();
+        let looks_max = if in_need { LOOKS_MAX_IN_NEED } else { LOOKS_MAX };
+        if is_gone {
+            self.directory.close_listings();
+        }
+        if self.left.is_empty() {
+            self.left = self.directory.nodes.numbers();
+        }
+        let first = self.left.len().saturating_sub(looks_max);
+        let now = self.left.split_off(first);
+        let mut known = Vec::new();
+        for numbers in now.chunks(AT_ONCE) {
+            for (node, is_known) in self.directory.nodes.with_numbers(numbers) {
+                self.look(node, is_known, is_gone, &mut known);
+            }
+        }
+        // A notification may have to wait for requests; no second one is sent meanwhile.
+        if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
+            self.clerks.queue_notification(Job::Forget(known));
+        }
+    }
+
+    /// Looks at a node, which the kernel knows or has forgotten. Those that it has to forget are
+    /// added to `known`.
+    fn look(&self, node: Arc<Node>, is_known: bool, is_gone: bool, known: &mut Vec<Arc<Node>>) {
+        if node.id == abi::ROOT {
+            return;
+        }
+        if is_gone {
+            // The kernel reports neither the last close nor that it forgets.
+            if node.file.close_all() {
+                node.backed.close_all(&self.directory.passthrough);
+                self.directory.last_close(&self.clerks, Arc::clone(&node));
+            }
+            if is_known {
+                self.directory.forget(&self.clerks, node.id, u64::MAX);
+                return;
+            }
+        }
+        if node.file.is_open() || !has_lost_its_names(&node) {
+            return;
+        }
+        if is_known {
+            known.push(node);
+        } else if node.has_no_name() && node.begin_retirement() {
+            // No name leads to it, so that the kernel cannot look it up again.
+            node.file.die();
+            self.clerks.send(Job::Retire(node));
+        }
+    }
+}
+
+/// Returns whether a node has no name in SOURCE, as far as this machine knows without asking a
+/// server.
+fn has_lost_its_names(node: &Node) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(node.file.path(), "", flags, StatxFlags::NLINK);
+    found.is_ok_and(|found| found.stx_mask & StatxFlags::NLINK.bits() != 0 && found.stx_nlink == 0)
+}
+
+impl Directory {
+    /// Makes the kernel forget nodes that have no name in SOURCE, unless programs use them. May
+    /// wait for requests, so the calling thread must answer none.
+    pub(super) fn forget_unnamed(&self, clerks: &BlockingPool, nodes: &[Arc<Node>]) {
+        let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
+        if !self.kernel.prune(&numbers) {
+            self.shed_names(nodes);
+        }
+        clerks.sweep().is_asking.store(false, Ordering::Release);
+    }
+}

@@ -1,4 +1,0 @@
-//! The target `fuse-folder` of larder-fuzz.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| larder_fuzz::run("fuse-folder", input));
