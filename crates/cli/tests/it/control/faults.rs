@@ -257,7 +257,7 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
         return;
     }
     for options in [&[][..], &["--plain-io"]] {
-        let (mut server, mountpoint) = mount("clerk", options);
+        let (mut server, mountpoint) = mount("blocking-worker", options);
         let mut file = File::create(mountpoint.file("new")).unwrap();
         file.write_all(&vec![5; 300_000]).unwrap();
         // A change of the length may block, so a worker does it.

@@ -4,7 +4,7 @@
 //! A node of the mount is an inode of the directory, found by a descriptor that only names it. So
 //! every operation on names is a system call with a descriptor and a name: no path can change under
 //! it, and what was opened lives on without its name. What has to wait for the cache (truncating,
-//! holes, renaming what is not written) is done by clerks: threads that may wait.
+//! holes, renaming what is not written) is done by blocking workers: threads that may wait.
 //!
 //! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
 //! file that nobody can reach any more is never written.
@@ -330,15 +330,15 @@ impl Directory {
 
     /// The kernel forgets `count` of its lookups of a node; what has something in the cache and no
     /// name goes.
-    fn forget(&self, clerks: &BlockingPool, id: u64, count: u64) {
+    fn forget(&self, pool: &BlockingPool, id: u64, count: u64) {
         let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
-            clerks.send(Job::Retire(node));
+            pool.send(Job::Retire(node));
         } else if self.is_remote && names::is_removed(&node.file) {
-            clerks.send(Job::Retire(node));
+            pool.send(Job::Retire(node));
         } else if let Some(tired) = self.nodes.least_recent(self.resting_max) {
-            clerks.send(Job::Retire(tired));
+            pool.send(Job::Retire(tired));
         }
     }
 }

@@ -147,9 +147,9 @@ impl Mount {
             engine.add_volume(options, store).expect("a volume")
         });
         let volumes: Vec<_> = volumes.collect();
-        let (directory, clerks) = directory.begin(&engine, &volumes, path).expect("threads");
-        let failure = clerks.failure();
-        Mount::new(engine, Tree::Directory { directory, clerks }, failure)
+        let (directory, pool) = directory.begin(&engine, &volumes, path).expect("threads");
+        let failure = pool.failure();
+        Mount::new(engine, Tree::Directory { directory, pool }, failure)
     }
 
     fn new(engine: Arc<Engine>, tree: Tree, failure: Arc<MountFailure>) -> Self {
@@ -195,8 +195,8 @@ impl Mount {
 
     /// Has the mount forget the nodes that were looked up.
     pub fn reset(&mut self) {
-        if let Tree::Directory { directory, clerks } = &self.shared.tree {
-            directory.forget_all(clerks);
+        if let Tree::Directory { directory, pool } = &self.shared.tree {
+            directory.forget_all(pool);
         }
         self.nodes = vec![abi::ROOT];
         self.handles.clear();

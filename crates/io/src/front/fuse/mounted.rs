@@ -39,7 +39,7 @@ pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
     /// A directory, whose files are a volume, or one for each of its sections.
-    Directory { directory: Arc<Directory>, clerks: BlockingPool },
+    Directory { directory: Arc<Directory>, pool: BlockingPool },
 }
 
 /// What all threads share.
@@ -112,8 +112,8 @@ impl Shared {
         observer: Option<Arc<dyn Observer>>,
         wakers: Vec<Waker>,
     ) -> Self {
-        if let Tree::Directory { clerks, .. } = &tree {
-            clerks.set_wakers(&wakers);
+        if let Tree::Directory { pool, .. } = &tree {
+            pool.set_wakers(&wakers);
         }
         Shared {
             engine,
@@ -162,9 +162,9 @@ impl Shared {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && !self.is_closing()
-            && let Tree::Directory { clerks, .. } = &self.tree
+            && let Tree::Directory { pool, .. } = &self.tree
         {
-            clerks.set_gone();
+            pool.set_gone();
         }
         let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
         if is_last && !is_expected {
@@ -231,7 +231,7 @@ impl Mounted {
         let (descriptor, mount, took_over) = mount::mount(at, how)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
-            Tree::Directory { clerks, .. } => clerks.failure(),
+            Tree::Directory { pool, .. } => pool.failure(),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
@@ -296,8 +296,8 @@ impl Mounted {
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
             thread.join();
         }
-        if let Tree::Directory { clerks, .. } = &self.shared.tree {
-            clerks.end();
+        if let Tree::Directory { pool, .. } = &self.shared.tree {
+            pool.end();
         }
         if !self.shared.unmounted.load(Ordering::Acquire)
             && let Err(error) = self.mount.unmount(true)

@@ -229,8 +229,7 @@ impl Worker {
 
     /// Whether more requests may be taken in.
     fn has_room(&self) -> bool {
-        let is_full =
-            matches!(&self.shared.tree, Tree::Directory { clerks, .. } if clerks.is_full());
+        let is_full = matches!(&self.shared.tree, Tree::Directory { pool, .. } if pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
         !is_full
             && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
@@ -265,9 +264,9 @@ impl Worker {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Directory { directory, clerks } => {
-                if !self.take_file_request((directory, clerks), now, asked) {
-                    self.take_directory_request(directory, clerks, now, asked);
+            Tree::Directory { directory, pool } => {
+                if !self.take_file_request((directory, pool), now, asked) {
+                    self.take_directory_request(directory, pool, now, asked);
                 }
             }
         }

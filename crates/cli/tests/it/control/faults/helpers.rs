@@ -213,7 +213,7 @@ fn the_panic_of_a_thread_that_is_told_of_changes_is_no_silent_loss() {
     eventually("and the next", || fs::metadata(mountpoint.file("old")).unwrap().len() == 14);
     server.stop();
     // The thread that tells the kernel ends the mount.
-    let (mut server, mountpoint) = mount("herald", &options);
+    let (mut server, mountpoint) = mount("notifier", &options);
     let behind = source(server.directory.path()).join("old");
     assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
     fs::write(&behind, "theirs").unwrap();

@@ -30,7 +30,7 @@ impl Directory {
         let node = self.node(header.nodeid)?;
         let attributes = node.file.attributes()?;
         if node.is_regular() && node.file.must_be_renewed() {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         Ok(self.reply_with(header, &node, &attributes).into())
     }
@@ -90,7 +90,7 @@ impl Directory {
         let asked: SetattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
         if asked.valid & attribute::SIZE != 0 && node.file.has_segments() {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         let mut is_cached = false;
         let changed = self.change(header, &node, &asked, |size| {
@@ -108,7 +108,7 @@ impl Directory {
             node.file.rest();
             Ok(())
         });
-        if is_cached { Ok(Answer::Clerk) } else { changed }
+        if is_cached { Ok(Answer::BlockingWorker) } else { changed }
     }
 
     /// Changes attributes; the size by `resize`.

@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// So many do not make hits wait for a core, and keep a slow disk busy.
-const CLERKS: usize = 4;
+const BLOCKING_WORKERS: usize = 4;
 
 /// How long the kernel may take at the end for what it is being told.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ const LEASE_PATIENCE: Duration = Duration::from_mins(2);
 /// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
 
-/// What a clerk is asked for.
+/// A job for a blocking worker.
 pub(in crate::front::fuse) enum Job {
     /// To answer a request.
     Request { way: ReplyPath, header: InHeader, body: Vec<u8>, waiting: Waiting },
@@ -91,7 +91,7 @@ pub(in crate::front::fuse) enum Job {
     Forget(Vec<Arc<Node>>),
 }
 
-/// The way to all clerks. Clones lead to the same ones.
+/// A handle to the threads of a mount that may block. Clones are handles to the same threads.
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct BlockingPool {
     jobs: Arc<Jobs>,
@@ -124,12 +124,12 @@ impl BlockingPool {
         let (threads, telling) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
         let (sweep, backlog) = (Arc::default(), Arc::default());
-        let clerks =
+        let pool =
             BlockingPool { jobs, news, beside_pages, sweep, backlog, threads, telling, failure };
         let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
-            let clerk = BlockingWorker {
+            let worker = BlockingWorker {
                 directory: Arc::clone(directory),
-                clerks: clerks.clone(),
+                pool: pool.clone(),
                 sessions: directory.sections.iter().map(|_| None).collect(),
                 cache: Arc::clone(engine.cache()),
                 clock: engine.clock(),
@@ -137,22 +137,22 @@ impl BlockingPool {
                 kind: name,
                 drops,
             };
-            let failure = Arc::clone(&clerks.failure);
+            let failure = Arc::clone(&pool.failure);
             let failed = move |error: &dyn fmt::Display| failure.fail(error);
-            fault::spawn(name, Some(engine.cache()), || clerk.run(), failed)
+            fault::spawn(name, Some(engine.cache()), || worker.run(), failed)
         };
-        for _ in 0..CLERKS {
-            let thread = start("clerk", &clerks.jobs, None)?;
-            clerks.threads.lock().expect("no holder panics").push(thread);
+        for _ in 0..BLOCKING_WORKERS {
+            let thread = start("blocking-worker", &pool.jobs, None)?;
+            pool.threads.lock().expect("no holder panics").push(thread);
         }
-        let (drops, dropping) = PageDrops::start(engine, directory, &clerks.failure)?;
-        let herald = start("herald", &clerks.news, None)?;
-        let page_writer = start(PAGE_WRITER, &clerks.beside_pages, Some(drops))?;
-        let of_clerks = (&clerks, &clerks.sweep);
-        let sweeper = Sweeper::start(engine, directory, of_clerks, &clerks.failure)?;
-        let telling = [herald, page_writer, sweeper].into_iter().chain(dropping);
-        clerks.telling.lock().expect("no holder panics").extend(telling);
-        Ok(clerks)
+        let (drops, dropping) = PageDrops::start(engine, directory, &pool.failure)?;
+        let notifier = start("notifier", &pool.news, None)?;
+        let page_writer = start(PAGE_WRITER, &pool.beside_pages, Some(drops))?;
+        let of_pool = (&pool, &pool.sweep);
+        let sweeper = Sweeper::start(engine, directory, of_pool, &pool.failure)?;
+        let telling = [notifier, page_writer, sweeper].into_iter().chain(dropping);
+        pool.telling.lock().expect("no holder panics").extend(telling);
+        Ok(pool)
     }
 
     /// Returns whether an internal error has ended the mount.
@@ -227,7 +227,7 @@ impl BlockingPool {
 
 struct BlockingWorker {
     directory: Arc<Directory>,
-    clerks: BlockingPool,
+    pool: BlockingPool,
     cache: Arc<ArenaCache>,
     /// One for each section, opened when it is needed.
     sessions: Vec<Option<BlockingSession>>,
@@ -280,13 +280,13 @@ impl BlockingWorker {
         own_mask();
         while let Some(job) = self.jobs.next() {
             let asker = requester(&job);
-            if self.clerks.failure.has_failed() {
+            if self.pool.failure.has_failed() {
                 refuse(asker, Errno::IO);
             } else if let Err(panic) = confine(|| self.work(job)) {
                 // Without an answer the process that made the request would block in the kernel for
                 // ever.
                 panic.end_if_damaging(&self.cache);
-                self.clerks.failure.fail(&panic);
+                self.pool.failure.fail(&panic);
                 refuse(asker, Errno::IO);
                 // The reply to a request in flight must not be taken for that of the next one.
                 self.sessions.iter_mut().for_each(|session| drop(session.take()));
@@ -295,20 +295,22 @@ impl BlockingWorker {
     }
 
     fn work(&mut self, job: Job) {
-        fault::point(self.kind, self.clerks.failure.name());
+        fault::point(self.kind, self.pool.failure.name());
         match job {
             Job::Request { way, header, body, waiting } => {
                 match self.answer_with_room(&header, &body) {
                     Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
                     Ok(Answer::None) => {}
                     Ok(Answer::PageWriter) => {
-                        self.clerks.write_beside_pages(Job::Request { way, header, body, waiting });
+                        self.pool.write_beside_pages(Job::Request { way, header, body, waiting });
                     }
                     Ok(Answer::WhenDropped(write)) => {
                         let drops = self.drops.as_ref().expect("this is the page writer");
                         drops.drop_and_answer(way, header.unique, write);
                     }
-                    Ok(Answer::Clerk) => unreachable!("a clerk does not pass this on"),
+                    Ok(Answer::BlockingWorker) => {
+                        unreachable!("a blocking worker does not pass this on")
+                    }
                     // Another process has a lease on the file. Waiting here would let it keep all
                     // blocking workers from others.
                     Err(Errno::AGAIN)
@@ -334,7 +336,7 @@ impl BlockingWorker {
             Job::Invalidate(node) => self.directory.kernel.changed(node.id, true),
             Job::Renamed { directory, name } => self.directory.kernel.renamed(directory.id, &name),
             Job::Shed => self.directory.shed(),
-            Job::Forget(nodes) => self.directory.forget_unnamed(&self.clerks, &nodes),
+            Job::Forget(nodes) => self.directory.forget_unnamed(&self.pool, &nodes),
         }
     }
 
@@ -343,7 +345,7 @@ impl BlockingWorker {
         let begun = Instant::now();
         loop {
             let answered = self.answer(header, body);
-            let is_short = self.directory.watch_descriptors(&self.clerks, &answered);
+            let is_short = self.directory.watch_descriptors(&self.pool, &answered);
             if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
                 return answered;
             }
@@ -394,7 +396,7 @@ impl BlockingWorker {
                     directory.change(header, &node, &asked, |size| self.resize(&node.file, size));
                 if changed.is_err() {
                     // A truncation unpins the end of the file before it fails.
-                    self.clerks.send(Job::Pin(node));
+                    self.pool.send(Job::Pin(node));
                 }
                 changed
             }
@@ -412,7 +414,7 @@ impl BlockingWorker {
                 }
                 directory.setxattr(header, body)
             }
-            _ => Arc::clone(&self.directory).answer(&self.clerks, header, body),
+            _ => Arc::clone(&self.directory).answer(&self.pool, header, body),
         }
     }
 
@@ -499,7 +501,7 @@ impl BlockingWorker {
         self.renew(&node.file)?;
         Ok(self
             .directory
-            .opened(&self.clerks, (&node, node.has_one_name()), header, asked.flags)?
+            .opened(&self.pool, (&node, node.has_one_name()), header, asked.flags)?
             .into())
     }
 

@@ -51,18 +51,18 @@ impl Directory {
 #[derive(Debug)]
 pub struct ChangeEvents {
     directory: Arc<Directory>,
-    clerks: BlockingPool,
+    pool: BlockingPool,
 }
 
 impl ChangeEvents {
-    pub(super) fn new(directory: Arc<Directory>, clerks: BlockingPool) -> Self {
+    pub(super) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
         directory.news.come.store(true, Ordering::Release);
-        ChangeEvents { directory, clerks }
+        ChangeEvents { directory, pool }
     }
 
     fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
         if let Some(node) = self.directory.nodes.of(device, inode) {
-            self.clerks.queue_notification(tell(node));
+            self.pool.queue_notification(tell(node));
         }
     }
 
@@ -91,7 +91,7 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.directory.nodes.all() {
-            self.clerks.queue_notification(Job::Changed { node, contents: true });
+            self.pool.queue_notification(Job::Changed { node, contents: true });
         }
     }
 }

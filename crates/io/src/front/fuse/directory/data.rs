@@ -97,7 +97,7 @@ impl Worker {
     /// Takes a request about data of a directory's file; false if it is about something else.
     pub(in crate::front::fuse) fn take_file_request(
         &mut self,
-        (directory, clerks): (&Arc<Directory>, &BlockingPool),
+        (directory, pool): (&Arc<Directory>, &BlockingPool),
         now: Nanos,
         asked: FuseRequest<'_>,
     ) -> bool {
@@ -108,7 +108,7 @@ impl Worker {
             opcode::FSYNC => self.sync_file(directory, now, header, &abi::head_of(body)),
             _ => return false,
         };
-        reply(&mut self.link, clerks, asked, answered);
+        reply(&mut self.link, pool, asked, answered);
         true
     }
 
@@ -126,7 +126,7 @@ impl Worker {
         let must_wait = is_page && !node.file.note_page() || directory.must_check(&node, now);
         let Some(cached) = section.cached().filter(|_| !must_wait) else {
             check_alignment(&node, asked, to_last_block(&node, asked))?;
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         };
         let size = node.file.size();
         let left = size.saturating_sub(asked.offset);
@@ -138,14 +138,14 @@ impl Worker {
         check_alignment(&node, asked, to_last_block(&node, asked))?;
         let begin = asked.offset % SEGMENT_BYTES;
         if begin + len > SEGMENT_BYTES {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         // First segments are as few as the files. For others it is checked whether the file has
         // data there, which may take time.
         let first = || cached.table.place(&node.file, asked.offset).ok();
         let start = FileTable::find(&node.file, asked.offset)
             .or_else(|| (asked.offset < SEGMENT_BYTES).then(first).flatten());
-        let Some(start) = start else { return Ok(Answer::Clerk) };
+        let Some(start) = start else { return Ok(Answer::BlockingWorker) };
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
         let bound = read_bound(start, asked.offset, size);
         let index = self.section_session(node.file.section(), cached.volume)?;
@@ -183,7 +183,7 @@ impl Worker {
         let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
         let is_far = end > directory.nodes.late_size_max(&node) && end > node.file.size();
         let Some(cached) = section.cached().filter(|_| is_whole && !is_far) else {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         };
         // The last check that may hand the request to another thread: a write that waits in a queue
         // must not count as under way, or threads that wait for writes under way could deadlock
@@ -235,7 +235,7 @@ impl Worker {
         let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
         let cached = directory.section(&node.file).cached();
         let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         };
         let index = self.section_session(section, cached.volume)?;
         let flush = RequestOp::FlushRange { durable: true };
@@ -272,7 +272,7 @@ fn begin_write(
         return file.begin_write().map(Some).ok_or(Answer::PageWriter);
     }
     let (page, parts) = file.begin_pages(range.clone());
-    if parts == [range] { Ok(Some(page)) } else { Err(Answer::Clerk) }
+    if parts == [range] { Ok(Some(page)) } else { Err(Answer::BlockingWorker) }
 }
 
 /// Clears the rights of a file that a write to it has to clear.

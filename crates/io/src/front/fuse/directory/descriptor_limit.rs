@@ -57,11 +57,11 @@ impl Descriptors {
 impl Directory {
     /// Starts forgetting inodes if there are too many, or if an answer reports that no descriptor
     /// is left; returns whether it reports that.
-    pub(super) fn watch_descriptors(&self, clerks: &BlockingPool, answered: &Answered) -> bool {
+    pub(super) fn watch_descriptors(&self, pool: &BlockingPool, answered: &Answered) -> bool {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
         if wanted && !self.descriptors.is_asked.swap(true, Ordering::AcqRel) {
-            clerks.queue_notification(Job::Shed);
+            pool.queue_notification(Job::Shed);
         }
         is_short
     }

@@ -26,7 +26,7 @@ pub struct DirectoryMount {
     mounted: Mounted,
     pub(super) engine: Arc<Engine>,
     pub(super) directory: Arc<Directory>,
-    clerks: BlockingPool,
+    pool: BlockingPool,
     volumes: Vec<Arc<ArenaVolume>>,
     /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
@@ -62,11 +62,11 @@ impl DirectoryMount {
             plain: directory.options.plain,
         };
         let begun = directory.begin(&engine, &volumes, at);
-        let (directory, clerks) =
+        let (directory, pool) =
             begun.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let ending = clerks.clone();
-        let others = clerks.clone();
-        let tree = Tree::Directory { directory: Arc::clone(&directory), clerks };
+        let ending = pool.clone();
+        let others = pool.clone();
+        let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
         match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
             Ok(mounted) => {
                 let watch = follow(&directory, others.failure());
@@ -74,7 +74,7 @@ impl DirectoryMount {
                     mounted,
                     engine,
                     directory,
-                    clerks: others,
+                    pool: others,
                     volumes,
                     _watch: watch,
                 })
@@ -115,7 +115,7 @@ impl DirectoryMount {
     /// something was missed, names and attributes are believed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
-        ChangeEvents::new(Arc::clone(&self.directory), self.clerks.clone())
+        ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
     }
 
     /// One sentence for each thing that is not as good as it could be.
@@ -176,8 +176,8 @@ impl Directory {
             section.set_volume(Arc::clone(volume));
         }
         let directory = Arc::new(self);
-        let clerks = BlockingPool::start(engine, &directory, at)?;
-        Ok((directory, clerks))
+        let pool = BlockingPool::start(engine, &directory, at)?;
+        Ok((directory, pool))
     }
 
     /// Has `mount`, which has `applied`, get the restrictions that mounts of the directory get
@@ -193,9 +193,9 @@ impl Directory {
     }
 
     /// Forgets all nodes but the root, and all listings.
-    pub(in crate::front::fuse) fn forget_all(&self, clerks: &BlockingPool) {
+    pub(in crate::front::fuse) fn forget_all(&self, pool: &BlockingPool) {
         for node in self.nodes.all() {
-            self.forget(clerks, node.id, u64::MAX);
+            self.forget(pool, node.id, u64::MAX);
         }
         self.close_listings();
     }

@@ -211,7 +211,7 @@ impl Directory {
             let removed = remove_directory(&parent, name);
             // Its files may be gone when the kernel has forgotten them.
             let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
-            return if waits { Ok(Answer::Clerk) } else { removed.map(|()| done()) };
+            return if waits { Ok(Answer::BlockingWorker) } else { removed.map(|()| done()) };
         }
         let node = self.nodes.named(&parent, name).ok().flatten();
         let node = node.filter(|node| node.file.was_written());
@@ -223,7 +223,7 @@ impl Directory {
         Ok(done())
     }
 
-    pub(super) fn create(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn create(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
         if writes(asked.flags) {
@@ -241,28 +241,23 @@ impl Directory {
             errno => errno,
         })?;
         let named = named(&parent, name, &file)?;
-        self.created(clerks, header, named, file, asked.flags)
+        self.created(pool, header, named, file, asked.flags)
     }
 
-    pub(super) fn tmpfile(
-        &self,
-        clerks: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> Answered {
+    pub(super) fn tmpfile(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let asked: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut how = OFlags::TMPFILE | OFlags::RDWR;
         let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
         how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = self.as_user(header, || make(&parent, c".", how, &asked))?;
-        self.created(clerks, header, again(&file)?, file, asked.flags)
+        self.created(pool, header, again(&file)?, file, asked.flags)
     }
 
     /// The answer about a file that was made and opened in one.
     fn created(
         &self,
-        clerks: &BlockingPool,
+        pool: &BlockingPool,
         header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,
@@ -278,7 +273,7 @@ impl Directory {
         node.file.opened();
         // It may be one that was there before.
         if self.section(&node.file).options().pin {
-            clerks.send(Job::Pin(Arc::clone(&node)));
+            pool.send(Job::Pin(Arc::clone(&node)));
         }
         if node.file.is_stale() {
             node.file.set_anew();
@@ -293,7 +288,7 @@ impl Directory {
         let asked = Renaming::parse(self, header, body)?;
         let (file, moving) = (asked.file(self)?, asked.moving(self)?);
         if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         asked.perform()?;
         Ok(done())

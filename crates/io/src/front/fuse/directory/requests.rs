@@ -32,7 +32,7 @@ pub(super) enum Answer {
     /// Nothing: the kernel expects no answer, or it follows when the request is done.
     None,
     /// Somebody who may wait has to answer it.
-    Clerk,
+    BlockingWorker,
     /// The thread that writes to files with pages in the kernel's page cache has to answer it.
     PageWriter,
     /// That of a write, once the kernel has dropped its pages of the range.
@@ -75,7 +75,7 @@ impl Worker {
     pub(in crate::front::fuse) fn take_directory_request(
         &mut self,
         directory: &Arc<Directory>,
-        clerks: &BlockingPool,
+        pool: &BlockingPool,
         now: Nanos,
         asked: FuseRequest<'_>,
     ) {
@@ -85,23 +85,23 @@ impl Worker {
         let answered = if directory.is_strange(header) && !is_end(header.opcode) {
             Err(Errno::ACCESS)
         } else if is_never_slow(header.opcode) {
-            directory.answer(clerks, header, body)
+            directory.answer(pool, header, body)
         } else if is_free && now >= self.slow_until {
-            let answered = directory.answer(clerks, header, body);
+            let answered = directory.answer(pool, header, body);
             let end = self.clock.now();
             if end.saturating_sub(now) > SLOW {
                 self.slow_until = end + SLOW_FOR;
             }
             answered
         } else {
-            Ok(Answer::Clerk)
+            Ok(Answer::BlockingWorker)
         };
         // A request that changes nothing can be retried when file descriptors are free.
-        let is_short = directory.watch_descriptors(clerks, &answered);
+        let is_short = directory.watch_descriptors(pool, &answered);
         let is_leased = matches!(answered, Err(Errno::AGAIN));
         let is_retried = is_leased || is_short && is_lookup(header.opcode);
-        let answered = if is_retried { Ok(Answer::Clerk) } else { answered };
-        reply(&mut self.link, clerks, asked, answered);
+        let answered = if is_retried { Ok(Answer::BlockingWorker) } else { answered };
+        reply(&mut self.link, pool, asked, answered);
     }
 }
 
@@ -132,17 +132,17 @@ fn is_end(code: u32) -> bool {
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
 pub(super) fn reply(
     link: &mut Link,
-    clerks: &BlockingPool,
+    pool: &BlockingPool,
     asked: FuseRequest<'_>,
     answered: Answered,
 ) {
     let unique = asked.header.unique;
-    let job = |link: &Link| clerks.request(link.reply_path(), asked.header, asked.whole_payload());
+    let job = |link: &Link| pool.request(link.reply_path(), asked.header, asked.whole_payload());
     match answered {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
-        Ok(Answer::Clerk) => clerks.send(job(link)),
-        Ok(Answer::PageWriter) => clerks.write_beside_pages(job(link)),
+        Ok(Answer::BlockingWorker) => pool.send(job(link)),
+        Ok(Answer::PageWriter) => pool.write_beside_pages(job(link)),
         Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
         Err(errno) => link.refuse(unique, errno),
     }
@@ -150,12 +150,12 @@ pub(super) fn reply(
 
 impl Directory {
     /// Answers a request, if nothing of the cache has to be waited for.
-    pub(super) fn answer(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn answer(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
             opcode::FORGET => {
                 let forget: ForgetIn = abi::head_of(body);
-                self.forget(clerks, header.nodeid, forget.nlookup);
+                self.forget(pool, header.nodeid, forget.nlookup);
                 Ok(Answer::None)
             }
             opcode::BATCH_FORGET => {
@@ -163,19 +163,19 @@ impl Directory {
                 let all = behind::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
                 for one in all.take(head.count as usize) {
                     let one: ForgetOne = abi::head_of(one);
-                    self.forget(clerks, one.nodeid, one.nlookup);
+                    self.forget(pool, one.nodeid, one.nlookup);
                 }
                 Ok(Answer::None)
             }
             opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
-                self.released(clerks, header, body)
+                self.released(pool, header, body)
             }
             opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR | opcode::STATX => self.stat(header),
             opcode::ACCESS => self.access(header, body),
             opcode::SETATTR => self.setattr(header, body),
             opcode::STATFS => self.statfs(header),
-            opcode::OPEN => self.open_file(clerks, header, abi::head_of(body)),
+            opcode::OPEN => self.open_file(pool, header, abi::head_of(body)),
             opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
                 Some(errno) => Err(errno),
                 None => Ok(done()),
@@ -183,8 +183,8 @@ impl Directory {
             opcode::OPENDIR => self.opendir(header),
             opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
             opcode::READDIRPLUS => self.readdir(header, &abi::head_of(body), true),
-            opcode::CREATE => self.create(clerks, header, body),
-            opcode::TMPFILE => self.tmpfile(clerks, header, body),
+            opcode::CREATE => self.create(pool, header, body),
+            opcode::TMPFILE => self.tmpfile(pool, header, body),
             opcode::MKNOD => self.mknod(header, body),
             opcode::MKDIR => self.mkdir(header, body),
             opcode::SYMLINK => self.symlink(header, body),
@@ -194,20 +194,20 @@ impl Directory {
             opcode::RMDIR => self.unlink(header, body, true),
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
             // What is dirty is written first.
-            opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::Clerk),
+            opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::BlockingWorker),
             opcode::SETXATTR => self.setxattr(header, body),
             opcode::GETXATTR => self.getxattr(header, body),
             opcode::LISTXATTR => self.listxattr(header, body),
             opcode::REMOVEXATTR => self.removexattr(header, body),
             // All of these wait for the disk or for the cache.
             opcode::FALLOCATE | opcode::LSEEK | opcode::FSYNCDIR | opcode::SYNCFS => {
-                Ok(Answer::Clerk)
+                Ok(Answer::BlockingWorker)
             }
             _ => Err(Errno::NOSYS),
         }
     }
 
-    fn released(&self, clerks: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    fn released(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
@@ -217,7 +217,7 @@ impl Directory {
                     node.backed.close(&self.passthrough);
                 }
                 if node.file.closed() {
-                    self.last_close(clerks, node);
+                    self.last_close(pool, node);
                 }
             }
             _ => {}
@@ -227,40 +227,40 @@ impl Directory {
 
     /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
     /// again to write what is left; others may not be able to, so for them it is written first.
-    pub(super) fn last_close(&self, clerks: &BlockingPool, node: Arc<Node>) {
+    pub(super) fn last_close(&self, pool: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
-            clerks.send(Job::Move(Arc::clone(&node)));
+            pool.send(Job::Move(Arc::clone(&node)));
         } else if node.file.was_written() && self.section(&node.file).options().pin {
-            clerks.send(Job::Pin(Arc::clone(&node)));
+            pool.send(Job::Pin(Arc::clone(&node)));
         }
         if self.is_root() || !node.file.was_written() {
             node.file.close_data();
         } else {
-            clerks.send(Job::Close(node));
+            pool.send(Job::Close(node));
         }
     }
 
-    fn open_file(&self, clerks: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
+    fn open_file(&self, pool: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.node(header.nodeid)?;
         // A check may wait for a server.
         if self.is_unwatched(&node) {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         // Whether somebody else has changed it is looked at when it is opened.
         let has_one_name = node.file.attributes()?.stat.st_nlink < 2;
         if node.file.must_be_renewed() {
-            return Ok(Answer::Clerk);
+            return Ok(Answer::BlockingWorker);
         }
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.opened(clerks, (&node, has_one_name), header, asked.flags)?.into())
+        Ok(self.opened(pool, (&node, has_one_name), header, asked.flags)?.into())
     }
 
     /// Opens a file for as long as the kernel has it open.
     pub(super) fn opened(
         &self,
-        clerks: &BlockingPool,
+        pool: &BlockingPool,
         (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,
@@ -278,7 +278,7 @@ impl Directory {
         }
         node.file.opened();
         if self.section(&node.file).options().pin {
-            clerks.send(Job::Pin(Arc::clone(node)));
+            pool.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
     }

@@ -84,7 +84,7 @@ impl Sweep {
 /// The thread that looks for nodes without a name.
 pub(super) struct Sweeper {
     directory: Arc<Directory>,
-    clerks: BlockingPool,
+    pool: BlockingPool,
     sweep: Arc<Sweep>,
     /// Numbers of the nodes that are still to be looked at before all have been.
     left: Vec<u64>,
@@ -94,11 +94,11 @@ impl Sweeper {
     pub(super) fn start(
         engine: &Arc<Engine>,
         directory: &Arc<Directory>,
-        (clerks, sweep): (&BlockingPool, &Arc<Sweep>),
+        (pool, sweep): (&BlockingPool, &Arc<Sweep>),
         failure: &Arc<MountFailure>,
     ) -> io::Result<Thread> {
-        let (directory, clerks) = (Arc::clone(directory), clerks.clone());
-        let sweeper = Sweeper { directory, clerks, sweep: Arc::clone(sweep), left: Vec::new() };
+        let (directory, pool) = (Arc::clone(directory), pool.clone());
+        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), left: Vec::new() };
         let failure = Arc::clone(failure);
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
@@ -108,7 +108,7 @@ impl Sweeper {
         let mut is_gone = false;
         while let Some(now_gone) = self.sweep.wait(is_gone) {
             is_gone = now_gone;
-            fault::point(SWEEPER, self.clerks.failure().name());
+            fault::point(SWEEPER, self.pool.failure().name());
             self.turn(is_gone);
         }
     }
@@ -133,7 +133,7 @@ impl Sweeper {
         }
         // A notification may have to wait for requests; no second one is sent meanwhile.
         if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
-            self.clerks.queue_notification(Job::Forget(known));
+            self.pool.queue_notification(Job::Forget(known));
         }
     }
 
@@ -147,10 +147,10 @@ impl Sweeper {
             // The kernel reports neither the last close nor that it forgets.
             if node.file.close_all() {
                 node.backed.close_all(&self.directory.passthrough);
-                self.directory.last_close(&self.clerks, Arc::clone(&node));
+                self.directory.last_close(&self.pool, Arc::clone(&node));
             }
             if is_known {
-                self.directory.forget(&self.clerks, node.id, u64::MAX);
+                self.directory.forget(&self.pool, node.id, u64::MAX);
                 return;
             }
         }
@@ -162,7 +162,7 @@ impl Sweeper {
         } else if node.has_no_name() && node.begin_retirement() {
             // No name leads to it, so that the kernel cannot look it up again.
             node.file.die();
-            self.clerks.send(Job::Retire(node));
+            self.pool.send(Job::Retire(node));
         }
     }
 }
@@ -178,11 +178,11 @@ fn has_lost_its_names(node: &Node) -> bool {
 impl Directory {
     /// Makes the kernel forget nodes that have no name in SOURCE, unless programs use them. May
     /// wait for requests, so the calling thread must answer none.
-    pub(super) fn forget_unnamed(&self, clerks: &BlockingPool, nodes: &[Arc<Node>]) {
+    pub(super) fn forget_unnamed(&self, pool: &BlockingPool, nodes: &[Arc<Node>]) {
         let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
         if !self.kernel.prune(&numbers) {
             self.shed_names(nodes);
         }
-        clerks.sweep().is_asking.store(false, Ordering::Release);
+        pool.sweep().is_asking.store(false, Ordering::Release);
     }
 }

@@ -101,7 +101,7 @@ impl SourceFile {
     }
 
     /// Whether somebody else has changed it and something of it may be in the cache, so that it
-    /// takes a clerk to say what it is now.
+    /// takes a blocking worker to say what it is now.
     pub(crate) fn must_be_renewed(&self) -> bool {
         self.is_stale() && (self.has_segments() || self.may_be_dirty())
     }

@@ -126,7 +126,7 @@ impl BlockingWorker {
             Ok(true) => {
                 // The program that waits for the answer may look at the new size next.
                 self.directory.kernel.changed(node.id, false);
-                self.clerks.queue_notification(Job::Invalidate(Arc::clone(node)));
+                self.pool.queue_notification(Job::Invalidate(Arc::clone(node)));
             }
             Ok(false) => {}
             Err(error) => {

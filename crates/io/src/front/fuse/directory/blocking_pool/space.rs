@@ -67,7 +67,7 @@ impl BlockingWorker {
             if let Some(writes) = file.writes() {
                 return Ok(writes);
             }
-            if self.clerks.failure.has_failed() {
+            if self.pool.failure.has_failed() {
                 return Err(Errno::IO);
             }
             std::thread::sleep(UNWRITTEN_PAUSE);
