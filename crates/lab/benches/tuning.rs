@@ -16,7 +16,7 @@ use larder_core::policy::PolicyKind;
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::volume::VolumeOptions;
-use larder_lab::cache_simulation::sharing::{Division, Sharing, hit_ratio};
+use larder_lab::cache_simulation::sharing::{Division, SharingExperiment, hit_ratio};
 use larder_lab::sim::auto::AutoCache;
 use larder_lab::sim::curve::exact::Exact;
 use larder_lab::sim::engine::{self, Lengths, Pace, StoreModel, WholeOptions};
@@ -253,8 +253,13 @@ fn whole_options(frames: u32) -> Result<WholeOptions> {
 /// Compares `--share auto` with every fixed division in eighths, for two volumes in one pool.
 fn share() -> Result<()> {
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo] {
-        let sharing =
-            Sharing { frames: 4_096, hot_blocks: 12_000, hot_tenths: 5, policy, requests: 300_000 };
+        let sharing = SharingExperiment {
+            frames: 4_096,
+            hot_blocks: 12_000,
+            hot_tenths: 5,
+            policy,
+            requests: 300_000,
+        };
         let percent = |division| -> Result<f64> { Ok(100.0 * hit_ratio(&sharing, division)?) };
         let (mut best, mut most) = (0, f64::NEG_INFINITY);
         for eighth in 0..=8 {

@@ -1,9 +1,10 @@
-//! A rehearsal: the production cache on a virtual clock, in front of modelled stores, with as many
-//! clients as wanted. Ten minutes take a second or two, and the same requests give the same run.
+//! Simulation of the production cache on a virtual clock, in front of modelled stores, with any
+//! number of clients. Ten minutes of virtual time take a second or two, and the same requests give
+//! the same run.
 //!
-//! A hit takes no time here; only stores do, and pauses that the cache makes writers take. Between
-//! two moments the stores are driven and the clients go on in the order of their numbers, until
-//! nothing moves any more. Then the clock jumps to what happens next.
+//! A hit takes no time; only store operations and the pauses that the cache imposes on writers do.
+//! At each point in time the simulation polls the stores and advances the clients in the order of
+//! their numbers until none makes progress. Then the clock jumps to the next event.
 //!
 //! Times are nanoseconds, sizes are bytes.
 
@@ -14,7 +15,7 @@ pub use client::Request;
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
-use client::{Client, Moved, Session};
+use client::{Client, ClientState, Session};
 use larder_core::cache::{Cache, ShareMode};
 use larder_core::clock::Nanos;
 use larder_core::completion::{Notify, Silent};
@@ -27,50 +28,51 @@ use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Operations that a store has at a time.
+/// Maximum operations in flight on one store.
 const DEPTH: usize = 32;
 
-/// A volume of the cache, and what lies behind it.
+/// A volume of the cache, and its store.
 #[derive(Debug)]
-struct Served<S> {
+struct ServedVolume<S> {
     volume: Arc<Volume<NoFrames>>,
     recorder: Arc<Recorder>,
     store: S,
 }
 
-/// Remembers that the cache has something for a store to do.
+/// Sets a flag when the cache has operations for a store.
 #[derive(Debug)]
-struct Bell(Arc<AtomicBool>);
+struct WorkNotifier(Arc<AtomicBool>);
 
-impl Notify for Bell {
+impl Notify for WorkNotifier {
     fn notify(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// A cache without memory, its volumes and their stores, its clients, and the time.
+/// A cache without memory, its volumes and their stores, its clients, and the virtual clock.
 #[derive(Debug)]
 pub struct CacheSimulation<S> {
     cache: Cache<NoFrames>,
-    volumes: Vec<Served<S>>,
+    volumes: Vec<ServedVolume<S>>,
     clients: Vec<Client>,
-    /// Whether the cache has something for a store to do since it was looked at last.
-    bell: Arc<AtomicBool>,
+    /// True if the cache has announced store operations since the flag was last cleared.
+    work_pending: Arc<AtomicBool>,
     now: Nanos,
-    /// When something happens by itself, as far as the stores, the lazy writer and waiting clients
-    /// know. At most `now` if something may move now.
+    /// Time of the next event of a store, the lazy writer or a waiting client. At most `now` if
+    /// progress may be possible now.
     next: Option<Nanos>,
     ops: Vec<StoreOp<NoFrames>>,
     done: Vec<StoreDone<NoFrames>>,
 }
 
-/// A request that failed, which a modelled store never does by itself.
+/// A request that failed; a modelled store by itself never fails one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rehearse a request: {0}")]
-pub struct RehearsalError(String);
+pub struct SimulationError(String);
 
 impl<S: Store<NoFrames>> CacheSimulation<S> {
-    /// A cache of `frames` frames in `shards` parts, in front of `volumes`, with so many clients.
+    /// Creates a cache of `frames` frames in `shards` shards, in front of `volumes`, with `clients`
+    /// clients.
     #[must_use]
     pub fn new(
         frames: u32,
@@ -79,39 +81,40 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         clients: usize,
     ) -> Self {
         let cache = Cache::new(NoFrames::new(frames), shards);
-        let bell = Arc::new(AtomicBool::new(false));
+        let work_pending = Arc::new(AtomicBool::new(false));
         let serve = |(options, store)| {
-            let volume = cache.add_volume(options, Box::new(Bell(Arc::clone(&bell))));
+            let volume =
+                cache.add_volume(options, Box::new(WorkNotifier(Arc::clone(&work_pending))));
             let recorder = cache.recorder(&volume);
-            Served { volume, recorder, store }
+            ServedVolume { volume, recorder, store }
         };
-        let volumes: Vec<Served<S>> = volumes.into_iter().map(serve).collect();
-        let open = |served: &Served<S>| {
+        let volumes: Vec<ServedVolume<S>> = volumes.into_iter().map(serve).collect();
+        let open = |served: &ServedVolume<S>| {
             let limit = SessionLimit::Own(u64::MAX);
             let session = Session::open(&cache, &served.volume, Box::new(Silent), limit);
             session.expect("the volume was just added")
         };
         let sessions = || volumes.iter().map(open).collect();
         let clients = (0..clients).map(|_| Client::new(sessions())).collect();
-        // The clock starts a second after its origin, as a machine's does.
+        // The clock starts one second after its origin, as a machine's clock does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
-        CacheSimulation { cache, volumes, clients, bell, now, next: Some(now), ops, done }
+        CacheSimulation { cache, volumes, clients, work_pending, now, next: Some(now), ops, done }
     }
 
-    /// The time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The counters of a volume so far.
+    /// Returns the counters of a volume so far.
     #[must_use]
     pub fn totals(&self, volume: usize) -> Totals {
         self.volumes[volume].volume.totals()
     }
 
-    /// What is known of the workload of a volume, if it is followed.
+    /// Returns the curve report of a volume, if the cache tracks the volume.
     #[must_use]
     pub fn curve(&self, volume: usize) -> Option<CurveReport> {
         self.cache.curve(&self.volumes[volume].volume, self.now)
@@ -122,46 +125,49 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.cache.set_share_mode(mode);
     }
 
-    /// Blocks of a volume that its store does not have yet.
+    /// Returns the number of blocks of a volume that its store does not have yet.
     #[must_use]
     pub fn unclean_blocks(&self, volume: usize) -> u64 {
         self.volumes[volume].volume.unclean_blocks()
     }
 
-    /// The store of a volume.
+    /// Returns the store of a volume.
     #[must_use]
     pub fn store(&self, volume: usize) -> &S {
         &self.volumes[volume].store
     }
 
-    /// A client without a request.
+    /// Returns a client without a request.
     #[must_use]
     pub fn idle_client(&self) -> Option<usize> {
         self.clients.iter().position(Client::is_idle)
     }
 
-    /// Gives a request to an idle client, and lets it go as far as it goes now.
+    /// Gives a request to an idle client, and advances it as far as possible now.
     ///
     /// # Errors
     /// If the store failed it.
-    pub fn begin(&mut self, client: usize, request: &Request) -> Result<(), RehearsalError> {
-        self.bell.store(false, Ordering::Relaxed);
+    pub fn begin(&mut self, client: usize, request: &Request) -> Result<(), SimulationError> {
+        self.work_pending.store(false, Ordering::Relaxed);
         match self.clients[client].begin(&self.cache, self.now, request)? {
-            // A hit changes nothing that the stores or the lazy writer have to know of now, unless
-            // it leads to reading ahead; a write may have given the lazy writer something.
-            Moved::Idle if request.op == Op::Read && !self.bell.load(Ordering::Relaxed) => {}
-            Moved::Idle | Moved::Waits => self.next = Some(self.now),
-            Moved::Until(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
+            // A hit changes nothing that the stores or the lazy writer must act on now, unless it
+            // triggers read-ahead; a write may have made work for the lazy writer.
+            ClientState::Idle
+                if request.op == Op::Read && !self.work_pending.load(Ordering::Relaxed) => {}
+            ClientState::Idle | ClientState::Waiting => self.next = Some(self.now),
+            ClientState::WaitingUntil(at) => {
+                self.next = Some(self.next.map_or(at, |next| next.min(at)))
+            }
         }
         Ok(())
     }
 
-    /// Lets the next thing happen, if that is not after `until`; otherwise, or if nothing will
-    /// happen by itself, it is `until` afterwards.
+    /// Advances to the next event if it is at or before `until`; otherwise sets the clock to
+    /// `until`.
     ///
     /// # Errors
     /// If a store failed a request.
-    pub fn advance(&mut self, until: Nanos) -> Result<(), RehearsalError> {
+    pub fn advance(&mut self, until: Nanos) -> Result<(), SimulationError> {
         match self.next {
             Some(next) if next <= until => {
                 self.now = self.now.max(next);
@@ -172,23 +178,23 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         Ok(())
     }
 
-    /// Lets time pass until `until`, with whatever happens in it.
+    /// Advances the clock to `until` and processes all events up to then.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn pass(&mut self, until: Nanos) -> Result<(), RehearsalError> {
+    pub fn pass(&mut self, until: Nanos) -> Result<(), SimulationError> {
         while self.now < until || self.next.is_some_and(|next| next <= until) {
             self.advance(until)?;
         }
         Ok(())
     }
 
-    /// Lets time pass until a client has had its answer for `think` nanoseconds, or had no request
-    /// yet; which.
+    /// Advances the clock until a client has been idle for `think` nanoseconds since its last
+    /// reply, or has not made a request yet. Returns the index of that client.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn wait_for_idle(&mut self, think: Nanos) -> Result<usize, RehearsalError> {
+    pub fn wait_for_idle(&mut self, think: Nanos) -> Result<usize, SimulationError> {
         loop {
             let clients = self.clients.iter().enumerate();
             let ready = |(index, client): (usize, &Client)| {
@@ -203,11 +209,11 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         }
     }
 
-    /// Lets time pass until all clients are idle.
+    /// Advances the clock until all clients are idle.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn wait_for_all(&mut self) -> Result<(), RehearsalError> {
+    pub fn wait_for_all(&mut self) -> Result<(), SimulationError> {
         while !self.clients.iter().all(Client::is_idle) {
             assert!(self.next.is_some(), "somebody waits, so something is under way");
             self.advance(Nanos::MAX)?;
@@ -215,11 +221,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         Ok(())
     }
 
-    /// Thinks and then serves one request to the first client, letting the time pass that it takes.
+    /// Waits for the think time, then serves one request on the first client, and advances the
+    /// clock until the request is complete.
     ///
     /// # Errors
     /// If the store failed it.
-    pub fn serve(&mut self, request: &ProbeRequest) -> Result<(), RehearsalError> {
+    pub fn serve(&mut self, request: &ProbeRequest) -> Result<(), SimulationError> {
         self.pass(self.now + request.think)?;
         let op = match request.action {
             Action::Read => Op::Read,
@@ -230,28 +237,30 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.wait_for_all()
     }
 
-    /// Does everything that can be done now; when the next thing happens by itself.
-    fn settle(&mut self) -> Result<Option<Nanos>, RehearsalError> {
+    /// Makes all progress that is possible now. Returns the time of the next event.
+    fn settle(&mut self) -> Result<Option<Nanos>, SimulationError> {
         loop {
             let mut next = self.drive_stores();
-            let mut moved = false;
+            let mut progressed = false;
             for client in &mut self.clients {
                 if client.is_idle() {
                     continue;
                 }
                 match client.advance(&self.cache, self.now)? {
-                    Moved::Idle => moved = true,
-                    Moved::Waits => {}
-                    Moved::Until(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                    ClientState::Idle => progressed = true,
+                    ClientState::Waiting => {}
+                    ClientState::WaitingUntil(at) => {
+                        next = Some(next.map_or(at, |next| next.min(at)))
+                    }
                 }
             }
-            if !moved && !self.has_work() {
+            if !progressed && !self.has_work() {
                 return Ok(next);
             }
         }
     }
 
-    /// Whether a store would be given something now.
+    /// Submits the operations of the first volume that has any. Returns true if there were any.
     fn has_work(&mut self) -> bool {
         for served in &mut self.volumes {
             let (cache, ops) = (&self.cache, &mut self.ops);
@@ -266,12 +275,13 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         false
     }
 
-    /// Gives the stores what they shall do and takes in what they have done, until nothing moves.
+    /// Submits operations to the stores and collects their completions until there are no more.
+    /// Returns the time of the next event.
     fn drive_stores(&mut self) -> Option<Nanos> {
         let CacheSimulation { cache, volumes, now, ops, done, .. } = self;
         let now = *now;
         let mut next = None;
-        for Served { volume, recorder, store } in volumes {
+        for ServedVolume { volume, recorder, store } in volumes {
             let event = loop {
                 let due = cache.poll(volume, recorder, now, DEPTH, ops);
                 for op in ops.drain(..) {
@@ -291,7 +301,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         next
     }
 
-    /// Gives up what is under way; the counters of each volume.
+    /// Abandons requests in flight. Returns the counters of each volume.
     pub fn finish(self) -> Vec<Totals> {
         let totals = self.volumes.iter().map(|served| served.volume.totals()).collect();
         for client in self.clients {

@@ -1,8 +1,8 @@
-//! Logs of the inputs of a cache: one line of JSON for each, written while the cache serves.
+//! Logs of the inputs of a cache, written while the cache serves: one JSON object per line.
 //!
 //! [`replay`](replay::replay) gives the same inputs to the same code without memory and without
 //! stores, so that the work of a server can be examined again, step by step. The first line names
-//! the format, the last one has the counters that the cache had at the end.
+//! the format; the last line holds the final counters of the cache.
 
 pub mod replay;
 
@@ -34,7 +34,7 @@ enum LogRecord {
 }
 
 struct Inner {
-    to: BufWriter<Box<dyn Write + Send>>,
+    output: BufWriter<Box<dyn Write + Send>>,
     inputs: u64,
     /// True after the last line.
     has_ended: bool,
@@ -47,8 +47,8 @@ impl Inner {
         if self.error.is_some() {
             return;
         }
-        let written = serde_json::to_writer(&mut self.to, line).map_err(io::Error::from);
-        self.error = written.and_then(|()| self.to.write_all(b"\n")).err();
+        let written = serde_json::to_writer(&mut self.output, line).map_err(io::Error::from);
+        self.error = written.and_then(|()| self.output.write_all(b"\n")).err();
     }
 }
 
@@ -65,9 +65,9 @@ impl std::fmt::Debug for InputLogWriter {
 impl InputLogWriter {
     /// Begins a log.
     #[must_use]
-    pub fn new(to: Box<dyn Write + Send>) -> Self {
+    pub fn new(output: Box<dyn Write + Send>) -> Self {
         let mut inner = Inner {
-            to: BufWriter::with_capacity(1 << 20, to),
+            output: BufWriter::with_capacity(1 << 20, output),
             inputs: 0,
             has_ended: false,
             error: None,
@@ -98,7 +98,7 @@ impl InputLogWriter {
         if let Some(error) = inner.error.take() {
             return Err(error);
         }
-        inner.to.flush()?;
+        inner.output.flush()?;
         Ok(inner.inputs)
     }
 

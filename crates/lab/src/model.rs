@@ -1,10 +1,11 @@
-//! Models of stores: how long an operation takes on hardware that is not there.
+//! Timing models of stores: the duration of each operation on simulated hardware.
 //!
-//! A [`Model`] knows time only: which of the waiting operations is served next, and when it will be
-//! done. [`ModelledStore`] puts it in front of a store that holds the data: operations queue, the model
-//! serves them on the clock that is passed in, and when an operation's time is over the inner store
-//! executes it. So one object serves the simulator (memory behind it, virtual clock) and the live
-//! demo (a file behind it, an engine that sleeps until [`next_event`]).
+//! A [`Model`] handles time only: it selects the waiting operation to serve next and returns its
+//! completion time. [`ModelledStore`] puts a model in front of a store that holds the data:
+//! operations queue, the model serves them on the clock that the caller passes in, and when the
+//! service time of an operation is over the inner store executes it. So one type serves the
+//! simulator (memory behind it, virtual clock) and the live demo (a file behind it, an engine that
+//! sleeps until [`next_event`]).
 //!
 //! Times are nanoseconds, sizes and offsets are bytes.
 //!
@@ -21,35 +22,36 @@ mod null_store;
 mod rig;
 mod stream;
 
-pub use capped::{Capped, CappedSpec};
+pub use capped::{CappedVolume, CappedVolumeSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
 pub use fixed::Fixed;
 pub use modelled::{ModelledStore, Totals};
-pub use null_store::VoidStore;
+pub use null_store::NullStore;
 
 use larder_core::clock::Nanos;
 use larder_core::store::StoreOpKind;
 
-/// What a model is told of an operation.
+/// An operation as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What to do.
+    /// Kind of the operation.
     pub kind: StoreOpKind,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// When it arrived at the model, nanoseconds.
+    /// Time of its arrival at the model, nanoseconds.
     pub arrived_at: Nanos,
 }
 
-/// The timing of a store. Called with times that never go backwards.
+/// The timing of a store. The times of successive calls never decrease.
 pub trait Model: Send {
-    /// How many operations can be in service at a time; at least 1.
-    fn parallel(&self) -> usize;
-    /// Which of `waiting` (never empty, in order of arrival) is served next, as an index.
+    /// Returns the maximum number of operations in service at a time; at least 1.
+    fn max_concurrency(&self) -> usize;
+    /// Returns the index of the operation of `waiting` (never empty, in order of arrival) to serve
+    /// next.
     fn pick(&self, now: Nanos, waiting: &[Access]) -> usize;
-    /// Begins service at `now` and says when it will be done; never before `now`.
+    /// Begins service at `now` and returns the completion time; never before `now`.
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos;
 }

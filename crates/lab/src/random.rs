@@ -1,22 +1,23 @@
-//! Random numbers with a name: a generator whose stream never changes between releases, and the
-//! distributions that the workloads draw from.
+//! Reproducible random numbers: a generator whose stream never changes between releases, and the
+//! distributions of the workloads.
 //!
 //! Invariant: the same seed gives the same numbers on every machine; only additions and
-//! multiplications of doubles are used, whose results IEEE 754 fixes. Numbers carry the unit of
-//! what they are drawn for.
+//! multiplications of doubles are used, and IEEE 754 fixes their results. A number has the unit of
+//! the drawn quantity.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Uniform numbers summed for one normal number. Fourteen is what the Response Probe used; their
-/// sum has a standard deviation of sqrt(14 / 12) = 1.08, so what comes out is 8 % wider than asked.
+/// Uniform numbers summed for one normal number. Fourteen is the number of the Response Probe;
+/// their sum has a standard deviation of sqrt(14 / 12) = 1.08, so the numbers are 8 % wider than
+/// specified.
 const UNIFORMS: u32 = 14;
 
-/// Bytes between two marks: what storage compares when it looks for copies is a multiple of it.
+/// Bytes between two marks: the block sizes of storage deduplication are multiples of it.
 pub const MARK_EVERY: usize = 512;
 
-/// Makes every 512 bytes different from those with other marks: the first gets the mark `first`,
-/// the next one the number behind it, and so on. Returns the first mark that was not used.
+/// Makes every 512 bytes different from those with other marks: the first 512 bytes get the mark
+/// `first`, the next 512 bytes get the next number, and so on. Returns the first unused mark.
 pub fn mark(bytes: &mut [u8], first: u64) -> u64 {
     let mut next = first;
     for sector in bytes.chunks_mut(MARK_EVERY) {
@@ -28,63 +29,63 @@ pub fn mark(bytes: &mut [u8], first: u64) -> u64 {
     next
 }
 
-/// What a mark looks like: an odd factor keeps different numbers different, and spreads them over
-/// all bits.
+/// Returns the bytes of a mark: an odd factor keeps different numbers different, and spreads them
+/// over all bits.
 #[must_use]
 pub fn mark_bytes(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
 
-/// A source of random numbers made from a seed.
+/// A random number generator with a seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     generator: Xoshiro256PlusPlus,
 }
 
 impl Random {
-    /// The stream that belongs to `seed`.
+    /// Creates the generator of the stream of `seed`.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Random { generator: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.generator.next_u64()
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
             part.copy_from_slice(&self.bits().to_le_bytes()[..part.len()]);
         }
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub fn unit(&mut self) -> f64 {
-        // 53 bits are what a double holds exactly.
+        // A double holds 53 bits exactly.
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double")]
         let high = (self.bits() >> 11) as f64;
         high / 9_007_199_254_740_992.0
     }
 
-    /// A whole number from 0 up to, but not including, `end`; `end` is at least 1.
+    /// Returns a whole number from 0 up to, but not including, `end`; `end` is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "a range that holds a number");
-        // The high half of the product is uniform but for end / 2^64, far below what a run can
-        // show.
+        // The high half of the product is uniform except for a bias of end / 2^64, far below the
+        // resolution of a run.
         let product = u128::from(self.bits()) * u128::from(end);
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }
 
-    /// A number that is normal as the Response Probe made it:
-    /// `mean + ((sum of 14 uniform numbers) - 7) * sdev`.
+    /// Returns a normal number as the Response Probe computes it: `mean + ((sum of 14 uniform
+    /// numbers) - 7) * sdev`.
     pub fn normal(&mut self, spread: Spread) -> f64 {
         let sum: f64 = (0..UNIFORMS).map(|_| self.unit()).sum();
         spread.mean + (sum - 7.0) * spread.sdev
     }
 
-    /// The same as a whole number, folded into `0..=max`; see [`fold`].
+    /// Returns a normal number as a whole number, folded into `0..=max`; see [`fold`].
     pub fn normal_within(&mut self, spread: Spread, max: u64) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "saturates, and is folded next")]
         let value = self.normal(spread) as i64;
@@ -92,25 +93,25 @@ impl Random {
     }
 }
 
-/// A mean and a standard deviation, in the unit of what is drawn.
+/// A mean and a standard deviation, in the unit of the drawn quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// What is drawn on average, before folding.
+    /// Mean of the drawn numbers, before folding.
     pub mean: f64,
-    /// Standard deviation as entered; what is drawn is 8 % wider.
+    /// Standard deviation as specified; the drawn numbers are 8 % wider.
     pub sdev: f64,
 }
 
 impl Spread {
-    /// Always `value`.
+    /// A distribution that always yields `value`.
     #[must_use]
     pub fn exactly(value: f64) -> Self {
         Spread { mean: value, sdev: 0.0 }
     }
 }
 
-/// Folds `value` into `0..=max` as the Response Probe did: a negative value becomes its absolute
-/// value, one above `max` is mirrored at `max`, both as often as it takes (205 of 100 gives 5).
+/// Folds `value` into `0..=max` as the Response Probe does: a negative value becomes its absolute
+/// value, one above `max` is mirrored at `max`, both repeatedly if necessary (205 of 100 gives 5).
 #[must_use]
 pub fn fold(value: i64, max: u64) -> u64 {
     if max == 0 {

@@ -1,12 +1,13 @@
-//! The simulator: what a cache would have done with a trace, without its data.
+//! The simulator: hit ratios of a trace in simulated caches, without its data.
 //!
-//! * [`references`]: requests taken apart into references, one page touched by one request;
+//! * [`references`]: requests split into references, each of one page by one request;
 //! * [`replace`]: replacement only, the policies of the engine over those references;
-//! * [`sweep`]: many of them in one pass over the trace;
-//! * [`min`]: the least misses that are possible;
-//! * [`whole`]: the whole cache on a virtual clock;
+//! * [`auto`]: replacement only, under the policy that the engine's tracker selects;
+//! * [`sweep`]: many caches in one pass over the trace;
+//! * [`min`]: the minimum number of misses;
+//! * [`engine`]: the whole cache on a virtual clock;
 //! * [`curve`]: hit ratio over size, exact or sampled;
-//! * [`sizing`]: how much cache a trace needs, out of all of these.
+//! * [`sizing`]: the cache size that a trace needs, measured with all of these.
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
 

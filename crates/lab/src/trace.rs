@@ -1,8 +1,8 @@
-//! Traces: what was asked of a volume, request by request, whoever recorded it.
+//! Block traces: the requests to volumes, recorded by Larder or by other tools.
 //!
-//! [`Record`] is what all formats are read into; a [`Source`] hands records out in batches, so that
-//! a trace larger than memory streams through. Volumes, files and processes are small numbers here,
-//! whose names the source knows.
+//! All formats are converted to [`Record`]s; a [`Source`] returns records in batches, so that a
+//! trace larger than memory can be streamed. Records identify volumes, files and processes by small
+//! numbers, and the source has their names.
 
 mod bytes;
 mod csv;
@@ -39,38 +39,38 @@ pub use parquet::ParquetWriter;
 pub use record::{Op, Record};
 pub use sink::{Sink, Target};
 
-/// The longest read or write, in bytes: no block protocol has longer ones, and whoever walks the
-/// pages of a request relies on it.
+/// Maximum length of a read or write, in bytes: no block protocol has longer ones, and code that
+/// iterates over the pages of a request relies on it.
 pub const LEN_MAX: u64 = 4 << 30;
-/// The latest time of a record, in nanoseconds: 146 years, so that no sum of times overflows.
+/// Maximum time of a record, in nanoseconds: 146 years, so that no sum of times overflows.
 pub const TIME_NS_MAX: u64 = 1 << 62;
-/// The largest volume number: consumers keep state for each number up to it.
+/// Maximum volume number: consumers keep state for each number up to it.
 pub const VOLUME_MAX: u32 = (1 << 20) - 1;
 
-/// Why a trace cannot be read, in one sentence with the place.
+/// A trace that cannot be read, as one sentence with the position.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The input is not what its format says.
+    /// The input violates its format.
     #[error("{name}: {place}: {reason}")]
     Bad {
-        /// File, or what stands for it.
+        /// Name of the file, or of another input.
         name: String,
         /// `line 17`, `byte 4096`, `record 12`.
         place: String,
-        /// What is wrong there.
+        /// Description of the defect.
         reason: String,
     },
     /// Reading it failed.
     #[error("{name}: {source}")]
     Io {
-        /// File, or what stands for it.
+        /// Name of the file, or of another input.
         name: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// Which names of a source are meant.
+/// The kind of number that a name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameOf {
     /// [`Record::volume`].
@@ -81,7 +81,7 @@ pub enum NameOf {
     Process,
 }
 
-/// What [`Record::offset`] and [`Record::len`] count in a trace.
+/// The unit of [`Record::offset`] and [`Record::len`] in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
     /// Bytes of a volume. A request touches the pages that its range meets.
@@ -89,31 +89,31 @@ pub enum Addressing {
     Bytes,
     /// Bytes of a volume as well, but the trace was recorded in pages of `bytes` (the `.lis` traces
     /// of ARC: 512), all offsets and lengths are multiples of it, and published figures count one
-    /// reference for each such page. Who is not told another page size takes this one.
+    /// reference for each such page. It is the default page size of a simulation.
     Pages {
         /// Bytes of one page of the trace, a power of two.
         bytes: u32,
     },
-    /// `offset` is the key of an object (any 64 bits, not bytes: keys side by side are strangers)
-    /// and `len` is the object's size in bytes, 0 where the format has none. A request is one
-    /// reference to one object and is never split.
+    /// `offset` is the key of an object (any 64 bits, not bytes: adjacent keys are unrelated) and
+    /// `len` is the object's size in bytes, 0 if the format has none. A request is one reference to
+    /// one object and is never split.
     Objects,
 }
 
-/// Something that yields a trace.
+/// A reader of a trace.
 ///
 /// Records come in the order of the file. Times count from the first record; one that is earlier
 /// than the first has time 0, and none is above [`TIME_NS_MAX`]. No volume is above [`VOLUME_MAX`].
 /// In reads and writes of a trace that is not of objects `len` is at most [`LEN_MAX`], and
 /// `offset + len` never overflows.
 pub trait Source {
-    /// Appends the next records to `batch`, as many as are cheap to have at once; none at the end.
+    /// Appends the next records to `batch`, as many as are cheap to read at once; none at the end.
     ///
     /// # Errors
-    /// The input is bad beyond the limit that was set, or cannot be read.
+    /// The input has more errors than the limit allows, or cannot be read.
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError>;
 
-    /// Replaces what `batch` holds by the next records; false at the end.
+    /// Replaces the contents of `batch` with the next records. Returns false at the end.
     ///
     /// # Errors
     /// As [`Source::read_batch`].
@@ -123,22 +123,22 @@ pub trait Source {
         Ok(!batch.is_empty())
     }
 
-    /// The name of a number, if it has one. Complete once the end has been reached.
+    /// Returns the name of a number, if it has one. Complete at the end of the trace.
     fn name(&self, of: NameOf, number: u32) -> Option<&str>;
 
-    /// What offsets and lengths count; the same from the first call on.
+    /// Returns the unit of offsets and lengths; constant from the first call on.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
     }
 
-    /// Of so many pages one is in the trace, each with all of its references or with none; 1 if all
-    /// are. The same from the first call on.
+    /// Returns the sampling divisor `n`: the trace has one of `n` pages, each with all of its
+    /// references; 1 if it has all pages. Constant from the first call on.
     fn sample(&self) -> u32 {
         1
     }
 
-    /// What the user should know about the reading, a sentence each: what was guessed, what was
-    /// passed over, that the file was cut short. Complete once the end has been reached.
+    /// Returns notes on the reading for the user, one sentence each: assumptions, skipped records,
+    /// a truncated file. Complete at the end of the trace.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,6 +1,7 @@
-//! One client of a rehearsal: a request at a time, in the pieces in which the NBD server takes it.
+//! One client of a simulation. It has one request at a time, split into the pieces that the NBD
+//! server uses.
 
-use super::RehearsalError;
+use super::SimulationError;
 use crate::trace::Op;
 use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
@@ -24,7 +25,7 @@ pub struct Request {
     pub op: Op,
     /// First byte.
     pub offset: u64,
-    /// Bytes; inside the volume.
+    /// Length in bytes; the range is inside the volume.
     pub len: u64,
 }
 
@@ -33,8 +34,8 @@ pub struct Request {
 struct Job {
     volume: usize,
     op: RequestOp,
-    /// A write of several pieces, and the bytes that are still to be written.
-    rest: Option<(RequestId, Range<u64>)>,
+    /// A write in several pieces, and the bytes that are not pushed yet.
+    unpushed: Option<(RequestId, Range<u64>)>,
 }
 
 /// One client, with a session on each volume.
@@ -42,19 +43,19 @@ struct Job {
 pub(super) struct Client {
     sessions: Vec<Session>,
     job: Option<Job>,
-    /// When its last request was answered.
+    /// Time of its last reply.
     answered_at: Option<Nanos>,
 }
 
 /// State of a client after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
-    /// It has no request.
+pub(super) enum ClientState {
+    /// The client has no request.
     Idle,
-    /// It waits for the store or for room.
-    Waits,
-    /// It waits for this time.
-    Until(Nanos),
+    /// The client waits for the store or for free frames.
+    Waiting,
+    /// The client waits until this time.
+    WaitingUntil(Nanos),
 }
 
 impl Client {
@@ -66,18 +67,18 @@ impl Client {
         self.job.is_none()
     }
 
-    /// Returns when it makes its next request, if it has none: `think` after the last answer.
+    /// Returns the time of its next request, if it is idle: `think` after the last reply.
     pub(super) fn ready_at(&self, think: Nanos) -> Option<Nanos> {
         self.is_idle().then(|| self.answered_at.map_or(0, |at| at + think))
     }
 
-    /// Takes a request, and continues it as far as possible now; the client is idle.
+    /// Starts a request on the idle client, and advances it as far as possible now.
     pub(super) fn begin(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
         request: &Request,
-    ) -> Result<Moved, RehearsalError> {
+    ) -> Result<ClientState, SimulationError> {
         debug_assert!(self.is_idle(), "one request at a time");
         let bytes = request.offset..request.offset + request.len;
         let op = match request.op {
@@ -88,45 +89,46 @@ impl Client {
             Op::Zero => RequestOp::Zero { keep_allocated: false },
         };
         let session = &mut self.sessions[request.volume];
-        let wanted = request::Request::new(op, bytes.clone());
-        let mut rest = None;
+        let engine_request = request::Request::new(op, bytes.clone());
+        let mut unpushed = None;
         if request.op == Op::Write && next_write_piece(&bytes, WRITE_PIECE_BYTES) != bytes {
-            rest = Some((session.begin(now, wanted, ()), bytes));
+            unpushed = Some((session.begin(now, engine_request, ()), bytes));
         } else {
             let len = if request.op == Op::Write { request.len } else { 0 };
             let zeros = Zeros(usize::try_from(len).expect("at most a piece"));
-            if let Submitted::Done(done) = session.submit(cache, now, wanted, zeros, || ()) {
+            if let Submitted::Done(done) = session.submit(cache, now, engine_request, zeros, || ())
+            {
                 session.record_latency(op, 0);
-                return self.answered(cache, now, request.volume, done.data, None);
+                return self.finish_request(cache, now, request.volume, done.data, None);
             }
         }
-        self.job = Some(Job { volume: request.volume, op, rest });
+        self.job = Some(Job { volume: request.volume, op, unpushed });
         self.advance(cache, now)
     }
 
-    /// Continues the request as far as possible now.
+    /// Advances the request as far as possible now.
     pub(super) fn advance(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
-    ) -> Result<Moved, RehearsalError> {
-        let Some(job) = &mut self.job else { return Ok(Moved::Idle) };
+    ) -> Result<ClientState, SimulationError> {
+        let Some(job) = &mut self.job else { return Ok(ClientState::Idle) };
         let (volume, op) = (job.volume, job.op);
         let session = &mut self.sessions[volume];
         session.advance(cache, now);
         if session.is_stalled() {
             session.retry(cache, now);
         }
-        if let Some((id, rest)) = &mut job.rest {
-            while !rest.is_empty() && !session.is_stalled() {
-                let piece = next_write_piece(rest, WRITE_PIECE_BYTES);
+        if let Some((id, unpushed)) = &mut job.unpushed {
+            while !unpushed.is_empty() && !session.is_stalled() {
+                let piece = next_write_piece(unpushed, WRITE_PIECE_BYTES);
                 let zeros = Zeros(usize::try_from(piece.end - piece.start).expect("a piece"));
                 session.push(cache, now, *id, piece.start, zeros);
-                rest.start = piece.end;
+                unpushed.start = piece.end;
             }
-            if rest.is_empty() {
+            if unpushed.is_empty() {
                 session.finish(cache, now, *id);
-                job.rest = None;
+                job.unpushed = None;
             }
         }
         while let Some(event) = session.poll_event() {
@@ -134,26 +136,26 @@ impl Client {
                 Event::Piece(_, read) => session.release(cache, now, read),
                 Event::End(reply) => {
                     session.record_latency(op, now.saturating_sub(reply.started_at));
-                    return self.answered(cache, now, volume, reply.data, reply.error);
+                    return self.finish_request(cache, now, volume, reply.data, reply.error);
                 }
             }
         }
-        Ok(session.next_reply_at().map_or(Moved::Waits, Moved::Until))
+        Ok(session.next_reply_at().map_or(ClientState::Waiting, ClientState::WaitingUntil))
     }
 
-    fn answered(
+    fn finish_request(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
         volume: usize,
         data: Option<Box<ReadRequest<NoFrames>>>,
         error: Option<StoreError>,
-    ) -> Result<Moved, RehearsalError> {
+    ) -> Result<ClientState, SimulationError> {
         if let Some(read) = data {
             self.sessions[volume].release(cache, now, read);
         }
         (self.job, self.answered_at) = (None, Some(now));
-        error.map_or(Ok(Moved::Idle), |error| Err(RehearsalError(error.to_string())))
+        error.map_or(Ok(ClientState::Idle), |error| Err(SimulationError(error.to_string())))
     }
 
     /// Cancels the request in flight, and closes the sessions.

@@ -1,12 +1,12 @@
-//! Two volumes in one pool, one with a hot set and one that is scanned: what the sharing of memory
-//! makes of them, beside any fixed division.
+//! Two volumes in one pool, one with a hot set and one that is scanned: the hit ratio with shared
+//! memory, compared with fixed divisions.
 //!
-//! Requests are reads of a block, by turns of the two volumes at random; the hot volume is read
-//! with pages the hotter the lower their number, the other in order, over and over. The clock goes
-//! on by the same time with each request, and the stores need no time.
+//! Each request reads one block of one of the two volumes, which is chosen at random. On the hot
+//! volume, pages with lower numbers are hotter; the other volume is scanned in order, again and
+//! again. The clock advances by the same time with each request, and the stores take no time.
 
-use super::{CacheSimulation, RehearsalError, Request};
-use crate::model::VoidStore;
+use super::{CacheSimulation, Request, SimulationError};
+use crate::model::NullStore;
 use crate::random::Random;
 use crate::trace::Op;
 use larder_core::cache::ShareMode;
@@ -26,12 +26,12 @@ const SCANNED_BLOCKS: u64 = 400_000;
 
 /// The experiment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sharing {
+pub struct SharingExperiment {
     /// Frames of the pool.
     pub frames: u32,
     /// Blocks of the volume that has the hot set.
     pub hot_blocks: u64,
-    /// Of ten requests, so many go to the hot volume.
+    /// Requests of every ten that go to the hot volume.
     pub hot_tenths: u64,
     /// The policy of both volumes.
     pub policy: PolicyKind,
@@ -39,23 +39,23 @@ pub struct Sharing {
     pub requests: u64,
 }
 
-/// How the memory is shared.
+/// Division of the memory between the volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// The hot volume has so many frames, the other the rest.
+    /// The hot volume gets this many frames, the other volume the rest.
     Fixed(u32),
-    /// As the cache does it.
+    /// The cache divides the memory in this mode.
     Mode(ShareMode),
 }
 
-/// The share of the second half of the requests that hit, 0 to 1.
+/// Returns the hit ratio of the second half of the requests, 0 to 1.
 ///
 /// # Errors
 /// As [`CacheSimulation::begin`].
-pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, RehearsalError> {
+pub fn hit_ratio(sharing: &SharingExperiment, division: Division) -> Result<f64, SimulationError> {
     let geometry =
         |blocks| Geometry { length: blocks * BLOCK_BYTES_U64, granule: 512, read_only: true };
-    // Nothing is read ahead: it is about what stays.
+    // Read-ahead is off, so that hits depend on replacement alone.
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0).expect("in its range");
     let mut volumes = [("hot", sharing.hot_blocks), ("scanned", SCANNED_BLOCKS)].map(
@@ -70,44 +70,44 @@ pub fn hit_ratio(sharing: &Sharing, division: Division) -> Result<f64, Rehearsal
         volumes[1].max_frames = (sharing.frames - frames).max(1);
     }
     let served = volumes.map(|options| {
-        let store = VoidStore::new(options.geometry);
+        let store = NullStore::new(options.geometry);
         (options, store)
     });
-    let mut rehearsal = CacheSimulation::new(sharing.frames, 1, served, 1);
+    let mut simulation = CacheSimulation::new(sharing.frames, 1, served, 1);
     if let Division::Mode(mode) = division {
-        rehearsal.set_share_mode(mode);
+        simulation.set_share_mode(mode);
     }
     let mut random = Random::from_seed(1);
     let mut scanned = 0;
-    let mut before = 0;
+    let mut hits_before = 0;
     for number in 0..sharing.requests {
         if number == sharing.requests / 2 {
-            before = hits(&rehearsal);
+            hits_before = hits(&simulation);
         }
         let (volume, block) = if random.below(10) < sharing.hot_tenths {
-            // Of three uniform numbers the lowest: low pages are hot.
+            // The lowest of three uniform numbers: low pages are hot.
             let draw = (0..3).map(|_| random.below(sharing.hot_blocks)).min().unwrap_or(0);
             (0, draw)
         } else {
             scanned = (scanned + 1) % SCANNED_BLOCKS;
             (1, scanned)
         };
-        rehearsal.pass(rehearsal.now() + GAP)?;
+        simulation.pass(simulation.now() + GAP)?;
         let offset = block * BLOCK_BYTES_U64;
-        let client = rehearsal.wait_for_idle(0)?;
+        let client = simulation.wait_for_idle(0)?;
         let request = Request { volume, op: Op::Read, offset, len: BLOCK_BYTES_U64 };
-        rehearsal.begin(client, &request)?;
+        simulation.begin(client, &request)?;
     }
-    rehearsal.wait_for_all()?;
+    simulation.wait_for_all()?;
     let counted = sharing.requests - sharing.requests / 2;
     #[expect(clippy::cast_precision_loss, reason = "counts of a run")]
-    let ratio = (hits(&rehearsal) - before) as f64 / counted as f64;
-    rehearsal.finish();
+    let ratio = (hits(&simulation) - hits_before) as f64 / counted as f64;
+    simulation.finish();
     Ok(ratio)
 }
 
-fn hits(rehearsal: &CacheSimulation<VoidStore<NoFrames>>) -> u64 {
-    (0..2).map(|volume| rehearsal.totals(volume).get(Counter::ReadHit)).sum()
+fn hits(simulation: &CacheSimulation<NullStore<NoFrames>>) -> u64 {
+    (0..2).map(|volume| simulation.totals(volume).get(Counter::ReadHit)).sum()
 }
 
 #[cfg(test)]
@@ -116,19 +116,19 @@ mod tests {
 
     #[test]
     fn memory_goes_from_the_volume_that_is_scanned_to_the_hot_one() {
-        let sharing = Sharing {
+        let sharing = SharingExperiment {
             frames: 4_000,
             hot_blocks: 12_000,
             hot_tenths: 5,
             policy: PolicyKind::Lru,
             requests: 300_000,
         };
-        let of = |division| hit_ratio(&sharing, division).unwrap();
+        let hit_ratio_with = |division| hit_ratio(&sharing, division).unwrap();
         let steps = larder_testing::budget(4, 8);
-        let fixed = |step| of(Division::Fixed(step * sharing.frames / steps));
+        let fixed = |step| hit_ratio_with(Division::Fixed(step * sharing.frames / steps));
         let best = (0..=steps).map(fixed).fold(0.0, f64::max);
-        let auto = of(Division::Mode(ShareMode::Auto));
-        let coldest = of(Division::Mode(ShareMode::Coldest));
+        let auto = hit_ratio_with(Division::Mode(ShareMode::Auto));
+        let coldest = hit_ratio_with(Division::Mode(ShareMode::Coldest));
         assert!(auto > best - 0.01, "{auto} of {best}");
         assert!(auto > coldest + 0.03, "{auto}, by the coldest page {coldest}");
     }

@@ -1,7 +1,7 @@
-//! Tests of rehearsals.
+//! Tests of the cache simulation.
 
 use super::*;
-use crate::model::{Disk, ModelledStore, VoidStore};
+use crate::model::{Disk, ModelledStore, NullStore};
 use crate::workload::probe::Probe;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
@@ -20,23 +20,23 @@ fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(cache_bytes / 4096).unwrap();
-    let mut rehearsal = CacheSimulation::new(frames, 1, [(options, store)], 1);
+    let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
     let mut dirty = Vec::new();
     for request in probe.requests(7) {
-        rehearsal.serve(&request).unwrap();
-        dirty.push(rehearsal.unclean_blocks(0));
-        if rehearsal.now() > seconds * SECOND {
+        simulation.serve(&request).unwrap();
+        dirty.push(simulation.unclean_blocks(0));
+        if simulation.now() > seconds * SECOND {
             break;
         }
     }
-    assert!(rehearsal.now() > MILLISECOND);
-    (rehearsal.finish().remove(0), dirty)
+    assert!(simulation.now() > MILLISECOND);
+    (simulation.finish().remove(0), dirty)
 }
 
 #[test]
 fn scenario_1_hits_and_absorbs_and_writes_in_bursts() {
     let (totals, dirty) = scenario(120);
-    // Cold misses are what is left of a working set that fits.
+    // The only misses are the cold misses of a working set that fits.
     assert!(totals.read_hit_ratio().unwrap() > 0.9, "{:?}", totals.read_hit_ratio());
     let absorbed = totals.get(Counter::WriteAbsorbed);
     assert!(absorbed > totals.get(Counter::WriteNewDirty) / 4, "{absorbed} absorbed");
@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
     let geometry = Geometry { length: 6_000 * 4096, granule: 512, read_only: true };
-    // A loop is read in order: nothing is read ahead, so that hits are the policy's.
+    // A loop is sequential, so read-ahead is off: then hits depend on the policy alone.
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0).unwrap();
     let run = |policy_auto| {
@@ -63,17 +63,17 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
             tunables: tunables.clone(),
             ..VolumeOptions::new("loop", geometry)
         };
-        let store = VoidStore::new(geometry);
-        let mut rehearsal = CacheSimulation::new(4_000, 1, [(options, store)], 1);
+        let store = NullStore::new(geometry);
+        let mut simulation = CacheSimulation::new(4_000, 1, [(options, store)], 1);
         for block in (0..6_000).cycle().take(400_000) {
-            let client = rehearsal.wait_for_idle(0).unwrap();
+            let client = simulation.wait_for_idle(0).unwrap();
             let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };
-            rehearsal.begin(client, &request).unwrap();
+            simulation.begin(client, &request).unwrap();
         }
-        rehearsal.wait_for_all().unwrap();
-        let report = rehearsal.curve(0).unwrap();
-        let hits = rehearsal.totals(0).read_hit_ratio().unwrap();
-        rehearsal.finish();
+        simulation.wait_for_all().unwrap();
+        let report = simulation.curve(0).unwrap();
+        let hits = simulation.totals(0).read_hit_ratio().unwrap();
+        simulation.finish();
         (report, hits)
     };
     let (report, hits) = run(false);

@@ -1,8 +1,8 @@
 //! Replays a log of inputs on a cache without memory and without stores.
 //!
-//! The cache and its request engine are those that served. An operation that the engine gives to a
-//! store is kept until the log says that it was completed. A log is foreign input: whatever would
-//! break a rule of the engine is refused with its line.
+//! The cache and its request engine are the production code. An operation that the engine gives to
+//! a store is kept until the log completes it. A log is untrusted input: an input that would
+//! violate a rule of the engine is refused, and the error names its line.
 
 use super::{Counters, LogRecord, VERSION, counters};
 use larder_core::cache::Cache;
@@ -24,8 +24,8 @@ use std::io::BufRead;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Limits on what a log may ask for: frames (a machine with 1 TiB of memory, for which the replay
-/// takes 1 GiB), volumes, and sessions at a time.
+/// Limits on the resources of a log: frames (a machine with 1 TiB of memory, for which the replay
+/// takes 1 GiB), volumes, and simultaneous sessions.
 const FRAMES_MAX: u32 = 1 << 28;
 const SHARDS_MAX: usize = 64;
 const VOLUMES_MAX: usize = 1024;
@@ -60,7 +60,7 @@ pub enum ReplayError {
     Refused {
         /// Counting from 1.
         line: u64,
-        /// Why.
+        /// Reason for the refusal.
         reason: String,
     },
     /// The log has no `End`.
@@ -71,14 +71,14 @@ pub enum ReplayError {
     NoEnd,
 }
 
-/// Returns the message of an error without the place, which is within one line of the log.
+/// Returns the message of an error without its position, which is relative to one line of the log.
 fn without_place(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     message.strip_suffix(&place).map_or_else(|| message.clone(), str::to_owned)
 }
 
-/// A replayed log.
+/// The outcome of a replayed log.
 #[derive(Debug)]
 pub struct ReplayResult {
     /// Number of inputs.
@@ -178,7 +178,7 @@ struct Session {
     /// Reads that the engine has handed out, by number.
     reads: HashMap<u64, Read>,
     handed_out: u64,
-    /// Pins that were moved out of reads.
+    /// Pins that the log has moved out of reads.
     pins: VecDeque<Pin>,
     /// Requests to which parts can be added.
     open: HashSet<usize>,
@@ -256,10 +256,10 @@ impl Replayer {
             Input::RemoveVolume { volume, now } => {
                 let replayed = find_volume(&self.volumes, volume)?;
                 let has_operations = self.operations.keys().any(|&(number, _)| number == volume);
-                let may_go = replayed.is_closed
+                let is_removable = replayed.is_closed
                     && !has_operations
                     && self.cache.is_at_rest(&replayed.volume);
-                check(may_go, "a volume is removed that is not closed and at rest")?;
+                check(is_removable, "a volume is removed that is not closed and at rest")?;
                 self.cache.remove_volume(&replayed.volume, now);
                 self.volumes.remove(&volume);
             }

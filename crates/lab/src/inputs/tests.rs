@@ -1,8 +1,9 @@
-//! Tests of logs: random work is replayed with equal counters, and no log makes a replay panic.
+//! Tests of input logs: a replay of random operations ends with equal counters, and no log makes a
+//! replay panic.
 
 use super::replay::{ReplayError, ReplayResult, replay};
 use super::*;
-use crate::model::VoidStore;
+use crate::model::NullStore;
 use crate::random::Random;
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
@@ -38,7 +39,7 @@ impl Write for File {
     }
 }
 
-/// A client that gives some reads back at once, keeps others, and moves the pins out of a third.
+/// A client that releases some reads immediately, keeps others, and moves the pins out of a third.
 struct Client {
     session: Session,
     kept: Vec<Read>,
@@ -73,16 +74,16 @@ impl Client {
     }
 }
 
-struct World {
+struct TestCache {
     cache: Cache<NoFrames>,
     volume: Arc<Volume<NoFrames>>,
     recorder: Arc<Recorder>,
-    store: VoidStore<NoFrames>,
+    store: NullStore<NoFrames>,
     now: Nanos,
     random: Random,
 }
 
-impl World {
+impl TestCache {
     fn request(&mut self) -> Request {
         let offset = self.random.below(LENGTH / 512) * 512;
         let len_max = (LENGTH - offset).min(3 << 20);
@@ -104,7 +105,7 @@ impl World {
 
     fn drive(&mut self) {
         let (mut ops, mut done) = (Vec::new(), Vec::new());
-        let World { cache, volume, recorder, store, now, random } = self;
+        let TestCache { cache, volume, recorder, store, now, random } = self;
         cache.poll(volume, recorder, *now, 8, &mut ops);
         for op in ops {
             store.submit(*now, cache.frames(), op);
@@ -133,7 +134,7 @@ impl World {
     }
 }
 
-impl World {
+impl TestCache {
     fn advance(&mut self, client: &mut Client) {
         client.session.advance(&self.cache, self.now);
         while let Some(event) = client.session.poll_event() {
@@ -184,32 +185,34 @@ fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
     let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
     let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
     let recorder = cache.recorder(&volume);
-    let (store, random) = (VoidStore::new(geometry), Random::from_seed(seed));
+    let (store, random) = (NullStore::new(geometry), Random::from_seed(seed));
     let now = 1000 * MILLISECOND;
-    let mut world = World { cache, volume, recorder, store, now, random };
+    let mut cache_state = TestCache { cache, volume, recorder, store, now, random };
     let budget = Arc::new(Budget::new(4));
-    let open = |world: &World| {
+    let open = |cache_state: &TestCache| {
         let limit = SessionLimit::Shared(Arc::clone(&budget));
-        let session = Session::open(&world.cache, &world.volume, Box::new(Silent), limit);
+        let session =
+            Session::open(&cache_state.cache, &cache_state.volume, Box::new(Silent), limit);
         Client { session: session.unwrap(), kept: Vec::new(), pins: Vec::new() }
     };
-    let mut clients = [open(&world), open(&world), open(&world)];
+    let mut clients = [open(&cache_state), open(&cache_state), open(&cache_state)];
     for _ in 0..steps {
-        world.now += world.random.below(MILLISECOND);
-        let which = usize::try_from(world.random.below(3)).unwrap();
-        match world.random.below(100) {
-            0 => world.change_a_setting(),
-            1 => drop(world.cache.run_maintenance(world.now)),
-            2 => std::mem::replace(&mut clients[which], open(&world)).close(&world.cache),
-            3..=20 => world.drive(),
-            21..=30 => clients[which].give_back(&world.cache, world.now),
-            31..=60 => world.advance(&mut clients[which]),
-            61..=65 => world.write_in_parts(&mut clients[which]),
-            _ => world.submit(&mut clients[which]),
+        cache_state.now += cache_state.random.below(MILLISECOND);
+        let client = usize::try_from(cache_state.random.below(3)).unwrap();
+        match cache_state.random.below(100) {
+            0 => cache_state.change_a_setting(),
+            1 => drop(cache_state.cache.run_maintenance(cache_state.now)),
+            2 => std::mem::replace(&mut clients[client], open(&cache_state))
+                .close(&cache_state.cache),
+            3..=20 => cache_state.drive(),
+            21..=30 => clients[client].give_back(&cache_state.cache, cache_state.now),
+            31..=60 => cache_state.advance(&mut clients[client]),
+            61..=65 => cache_state.write_in_parts(&mut clients[client]),
+            _ => cache_state.submit(&mut clients[client]),
         }
     }
-    let totals = counters(&world.volume.totals());
-    writer.finish(&[Arc::clone(&world.volume)]).unwrap();
+    let totals = counters(&cache_state.volume.totals());
+    writer.finish(&[Arc::clone(&cache_state.volume)]).unwrap();
     let bytes = file.0.lock().unwrap().clone();
     (bytes, totals)
 }
@@ -245,7 +248,7 @@ fn a_volume_that_is_removed_is_not_compared() {
     let replayed = replayed(&log).unwrap();
     assert_eq!(replayed.volumes.keys().collect::<Vec<_>>(), ["kept"]);
     assert_eq!(replayed.count_differences(), 0);
-    // A volume that only one of the two has is a difference.
+    // A volume that is in only one of the two is a difference.
     let renamed = String::from_utf8(log).unwrap().replace("{\"kept\":", "{\"other\":");
     assert!(self::replayed(renamed.as_bytes()).unwrap().count_differences() > 0);
 }
@@ -323,7 +326,7 @@ fn queries_and_removals_of_any_kind_are_replayed() {
     let pin = Input::PinRange { volume: 0, bytes: 0..65536, pin: true, now: 4 };
     for inputs in [
         vec![read.clone(), poll(1), done(0), query(usize::MAX)],
-        // Of this limit and a quarter of it the sum is 0, with overflow.
+        // The sum of this limit and a quarter of it overflows to 0.
         vec![read, poll(1), done(0), query(14_757_395_258_967_641_293)],
         vec![
             pin,
@@ -358,7 +361,7 @@ fn no_log_makes_a_replay_panic() {
                     changed.insert(at, line);
                 }
                 _ => {
-                    // Another number in the place of one.
+                    // Replaces one digit by another number.
                     let digits: Vec<_> =
                         changed[at].match_indices(|c: char| c.is_ascii_digit()).collect();
                     if digits.is_empty() {
@@ -371,7 +374,7 @@ fn no_log_makes_a_replay_panic() {
                 }
             }
         }
-        // Either is fine.
+        // Both success and an error are allowed.
         drop(replayed(changed.join("\n").as_bytes()));
     }
 }

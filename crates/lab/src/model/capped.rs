@@ -1,9 +1,9 @@
-//! A capped volume: a cloud disk sold by operations and bytes per second.
+//! A capped volume: a cloud disk with limits on operations and bytes per second.
 //!
 //! Two token buckets, one of operations and one of bytes, and a base latency. A bucket is kept as
 //! the time at which it will be full again (the generic cell rate algorithm of ITU-T I.371), which
-//! is exact in whole nanoseconds and needs no refilling. Operations run in parallel; one that
-//! finds a bucket empty is served when its tokens have come, in order of arrival.
+//! is exact in whole nanoseconds and needs no refilling. Operations run in parallel; an operation
+//! that finds a bucket empty waits for its tokens, in order of arrival.
 //!
 //! Times are nanoseconds, sizes are bytes, rates are per second.
 
@@ -11,79 +11,80 @@ use super::{Access, Model};
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 
-/// What the provider promises.
+/// The limits that the provider states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CappedSpec {
+pub struct CappedVolumeSpec {
     /// Operations per second.
     pub operations_per_s: u64,
-    /// Operations that may come at once after a rest; at least 1.
+    /// Operations that may arrive at once after an idle period; at least 1.
     pub burst_operations: u64,
     /// Bytes per second.
     pub bytes_per_s: u64,
-    /// Bytes that may come at once after a rest.
+    /// Bytes that may arrive at once after an idle period.
     pub burst_bytes: u64,
     /// A longer operation counts as several of this many bytes.
     pub operation_bytes_max: u64,
-    /// Time of an operation that waits for no token, nanoseconds.
+    /// Latency of an operation that waits for no token, nanoseconds.
     pub latency: Nanos,
-    /// Operations in service at a time, at most.
-    pub parallel: usize,
+    /// Maximum operations in service at a time.
+    pub max_concurrency: usize,
 }
 
-impl CappedSpec {
-    /// A general-purpose volume as the large clouds sell it by default: 3,000 operations and 125
-    /// MiB per second, counted in 256 KiB, about 0.8 ms.
+impl CappedVolumeSpec {
+    /// A general-purpose volume, the default of the large clouds: 3,000 operations and 125 MiB per
+    /// second, counted in units of 256 KiB, about 0.8 ms.
     #[must_use]
     pub const fn general_purpose() -> Self {
-        CappedSpec {
+        CappedVolumeSpec {
             operations_per_s: 3_000,
             burst_operations: 30,
             bytes_per_s: 125 << 20,
             burst_bytes: 2 << 20,
             operation_bytes_max: 256 << 10,
             latency: 800_000,
-            parallel: 128,
+            max_concurrency: 128,
         }
     }
 
-    /// The cheapest kind, on rotating disks: 500 operations and 60 MiB per second, about 5 ms.
+    /// The cheapest volume type, on rotating disks: 500 operations and 60 MiB per second, about 5
+    /// ms.
     #[must_use]
     pub const fn standard() -> Self {
-        CappedSpec {
+        CappedVolumeSpec {
             operations_per_s: 500,
             burst_operations: 10,
             bytes_per_s: 60 << 20,
             burst_bytes: 1 << 20,
             operation_bytes_max: 256 << 10,
             latency: 5_000_000,
-            parallel: 64,
+            max_concurrency: 64,
         }
     }
 }
 
-/// A capped volume at work.
+/// The state of a capped volume.
 #[derive(Clone, Debug)]
-pub struct Capped {
-    spec: CappedSpec,
-    operations: Bucket,
-    bytes: Bucket,
+pub struct CappedVolume {
+    spec: CappedVolumeSpec,
+    operations: TokenBucket,
+    bytes: TokenBucket,
 }
 
-impl Capped {
-    /// A volume with full buckets.
+impl CappedVolume {
+    /// Creates a volume with full buckets.
     #[must_use]
-    pub fn new(spec: CappedSpec) -> Self {
-        Capped {
+    pub fn new(spec: CappedVolumeSpec) -> Self {
+        CappedVolume {
             spec,
-            operations: Bucket::new(spec.operations_per_s, spec.burst_operations),
-            bytes: Bucket::new(spec.bytes_per_s, spec.burst_bytes),
+            operations: TokenBucket::new(spec.operations_per_s, spec.burst_operations),
+            bytes: TokenBucket::new(spec.bytes_per_s, spec.burst_bytes),
         }
     }
 }
 
-impl Model for Capped {
-    fn parallel(&self) -> usize {
-        self.spec.parallel
+impl Model for CappedVolume {
+    fn max_concurrency(&self) -> usize {
+        self.spec.max_concurrency
     }
 
     fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {
@@ -92,46 +93,46 @@ impl Model for Capped {
 
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos {
         let operations = access.len.div_ceil(self.spec.operation_bytes_max).max(1);
-        let moved = match access.kind {
+        let transferred = match access.kind {
             StoreOpKind::Read | StoreOpKind::Write { .. } => access.len,
             StoreOpKind::Flush | StoreOpKind::Discard | StoreOpKind::Zero { .. } => 0,
         };
-        let operations = if moved == 0 { 1 } else { operations };
-        let tokens = self.operations.take(now, operations).max(self.bytes.take(now, moved));
+        let operations = if transferred == 0 { 1 } else { operations };
+        let tokens = self.operations.take(now, operations).max(self.bytes.take(now, transferred));
         tokens + self.spec.latency
     }
 }
 
-/// A token bucket that knows when it will be full again.
+/// A token bucket, kept as the time at which it will be full again.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct TokenBucket {
     per_s: u64,
-    /// Nanoseconds that filling the empty bucket takes.
+    /// Nanoseconds needed to fill the empty bucket.
     depth: Nanos,
     full_at: Nanos,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(per_s: u64, burst: u64) -> Self {
         assert!(per_s > 0, "a rate above zero");
-        let mut bucket = Bucket { per_s, depth: 0, full_at: 0 };
-        bucket.depth = bucket.time(burst);
+        let mut bucket = TokenBucket { per_s, depth: 0, full_at: 0 };
+        bucket.depth = bucket.fill_time(burst);
         bucket
     }
 
-    /// Takes `tokens` and says when they are there. A request larger than the bucket waits until
-    /// its last token has come.
+    /// Takes `tokens` and returns the time at which they are available. A request larger than the
+    /// bucket waits until its last token has arrived.
     fn take(&mut self, now: Nanos, tokens: u64) -> Nanos {
         if tokens == 0 {
             return now;
         }
-        self.full_at = self.full_at.max(now) + self.time(tokens);
+        self.full_at = self.full_at.max(now) + self.fill_time(tokens);
         now.max(self.full_at.saturating_sub(self.depth))
     }
 
-    fn time(&self, tokens: u64) -> Nanos {
-        let time = u128::from(tokens) * u128::from(SECOND) / u128::from(self.per_s);
-        u64::try_from(time).expect("a wait of less than 500 years")
+    fn fill_time(&self, tokens: u64) -> Nanos {
+        let fill_time = u128::from(tokens) * u128::from(SECOND) / u128::from(self.per_s);
+        u64::try_from(fill_time).expect("a wait of less than 500 years")
     }
 }
 
@@ -142,34 +143,34 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn volume() -> Capped {
-        Capped::new(CappedSpec::general_purpose())
+    fn volume() -> CappedVolume {
+        CappedVolume::new(CappedVolumeSpec::general_purpose())
     }
 
     #[test]
     fn one_at_a_time_it_is_bound_by_latency() {
-        let place = scattered(GIB, 1);
-        let seen = closed_loop(volume(), 1, 2_000, StoreOpKind::Read, 4096, place);
-        assert!((1_240.0..=1_251.0).contains(&seen.rate), "{}", seen.rate);
+        let offset_of = scattered(GIB, 1);
+        let result = closed_loop(volume(), 1, 2_000, StoreOpKind::Read, 4096, offset_of);
+        assert!((1_240.0..=1_251.0).contains(&result.rate), "{}", result.rate);
     }
 
     #[test]
     fn a_deep_queue_is_capped_by_operations() {
-        let place = scattered(GIB, 1);
-        let seen = closed_loop(volume(), 64, 30_000, StoreOpKind::Read, 4096, place);
-        assert!((2_990.0..=3_010.0).contains(&seen.rate), "{}", seen.rate);
+        let offset_of = scattered(GIB, 1);
+        let result = closed_loop(volume(), 64, 30_000, StoreOpKind::Read, 4096, offset_of);
+        assert!((2_990.0..=3_010.0).contains(&result.rate), "{}", result.rate);
     }
 
     #[test]
     fn large_operations_are_capped_by_bytes() {
         let len = 1 << 20;
-        let seen = closed_loop(volume(), 16, 2_000, StoreOpKind::Read, len, |at| at * len);
-        assert!((124.0..=126.0).contains(&seen.rate), "{} MiB/s", seen.rate);
+        let result = closed_loop(volume(), 16, 2_000, StoreOpKind::Read, len, |at| at * len);
+        assert!((124.0..=126.0).contains(&result.rate), "{} MiB/s", result.rate);
     }
 
     #[test]
     fn a_rest_fills_the_bucket_for_a_burst_and_no_more() {
-        let mut bucket = Bucket::new(1_000, 10);
+        let mut bucket = TokenBucket::new(1_000, 10);
         let waits: Vec<Nanos> = (0..12).map(|_| bucket.take(5 * SECOND, 1) - 5 * SECOND).collect();
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [1_000_000, 2_000_000]);

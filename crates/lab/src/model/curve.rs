@@ -1,17 +1,17 @@
-//! The seek curve: how long the arm takes over a distance.
+//! The seek curve: seek time as a function of seek distance.
 //!
 //! Short seeks accelerate and brake all the way, so their time grows with the square root of the
-//! distance; long ones coast, so theirs grows linearly. This two-part form, and that it has to be
-//! fitted rather than taken as one average, is C. Ruemmler and J. Wilkes, "An introduction to disk
-//! drive modeling", IEEE Computer 27(3), March 1994. Data sheets give three numbers; the curve is
-//! fitted so that the average over uniformly placed pairs of tracks is the one stated.
+//! distance; long ones coast, so theirs grows linearly. The two-part form, and the need to fit it
+//! instead of using one average, are from C. Ruemmler and J. Wilkes, "An introduction to disk drive
+//! modeling", IEEE Computer 27(3), March 1994. Data sheets give three numbers; the curve is fitted
+//! so that its average over uniformly placed pairs of tracks is the stated average.
 //!
-//! Distances are parts of the full stroke, 0 to 1; times are nanoseconds.
+//! Distances are fractions of the full stroke, 0 to 1; times are nanoseconds.
 
 use larder_core::clock::Nanos;
 
-/// Part of the stroke where the square root ends and the line begins. The drives that Ruemmler and
-/// Wilkes measured changed at a fifth to two fifths of the stroke.
+/// Fraction of the stroke at which the square root ends and the line begins. On the drives that
+/// Ruemmler and Wilkes measured, the change was at a fifth to two fifths of the stroke.
 const COASTING_FROM: f64 = 1.0 / 3.0;
 
 /// Seek time by distance.
@@ -20,41 +20,43 @@ pub struct SeekCurve {
     track_to_track: f64,
     /// Nanoseconds per square root of the stroke.
     root: f64,
-    /// Where the line begins, nanoseconds.
+    /// Seek time at the beginning of the line, nanoseconds.
     knee: f64,
     full_stroke: f64,
 }
 
 impl SeekCurve {
-    /// The curve through what a data sheet states, in nanoseconds.
+    /// Fits the curve to the seek times of a data sheet, in nanoseconds.
     #[must_use]
     pub fn fit(track_to_track: Nanos, average: Nanos, full_stroke: Nanos) -> Self {
         let [nearest, average, farthest] = [track_to_track, average, full_stroke].map(as_f64);
-        // The distance of two uniform points has the density 2 (1 - x). `short` is the chance of
-        // the square-root part, `roots` the mean of sqrt(x) over it times that chance; over the
-        // line the mean place is a third of the way from the knee to the end.
-        let at = COASTING_FROM;
-        let short = 2.0 * at - at * at;
-        let roots = 2.0 * (2.0 / 3.0 * at * at.sqrt() - 2.0 / 5.0 * at * at * at.sqrt());
+        // The distance of two uniform points has the density 2 (1 - x). `short` is the probability
+        // of the square-root part, `roots` the mean of sqrt(x) over it times that probability; over
+        // the line the mean distance is a third of the way from the knee to the end.
+        let knee_at = COASTING_FROM;
+        let short = 2.0 * knee_at - knee_at * knee_at;
+        let roots = 2.0
+            * (2.0 / 3.0 * knee_at * knee_at.sqrt()
+                - 2.0 / 5.0 * knee_at * knee_at * knee_at.sqrt());
         let long = 1.0 - short;
         let constant = nearest * short + long * (2.0 / 3.0 * nearest + farthest / 3.0);
-        let root = (average - constant) / (roots + long * 2.0 / 3.0 * at.sqrt());
-        let knee = nearest + root * at.sqrt();
+        let root = (average - constant) / (roots + long * 2.0 / 3.0 * knee_at.sqrt());
+        let knee = nearest + root * knee_at.sqrt();
         assert!(root > 0.0 && knee <= farthest, "an average between the nearest and the farthest");
         SeekCurve { track_to_track: nearest, root, knee, full_stroke: farthest }
     }
 
-    /// Nanoseconds for a seek over `distance` of `stroke` tracks; 0 over no distance.
+    /// Returns the nanoseconds of a seek over `distance` of `stroke` tracks; 0 over no distance.
     #[must_use]
     pub fn time(&self, distance: u64, stroke: u64) -> Nanos {
         if distance == 0 {
             return 0;
         }
-        let part = (as_f64(distance - 1) / as_f64(stroke.max(2) - 1)).min(1.0);
-        let time = if part <= COASTING_FROM {
-            self.track_to_track + self.root * part.sqrt()
+        let fraction = (as_f64(distance - 1) / as_f64(stroke.max(2) - 1)).min(1.0);
+        let time = if fraction <= COASTING_FROM {
+            self.track_to_track + self.root * fraction.sqrt()
         } else {
-            let rest = (part - COASTING_FROM) / (1.0 - COASTING_FROM);
+            let rest = (fraction - COASTING_FROM) / (1.0 - COASTING_FROM);
             self.knee + (self.full_stroke - self.knee) * rest
         };
         as_nanos(time)

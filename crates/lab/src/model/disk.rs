@@ -2,13 +2,15 @@
 //!
 //! The model is that of C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling", IEEE
 //! Computer 27(3), March 1994: a seek curve of two parts, a rotational position computed from the
-//! time, zones, the disk's own read-ahead, controller overhead, and (off by default) a write
-//! cache. Waiting operations are served shortest positioning time first, rotation included, less
-//! what their waiting is worth, so that nothing starves: "aged shortest access time first" of D.
-//! Jacobson and J. Wilkes, "Disk scheduling algorithms based on rotational position", HPL-CSP-91-7,
-//! and of M. Seltzer, P. Chen and J. Ousterhout, "Disk scheduling revisited", USENIX Winter 1990.
+//! time, zones, the disk's own read-ahead, controller overhead, and (off by default) a write cache.
+//! The disk serves the waiting operation with the shortest positioning time first, rotation
+//! included, minus a credit for its waiting time, so that no operation starves: "aged shortest
+//! access time first" of D. Jacobson and J. Wilkes, "Disk scheduling algorithms based on rotational
+//! position", HPL-CSP-91-7, and of M. Seltzer, P. Chen and J. Ousterhout, "Disk scheduling
+//! revisited", USENIX Winter 1990.
 //!
-//! Left out: heads of one cylinder and remapped sectors; both are inside the sustained rate.
+//! Not modelled: head switches in a cylinder and remapped sectors; the sustained rate includes
+//! both.
 //! Times are nanoseconds, sizes are bytes, rates are bytes per second.
 
 use super::layout::Layout;
@@ -18,7 +20,7 @@ use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 use std::collections::BTreeMap;
 
-/// What a data sheet says of a disk, and how its firmware is set.
+/// The figures of a disk's data sheet, and its firmware settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskSpec {
     /// Revolutions per minute.
@@ -29,7 +31,7 @@ pub struct DiskSpec {
     pub average_seek: Nanos,
     /// Seek from the first to the last track, nanoseconds.
     pub full_stroke: Nanos,
-    /// More time for a seek before a write, since the head must be exactly in place; nanoseconds.
+    /// Additional seek time before a write, because the head must be exactly in place; nanoseconds.
     pub write_settle: Nanos,
     /// Sustained rate at the first byte, bytes per second.
     pub outer_bytes_per_s: u64,
@@ -37,21 +39,23 @@ pub struct DiskSpec {
     pub inner_bytes_per_s: u64,
     /// Rate between the disk's buffer and the host, bytes per second.
     pub interface_bytes_per_s: u64,
-    /// Work of the controller on each operation, nanoseconds; overlaps with waiting in the queue.
+    /// Controller time of each operation, nanoseconds; it overlaps with waiting in the queue.
     pub overhead: Nanos,
-    /// How far the disk reads ahead on its own, bytes.
+    /// Length of the disk's own read-ahead, bytes.
     pub read_ahead_bytes: u64,
-    /// Write cache in the disk, bytes; 0 is off: a write is then done when it is on the platter,
-    /// and a flush costs the overhead alone. With a cache a flush waits until all of it is written.
+    /// Size of the disk's write cache, bytes; 0 is off: a write then completes on the platter, and
+    /// a flush costs the overhead alone. With a cache, a flush waits until the whole cache is
+    /// written.
     pub write_cache_bytes: u64,
-    /// Waiting makes up for distance: what has waited this many nanoseconds longer than another
-    /// operation goes before it, wherever the two lie; what has waited half as much longer makes up
-    /// for half the worst positioning time.
+    /// Waiting compensates for distance: an operation that has waited this many nanoseconds longer
+    /// than another is served before it, wherever the two lie; one that has waited half as much
+    /// longer compensates for half the worst positioning time.
     pub age_max: Nanos,
 }
 
 impl DiskSpec {
-    /// A desktop disk: 7,200 rpm, 8.5 ms average seek, 150 MB/s at the outside, write cache off.
+    /// A desktop disk: 7,200 rpm, 8.5 ms average seek, 150 MB/s on the outer tracks, write cache
+    /// off.
     #[must_use]
     pub const fn seven_thousand_two_hundred() -> Self {
         DiskSpec {
@@ -71,16 +75,17 @@ impl DiskSpec {
     }
 }
 
-/// A disk at work.
+/// The state of a disk.
 #[derive(Clone, Debug)]
 pub struct Disk {
     spec: DiskSpec,
     layout: Layout,
     curve: SeekCurve,
-    /// Where the head stands when it is not streaming.
+    /// Track of the head while the disk does not read ahead.
     track: u64,
     stream: Option<Stream>,
-    /// When the head is free; later than the last answer only while cached writes are destaged.
+    /// Time at which the head is free; later than the last completion only while cached writes are
+    /// destaged.
     free_at: Nanos,
     /// Writes in the disk's cache: offset and length.
     cached: BTreeMap<u64, u64>,
@@ -88,8 +93,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk of `length` bytes. The whole stroke spans the length, whatever it is: a small file
-    /// on this model costs what a full disk of that kind costs.
+    /// Creates a disk of `length` bytes. The full stroke spans any length: a small file on this
+    /// model costs as much as a full disk of that model.
     #[must_use]
     pub fn new(spec: DiskSpec, length: u64) -> Self {
         let revolution = 60 * SECOND / u64::from(spec.rpm);
@@ -105,21 +110,21 @@ impl Disk {
         }
     }
 
-    /// [`DiskSpec::seven_thousand_two_hundred`] with `length` bytes: about 77 random reads a second
-    /// one at a time, and 150 MB/s in order at the outside.
+    /// [`DiskSpec::seven_thousand_two_hundred`] with `length` bytes: about 77 random reads per
+    /// second at queue depth 1, and 150 MB/s sequentially on the outer tracks.
     #[must_use]
     pub fn seven_thousand_two_hundred(length: u64) -> Self {
         Disk::new(DiskSpec::seven_thousand_two_hundred(), length)
     }
 
-    /// Nanoseconds of positioning that a wait of `waited` nanoseconds makes up for.
-    fn worth(&self, waited: Nanos) -> Nanos {
+    /// Returns the nanoseconds of positioning that a wait of `waited` nanoseconds compensates for.
+    fn age_credit(&self, waited: Nanos) -> Nanos {
         let worst = self.spec.full_stroke + self.spec.write_settle + self.layout.revolution();
-        let worth = u128::from(waited) * u128::from(worst) / u128::from(self.spec.age_max);
-        u64::try_from(worth).expect("a wait of less than centuries")
+        let age_credit = u128::from(waited) * u128::from(worst) / u128::from(self.spec.age_max);
+        u64::try_from(age_credit).expect("a wait of less than centuries")
     }
 
-    /// When the controller has understood the operation.
+    /// Returns the time at which the controller has processed the command.
     fn begin(&self, now: Nanos, access: &Access) -> Nanos {
         now.max(access.arrived_at + self.spec.overhead)
     }
@@ -129,26 +134,26 @@ impl Disk {
         self.stream?.ready(&self.layout, begin, range, self.spec.read_ahead_bytes)
     }
 
-    /// Nanoseconds from `begin` until `offset` is under the head.
+    /// Returns the nanoseconds from `begin` until `offset` is under the head.
     fn positioning(&self, begin: Nanos, offset: u64, write: bool) -> Nanos {
-        let place = self.layout.place(offset);
+        let position = self.layout.position(offset);
         let track = self.stream.map_or(self.track, |stream| {
-            self.layout.place(stream.position(&self.layout, begin)).track
+            self.layout.position(stream.position(&self.layout, begin)).track
         });
-        let mut seek = self.curve.time(place.track.abs_diff(track), self.layout.tracks());
+        let mut seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks());
         if write && seek > 0 {
             seek += self.spec.write_settle;
         }
-        seek + self.layout.wait(begin + seek, place.angle)
+        seek + self.layout.wait(begin + seek, position.angle)
     }
 
-    /// Moves the head and transfers; the time at the end.
-    fn media(&mut self, begin: Nanos, offset: u64, len: u64, write: bool) -> Nanos {
+    /// Positions the head and transfers. Returns the time at the end.
+    fn access_media(&mut self, begin: Nanos, offset: u64, len: u64, write: bool) -> Nanos {
         let begin = begin.max(self.free_at);
         let start = begin + self.positioning(begin, offset, write);
         let end = start + self.layout.transfer(offset, len);
-        // The skew has taken the head to where the next byte lies, on the next track if need be.
-        self.track = self.layout.place(offset + len).track;
+        // The skew puts the head at the next byte, on the next track if necessary.
+        self.track = self.layout.position(offset + len).track;
         self.stream =
             (!write).then(|| Stream::after(offset, offset + len, end, self.spec.read_ahead_bytes));
         self.free_at = end;
@@ -161,16 +166,16 @@ impl Disk {
             self.stream = Some(next);
             return ready.max(begin + interface);
         }
-        self.media(begin, access.offset, access.len, false).max(begin + interface)
+        self.access_media(begin, access.offset, access.len, false).max(begin + interface)
     }
 
-    /// A write into the disk's cache, which makes room first if it must.
+    /// Writes into the disk's cache, after destaging earlier writes if it is full.
     fn serve_cached_write(&mut self, begin: Nanos, access: &Access) -> Nanos {
         let mut begin = begin;
         while self.cached_bytes + access.len > self.spec.write_cache_bytes {
             begin = begin.max(self.free_at);
             if !self.destage_nearest(begin) {
-                return self.media(begin, access.offset, access.len, true);
+                return self.access_media(begin, access.offset, access.len, true);
             }
             begin = begin.max(self.free_at);
         }
@@ -183,7 +188,8 @@ impl Disk {
         end
     }
 
-    /// Writes the cached range that is reached first from `begin` on; false if there is none.
+    /// Destages the cached range with the shortest positioning time from `begin` on. Returns false
+    /// if the cache is empty.
     fn destage_nearest(&mut self, begin: Nanos) -> bool {
         let cost = |(offset, _): &(&u64, &u64)| self.positioning(begin, **offset, true);
         let Some((&offset, &len)) = self.cached.iter().min_by_key(cost) else {
@@ -191,20 +197,20 @@ impl Disk {
         };
         self.cached.remove(&offset);
         self.cached_bytes -= len;
-        self.media(begin, offset, len, true);
+        self.access_media(begin, offset, len, true);
         true
     }
 }
 
 impl Model for Disk {
-    fn parallel(&self) -> usize {
+    fn max_concurrency(&self) -> usize {
         1
     }
 
     fn pick(&self, now: Nanos, waiting: &[Access]) -> usize {
         let cost = |access: &Access| {
             let begin = self.begin(now, access);
-            let place = match access.kind {
+            let positioning = match access.kind {
                 StoreOpKind::Read => match self.ready_in_buffer(begin, access) {
                     Some((ready, _)) => ready - begin,
                     None => self.positioning(begin, access.offset, false),
@@ -216,7 +222,7 @@ impl Model for Disk {
                 StoreOpKind::Flush | StoreOpKind::Discard => 0,
             };
             let waited = now.saturating_sub(access.arrived_at);
-            (begin - now + place).cast_signed() - self.worth(waited).cast_signed()
+            (begin - now + positioning).cast_signed() - self.age_credit(waited).cast_signed()
         };
         let costs = waiting.iter().map(cost).enumerate();
         costs.min_by_key(|(index, cost)| (*cost, *index)).expect("never empty").0
@@ -224,7 +230,7 @@ impl Model for Disk {
 
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos {
         let begin = self.begin(now, access);
-        // Cached writes go to the platter while nobody asks for anything.
+        // While the disk is idle it destages cached writes.
         while self.free_at < begin && self.destage_nearest(self.free_at) {}
         match access.kind {
             StoreOpKind::Read => self.serve_read(begin, access),
@@ -232,7 +238,7 @@ impl Model for Disk {
                 self.serve_cached_write(begin, access)
             }
             StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } => {
-                self.media(begin, access.offset, access.len, true)
+                self.access_media(begin, access.offset, access.len, true)
             }
             StoreOpKind::Flush => {
                 while self.destage_nearest(begin.max(self.free_at)) {}

@@ -3,16 +3,16 @@
 use super::{Access, Model};
 use larder_core::clock::Nanos;
 
-/// Operations in service at a time: more than a cache ever has under way.
-const PARALLEL: usize = 1024;
+/// Maximum operations in service at a time: more than a cache ever has in flight.
+const MAX_CONCURRENCY: usize = 1024;
 
-/// Every operation takes as long as the other, in nanoseconds.
+/// Completes every operation after the same time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed(pub Nanos);
 
 impl Model for Fixed {
-    fn parallel(&self) -> usize {
-        PARALLEL
+    fn max_concurrency(&self) -> usize {
+        MAX_CONCURRENCY
     }
 
     fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {

@@ -1,10 +1,10 @@
-//! Where a byte lies on the platter: which track, and under which angle.
+//! The layout of a disk: the track and the angle of each byte.
 //!
-//! The disk is one spiral of tracks in zones. Outer tracks hold more, so the rate falls from the
-//! first byte to the last. Heads of one cylinder and the skew between tracks are folded into the
-//! track size, which is therefore that of the sustained rate; a sequential transfer never waits
-//! between tracks. Track numbers count from the outside. Angles are nanoseconds of rotation, from 0
-//! to one revolution.
+//! The disk is one spiral of tracks in zones. Outer tracks hold more bytes, so the rate falls from
+//! the first byte to the last. The track size includes head switches within a cylinder and the skew
+//! between tracks, so it corresponds to the sustained rate; a sequential transfer never waits
+//! between tracks. Track 0 is the outermost. Angles are nanoseconds of rotation, from 0 to one
+//! revolution.
 
 use larder_core::clock::Nanos;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -12,10 +12,10 @@ use larder_core::units::BLOCK_BYTES_U64;
 /// Zones from the outside to the inside; drives have 15 to 30.
 const ZONES: u64 = 16;
 
-/// An angle missed by no more than this many nanoseconds was not missed; 512 bytes take 3,400.
+/// Largest rounding error of an angle that does not count as missed; 512 bytes take 3,400 ns.
 const ROUNDING: Nanos = 1_000;
 
-/// The places of all bytes of a disk.
+/// The positions of all bytes of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     zones: Vec<Zone>,
@@ -30,17 +30,17 @@ struct Zone {
     track_bytes: u64,
 }
 
-/// A place on the platter.
+/// A position on the platter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlatterPosition {
     pub(super) track: u64,
     /// Nanoseconds of rotation after the index mark.
     pub(super) angle: Nanos,
 }
 
 impl Layout {
-    /// `length` bytes on a disk that turns in `revolution` nanoseconds, at `outer` bytes per second
-    /// at the first byte and `inner` at the last.
+    /// Creates the layout of `length` bytes on a disk that turns in `revolution` nanoseconds, with
+    /// `outer` bytes per second at the first byte and `inner` at the last.
     pub(super) fn new(length: u64, revolution: Nanos, outer: u64, inner: u64) -> Self {
         assert!(outer >= inner && inner > 0 && revolution > 0, "a disk that turns");
         let per_track = |rate: u64| {
@@ -54,51 +54,52 @@ impl Layout {
             let rate = outer - (outer - inner) * index / (ZONES - 1);
             let track_bytes = per_track(rate);
             zones.push(Zone { first_byte, first_track, track_bytes });
-            // Whole tracks, so that the angle runs on where the next zone begins.
+            // Zones have whole tracks, so that the angle is continuous at the beginning of the next
+            // zone.
             let tracks = (length / ZONES).div_ceil(track_bytes).max(1);
             first_byte += tracks * track_bytes;
             first_track += tracks;
         }
         let mut layout = Layout { zones, revolution, tracks: 0 };
-        layout.tracks = layout.place(length.max(1) - 1).track + 1;
+        layout.tracks = layout.position(length.max(1) - 1).track + 1;
         layout
     }
 
-    /// Tracks from the first to the last byte.
+    /// Returns the number of tracks from the first to the last byte.
     pub(super) fn tracks(&self) -> u64 {
         self.tracks
     }
 
-    /// Nanoseconds of one revolution.
+    /// Returns the nanoseconds of one revolution.
     pub(super) fn revolution(&self) -> Nanos {
         self.revolution
     }
 
-    /// Where `byte` lies.
-    pub(super) fn place(&self, byte: u64) -> Place {
+    /// Returns the position of `byte`.
+    pub(super) fn position(&self, byte: u64) -> PlatterPosition {
         let zone = self.zone(byte);
-        let inside = byte - zone.first_byte;
-        let angle = inside % zone.track_bytes;
-        Place {
-            track: zone.first_track + inside / zone.track_bytes,
+        let offset_in_zone = byte - zone.first_byte;
+        let angle = offset_in_zone % zone.track_bytes;
+        PlatterPosition {
+            track: zone.first_track + offset_in_zone / zone.track_bytes,
             angle: scale(angle, self.revolution, zone.track_bytes),
         }
     }
 
-    /// Nanoseconds from `now` until `angle` passes under the head.
+    /// Returns the nanoseconds from `now` until `angle` is under the head.
     pub(super) fn wait(&self, now: Nanos, angle: Nanos) -> Nanos {
         let wait = (angle + self.revolution - now % self.revolution) % self.revolution;
-        // Angles are rounded to nanoseconds, and a rounded angle that was missed by less than a
-        // sector's gap must not cost a revolution.
+        // Angles are rounded to nanoseconds: an angle that was missed by less than the gap of a
+        // sector must not cost a revolution.
         if self.revolution - wait <= ROUNDING { 0 } else { wait }
     }
 
-    /// Nanoseconds that `len` bytes from `byte` on pass under the head.
+    /// Returns the nanoseconds in which `len` bytes from `byte` on pass under the head.
     pub(super) fn transfer(&self, byte: u64, len: u64) -> Nanos {
         scale(len, self.revolution, self.zone(byte).track_bytes)
     }
 
-    /// Bytes from `byte` on that pass under the head in `time` nanoseconds.
+    /// Returns the number of bytes from `byte` on that pass under the head in `time` nanoseconds.
     pub(super) fn passing(&self, byte: u64, time: Nanos) -> u64 {
         scale(time, self.zone(byte).track_bytes, self.revolution)
     }
@@ -109,9 +110,9 @@ impl Layout {
     }
 }
 
-/// `value * by / of` without overflow in between.
-fn scale(value: u64, by: u64, of: u64) -> u64 {
-    let scaled = u128::from(value) * u128::from(by) / u128::from(of);
+/// Returns `value * numerator / denominator` without intermediate overflow.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator);
     u64::try_from(scaled).expect("a time or a size of one disk")
 }
 
@@ -128,10 +129,11 @@ mod tests {
     #[test]
     fn tracks_grow_inwards_and_angles_stay_inside_one_revolution() {
         let layout = layout();
-        let places: Vec<Place> = (0..64 * 64).map(|index| layout.place(index * GIB / 64)).collect();
-        assert!(places.is_sorted_by_key(|place| place.track));
-        assert!(places.iter().all(|place| place.angle < layout.revolution));
-        assert_eq!(layout.place(64 * GIB - 1).track + 1, layout.tracks());
+        let positions: Vec<PlatterPosition> =
+            (0..64 * 64).map(|index| layout.position(index * GIB / 64)).collect();
+        assert!(positions.is_sorted_by_key(|position| position.track));
+        assert!(positions.iter().all(|position| position.angle < layout.revolution));
+        assert_eq!(layout.position(64 * GIB - 1).track + 1, layout.tracks());
     }
 
     #[test]
@@ -147,6 +149,6 @@ mod tests {
     fn a_disk_smaller_than_its_zones_still_has_places() {
         let layout = Layout::new(4096, 8_333_333, 150_000_000, 75_000_000);
         assert_eq!(layout.tracks(), 1);
-        assert_eq!(layout.place(0), Place { track: 0, angle: 0 });
+        assert_eq!(layout.position(0), PlatterPosition { track: 0, angle: 0 });
     }
 }

@@ -1,20 +1,20 @@
-//! A store that takes the time that a model says.
+//! A store with the timing of a model.
 //!
-//! Operations wait in order of arrival, the model picks, and at the end of its service time an
-//! operation is submitted to the inner store; it comes back when the inner store has done it, so a
-//! real file behind a model may only add to the model's time.
+//! Operations wait in order of arrival, and the model selects the next one. At the end of its
+//! service time an operation is submitted to the inner store; it completes when the inner store has
+//! completed it, so a real file behind a model can only add to the model's time.
 //!
-//! Invariants: every operation comes back exactly once. A flush begins when no write that arrived
-//! before it is waiting, in service or inside the inner store; later operations may pass it. What
-//! comes back does not depend on how often `reap` is called, only on when operations were
-//! submitted. Times are nanoseconds, sizes are bytes.
+//! Invariants: every operation completes exactly once. A flush begins when no write that arrived
+//! before it is waiting, in service or in the inner store; later operations may pass it.
+//! Completions do not depend on the number of calls of `reap`, only on the submission times. Times
+//! are nanoseconds, sizes are bytes.
 
 use super::{Access, Model};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
 
-/// What a modelled store has done since it was made.
+/// Totals of a modelled store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Operations served, of every kind.
@@ -25,8 +25,8 @@ pub struct Totals {
     pub write_bytes: u64,
     /// Nanoseconds that operations waited before their service began, summed.
     pub queue_ns: u64,
-    /// Nanoseconds of service, summed; divided by the time passed it is the average number of
-    /// operations in service, which for a disk is how busy it is.
+    /// Nanoseconds of service, summed; divided by the elapsed time it is the average number of
+    /// operations in service, which for a disk is its utilization.
     pub service_ns: u64,
 }
 
@@ -35,37 +35,37 @@ pub struct Totals {
 pub struct ModelledStore<F: Frames, S, M> {
     inner: S,
     model: M,
-    /// In order of arrival; `accesses[i]` describes `waiting[i]`.
-    waiting: Vec<Ticket<F>>,
+    /// Queued operations in order of arrival; `accesses[i]` describes `waiting[i]`.
+    waiting: Vec<QueuedOp<F>>,
     accesses: Vec<Access>,
-    /// Blocked flushes are left out of what the model picks from; this is the list it sees.
+    /// The accesses that are offered to the model: all but blocked flushes.
     eligible: Vec<Access>,
-    running: Vec<Running<F>>,
-    /// Submitted to the inner store and not yet back.
-    inside: Vec<Inside>,
+    active_ops: Vec<ActiveOp<F>>,
+    /// Operations that the inner store has not completed.
+    inner_ops: Vec<InnerOp>,
     done: Vec<StoreDone<F>>,
     inner_done: Vec<StoreDone<F>>,
     sequence_next: u64,
-    /// The latest time it has been brought up to.
+    /// The latest time up to which operations have been processed.
     clock: Nanos,
     totals: Totals,
 }
 
 #[derive(Debug)]
-struct Ticket<F: Frames> {
+struct QueuedOp<F: Frames> {
     op: StoreOp<F>,
     sequence: u64,
 }
 
 #[derive(Debug)]
-struct Running<F: Frames> {
-    ticket: Ticket<F>,
+struct ActiveOp<F: Frames> {
+    queued: QueuedOp<F>,
     arrived_at: Nanos,
     finish: Nanos,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct InnerOp {
     tag: u64,
     sequence: u64,
     changes: bool,
@@ -73,23 +73,23 @@ struct Inside {
     finish: Nanos,
 }
 
-/// Whether a flush has to wait for an operation of this kind.
+/// Returns true if a flush has to wait for an operation of this kind.
 fn changes(kind: StoreOpKind) -> bool {
     matches!(kind, StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } | StoreOpKind::Discard)
 }
 
 impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
-    /// `inner`, as slow as `model` says.
+    /// Creates a store with the data of `inner` and the timing of `model`.
     pub fn new(inner: S, model: M) -> Self {
-        assert!(model.parallel() > 0, "a model that serves nothing never ends");
+        assert!(model.max_concurrency() > 0, "a model that serves nothing never ends");
         ModelledStore {
             inner,
             model,
             waiting: Vec::new(),
             accesses: Vec::new(),
             eligible: Vec::new(),
-            running: Vec::new(),
-            inside: Vec::new(),
+            active_ops: Vec::new(),
+            inner_ops: Vec::new(),
             done: Vec::new(),
             inner_done: Vec::new(),
             sequence_next: 0,
@@ -98,31 +98,32 @@ impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
         }
     }
 
-    /// The store that holds the data.
+    /// Returns the store that holds the data.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Brings everything up to `now`, one completion after the other in order of time, those of
-    /// the inner store included where it knows them beforehand.
+    /// Processes all events up to `now` in order of time, including the completions of the inner
+    /// store if it announces them in advance.
     fn advance(&mut self, now: Nanos, frames: &F) {
-        let mut inner_tells = true;
+        let mut inner_has_events = true;
         loop {
-            let running = self.next_finished(now);
-            let finish = running.map_or(now, |index| self.running[index].finish);
-            let inner = if inner_tells { self.inner_event() } else { None };
+            let active_op = self.next_finished(now);
+            let finish = active_op.map_or(now, |index| self.active_ops[index].finish);
+            let inner = if inner_has_events { self.inner_event() } else { None };
             let inner = inner.map(|event| event.max(self.clock)).filter(|event| *event <= finish);
             if let Some(event) = inner {
-                // A store that names a time and then has nothing would turn this loop for ever.
-                inner_tells = self.collect(event, frames);
+                // A store that announces an event but completes nothing must not cause an endless
+                // loop.
+                inner_has_events = self.collect(event, frames);
                 self.start(event);
-            } else if let Some(index) = running {
+            } else if let Some(index) = active_op {
                 self.finish(index, frames);
                 self.collect(finish, frames);
                 self.start(finish);
@@ -135,57 +136,57 @@ impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
     }
 
     fn inner_event(&self) -> Option<Nanos> {
-        if self.inside.is_empty() { None } else { self.inner.next_event() }
+        if self.inner_ops.is_empty() { None } else { self.inner.next_event() }
     }
 
-    /// The running operation that finishes first, if it does so by `now`. Among equals the one that
-    /// began first.
+    /// Returns the operation in service that finishes first, if it finishes by `now`. Of several,
+    /// the one that arrived first.
     fn next_finished(&self, now: Nanos) -> Option<usize> {
         let (index, first) = self
-            .running
+            .active_ops
             .iter()
             .enumerate()
-            .min_by_key(|(_, running)| (running.finish, running.ticket.sequence))?;
+            .min_by_key(|(_, active_op)| (active_op.finish, active_op.queued.sequence))?;
         (first.finish <= now).then_some(index)
     }
 
-    /// The service of a running operation is over: the inner store executes it.
+    /// Ends the service of an operation and submits it to the inner store.
     fn finish(&mut self, index: usize, frames: &F) {
-        let Running { ticket, arrived_at, finish } = self.running.swap_remove(index);
-        self.inside.push(Inside {
-            tag: ticket.op.tag,
-            sequence: ticket.sequence,
-            changes: changes(ticket.op.kind),
+        let ActiveOp { queued, arrived_at, finish } = self.active_ops.swap_remove(index);
+        self.inner_ops.push(InnerOp {
+            tag: queued.op.tag,
+            sequence: queued.sequence,
+            changes: changes(queued.op.kind),
             arrived_at,
             finish,
         });
-        self.inner.submit(finish, frames, ticket.op);
+        self.inner.submit(finish, frames, queued.op);
     }
 
-    /// Takes what the inner store has done by `now`; whether there was anything.
+    /// Collects the completions of the inner store up to `now`. Returns true if there were any.
     fn collect(&mut self, now: Nanos, frames: &F) -> bool {
         self.clock = self.clock.max(now);
-        if self.inside.is_empty() {
+        if self.inner_ops.is_empty() {
             return false;
         }
         self.inner.reap(now, frames, &mut self.inner_done);
         let any = !self.inner_done.is_empty();
         for mut done in self.inner_done.drain(..) {
             let tag = done.op.tag;
-            let place = self.inside.iter().position(|inside| inside.tag == tag);
-            let inside = self.inside.swap_remove(place.expect("a tag that was submitted"));
-            done.started_at = inside.arrived_at;
-            done.finished_at = done.finished_at.max(inside.finish);
+            let index = self.inner_ops.iter().position(|inner_op| inner_op.tag == tag);
+            let inner_op = self.inner_ops.swap_remove(index.expect("a tag that was submitted"));
+            done.started_at = inner_op.arrived_at;
+            done.finished_at = done.finished_at.max(inner_op.finish);
             self.done.push(done);
         }
         any
     }
 
-    /// Starts what can be started at `now`.
+    /// Starts as many operations as possible at `now`.
     fn start(&mut self, now: Nanos) {
-        while self.running.len() < self.model.parallel() {
+        while self.active_ops.len() < self.model.max_concurrency() {
             let Some(index) = self.pick(now) else { return };
-            let ticket = self.waiting.remove(index);
+            let queued = self.waiting.remove(index);
             let access = self.accesses.remove(index);
             let finish = self.model.serve(now, &access);
             assert!(finish >= now, "service does not end before it begins");
@@ -197,11 +198,11 @@ impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
                 StoreOpKind::Write { .. } => self.totals.write_bytes += access.len,
                 _ => {}
             }
-            self.running.push(Running { ticket, arrived_at: access.arrived_at, finish });
+            self.active_ops.push(ActiveOp { queued, arrived_at: access.arrived_at, finish });
         }
     }
 
-    /// The index of the waiting operation that is served next, if any may be.
+    /// Returns the index of the waiting operation to serve next, if any may be served.
     fn pick(&mut self, now: Nanos) -> Option<usize> {
         if self.waiting.is_empty() {
             return None;
@@ -219,21 +220,25 @@ impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
             return None;
         }
         let picked = self.model.pick(now, &self.eligible);
-        let mut open = blocked.iter().enumerate().filter(|(_, blocked)| !**blocked);
-        Some(open.nth(picked).expect("the model picks one of those it was shown").0)
+        let mut allowed = blocked.iter().enumerate().filter(|(_, blocked)| !**blocked);
+        Some(allowed.nth(picked).expect("the model picks one of those it was shown").0)
     }
 
-    /// Whether the waiting operation at `index` is a flush that earlier writes hold up.
+    /// Returns true if the waiting operation at `index` is a flush that must wait for earlier
+    /// writes.
     fn is_blocked(&self, index: usize) -> bool {
         if self.accesses[index].kind != StoreOpKind::Flush {
             return false;
         }
         let sequence = self.waiting[index].sequence;
         self.accesses[..index].iter().any(|access| changes(access.kind))
-            || self.running.iter().any(|running| {
-                running.ticket.sequence < sequence && changes(running.ticket.op.kind)
+            || self.active_ops.iter().any(|active_op| {
+                active_op.queued.sequence < sequence && changes(active_op.queued.op.kind)
             })
-            || self.inside.iter().any(|inside| inside.sequence < sequence && inside.changes)
+            || self
+                .inner_ops
+                .iter()
+                .any(|inner_op| inner_op.sequence < sequence && inner_op.changes)
     }
 }
 
@@ -250,7 +255,7 @@ impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
             len: op.len,
             arrived_at: now,
         });
-        self.waiting.push(Ticket { op, sequence: self.sequence_next });
+        self.waiting.push(QueuedOp { op, sequence: self.sequence_next });
         self.sequence_next += 1;
         self.start(now);
     }
@@ -261,13 +266,13 @@ impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
     }
 
     fn in_flight(&self) -> usize {
-        self.waiting.len() + self.running.len() + self.inside.len() + self.done.len()
+        self.waiting.len() + self.active_ops.len() + self.inner_ops.len() + self.done.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
         let finished = self.done.iter().map(|done| done.finished_at);
-        let running = self.running.iter().map(|running| running.finish);
-        finished.chain(running).chain(self.inner_event()).min()
+        let active_op = self.active_ops.iter().map(|active_op| active_op.finish);
+        finished.chain(active_op).chain(self.inner_event()).min()
     }
 }
 

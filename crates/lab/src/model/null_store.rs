@@ -1,28 +1,29 @@
-//! A store without content: what is written is gone, what is read is whatever the frame held.
+//! A store without content: it discards writes, and a read leaves the frame unchanged.
 //!
-//! For simulations over frames that hold no bytes, where keeping content would cost the memory that
-//! they save. Instant; a model in front of it says how long things take.
+//! It is for simulations over frames that hold no bytes, where keeping content would cost the
+//! memory that they save. Every operation completes immediately; a model in front of it adds
+//! latency.
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
 
-/// Takes everything, keeps nothing.
+/// A store that accepts all operations and keeps no data.
 #[derive(Debug)]
-pub struct VoidStore<F: Frames> {
+pub struct NullStore<F: Frames> {
     geometry: Geometry,
     done: Vec<StoreDone<F>>,
 }
 
-impl<F: Frames> VoidStore<F> {
-    /// A store that says it is this.
+impl<F: Frames> NullStore<F> {
+    /// Creates a store with this geometry.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
-        VoidStore { geometry, done: Vec::new() }
+        NullStore { geometry, done: Vec::new() }
     }
 }
 
-impl<F: Frames> Store<F> for VoidStore<F> {
+impl<F: Frames> Store<F> for NullStore<F> {
     fn geometry(&self) -> Geometry {
         self.geometry
     }

@@ -1,5 +1,5 @@
-//! What the tests of the models share: stores that answer at once or late, operations without
-//! memory, and a closed loop that keeps a given number of operations in flight.
+//! Helpers for the tests of the models: stores that complete operations immediately or late,
+//! operations without memory, and a closed loop that keeps a given number of operations in flight.
 //!
 //! Rates are operations per second of virtual time.
 
@@ -9,20 +9,20 @@ use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
 
-/// A store that has done everything as soon as it is asked.
+/// A store that completes each operation at its submission.
 #[derive(Debug)]
-pub(super) struct Instant {
+pub(super) struct InstantStore {
     length: u64,
     done: Vec<StoreDone<NoFrames>>,
 }
 
-impl Instant {
+impl InstantStore {
     pub(super) fn new(length: u64) -> Self {
-        Instant { length, done: Vec::new() }
+        InstantStore { length, done: Vec::new() }
     }
 }
 
-impl Store<NoFrames> for Instant {
+impl Store<NoFrames> for InstantStore {
     fn geometry(&self) -> Geometry {
         Geometry { length: self.length, granule: 512, read_only: false }
     }
@@ -40,16 +40,16 @@ impl Store<NoFrames> for Instant {
     }
 }
 
-/// A store that answers `lag` nanoseconds after it was asked.
+/// A store that completes each operation `lag` nanoseconds after its submission.
 #[derive(Debug)]
 pub(super) struct DelayedStore {
-    instant: Instant,
+    instant: InstantStore,
     lag: Nanos,
 }
 
 impl DelayedStore {
     pub(super) fn new(length: u64, lag: Nanos) -> Self {
-        DelayedStore { instant: Instant::new(length), lag }
+        DelayedStore { instant: InstantStore::new(length), lag }
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) fn flush(tag: u64) -> StoreOp<NoFrames> {
     op(tag, StoreOpKind::Flush, 0, 0)
 }
 
-/// Follows the store's events until nothing is in flight; the time at the end.
+/// Processes the store's events until no operation is in flight. Returns the time at the end.
 pub(super) fn drain<S: Store<NoFrames>>(
     store: &mut S,
     frames: &NoFrames,
@@ -105,9 +105,9 @@ pub(super) fn drain<S: Store<NoFrames>>(
     now
 }
 
-/// What a closed loop saw.
+/// The measurements of a closed loop.
 #[derive(Debug, PartialEq)]
-pub(super) struct Loop {
+pub(super) struct LoopResult {
     /// Operations per second.
     pub(super) rate: f64,
     /// Longest time of one operation, nanoseconds.
@@ -116,40 +116,40 @@ pub(super) struct Loop {
     pub(super) order: Vec<u64>,
 }
 
-/// Keeps `depth` operations of `len` bytes in flight until `count` are done. `place` gives the
-/// offset of each.
+/// Keeps `depth` operations of `len` bytes in flight until `count` are done. `offset_of` returns
+/// the offset of the operation with a given tag.
 pub(super) fn closed_loop<M: Model>(
     model: M,
     depth: u64,
     count: u64,
     kind: StoreOpKind,
     len: u64,
-    mut place: impl FnMut(u64) -> u64,
-) -> Loop {
+    mut offset_of: impl FnMut(u64) -> u64,
+) -> LoopResult {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(Instant::new(u64::MAX), model);
+    let mut store = ModelledStore::new(InstantStore::new(u64::MAX), model);
     let (mut now, mut next) = (0, 0);
-    let mut seen = Loop { rate: 0.0, longest: 0, order: Vec::new() };
-    while seen.order.len() < usize::try_from(count).unwrap() {
+    let mut result = LoopResult { rate: 0.0, longest: 0, order: Vec::new() };
+    while result.order.len() < usize::try_from(count).unwrap() {
         while next < count && store.in_flight() < usize::try_from(depth).unwrap() {
-            store.submit(now, &frames, op(next, kind, place(next), len));
+            store.submit(now, &frames, op(next, kind, offset_of(next), len));
             next += 1;
         }
         now = now.max(Store::<NoFrames>::next_event(&store).expect("operations are in flight"));
         let mut done = Vec::new();
         store.reap(now, &frames, &mut done);
         for each in done {
-            seen.longest = seen.longest.max(each.finished_at - each.started_at);
-            seen.order.push(each.op.tag);
+            result.longest = result.longest.max(each.finished_at - each.started_at);
+            result.order.push(each.op.tag);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let rate = count as f64 * SECOND as f64 / now as f64;
-    seen.rate = rate;
-    seen
+    result.rate = rate;
+    result
 }
 
-/// Places 4 KiB blocks at random over `length` bytes.
+/// Returns random offsets of 4 KiB blocks within `length` bytes.
 pub(super) fn scattered(length: u64, seed: u64) -> impl FnMut(u64) -> u64 {
     let mut random = Random::from_seed(seed);
     move |_| random.below(length / 4096) * 4096

@@ -1,5 +1,5 @@
-//! Replacement only, under the policy that the engine's own tracker chooses: what `--policy auto`
-//! does, reference by reference.
+//! Replacement only, under the policy that the engine's own tracker selects: `--policy auto`,
+//! reference by reference.
 
 use super::replace::Changeable;
 use larder_core::curve::tracker::Tracker;
@@ -15,7 +15,7 @@ pub struct AutoCache {
 }
 
 impl AutoCache {
-    /// A cache of `pages` that begins under `policy`; the seed decides which pages are sampled.
+    /// Creates a cache of `pages` that begins under `policy`; the seed selects the sampled pages.
     #[must_use]
     pub fn new(policy: PolicyKind, pages: u32, seed: u64) -> Self {
         AutoCache {
@@ -27,7 +27,7 @@ impl AutoCache {
         }
     }
 
-    /// References a page; whether it was there.
+    /// References a page. Returns true if it hits.
     pub fn touch(&mut self, page: u64) -> bool {
         self.references += 1;
         let hit = self.cache.touch(page);
@@ -39,13 +39,13 @@ impl AutoCache {
         hit
     }
 
-    /// When it changed to what: after so many references.
+    /// Returns the policy changes: the number of references before each, and the new policy.
     #[must_use]
     pub fn switches(&self) -> &[(u64, PolicyKind)] {
         &self.switches
     }
 
-    /// What the tracker knows.
+    /// Returns the tracker.
     #[must_use]
     pub fn tracker(&self) -> &Tracker {
         &self.tracker

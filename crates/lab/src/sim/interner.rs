@@ -1,13 +1,13 @@
-//! Gives the pages of a trace dense numbers, in the order of their first reference.
+//! Assignment of dense numbers to the pages of a trace, in the order of their first reference.
 //!
 //! The number of pages so far is the footprint, and a first reference is a compulsory miss of every
-//! cache. Memory: 8 bytes for a page and 16 to 32 for its entry in the table.
+//! cache. Memory: 8 bytes per page, and 16 to 32 for its entry in the table.
 
 use super::references::Reference;
 use larder_core::curve::index::{Hash, Index};
 
-/// How many look-ups ahead the table is touched.
-const AHEAD: usize = 32;
+/// Number of references whose table entries are prefetched together.
+const PREFETCH: usize = 32;
 
 /// Pages and their numbers.
 #[derive(Clone, Debug, Default)]
@@ -17,13 +17,13 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// No pages yet.
+    /// Creates an interner without pages.
     #[must_use]
     pub fn new() -> Self {
         Interner::default()
     }
 
-    /// The number of a page, a new one if it was never seen.
+    /// Returns the number of a page, a new one for a new page.
     pub fn number(&mut self, page: u64) -> u32 {
         self.number_hashed(page, Hash::of(page))
     }
@@ -38,33 +38,33 @@ impl Interner {
         })
     }
 
-    /// Replaces `numbers` by the numbers of the pages of `references`.
+    /// Replaces the contents of `numbers` with the numbers of the pages of `references`.
     pub fn numbers(&mut self, references: &[Reference], numbers: &mut Vec<u32>) {
         numbers.clear();
-        for ahead in references.chunks(AHEAD) {
-            // The loads of a chunk do not wait for each other; the look-ups after them find the
+        for chunk in references.chunks(PREFETCH) {
+            // The loads of a chunk do not wait for each other; the lookups after them find the
             // table in the processor's cache.
-            let touched = ahead.iter().fold(0, |sum, r| sum ^ self.index.touch(Hash::of(r.page)));
+            let touched = chunk.iter().fold(0, |sum, r| sum ^ self.index.touch(Hash::of(r.page)));
             std::hint::black_box(touched);
-            for reference in ahead {
+            for reference in chunk {
                 numbers.push(self.number(reference.page));
             }
         }
     }
 
-    /// Pages seen: the footprint.
+    /// Returns the number of pages: the footprint.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Whether no page was seen.
+    /// Returns true if there are no pages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.index.bytes() + self.pages.capacity() * size_of::<u64>()

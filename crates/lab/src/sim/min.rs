@@ -1,20 +1,19 @@
-//! MIN: the least misses that any policy can have.
+//! MIN: the minimum number of misses of any policy.
 //!
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966: the victim is the page whose next reference lies farthest ahead. It needs
-//! the future, so the trace is kept, page by page. A short trace of long requests takes much
-//! memory; [`memory_bytes`] states how much.
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal
+//! 5(2), 1966: the victim is the page whose next reference is farthest in the future. The algorithm
+//! needs future references, so the trace is kept in memory, page by page. A short trace of long
+//! requests takes much memory; [`memory_bytes`] returns the amount.
 //!
-//! The miss that brings the page in counts whether or not the page is worth having: a page enters
-//! always, as with every other policy here (it may be the next victim).
+//! Every miss brings its page in, even if the page is not worth caching, as with every other policy
+//! here (it may be the next victim).
 //!
-//! Writes. What is written into the cache goes to the store when its page leaves, and at the end of
-//! the trace. [`MinCounts::write_backs`] counts those for MIN as it is; the pages moved, fills and
-//! write-backs together, are then what MIN costs a write-back cache. It is not the least that any
-//! policy could move (that is a harder problem: Beckmann and others,
-//! "Writeback-aware caching", APOCS 2020), but no policy has fewer fills, and
-//! [`MinCounts::write_backs_least`] is a bound that holds for all: a page that is ever written is
-//! written back at least once.
+//! Writes. The cache writes a dirty page to the store when it evicts the page, and at the end of
+//! the trace. [`MinCounts::write_backs`] counts those of MIN; the pages moved, fills and
+//! write-backs together, are then the cost of MIN in a write-back cache. It is not the minimum of
+//! all policies (that is a harder problem: Beckmann and others, "Writeback-aware caching", APOCS
+//! 2020), but no policy has fewer fills, and [`MinCounts::write_backs_least`] is a lower bound for
+//! all policies: a page that is ever written is written back at least once.
 
 use std::collections::BinaryHeap;
 
@@ -23,13 +22,13 @@ use super::references::Reference;
 use super::replace::Counts;
 
 /// Bytes for each page of the trace: at most 8 and 48 of the [`Interner`] while the trace is read;
-/// later 9, and 16 of the queue of victims if the cache holds the page.
+/// later 9, and 16 in the queue of victims if the cache holds the page.
 const BYTES_PER_PAGE: u64 = 56;
 
-/// No next reference.
+/// Index that means no next reference.
 const NEVER: u32 = u32::MAX;
 
-/// A trace that is known to its end.
+/// A trace that is read into memory to its end.
 #[derive(Clone, Debug, Default)]
 pub struct Future {
     interner: Interner,
@@ -41,31 +40,31 @@ pub struct Future {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     number: u32,
-    /// The next reference of the same page, once it is known.
+    /// The next reference of the same page, after [`Future::known`] has determined it.
     next: u32,
-    /// Bytes, and the highest bit for a write.
+    /// Bytes; the highest bit is set for a write.
     bytes_write: u32,
 }
 
 const WRITE: u32 = 1 << 31;
 
-/// What MIN did.
+/// The counts of a run of MIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinCounts {
     /// Hits and misses.
     pub counts: Counts,
-    /// Dirty pages that left, and those that were left at the end.
+    /// Dirty pages that were evicted, and those that remained at the end.
     pub write_backs: u64,
-    /// Pages that were ever written: no policy writes back fewer.
+    /// Number of pages that were ever written: no policy writes back fewer.
     pub write_backs_least: u64,
 }
 
-/// The trace is longer than MIN can look ahead.
+/// The trace is too long for MIN.
 #[derive(Debug, thiserror::Error)]
 #[error("look ahead: the trace has 2^32 - 1 references or more")]
-pub struct TooLong;
+pub struct TraceTooLong;
 
-/// Returns the memory in bytes that MIN takes at most for a trace of so many references and pages.
+/// Returns the maximum memory of MIN, in bytes, for a trace of so many references and pages.
 #[must_use]
 pub fn memory_bytes(references: u64, pages: u64) -> u64 {
     let steps = references.saturating_mul(size_of::<Step>() as u64);
@@ -73,19 +72,19 @@ pub fn memory_bytes(references: u64, pages: u64) -> u64 {
 }
 
 impl Future {
-    /// Nothing known yet.
+    /// Creates a trace without references.
     #[must_use]
     pub fn new() -> Self {
         Future::default()
     }
 
-    /// The next references of the trace.
+    /// Adds the next references of the trace.
     ///
     /// # Errors
-    /// There are too many.
-    pub fn add(&mut self, references: &[Reference]) -> Result<(), TooLong> {
+    /// The trace is too long.
+    pub fn add(&mut self, references: &[Reference]) -> Result<(), TraceTooLong> {
         if self.steps.len() + references.len() >= NEVER as usize {
-            return Err(TooLong);
+            return Err(TraceTooLong);
         }
         let Future { interner, steps, numbers } = self;
         interner.numbers(references, numbers);
@@ -96,9 +95,9 @@ impl Future {
         Ok(())
     }
 
-    /// Looks ahead; nothing is added after that.
+    /// Determines the next reference of each reference; no references can be added after that.
     #[must_use]
-    pub fn known(self) -> Known {
+    pub fn known(self) -> NextUseTrace {
         let Future { interner, mut steps, .. } = self;
         let pages = interner.len();
         drop(interner);
@@ -108,82 +107,82 @@ impl Future {
             at -= 1;
             step.next = std::mem::replace(&mut next[step.number as usize], at);
         }
-        Known { steps, pages }
+        NextUseTrace { steps, pages }
     }
 }
 
-/// A trace with all next references known.
+/// A trace in which the next reference of each reference is known.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct NextUseTrace {
     steps: Vec<Step>,
     pages: usize,
 }
 
-/// A page of the trace.
+/// State of a page of the trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// When it is referenced next.
+    /// Index of its next reference.
     next: u32,
     resident: bool,
     dirty: bool,
 }
 
-impl Known {
-    /// Pages of the trace.
+impl NextUseTrace {
+    /// Returns the number of pages of the trace.
     #[must_use]
     pub fn footprint(&self) -> u64 {
         self.pages as u64
     }
 
-    /// What a cache of `capacity` pages, at least one, does under MIN.
+    /// Returns the counts of a cache of `capacity` pages, at least one, under MIN.
     ///
     /// # Panics
     /// The capacity is zero.
     #[must_use]
     pub fn run(&self, capacity: u32) -> MinCounts {
         assert!(capacity > 0, "a cache of at least one page");
-        let mut run = Run {
+        let mut cache = MinCache {
             pages: vec![Page::default(); self.pages],
             farthest: BinaryHeap::new(),
             resident: 0,
-            // A larger cache holds all pages too, and would only have a longer queue.
+            // A larger cache also holds all pages, and would only have a longer queue.
             capacity: (capacity as usize).min(self.pages),
-            found: MinCounts::default(),
+            result: MinCounts::default(),
         };
         let mut written = vec![false; self.pages];
         for step in &self.steps {
-            run.step(step);
+            cache.step(step);
             let written = &mut written[step.number as usize];
             let write = step.bytes_write & WRITE != 0;
-            run.found.write_backs_least += u64::from(write && !*written);
+            cache.result.write_backs_least += u64::from(write && !*written);
             *written |= write;
         }
-        let left = run.pages.iter().filter(|page| page.resident && page.dirty).count() as u64;
-        run.found.write_backs += left;
-        run.found
+        let left = cache.pages.iter().filter(|page| page.resident && page.dirty).count() as u64;
+        cache.result.write_backs += left;
+        cache.result
     }
 }
 
-/// A cache under MIN.
+/// The state of a cache under MIN.
 #[derive(Debug)]
-struct Run {
+struct MinCache {
     pages: Vec<Page>,
     /// Next reference and number of resident pages. An entry whose page was referenced since is
-    /// stale; its reference lies in the past, so it is below all others and is never taken while a
-    /// page is resident.
+    /// stale; its next reference is in the past, so it sorts below all other entries and is never
+    /// popped while a page is resident.
     farthest: BinaryHeap<(u32, u32)>,
     resident: usize,
     capacity: usize,
-    found: MinCounts,
+    result: MinCounts,
 }
 
-impl Run {
+impl MinCache {
     fn step(&mut self, step: &Step) {
         let write = step.bytes_write & WRITE != 0;
         let bytes = step.bytes_write & !WRITE;
         let reference = Reference { page: 0, bytes, write, partial: false, first: false };
         let hit = self.pages[step.number as usize].resident;
-        self.found.counts.count(&reference, hit);
+        self.result.counts.count(&reference, hit);
         if !hit {
             if self.resident == self.capacity {
                 self.evict();
@@ -207,8 +206,8 @@ impl Run {
         let (next, number) = self.farthest.pop().expect("a full cache has a victim");
         let page = std::mem::take(&mut self.pages[number as usize]);
         assert!(page.resident && page.next == next, "the farthest entry is not stale");
-        self.found.write_backs += u64::from(page.dirty);
-        self.found.counts.evictions += 1;
+        self.result.write_backs += u64::from(page.dirty);
+        self.result.counts.evictions += 1;
         self.resident -= 1;
     }
 }

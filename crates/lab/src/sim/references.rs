@@ -1,8 +1,9 @@
-//! Requests taken apart into references: one page touched by one request.
+//! Splitting of requests into references: one reference is one page in one request.
 //!
-//! A reference names its page by one number made of volume and page, so that caches and tables need
-//! only that. Reads and writes are references; flushes, discards and zeroings touch no page for its
-//! content and are counted apart. A request of any length is handed out in batches of bounded size.
+//! A reference identifies its page by one number made of volume and page, so that caches and tables
+//! need only that number. Reads and writes are references; flushes, discards and write zeroes touch
+//! no page for its content and are counted separately. A request of any length is emitted in
+//! batches of bounded size.
 //!
 //! Sizes are bytes.
 
@@ -10,28 +11,28 @@ pub use larder_core::replace::Reference;
 
 use crate::trace::{Addressing, NameOf, Op, Record, Source, TraceError};
 
-/// References in a batch: enough that handing a batch to a cache costs nothing beside its work, few
+/// References in a batch: enough to make the cost of passing a batch to a cache negligible, few
 /// enough to stay in a core's cache.
 pub const BATCH_REFERENCES: usize = 4096;
 
 /// Bits of a page's number; the rest of the 64 name the volume.
 const PAGE_BITS: u32 = 48;
 
-/// How requests become references.
+/// The splitting of requests into references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// One reference for each page of this many bytes (a power of two) that a request touches.
     Pages(u32),
-    /// One reference for each request, named by its first byte, whatever its length: how simulators
-    /// of object caches count block traces.
+    /// One reference for each request, identified by its first byte, at any length: simulators of
+    /// object caches count block traces like this.
     Requests,
-    /// The trace is of objects: one reference for each request, named by the object.
+    /// The trace has objects: one reference for each request, identified by the object.
     Objects,
 }
 
 impl Split {
-    /// How a trace is split unless said otherwise: into the pages that it was recorded in, else
-    /// into pages of 4 KiB; objects not at all.
+    /// Returns the default split of a trace: into the pages in which it was recorded, else into
+    /// pages of 4 KiB; objects are not split.
     #[must_use]
     pub fn native(addressing: Addressing) -> Split {
         match addressing {
@@ -41,7 +42,7 @@ impl Split {
         }
     }
 
-    /// Bytes of a page, where pages have a size.
+    /// Returns the bytes of a page, if pages have a size.
     #[must_use]
     pub fn page_bytes(self) -> Option<u32> {
         match self {
@@ -51,7 +52,7 @@ impl Split {
     }
 }
 
-/// What references are told apart by, for a curve of each.
+/// The key by which references are grouped, for a curve of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The volume.
@@ -65,10 +66,10 @@ pub enum By {
 }
 
 impl By {
-    /// All, in the order of the documentation.
+    /// All keys, in the order of the documentation.
     pub const ALL: [By; 4] = [By::Volume, By::File, By::Process, By::Operation];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,7 +80,7 @@ impl By {
         }
     }
 
-    /// The number of the group that a record belongs to.
+    /// Returns the number of the group of a record.
     #[must_use]
     pub fn group(self, record: &Record) -> u32 {
         match self {
@@ -90,7 +91,7 @@ impl By {
         }
     }
 
-    /// What the group is called: the name that the source knows, else the number.
+    /// Returns the title of a group: its name if the source has one, else its number.
     #[must_use]
     pub fn title(self, group: u32, source: &dyn Source) -> String {
         let of = match self {
@@ -103,19 +104,19 @@ impl By {
     }
 }
 
-/// Why a trace cannot be simulated, in one sentence.
+/// A trace that cannot be simulated, as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
     /// Reading it failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The numbers of volume and page do not fit into one.
+    /// Volume and page do not fit into one number.
     #[error(
         "request {request}: page {page} of volume {volume} is out of reach; simulated are 65,536 \
          volumes of 2^48 pages"
     )]
     OutOfReach {
-        /// Which request, from 1.
+        /// Number of the request, from 1.
         request: u64,
         /// Its volume.
         volume: u32,
@@ -124,29 +125,30 @@ pub enum ReferenceError {
     },
 }
 
-/// Volume and page in one number: the volume in the upper 16 bits, the page in the lower 48.
-/// Nothing if they do not fit.
+/// Packs volume and page into one number: the volume in the upper 16 bits, the page in the lower
+/// 48. Returns `None` if they do not fit.
 #[must_use]
 pub fn pack(volume: u32, page: u64) -> Option<u64> {
     let fits = volume < 1 << (u64::BITS - PAGE_BITS) && page < 1 << PAGE_BITS;
     fits.then(|| u64::from(volume) << PAGE_BITS | page)
 }
 
-/// What a trace held besides references.
+/// Counts of the requests of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Reads and writes.
     pub requests: u64,
-    /// Flushes, discards and zeroings, and reads and writes of no bytes: no reference.
+    /// Requests without references: flushes, discards, write zeroes, and reads and writes of no
+    /// bytes.
     pub others: u64,
 }
 
-/// A request that is handed out page by page.
+/// A request whose references are emitted page by page.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    /// First byte not handed out.
+    /// First byte without a reference so far.
     from: u64,
-    /// Behind its last byte.
+    /// End of the request, exclusive.
     end: u64,
     record: Record,
     group: u32,
@@ -163,18 +165,18 @@ pub struct References<S> {
     counts: RequestCounts,
 }
 
-/// References of a trace, with the group of each if they are told apart.
+/// A batch of references, with the group of each if they are grouped.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The references, in the order of the trace.
     pub references: Vec<Reference>,
-    /// The group of each; empty if they are not told apart.
+    /// The group of each reference; empty if they are not grouped.
     pub groups: Vec<u32>,
 }
 
 impl<S> std::fmt::Debug for References<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Sources of any kind go in; what is left to hand out is not worth showing.
+        // The source has no `Debug`; the pending request is not worth printing.
         f.debug_struct("References")
             .field("split", &self.split)
             .field("counts", &self.counts)
@@ -183,7 +185,7 @@ impl<S> std::fmt::Debug for References<S> {
 }
 
 impl<S: Source> References<S> {
-    /// The references of `source`.
+    /// Creates the references of `source`.
     ///
     /// # Panics
     /// The size of pages is no power of two.
@@ -202,33 +204,33 @@ impl<S: Source> References<S> {
         }
     }
 
-    /// Tells the references apart.
+    /// Groups the references by `by`.
     #[must_use]
     pub fn by(mut self, by: By) -> Self {
         self.by = Some(by);
         self
     }
 
-    /// What was read so far.
+    /// Returns the counts of the requests read so far.
     pub fn counts(&self) -> RequestCounts {
         self.counts
     }
 
-    /// Where they come from.
+    /// Returns the source of the records.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// Replaces what `batch` holds by the next references; none at the end.
+    /// Replaces the contents of `batch` with the next references; none at the end.
     ///
     /// # Errors
-    /// The trace is bad, cannot be read, or reaches too far.
+    /// The trace is bad, cannot be read, or exceeds a limit.
     pub fn read_batch(&mut self, batch: &mut Batch) -> Result<(), ReferenceError> {
         batch.references.clear();
         batch.groups.clear();
         while batch.references.len() < BATCH_REFERENCES {
             if self.pending.is_some() {
-                self.hand_out(batch)?;
+                self.emit_references(batch)?;
                 continue;
             }
             if self.next == self.records.len() {
@@ -245,9 +247,9 @@ impl<S: Source> References<S> {
     }
 
     fn begin(&mut self, record: Record) {
-        let touches = matches!(record.op, Op::Read | Op::Write)
+        let has_references = matches!(record.op, Op::Read | Op::Write)
             && (record.len > 0 || self.split.page_bytes().is_none());
-        if !touches {
+        if !has_references {
             self.counts.others += 1;
             return;
         }
@@ -257,35 +259,35 @@ impl<S: Source> References<S> {
         self.pending = Some(Pending { from: record.offset, end, record, group });
     }
 
-    fn hand_out(&mut self, batch: &mut Batch) -> Result<(), ReferenceError> {
+    fn emit_references(&mut self, batch: &mut Batch) -> Result<(), ReferenceError> {
         let Some(mut pending) = self.pending.take() else { return Ok(()) };
         let Pending { record, group, .. } = pending;
         let write = record.op == Op::Write;
         let Split::Pages(page_bytes) = self.split else {
             let page = match self.split {
                 Split::Objects => record.offset,
-                _ => self.name(record, record.offset)?,
+                _ => self.page_key(record, record.offset)?,
             };
             let bytes = u32::try_from(record.len).unwrap_or(u32::MAX);
-            let made = Reference { page, bytes, write, partial: false, first: true };
-            self.add(batch, made, group);
+            let reference = Reference { page, bytes, write, partial: false, first: true };
+            self.add(batch, reference, group);
             return Ok(());
         };
         let shift = page_bytes.trailing_zeros();
         while pending.from < pending.end && batch.references.len() < BATCH_REFERENCES {
             let page = pending.from >> shift;
-            // The last page of the address space ends where its numbers end.
+            // The end of the last page would be beyond the address space.
             let page_end = (page << shift).saturating_add(u64::from(page_bytes));
             let end = page_end.min(pending.end);
             let bytes = u32::try_from(end - pending.from).expect("within a page");
-            let made = Reference {
-                page: self.name(record, page)?,
+            let reference = Reference {
+                page: self.page_key(record, page)?,
                 bytes,
                 write,
                 partial: bytes != page_bytes,
                 first: pending.from == record.offset,
             };
-            self.add(batch, made, group);
+            self.add(batch, reference, group);
             pending.from = end;
         }
         if pending.from < pending.end {
@@ -301,7 +303,7 @@ impl<S: Source> References<S> {
         }
     }
 
-    fn name(&self, record: Record, page: u64) -> Result<u64, ReferenceError> {
+    fn page_key(&self, record: Record, page: u64) -> Result<u64, ReferenceError> {
         let Record { volume, .. } = record;
         let request = self.counts.requests + self.counts.others;
         pack(volume, page).ok_or(ReferenceError::OutOfReach { request, volume, page })

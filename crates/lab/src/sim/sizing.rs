@@ -1,17 +1,18 @@
-//! How much cache a trace needs: the measurements behind `larder size`.
+//! The cache size that a trace needs: the measurements of `larder size`.
 //!
 //! The trace is read several times, each time in one pass with bounded memory:
 //!
-//! 1. `survey`: how long, how many references and pages, where the volumes end;
-//! 2. `picture`: the working set over time and the heat map, now that both axes are known;
+//! 1. `survey`: duration, number of references and pages, extent of the volumes;
+//! 2. `working_set`: the working set over time and the heat map, now that both axes are known;
 //! 3. `caches`: all policies at sizes half an octave apart, in miniature;
 //! 4. `search`: the size that reaches the goal, with the best policies around it;
-//! 5. the rest at that size: half and twice, other pages, `windows`, `volumes`, MIN.
+//! 5. the other measurements at that size: half and twice the size, other page sizes, `windows`,
+//!    `volumes`, MIN.
 //!
-//! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references run, else
-//! in miniature, and every result says which. The outcome depends on the seed and on nothing else.
-//! Sizes are pages unless a name says bytes. Of a trace that is itself a sample of the pages, they
-//! are those of the sample up to the end, where all is scaled.
+//! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references, else in
+//! miniature, and every result states the method. The result depends only on the seed. Sizes are
+//! pages unless a name says bytes. If the trace is itself a sample of the pages, sizes are those of
+//! the sample; the final result is scaled.
 
 mod caches;
 mod compose;
@@ -31,58 +32,58 @@ use larder_report::advise::goal::Goal;
 use larder_report::sizing::Sizing;
 use std::num::NonZero;
 
-/// References that a step may run through caches of full size, over all of its caches: some
-/// seconds.
+/// Maximum references that a step runs through caches of full size, over all of its caches: some
+/// seconds of work.
 pub const COUNTED_MAX: u64 = 100_000_000;
-/// Maximum memory of MIN, as much as the tables of caches that run together may take.
+/// Maximum memory of MIN, equal to the limit for the tables of caches that run together.
 const MIN_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { caches::TABLES_BYTES_MAX };
-/// Page sizes that are compared; the first one is what references count.
+/// Page sizes to compare; references count pages of the first one.
 pub const PAGE_SIZES: [u32; 3] = [4096, 16_384, 65_536];
 
-/// What the curve of a volume takes, whatever its size.
+/// Memory of the curve tracker of a volume, whatever the size of the volume.
 const TRACKER: u64 = TRACKER_BYTES as u64;
 
-/// What is asked for.
+/// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The trace as the user named it.
     pub name: String,
-    /// What is wanted of the cache; its budget bounds data and tables together.
+    /// Goal of the cache; its budget limits data and tables together.
     pub goal: Goal,
     /// Policies to choose from, at least one.
     pub policies: Vec<PolicyKind>,
-    /// Whether nothing is to be simulated in full but what is as cheap as a sample.
+    /// True if only caches that are as cheap as a sample are simulated in full.
     pub sampled: bool,
-    /// Where the random choices of samples come from.
+    /// Seed of the random choices of samples.
     pub seed: u64,
-    /// Threads; the result does not depend on it.
+    /// Number of threads; the result does not depend on it.
     pub threads: NonZero<usize>,
 }
 
 /// Opens the trace from its beginning.
 pub type Open<'a> = dyn Fn() -> Result<BoxedSource, TraceError> + Sync + 'a;
 
-/// How far a step is.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is done, as in `simulating`.
+    /// Name of the step, such as `simulating`.
     pub step: &'static str,
     /// References done.
     pub done: u64,
-    /// References to do; 0 if that is not known.
+    /// References to do; 0 if unknown.
     pub total: u64,
 }
 
-/// Is told of progress now and then.
-pub type Tell<'a> = dyn FnMut(Progress) + 'a;
+/// Callback that receives the progress from time to time.
+pub type ProgressCallback<'a> = dyn FnMut(Progress) + 'a;
 
-/// Why nothing can be said about a trace, in one sentence.
+/// A trace that cannot be sized, as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum SizingError {
-    /// The trace is bad, cannot be read, or reaches too far.
+    /// The trace is bad, cannot be read, or exceeds a limit.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// There are no pages to size a cache in.
+    /// The trace has objects instead of pages.
     #[error(
         "{name}: it is a trace of objects, which have no pages; `larder sim` counts their hits"
     )]
@@ -90,7 +91,7 @@ pub enum SizingError {
         /// The trace.
         name: String,
     },
-    /// There is nothing to size a cache for.
+    /// The trace has no reads and no writes.
     #[error("{name}: it has no read and no write")]
     Empty {
         /// The trace.
@@ -99,10 +100,10 @@ pub enum SizingError {
     /// The budget holds no page.
     #[error("a budget of {budget_bytes} bytes is less than one page with its tables")]
     Budget {
-        /// What was asked for.
+        /// The requested budget.
         budget_bytes: u64,
     },
-    /// The trace has more pages than a cache can.
+    /// The trace has more pages than a cache supports.
     #[error("{name}: it touches 2^32 pages or more; filter it first")]
     TooLarge {
         /// The trace.
@@ -116,26 +117,26 @@ impl From<TraceError> for SizingError {
     }
 }
 
-/// A trace on the table.
-struct Case<'a> {
+/// A surveyed trace and the options of its measurement.
+struct SizingContext<'a> {
     open: &'a Open<'a>,
     options: &'a Options,
     survey: survey::Survey,
 }
 
-impl Case<'_> {
-    /// Whether caches are to be sampled wherever that is cheaper: samples of a trace of few pages
-    /// hold nearly all of it.
-    fn samples(&self) -> bool {
+impl SizingContext<'_> {
+    /// Returns true if caches are sampled wherever that is cheaper: a sample of a trace of few
+    /// pages would hold nearly all of it.
+    fn uses_samples(&self) -> bool {
         self.options.sampled && self.survey.footprints[0].pages > 2 * SAMPLE_PAGES
     }
 
-    /// All references from the beginning, in pages of one of [`PAGE_SIZES`].
+    /// Returns all references from the beginning, in pages of one of [`PAGE_SIZES`].
     fn references(&self, page_bytes: u32) -> Result<References<BoxedSource>, SizingError> {
         Ok(References::new((self.open)()?, Split::Pages(page_bytes)))
     }
 
-    /// The most pages that a cache may have: those of the trace, or what the budget leaves.
+    /// Returns the maximum pages of a cache: those of the trace, or as many as the budget allows.
     fn pages_max(&self) -> u32 {
         let footprint = self.survey.footprints[0].pages;
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
@@ -146,30 +147,30 @@ impl Case<'_> {
     }
 }
 
-/// Bytes that a page of 4 KiB takes with everything that belongs to it.
+/// Returns the bytes of a page of 4 KiB with its metadata.
 fn page_memory(policy: PolicyKind) -> u64 {
     BLOCK_BYTES_U64 + (METADATA_BYTES_PER_FRAME + policy.bytes_per_page()) as u64
 }
 
-/// Bytes of a number of pages of 4 KiB.
+/// Returns the bytes of a number of pages of 4 KiB.
 fn page_bytes(pages: u64) -> u64 {
     pages * BLOCK_BYTES_U64
 }
 
-/// Finds out everything.
+/// Measures the trace and recommends a cache.
 ///
 /// # Errors
 /// The trace cannot be used, or the budget holds no page.
 pub fn measure(
     open: &Open<'_>,
     options: &Options,
-    tell: &mut Tell<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<Sizing, SizingError> {
     let name = || options.name.clone();
     if open()?.addressing() == Addressing::Objects {
         return Err(SizingError::Objects { name: name() });
     }
-    let survey = survey::survey(open()?, tell)?;
+    let survey = survey::survey(open()?, progress)?;
     if survey.references[0] == 0 {
         return Err(SizingError::Empty { name: name() });
     }
@@ -178,23 +179,24 @@ pub fn measure(
     }
     let sample = survey.sample;
     let budget_bytes = options.goal.budget_bytes;
-    // Its part of the budget for what is in the trace; the tracker is as large for all.
-    let part = |bytes: u64| bytes.saturating_sub(TRACKER) / u64::from(sample) + TRACKER;
-    let goal = Goal { budget_bytes: budget_bytes.map(part), ..options.goal };
-    let case = Case { open, options: &Options { goal, ..options.clone() }, survey };
-    if case.pages_max() == 0 {
+    // The budget is scaled to the sample; the tracker has the same size for the sample and the
+    // whole trace.
+    let scale_budget = |bytes: u64| bytes.saturating_sub(TRACKER) / u64::from(sample) + TRACKER;
+    let goal = Goal { budget_bytes: budget_bytes.map(scale_budget), ..options.goal };
+    let context = SizingContext { open, options: &Options { goal, ..options.clone() }, survey };
+    if context.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });
     }
-    let made = compose::compose(&case, tell)?;
+    let sizing = compose::compose(&context, progress)?;
     if sample == 1 {
-        return Ok(made);
+        return Ok(sizing);
     }
-    let mut made = Sizing { goal: options.goal, ..made.scaled(sample) };
-    if let Some(advice) = &mut made.recommendation {
+    let mut sizing = Sizing { goal: options.goal, ..sizing.scaled(sample) };
+    if let Some(advice) = &mut sizing.recommendation {
         advice.memory_bytes -= u64::from(sample - 1) * TRACKER;
     }
-    Ok(made)
+    Ok(sizing)
 }
 
 #[cfg(test)]

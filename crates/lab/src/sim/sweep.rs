@@ -1,14 +1,15 @@
-//! Many caches in one pass over a trace, on as many cores as are given.
+//! Simulation of many caches in one pass over a trace, on a given number of threads.
 //!
 //! The trace is read and its pages are numbered once, in long batches: a cache whose tables do not
-//! fit beside those of the others in the processor's cache brings them in once per batch. While the
-//! other threads run the caches over one batch, the first reads the next one and then helps.
+//! fit in the processor's cache together with those of the others loads them once per batch. While
+//! the other threads run the caches over one batch, the first thread reads the next batch and then
+//! helps.
 //!
 //! Invariant: each cache sees all references in the order of the trace, so the counts do not depend
 //! on the number of threads.
 //!
-//! Memory beside the caches: two batches of 10 MiB; and for the numbers of the pages, if any cache
-//! finds its pages so, what [`Interner`] says.
+//! Memory in addition to the caches: two batches of 10 MiB; and the memory of the [`Interner`], if
+//! any cache finds its pages by number.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -21,12 +22,12 @@ use super::references::{Batch, Reference, ReferenceError, References};
 use super::replace::{self, Counts, FindBy, Replace};
 use crate::trace::Source;
 
-/// References that the caches are handed at once.
-const STRETCH_REFERENCES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
-/// Bytes that the numbers may take for each page of the caches: less than half of what a cache
-/// needs for a page otherwise (its key, its entry in a table, the links and ghosts of the policy).
+/// References of a batch.
+const SWEEP_BATCH_REFERENCES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
+/// Bytes that the numbers may take for each page of the caches: less than half of the other memory
+/// of a cache per page (its key, its entry in a table, the links and ghosts of the policy).
 const NUMBERS_BYTES_PER_PAGE: u64 = 24;
-/// And bytes that they may take in any case.
+/// Bytes that the numbers may take in any case.
 const NUMBERS_BYTES_MIN: u64 = 16 << 20;
 
 /// One cache of a sweep.
@@ -38,8 +39,9 @@ pub struct Planned {
     pub capacity: u32,
 }
 
-/// How the caches of a sweep find their pages, from the pages of the trace if they are known: by
-/// number, the largest first, as long as the numbers take little beside the caches.
+/// Selects the lookup method of each cache, given the number of pages of the trace if it is known:
+/// by number, the largest cache first, as long as the numbers take little memory compared with the
+/// caches.
 fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
     let mut found = vec![FindBy::Page; plan.len()];
     let Some(footprint) = footprint.filter(|_| plan.len() > 1) else { return found };
@@ -57,15 +59,15 @@ fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
     found
 }
 
-/// References on their way to the caches.
+/// A batch of references for all caches.
 #[derive(Debug, Default)]
-struct Stretch {
+struct SweepBatch {
     references: Vec<Reference>,
     numbers: Vec<u32>,
 }
 
-impl Stretch {
-    /// Replaces what it holds by what comes next; nothing at the end.
+impl SweepBatch {
+    /// Replaces the contents with the next references; none at the end.
     fn fill<S: Source>(
         &mut self,
         from: &mut References<S>,
@@ -74,7 +76,7 @@ impl Stretch {
         self.references.clear();
         self.numbers.clear();
         let mut batch = Batch::default();
-        while self.references.len() < STRETCH_REFERENCES {
+        while self.references.len() < SWEEP_BATCH_REFERENCES {
             from.read_batch(&mut batch)?;
             if batch.references.is_empty() {
                 break;
@@ -88,12 +90,12 @@ impl Stretch {
     }
 }
 
-/// Runs all caches over the trace; answers their counts in the order of the plan. `footprint` is
-/// the pages of the trace, where they are known: it decides how pages are found and nothing else.
-/// `progress` is told how many references were run, now and then.
+/// Runs all caches over the trace and returns their counts in the order of the plan. `footprint` is
+/// the number of pages of the trace, if it is known: it determines the lookup method and nothing
+/// else. `progress` receives the number of processed references from time to time.
 ///
 /// # Errors
-/// The trace is bad, cannot be read, or reaches too far.
+/// The trace is bad, cannot be read, or exceeds a limit.
 pub fn run<S: Source>(
     mut references: References<S>,
     plan: &[Planned],
@@ -108,30 +110,30 @@ pub fn run<S: Source>(
         .zip(find_by)
         .map(|(planned, by)| Mutex::new(replace::cache(planned.policy, planned.capacity, by)))
         .collect();
-    let (mut now, mut next) = (Stretch::default(), Stretch::default());
+    let (mut current, mut next) = (SweepBatch::default(), SweepBatch::default());
     let mut done = 0;
-    now.fill(&mut references, interner.as_mut())?;
-    while !now.references.is_empty() {
-        let taken = AtomicUsize::new(0);
+    current.fill(&mut references, interner.as_mut())?;
+    while !current.references.is_empty() {
+        let next_cache = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 1..threads.get().min(plan.len().max(1)) {
-                scope.spawn(|| run_all(&caches, &taken, &now));
+                scope.spawn(|| run_all(&caches, &next_cache, &current));
             }
             let filled = next.fill(&mut references, interner.as_mut());
-            run_all(&caches, &taken, &now);
+            run_all(&caches, &next_cache, &current);
             filled
         })?;
-        done += now.references.len() as u64;
+        done += current.references.len() as u64;
         progress(done);
-        std::mem::swap(&mut now, &mut next);
+        std::mem::swap(&mut current, &mut next);
     }
     Ok(caches.iter().map(|cache| lock(cache).counts()).collect())
 }
 
-/// Runs caches that nobody has taken yet, until there is none.
-fn run_all(caches: &[Mutex<Box<dyn Replace>>], taken: &AtomicUsize, stretch: &Stretch) {
-    while let Some(cache) = caches.get(taken.fetch_add(1, Ordering::Relaxed)) {
-        lock(cache).run(&stretch.references, &stretch.numbers);
+/// Runs caches until another thread has taken the last one.
+fn run_all(caches: &[Mutex<Box<dyn Replace>>], next_cache: &AtomicUsize, batch: &SweepBatch) {
+    while let Some(cache) = caches.get(next_cache.fetch_add(1, Ordering::Relaxed)) {
+        lock(cache).run(&batch.references, &batch.numbers);
     }
 }
 
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn a_sweep_is_the_same_as_separate_passes_whatever_the_threads() {
         let mut random = Random::from_seed(3);
-        let references = random_references(&mut random, STRETCH_REFERENCES + 9_000, 900);
+        let references = random_references(&mut random, SWEEP_BATCH_REFERENCES + 9_000, 900);
         let separate: Vec<Counts> = plan()
             .iter()
             .map(|planned| {

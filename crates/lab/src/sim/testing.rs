@@ -1,16 +1,17 @@
-//! What the tests of the simulator share: references of random traces.
+//! Helpers for the tests of the simulator: references of random traces.
 
 use super::interner::Interner;
 use super::references::Reference;
 use crate::random::Random;
 use crate::trace::{NameOf, Op, Record, Source, TraceError};
 
-/// A read of a whole page.
+/// Returns a read of a whole page.
 pub(crate) fn reference(page: u64) -> Reference {
     Reference { page, bytes: 4096, write: false, partial: false, first: true }
 }
 
-/// Reads and writes of `pages` pages, some of them far hotter than others, with runs among them.
+/// Returns reads and writes of `pages` pages, some of them much hotter than others, with sequential
+/// runs.
 pub(crate) fn random_references(random: &mut Random, count: usize, pages: u64) -> Vec<Reference> {
     let mut references = Vec::new();
     while references.len() < count {
@@ -26,8 +27,8 @@ pub(crate) fn random_references(random: &mut Random, count: usize, pages: u64) -
     references
 }
 
-/// Reads whose pages are the hotter the lower their number, with reuse over all distances: the
-/// page is a product of two uniform numbers.
+/// Returns reads of which low pages are hotter, with reuse over all distances: the page is a
+/// product of two uniform numbers.
 pub(crate) fn skewed_references(random: &mut Random, count: usize, pages: u64) -> Vec<Reference> {
     let mut page = || {
         let first = random.below(pages);
@@ -39,24 +40,24 @@ pub(crate) fn skewed_references(random: &mut Random, count: usize, pages: u64) -
     (0..count).map(|_| page()).collect()
 }
 
-/// The numbers of their pages.
+/// Returns the numbers of the pages of `references`.
 pub(crate) fn numbered(references: &[Reference]) -> Vec<u32> {
     let mut numbers = Vec::new();
     Interner::new().numbers(references, &mut numbers);
     numbers
 }
 
-/// A trace in memory, a few records at a time.
+/// A trace in memory, read a few records at a time.
 #[derive(Debug)]
 pub(crate) struct Memory(pub(crate) std::vec::IntoIter<Record>);
 
 impl Memory {
-    /// A trace that has these references, with pages of 4 KiB.
+    /// Creates a trace with these references, in pages of 4 KiB.
     pub(crate) fn of(references: &[Reference]) -> Memory {
-        let record = |made: &Reference| Record {
-            offset: made.page * 4096,
+        let record = |reference: &Reference| Record {
+            offset: reference.page * 4096,
             len: 4096,
-            op: if made.write { Op::Write } else { Op::Read },
+            op: if reference.write { Op::Write } else { Op::Read },
             ..Record::default()
         };
         Memory(references.iter().map(record).collect::<Vec<_>>().into_iter())

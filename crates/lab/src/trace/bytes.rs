@@ -1,29 +1,30 @@
-//! Numbers in bytes. Each function takes the first bytes from `at` on; whoever calls has made sure
-//! that they are there.
+//! Numbers in byte slices. Each function decodes the bytes at `at`; the caller ensures that the
+//! slice is long enough.
 
-/// `N` bytes from `at` on.
+/// Returns `N` bytes at `at`.
 pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("a slice of that length")
 }
 
-/// 16 bits, little-endian.
+/// Returns 16 bits, little-endian.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array(bytes, at))
 }
 
-/// 32 bits, little-endian.
+/// Returns 32 bits, little-endian.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-/// 64 bits, little-endian.
+/// Returns 64 bits, little-endian.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
-/// A number for a name, spread over 64 bits. Part of what files mean (the keys of the Twitter
-/// traces), so it never changes: eight bytes at a time, little-endian and filled up with zeros, are
-/// multiplied with a number that depends on what came before, and the halves of the product folded.
+/// Returns the hash of a name, spread over 64 bits. It is part of file formats (the keys of the
+/// Twitter traces), so it never changes: eight bytes at a time, little-endian and padded with
+/// zeros, are multiplied by a number that depends on the previous bytes, and the halves of the
+/// product are folded.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     // Odd numbers without a pattern: digits of pi.
     const SEEDS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345];

@@ -1,25 +1,25 @@
-//! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md has the
-//! columns. Read back it gives the same records.
+//! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md
+//! describes the columns. The reader returns the same records that the writer was given.
 
-use super::decode::{FormatError, Out};
+use super::decode::{DecodeOutput, FormatError};
 use super::text::{LineFormat, take_field, take_number};
 use super::{Addressing, NameOf, Op, Record, Source};
 use memchr::memchr;
 use std::io::{self, Write};
 
-/// The header, with bytes or with objects.
+/// The headers: one for bytes, one for objects.
 const HEADERS: [&str; 2] = [
     "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,process_name",
     "time_ns,object,len,latency_ns,volume,file,process,op,class,volume_name,file_name,process_name",
 ];
 
-/// The first line without its end.
+/// Returns the first line without its line ending.
 fn first_line(head: &[u8]) -> &[u8] {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or(head);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Whether a file begins with the header.
+/// Returns true if a file begins with the header.
 pub(super) fn is_header(head: &[u8]) -> bool {
     HEADERS.iter().any(|header| header.as_bytes() == first_line(head))
 }
@@ -28,27 +28,27 @@ pub(super) fn is_header(head: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct CsvReader {
     addressing: Addressing,
-    /// The text of a name that holds quotes.
+    /// The unquoted text of a quoted name.
     unquoted: Vec<u8>,
 }
 
 impl CsvReader {
-    /// `head` begins with the header.
+    /// Creates a reader for a file whose first bytes, `head`, begin with the header.
     pub(super) fn from_head(head: &[u8]) -> Self {
         let objects = first_line(head) == HEADERS[1].as_bytes();
         let addressing = if objects { Addressing::Objects } else { Addressing::Bytes };
         CsvReader { addressing, unquoted: Vec::new() }
     }
 
-    /// Takes a name, and gives it to its number.
+    /// Takes a name and assigns it to its number.
     fn take_name(
         &mut self,
         rest: &mut &[u8],
         (of, number): (NameOf, u32),
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<(), FormatError> {
-        let whole: &[u8] = rest;
-        let name = if whole.first() == Some(&b'"') {
+        let field: &[u8] = rest;
+        let name = if field.first() == Some(&b'"') {
             self.take_quoted(rest)?;
             &self.unquoted[..]
         } else {
@@ -59,27 +59,27 @@ impl CsvReader {
         }
         let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
         if out.names.get(of, number) != Some(name) {
-            // Where there is no room, the names count it and a note says it.
-            out.names.of(of).set(number, name);
+            // If the name does not fit, `names` counts it and reports it in a note.
+            out.names.of_kind(of).set(number, name);
         }
         Ok(())
     }
 
-    /// Takes a field in quotes.
+    /// Takes a quoted field.
     fn take_quoted(&mut self, rest: &mut &[u8]) -> Result<(), FormatError> {
         self.unquoted.clear();
-        let mut inside = &rest[1..];
+        let mut quoted = &rest[1..];
         loop {
-            let end = memchr(b'"', inside).ok_or("the quotes do not match")?;
-            self.unquoted.extend_from_slice(&inside[..end]);
-            inside = &inside[end + 1..];
-            match inside.first() {
+            let end = memchr(b'"', quoted).ok_or("the quotes do not match")?;
+            self.unquoted.extend_from_slice(&quoted[..end]);
+            quoted = &quoted[end + 1..];
+            match quoted.first() {
                 Some(b'"') => {
                     self.unquoted.push(b'"');
-                    inside = &inside[1..];
+                    quoted = &quoted[1..];
                 }
                 Some(b',') => {
-                    *rest = &inside[1..];
+                    *rest = &quoted[1..];
                     return Ok(());
                 }
                 None => {
@@ -98,9 +98,9 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 }
 
 impl LineFormat for CsvReader {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
-        let mut number = |why| take_number(rest, b',').ok_or(why);
+        let mut number = |reason| take_number(rest, b',').ok_or(reason);
         let time_ns = number("time_ns is not a number")?;
         let offset = number("offset is not a number")?;
         let len = number("len is not a number")?;
@@ -140,19 +140,19 @@ impl LineFormat for CsvReader {
 /// Writes CSV.
 #[derive(Debug)]
 pub struct CsvWriter<W> {
-    to: W,
+    output: W,
     line: Vec<u8>,
 }
 
 impl<W: Write> CsvWriter<W> {
-    /// Writes the header; `to` should be buffered.
+    /// Writes the header; `output` should be buffered.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(mut to: W, addressing: Addressing) -> io::Result<Self> {
+    pub fn new(mut output: W, addressing: Addressing) -> io::Result<Self> {
         let header = HEADERS[usize::from(addressing == Addressing::Objects)];
-        writeln!(to, "{header}")?;
-        Ok(CsvWriter { to, line: Vec::new() })
+        writeln!(output, "{header}")?;
+        Ok(CsvWriter { output, line: Vec::new() })
     }
 
     /// Writes a line for each record; names come from `names`.
@@ -176,22 +176,22 @@ impl<W: Write> CsvWriter<W> {
                 push_name(names.name(of, number).unwrap_or_default(), &mut self.line);
             }
             self.line.push(b'\n');
-            self.to.write_all(&self.line)?;
+            self.output.write_all(&self.line)?;
         }
         Ok(())
     }
 
-    /// Writes out what is waiting.
+    /// Flushes the output.
     ///
     /// # Errors
     /// Writing failed.
     pub fn finish(mut self) -> io::Result<W> {
-        self.to.flush()?;
-        Ok(self.to)
+        self.output.flush()?;
+        Ok(self.output)
     }
 }
 
-/// A name as a field.
+/// Appends a name as a field.
 fn push_name(name: &str, line: &mut Vec<u8>) {
     let quoted = name.contains([',', '"']);
     line.extend(quoted.then_some(b'"'));

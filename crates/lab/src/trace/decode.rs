@@ -1,104 +1,106 @@
-//! The seam between bytes and records: a [`Decode`] takes whole records from the front of a window,
-//! a [`Stream`] feeds it and is the [`Source`].
+//! The interface between bytes and records: a [`Decode`] decodes whole records at the front of a
+//! window; a [`Stream`] supplies the bytes and is the [`Source`].
 //!
-//! Invariants: a stream takes memory for one window and one batch, whatever the input says. What is
-//! wrong is counted with its place, and an error past the limit; nothing panics.
+//! Invariants: the memory of a stream is limited to one window and one batch, for any input. Bad
+//! records are counted with their position, and more than the limit are an error; no input causes a
+//! panic.
 
 use super::input::Input;
 use super::names::AllNames;
 use super::{Addressing, LEN_MAX, NameOf, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
 
-/// What is wrong with a record: a fragment such as "the offset is not a number".
+/// A defect of a record: a fragment such as "the offset is not a number".
 pub(super) type FormatError = &'static str;
 
-/// How a format's bytes become records.
+/// Decoder from the bytes of a format to records.
 pub(super) trait Decode: Send {
-    /// Takes whole records from the front of `bytes` and answers how many bytes they were; 0 if the
-    /// first is not whole, and then it is asked again with more. `at_end` says that no more come.
+    /// Decodes whole records at the front of `bytes` and returns their length in bytes; 0 if the
+    /// first record is not whole, and then the caller calls again with more bytes. `at_end` is true
+    /// if no more bytes follow.
     fn decode(
         &mut self,
         bytes: &[u8],
         at_end: bool,
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<usize, TraceError>;
 
-    /// Nothing more comes: what was held back goes out now.
-    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), TraceError> {
+    /// Emits the remaining records at the end of the stream.
+    fn end(&mut self, _out: &mut DecodeOutput<'_>) -> Result<(), TraceError> {
         Ok(())
     }
 
-    /// What offsets and lengths count.
+    /// Returns the unit of offsets and lengths.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
     }
 
-    /// Of so many pages one is in the trace.
+    /// Returns the sampling divisor `n`: the trace has one of `n` pages.
     fn sample(&self) -> u32 {
         1
     }
 
-    /// What the user should know about this reading.
+    /// Returns notes for the user on the reading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Bad records: how many, and how many may be.
+/// Count of bad records, and its limit.
 #[derive(Debug)]
-pub(super) struct Bad {
+pub(super) struct BadRecords {
     name: String,
     max: u64,
     count: u64,
     first: Option<(String, FormatError)>,
 }
 
-impl Bad {
+impl BadRecords {
     pub(super) fn new(name: &str, max: u64) -> Self {
-        Bad { name: name.to_owned(), max, count: 0, first: None }
+        BadRecords { name: name.to_owned(), max, count: 0, first: None }
     }
 
-    /// Counts one; past the limit it is an error.
+    /// Counts a bad record. Returns an error if the count exceeds the limit.
     #[cold]
     pub(super) fn add(
         &mut self,
         place: impl FnOnce() -> String,
-        why: FormatError,
+        reason: FormatError,
     ) -> Result<(), TraceError> {
         self.count += 1;
         if self.count <= self.max {
             if self.first.is_none() {
-                self.first = Some((place(), why));
+                self.first = Some((place(), reason));
             }
             return Ok(());
         }
         let reason = match &self.first {
-            None => why.to_owned(),
+            None => reason.to_owned(),
             Some((first, _)) => {
-                format!("{why}; {} bad records were passed over, the first at {first}", self.max)
+                format!("{reason}; {} bad records were passed over, the first at {first}", self.max)
             }
         };
         Err(TraceError::Bad { name: self.name.clone(), place: place(), reason })
     }
 
     pub(super) fn note(&self) -> Option<String> {
-        let (place, why) = self.first.as_ref()?;
-        Some(format!("{} bad records were passed over, the first at {place}: {why}", self.count))
+        let (place, reason) = self.first.as_ref()?;
+        Some(format!("{} bad records were passed over, the first at {place}: {reason}", self.count))
     }
 }
 
-/// Where a decoder puts what it decodes.
+/// The output of a decoder.
 #[derive(Debug)]
-pub(super) struct Out<'a> {
+pub(super) struct DecodeOutput<'a> {
     pub(super) names: &'a mut AllNames,
-    pub(super) bad: &'a mut Bad,
-    /// Where the bytes that are being decoded begin in the stream.
+    pub(super) bad: &'a mut BadRecords,
+    /// Position in the stream of the bytes that are being decoded.
     pub(super) position: u64,
     batch: &'a mut Vec<Record>,
     clock: &'a mut Clock,
     addressing: Addressing,
 }
 
-/// Makes times count from the first record.
+/// Converts times to times since the first record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clock {
     first_ns: Option<u64>,
@@ -113,14 +115,14 @@ impl Clock {
     }
 }
 
-impl Out<'_> {
-    /// Takes a record whose time counts from anywhere.
+impl DecodeOutput<'_> {
+    /// Adds a record whose time has any origin.
     pub(super) fn push(&mut self, mut record: Record) -> Result<(), FormatError> {
         record.time_ns = self.clock.since_first(record.time_ns);
         self.push_as_is(record)
     }
 
-    /// Takes a record of one of our own files, whose times are right already.
+    /// Adds a record of a Larder file, whose time needs no conversion.
     pub(super) fn push_as_is(&mut self, record: Record) -> Result<(), FormatError> {
         check(&record, self.addressing)?;
         self.batch.push(record);
@@ -128,12 +130,12 @@ impl Out<'_> {
     }
 
     /// Counts a bad record at a byte of the stream.
-    pub(super) fn bad_byte(&mut self, at: u64, why: FormatError) -> Result<(), TraceError> {
-        self.bad.add(|| format!("byte {at}"), why)
+    pub(super) fn bad_byte(&mut self, at: u64, reason: FormatError) -> Result<(), TraceError> {
+        self.bad.add(|| format!("byte {at}"), reason)
     }
 }
 
-/// Refuses values that consumers do not handle; every reader of a format calls it for each record.
+/// Checks for values that consumers do not handle; every format reader calls it for each record.
 pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), FormatError> {
     if record.time_ns > TIME_NS_MAX {
         return Err("a time more than 146 years after the first");
@@ -158,22 +160,25 @@ pub(super) struct Stream<D> {
     input: Input,
     decoder: D,
     names: AllNames,
-    bad: Bad,
+    bad: BadRecords,
     clock: Clock,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl<D: Decode> Stream<D> {
-    /// `input` has been looked at but not passed.
+    /// Creates a source; nothing of `input` has been consumed yet.
     pub(super) fn new(input: Input, decoder: D, max_bad: u64) -> Self {
-        let bad = Bad::new(input.name(), max_bad);
+        let bad = BadRecords::new(input.name(), max_bad);
         let (names, clock) = (AllNames::new(), Clock::default());
-        Stream { input, decoder, names, bad, clock, ended: false }
+        Stream { input, decoder, names, bad, clock, has_ended: false }
     }
 
-    /// The decoder, what it reads, and where it puts records.
-    fn parts<'a>(&'a mut self, batch: &'a mut Vec<Record>) -> (&'a mut D, &'a Input, Out<'a>) {
-        let out = Out {
+    /// Returns the decoder, its input and its output.
+    fn parts<'a>(
+        &'a mut self,
+        batch: &'a mut Vec<Record>,
+    ) -> (&'a mut D, &'a Input, DecodeOutput<'a>) {
+        let out = DecodeOutput {
             names: &mut self.names,
             bad: &mut self.bad,
             position: self.input.position(),
@@ -184,11 +189,11 @@ impl<D: Decode> Stream<D> {
         (&mut self.decoder, &self.input, out)
     }
 
-    /// Decodes what is in the window; answers whether that brought anything forward.
+    /// Decodes the bytes in the window. Returns true if any were consumed.
     fn step(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
         let (decoder, input, mut out) = self.parts(batch);
         let used = decoder.decode(input.bytes(), input.at_end(), &mut out)?;
-        self.input.pass(used);
+        self.input.consume(used);
         Ok(used > 0)
     }
 }
@@ -196,7 +201,7 @@ impl<D: Decode> Stream<D> {
 impl<D: Decode> Source for Stream<D> {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let before = batch.len();
-        while batch.len() == before && !self.ended {
+        while batch.len() == before && !self.has_ended {
             if !self.input.bytes().is_empty() && self.step(batch)? {
                 continue;
             }
@@ -204,11 +209,11 @@ impl<D: Decode> Source for Stream<D> {
                 self.input.fill(usize::MAX)?;
                 continue;
             }
-            self.ended = true;
+            self.has_ended = true;
             let (at, left) = (self.input.position(), self.input.bytes().len());
             if left > 0 {
-                let why = "the file ends in the middle of a record";
-                self.bad.add(|| format!("byte {at}"), why)?;
+                let reason = "the file ends in the middle of a record";
+                self.bad.add(|| format!("byte {at}"), reason)?;
             }
             let (decoder, _, mut out) = self.parts(batch);
             decoder.end(&mut out)?;
@@ -241,60 +246,60 @@ impl<D: Decode> Source for Stream<D> {
     }
 }
 
-/// A format of records that all have the same length.
+/// A format whose records all have the same length.
 pub(super) trait FixedRecord: Send {
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     fn bytes(&self) -> usize;
 
-    /// One record of that length; none where it is not a request.
-    fn record(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), FormatError>;
+    /// Decodes one record; adds none if it is not a request.
+    fn record(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError>;
 
-    /// What offsets and lengths count.
+    /// Returns the unit of offsets and lengths.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
     }
 
-    /// What the user should know about this reading.
+    /// Returns notes for the user on the reading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A [`FixedRecord`] as a decoder; the first bytes of the stream may be a header.
+/// A decoder of a [`FixedRecord`] format; the stream may begin with a header.
 #[derive(Debug)]
-pub(super) struct Fixed<F> {
+pub(super) struct FixedDecoder<F> {
     format: F,
     header_bytes: usize,
 }
 
-impl<F: FixedRecord> Fixed<F> {
+impl<F: FixedRecord> FixedDecoder<F> {
     pub(super) fn new(format: F) -> Self {
-        Fixed { format, header_bytes: 0 }
+        FixedDecoder { format, header_bytes: 0 }
     }
 
-    /// Passes over a header first; it has been judged before.
-    pub(super) fn behind(format: F, header_bytes: usize) -> Self {
-        Fixed { format, header_bytes }
+    /// Creates a decoder that skips a header, which the caller has checked.
+    pub(super) fn with_header(format: F, header_bytes: usize) -> Self {
+        FixedDecoder { format, header_bytes }
     }
 }
 
-impl<F: FixedRecord> Decode for Fixed<F> {
+impl<F: FixedRecord> Decode for FixedDecoder<F> {
     fn decode(
         &mut self,
         bytes: &[u8],
         _at_end: bool,
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<usize, TraceError> {
         if self.header_bytes > 0 {
-            let passed = self.header_bytes.min(bytes.len());
-            self.header_bytes -= passed;
-            return Ok(passed);
+            let skipped = self.header_bytes.min(bytes.len());
+            self.header_bytes -= skipped;
+            return Ok(skipped);
         }
         let size = self.format.bytes();
         let mut at = out.position;
         for record in bytes.chunks_exact(size) {
-            if let Err(why) = self.format.record(record, out) {
-                out.bad_byte(at, why)?;
+            if let Err(reason) = self.format.record(record, out) {
+                out.bad_byte(at, reason)?;
             }
             at += size as u64;
         }

@@ -1,10 +1,10 @@
-//! Which records of a trace are wanted.
+//! Selection of the records of a trace.
 
 use super::{NameOf, Op, Record, Source};
 use std::ops::Range;
 
-/// A choice of records; what is empty or none chooses all. Names are those of the source; a number
-/// stands for itself where nothing has that name.
+/// A filter of records; an empty or absent condition matches all. Names are those of the source; a
+/// number matches a volume, file or process without a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Volumes.
@@ -22,16 +22,16 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether the record is wanted.
+    /// Returns true if the filter matches the record.
     #[must_use]
     pub fn takes(&self, record: &Record, source: &dyn Source) -> bool {
-        let named = |wanted: &[String], of, number: u32| {
-            let is = |want: &String| match source.name(of, number) {
+        let matches_name = |wanted: &[String], of, number: u32| {
+            let matches = |want: &String| match source.name(of, number) {
                 Some(name) if of == NameOf::Process => is_process(name, want),
                 Some(name) => name == want,
                 None => want.parse() == Ok(number),
             };
-            wanted.is_empty() || wanted.iter().any(is)
+            wanted.is_empty() || wanted.iter().any(matches)
         };
         let touches = |range: &Range<u64>| {
             let end = record.offset.saturating_add(record.len.max(1));
@@ -40,17 +40,18 @@ impl Filter {
         (self.ops.is_empty() || self.ops.contains(&record.op))
             && self.times.as_ref().is_none_or(|times| times.contains(&record.time_ns))
             && self.range.as_ref().is_none_or(touches)
-            && named(&self.volumes, NameOf::Volume, record.volume)
-            && named(&self.files, NameOf::File, record.file)
-            && named(&self.processes, NameOf::Process, record.process)
+            && matches_name(&self.volumes, NameOf::Volume, record.volume)
+            && matches_name(&self.files, NameOf::File, record.file)
+            && matches_name(&self.processes, NameOf::Process, record.process)
     }
 }
 
-/// Processes that larder has recorded are called `name number`; either is enough.
+/// Returns true if `want` is the name of a process. Larder records processes as `name number`;
+/// either part is enough.
 fn is_process(name: &str, want: &str) -> bool {
     let parts = name.rsplit_once(' ');
     let parts = parts.filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
-    name == want || parts.is_some_and(|(called, number)| called == want || number == want)
+    name == want || parts.is_some_and(|(title, number)| title == want || number == want)
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! How many different pages a trace touches, in bounded memory.
+//! Number of distinct pages in a trace, in bounded memory.
 //!
-//! Pages are marked in bitmaps of 64. While all bitmaps fit, the count is exact. Beyond that only
-//! the bitmaps whose place hashes below a threshold are kept, and the threshold is halved as often
-//! as it takes (a sample of fixed size over space): the count is then an estimate, whose standard
-//! error is about one over the square root of the bitmaps kept, below 0.2 %.
+//! Pages are marked in bitmaps of 64. While all bitmaps fit, the count is exact. Beyond that, only
+//! the bitmaps whose position hashes below a threshold are kept, and the threshold is halved until
+//! they fit (a spatial sample of fixed size): the count is then an estimate, whose standard error
+//! is about one over the square root of the number of bitmaps kept, below 0.2 %.
 
 use super::bytes;
 use std::collections::HashMap;
 
 /// Pages of a bitmap.
 const GROUP_PAGES: u64 = 64;
-/// The most bitmaps: about 128 MiB.
+/// Maximum number of bitmaps: about 128 MiB.
 const GROUPS_MAX: usize = 1 << 22;
 
-/// Counts different pages of volumes.
+/// A counter of the distinct pages of volumes.
 #[derive(Debug)]
 pub struct Footprint {
     groups: HashMap<(u32, u64), u64>,
     groups_max: usize,
-    /// One bitmap in 2^this is kept.
+    /// One bitmap in 2^`halvings` is kept.
     halvings: u32,
 }
 
@@ -60,14 +60,14 @@ impl Footprint {
         self.groups.retain(|&(volume, group), _| hash(volume, group).leading_zeros() >= halvings);
     }
 
-    /// Different pages: exactly, or what is estimated from a sample.
+    /// Returns the number of distinct pages: exact, or an estimate from a sample.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let marked: u64 = self.groups.values().map(|mask| u64::from(mask.count_ones())).sum();
         marked.checked_shl(self.halvings).unwrap_or(u64::MAX)
     }
 
-    /// Whether [`Self::pages`] is exact.
+    /// Returns true if [`Self::pages`] is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.halvings == 0

@@ -1,4 +1,4 @@
-//! The formats by name, and how the format of a file is told.
+//! The trace formats by name, and the detection of the format of a file.
 
 use super::read::{
     Blkparse, Blktrace, Fio, Lcs, OracleGeneral, PerfScript, Procmon, Vscsi, perfmon_refusal,
@@ -38,7 +38,7 @@ pub enum Format {
     Perfmon,
 }
 
-/// Format, its name on the command line, what it is, and extensions that stand for it.
+/// Format, name on the command line, description, and file name extensions.
 const TABLE: &[(Format, &str, &str, &[&str])] = &[
     (Format::Larder, "larder", "Larder's own", &["ltr"]),
     (Format::Parquet, "parquet", "Parquet with the fields as columns", &["parquet"]),
@@ -68,7 +68,7 @@ const TABLE: &[(Format, &str, &str, &[&str])] = &[
 ];
 
 impl Format {
-    /// All of them, in the order of the table in docs/trace.md.
+    /// Returns all formats, in the order of the table in docs/trace.md.
     pub fn all() -> impl Iterator<Item = Format> {
         TABLE.iter().map(|row| row.0)
     }
@@ -77,37 +77,37 @@ impl Format {
         TABLE.iter().find(|row| row.0 == self).expect("each format has a row")
     }
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// What it is, for people.
+    /// Returns the description for users.
     #[must_use]
     pub fn about(self) -> &'static str {
         self.row().2
     }
 
-    /// The format with this name.
+    /// Returns the format with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Format> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The format that the end of a file name stands for; endings of compression are passed over.
+    /// Returns the format of a file name extension; extensions of compression are ignored.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Format> {
         let mut name = name.to_ascii_lowercase();
-        for packed in [".zst", ".gz"] {
-            name.truncate(name.strip_suffix(packed).unwrap_or(&name).len());
+        for compression in [".zst", ".gz"] {
+            name.truncate(name.strip_suffix(compression).unwrap_or(&name).len());
         }
         let name = name.strip_suffix(".bin").unwrap_or(&name);
         let extension = name.rsplit_once('.')?.1;
         TABLE.iter().find(|row| row.3.contains(&extension)).map(|row| row.0)
     }
 
-    /// The format that a (decompressed) beginning shows, if it shows one.
+    /// Returns the format that the (decompressed) first bytes show, if any.
     pub(super) fn from_content(head: &[u8]) -> Option<Format> {
         if head.starts_with(&ltr::MAGIC) {
             return Some(Format::Larder);
@@ -131,7 +131,7 @@ impl Format {
     }
 }
 
-/// Formats of text: by their first line, else by the shape of the first line that is a record.
+/// Detects a text format from the header line, else from the fields of the first record.
 fn from_text(head: &[u8]) -> Option<Format> {
     if csv::is_header(head) {
         return Some(Format::Csv);
@@ -150,8 +150,8 @@ fn from_text(head: &[u8]) -> Option<Format> {
     }
     let mut lines = head.split(|&byte| byte == b'\n').enumerate().filter_map(|(number, line)| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let passed = line.is_empty() || (number == 0 && is_heading(line));
-        (!passed).then_some(line)
+        let skipped = line.is_empty() || (number == 0 && is_heading(line));
+        (!skipped).then_some(line)
     });
     let line = lines.next()?;
     if Blkparse::looks_like(line) {

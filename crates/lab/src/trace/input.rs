@@ -1,34 +1,34 @@
-//! Bytes of a trace: any stream, decompressed if its first bytes say so, in a window that holds
-//! what is being decoded.
+//! Input of trace bytes: any stream, decompressed if its first bytes show a compression format,
+//! through a window that holds the bytes to decode.
 //!
-//! Invariant: the window grows to [`WINDOW_MAX`] and no further, whatever the input claims.
+//! Invariant: the window grows to [`WINDOW_MAX`] and no further, for any input.
 
 use super::TraceError;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first window: a short trace needs no larger one.
+/// Initial size of the window, enough for a short trace.
 const WINDOW_FIRST: usize = 4 << 10;
-/// The window in use; what is read at once.
+/// Normal size of the window, read at once.
 const WINDOW_BYTES: usize = 256 << 10;
-/// The largest window: a line or a block that is longer is wrong.
+/// Maximum size of the window: a longer line or block is an error.
 pub(super) const WINDOW_MAX: usize = 16 << 20;
-/// The largest window of history that a zstd stream may ask for, as a power of two: 128 MiB, which
-/// is also the limit of the zstd command without `--long`.
+/// Maximum history window of a zstd stream, as a power of two: 128 MiB, which is also the limit of
+/// the zstd command without `--long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
-/// A stream with a window on it.
+/// A stream with a window.
 pub(super) struct Input {
     name: String,
     stream: Box<dyn Read + Send>,
     compressed: Option<&'static str>,
     window: Vec<u8>,
-    /// What of the window is still to be decoded.
+    /// Bytes of the window that are not decoded yet: `from..to`.
     from: usize,
     to: usize,
-    /// Bytes that came before `from`, decompressed.
-    passed: u64,
+    /// Decompressed bytes before `from`.
+    consumed: u64,
     at_end: bool,
 }
 
@@ -36,18 +36,18 @@ impl std::fmt::Debug for Input {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Input")
             .field("name", &self.name)
-            .field("passed", &self.passed)
+            .field("passed", &self.consumed)
             .finish_non_exhaustive()
     }
 }
 
-/// Counts the bytes that come from the file, for whoever shows progress.
-struct Counted<R> {
+/// Counts the bytes that are read from the file, for a progress display.
+struct CountingReader<R> {
     inner: R,
     count: Option<Arc<AtomicU64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = self.inner.read(buf)?;
         if let Some(count) = &self.count {
@@ -58,13 +58,13 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl Input {
-    /// A stream that is decompressed if it begins as zstd or gzip does.
+    /// Creates the input; a stream that begins as zstd or gzip is decompressed.
     pub(super) fn new(
         name: &str,
         stream: Box<dyn Read + Send>,
         count: Option<Arc<AtomicU64>>,
     ) -> Result<Self, TraceError> {
-        let mut stream = Counted { inner: stream, count };
+        let mut stream = CountingReader { inner: stream, count };
         let mut head = Vec::new();
         let wrap = |source| TraceError::Io { name: name.to_owned(), source };
         stream.by_ref().take(4).read_to_end(&mut head).map_err(wrap)?;
@@ -80,67 +80,67 @@ impl Input {
             (Box::new(whole), None)
         };
         let (name, window) = (name.to_owned(), Vec::new());
-        Ok(Input { name, stream, compressed, window, from: 0, to: 0, passed: 0, at_end: false })
+        Ok(Input { name, stream, compressed, window, from: 0, to: 0, consumed: 0, at_end: false })
     }
 
-    /// The file, or what stands for it.
+    /// Returns the name of the file, or of another input.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is in the window.
+    /// Returns the bytes in the window.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.window[self.from..self.to]
     }
 
-    /// Where the window begins, in decompressed bytes.
+    /// Returns the position of the window, in decompressed bytes.
     pub(super) fn position(&self) -> u64 {
-        self.passed
+        self.consumed
     }
 
-    /// Whether nothing comes after the window.
+    /// Returns true if the stream ends with the window.
     pub(super) fn at_end(&self) -> bool {
         self.at_end
     }
 
-    /// Takes bytes from the front of the window.
-    pub(super) fn pass(&mut self, count: usize) {
+    /// Consumes bytes at the front of the window.
+    pub(super) fn consume(&mut self, count: usize) {
         assert!(count <= self.to - self.from, "no more is passed than is there");
         self.from += count;
-        self.passed += count as u64;
+        self.consumed += count as u64;
     }
 
-    /// Fills the window up; where it is full, it grows. Reads until `want` bytes are there, the
+    /// Fills the window, which grows if it is full. Reads until the window holds `min_bytes`, the
     /// window is full, or the stream ends.
-    pub(super) fn fill(&mut self, want: usize) -> Result<(), TraceError> {
+    pub(super) fn fill(&mut self, min_bytes: usize) -> Result<(), TraceError> {
         self.window.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
-        let mut most = self.window.len().max(WINDOW_BYTES);
-        if self.to == most {
+        let mut size_max = self.window.len().max(WINDOW_BYTES);
+        if self.to == size_max {
             if self.to >= WINDOW_MAX {
                 return Err(self.bad(format!("a line or block is longer than {WINDOW_MAX} bytes")));
             }
-            most *= 2;
+            size_max *= 2;
         }
-        while !self.at_end && self.to < want.min(most) {
+        while !self.at_end && self.to < min_bytes.min(size_max) {
             if self.to == self.window.len() {
-                self.window.resize((2 * self.to).clamp(WINDOW_FIRST, most), 0);
+                self.window.resize((2 * self.to).clamp(WINDOW_FIRST, size_max), 0);
             }
             match self.stream.read(&mut self.window[self.to..]) {
                 Ok(0) => self.at_end = true,
                 Ok(count) => self.to += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.failed(source)),
+                Err(source) => return Err(self.read_error(source)),
             }
         }
         Ok(())
     }
 
-    /// A failure of the stream: of the compression, or of the system.
-    fn failed(&self, source: io::Error) -> TraceError {
+    /// Returns the error of a failed read: of the decompression, or of the system.
+    fn read_error(&self, source: io::Error) -> TraceError {
         match self.compressed {
             Some(kind) if source.raw_os_error().is_none() => {
-                let place = self.passed + (self.to - self.from) as u64;
+                let place = self.consumed + (self.to - self.from) as u64;
                 TraceError::Bad {
                     name: self.name.clone(),
                     place: format!("byte {place} of what it decompresses to"),
@@ -151,11 +151,11 @@ impl Input {
         }
     }
 
-    /// An error at the front of the window.
+    /// Returns an error at the front of the window.
     pub(super) fn bad(&self, reason: impl Into<String>) -> TraceError {
         TraceError::Bad {
             name: self.name.clone(),
-            place: format!("byte {}", self.passed),
+            place: format!("byte {}", self.consumed),
             reason: reason.into(),
         }
     }
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(whole.bytes(), plain);
             assert!(whole.at_end());
             assert!(whole.window.len() <= 16 << 10, "a short trace has a small window");
-            // Cut in the middle: whoever is compressed notices.
+            // Compressed streams that are truncated give an error.
             let mut cut = input(bytes[..bytes.len() / 2].to_vec());
             assert_eq!(cut.fill(usize::MAX).is_err(), bytes != plain);
         }

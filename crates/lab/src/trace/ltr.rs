@@ -1,8 +1,8 @@
-//! Larder's own trace format, `.ltr`: what docs/FORMATS.md says, byte by byte.
+//! Larder's own trace format, `.ltr`; docs/FORMATS.md specifies it byte by byte.
 //!
 //! [`Writer`] appends; `Reader` decodes from front to back and needs no index; [`Index`] finds
-//! blocks by time or record in a file that is whole. Invariants: a block is written whole or not
-//! at all as far as a reader can see; no length in a file makes a reader take more than the limits.
+//! blocks by time or record in a complete file. Invariants: a reader sees a block either whole or
+//! not at all; no length in a file makes a reader allocate more than the limits.
 
 mod columns;
 mod index;
@@ -12,31 +12,31 @@ mod section;
 mod tests;
 mod write;
 
-pub(super) use index::Pieces;
-pub use index::{Entry, Index};
+pub(super) use index::RangeReader;
+pub use index::{Index, IndexEntry};
 pub(super) use read::Reader;
 pub use write::{BLOCK_RECORDS_MAX, Writer, WriterOptions};
 
 use super::Addressing;
 use super::bytes;
 
-/// The first bytes of a file.
+/// First bytes of a file.
 pub(super) const MAGIC: [u8; 8] = *b"LARDERT\n";
-/// The first bytes of the trailer.
+/// First bytes of the trailer.
 const END_MAGIC: [u8; 8] = *b"LARDEND\n";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 40;
-/// The largest payload, packed and unpacked.
+/// Maximum payload, packed and unpacked.
 const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// What the header says.
+/// Contents of the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Header {
     addressing: Addressing,
     begun_unix_ns: u64,
-    /// One page of so many is in it; 0 and 1 for all.
+    /// The trace has one of so many pages; 0 and 1 for all.
     sample: u32,
 }
 

@@ -1,69 +1,68 @@
-//! Several traces as one, in the order of time: the recordings of the processors of a machine, or
-//! of the machines of a store; or one after the other: the parts of a recording that was split.
+//! Merging of several traces, by time: the recordings of the processors of a machine, or of the
+//! machines of a store; or concatenation: the parts of a recording that was split.
 //!
-//! Invariants: times count from the beginning of each trace, or from the end of the one before;
-//! records of one trace keep their order; of records with the same time those of the trace that was
-//! named first come first. Volumes,
-//! files and processes are the same if they have the same name; without a name they are another
-//! one in each trace.
+//! Invariants: times count from the beginning of each trace, or from the end of the previous one;
+//! records of one trace keep their order; records with equal times are in the order of the traces.
+//! Volumes, files and processes with the same name are the same; those without a name differ
+//! between traces.
 
 use super::names::AllNames;
 use super::{Addressing, BoxedSource, NameOf, Record, Source, TraceError};
 use std::collections::{HashMap, VecDeque};
 
-/// One of the traces.
-struct Part {
+/// One of the input traces.
+struct InputTrace {
     source: BoxedSource,
-    waiting: VecDeque<Record>,
-    ended: bool,
-    /// What its numbers became.
+    buffered: VecDeque<Record>,
+    at_end: bool,
+    /// Merged number by kind and number in this trace.
     numbers: HashMap<(NameOf, u32), u32>,
 }
 
-/// Which record is next.
+/// The order in which records are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// The earliest of all traces.
+enum MergeOrder {
+    /// By time, over all traces.
     Time,
-    /// The next of a trace, until it ends; the times of the one after that go on from there.
+    /// By trace; the times of a trace continue at the end of the previous one.
     Trace,
 }
 
-/// Traces merged by time.
+/// A merged or concatenated trace.
 pub struct Merge {
-    parts: Vec<Part>,
-    order: Order,
+    traces: Vec<InputTrace>,
+    order: MergeOrder,
     names: AllNames,
     batch: Vec<Record>,
-    /// In the order of traces, when the current one began, and the latest time so far.
-    begun_ns: u64,
+    /// With [`MergeOrder::Trace`], start time of the current trace, and the latest time so far.
+    trace_start_ns: u64,
     latest_ns: u64,
 }
 
 impl std::fmt::Debug for Merge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Merge").field("parts", &self.parts.len()).finish_non_exhaustive()
+        f.debug_struct("Merge").field("parts", &self.traces.len()).finish_non_exhaustive()
     }
 }
 
-/// Records that are handed out at once.
+/// Records of a batch.
 const BATCH_RECORDS: usize = 8192;
 
 impl Merge {
-    /// Merges traces by time; none if they count different things, bytes and objects, which have no
-    /// common places, or are samples of different parts of all pages.
+    /// Merges traces by time; `None` if they mix bytes and objects, which have no common addresses,
+    /// or have different sampling divisors.
     #[must_use]
     pub fn by_time(sources: Vec<BoxedSource>) -> Option<Self> {
-        Merge::new(sources, Order::Time)
+        Merge::new(sources, MergeOrder::Time)
     }
 
-    /// Puts traces one after the other; none as above.
+    /// Concatenates traces; `None` in the same cases.
     #[must_use]
     pub fn in_turn(sources: Vec<BoxedSource>) -> Option<Self> {
-        Merge::new(sources, Order::Trace)
+        Merge::new(sources, MergeOrder::Trace)
     }
 
-    fn new(sources: Vec<BoxedSource>, order: Order) -> Option<Self> {
+    fn new(sources: Vec<BoxedSource>, order: MergeOrder) -> Option<Self> {
         let kind =
             |source: &BoxedSource| (source.addressing() == Addressing::Objects, source.sample());
         let mut kinds = sources.iter().map(kind);
@@ -71,71 +70,79 @@ impl Merge {
         if kinds.any(|kind| kind != first) {
             return None;
         }
-        let part = |source| Part {
+        let trace = |source| InputTrace {
             source,
-            waiting: VecDeque::new(),
-            ended: false,
+            buffered: VecDeque::new(),
+            at_end: false,
             numbers: HashMap::new(),
         };
-        let parts = sources.into_iter().map(part).collect();
+        let traces = sources.into_iter().map(trace).collect();
         let (names, batch) = (AllNames::new(), Vec::new());
-        Some(Merge { parts, order, names, batch, begun_ns: 0, latest_ns: 0 })
+        Some(Merge { traces, order, names, batch, trace_start_ns: 0, latest_ns: 0 })
     }
 
-    /// Makes sure that each part that may be next has a record waiting, unless it has ended.
+    /// Ensures that each trace that may be next has a buffered record, unless it has ended.
     fn refill(&mut self) -> Result<(), TraceError> {
-        for part in &mut self.parts {
-            if part.waiting.is_empty() && !part.ended {
-                part.ended = !part.source.next_batch(&mut self.batch)?;
-                part.waiting.extend(&self.batch);
-                if part.ended {
-                    self.begun_ns = self.latest_ns;
+        for trace in &mut self.traces {
+            if trace.buffered.is_empty() && !trace.at_end {
+                trace.at_end = !trace.source.next_batch(&mut self.batch)?;
+                trace.buffered.extend(&self.batch);
+                if trace.at_end {
+                    self.trace_start_ns = self.latest_ns;
                 }
             }
-            if self.order == Order::Trace && !part.waiting.is_empty() {
+            if self.order == MergeOrder::Trace && !trace.buffered.is_empty() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// The earliest record of all parts, with its numbers made common.
+    /// Returns the earliest record of all traces, with merged numbers.
     fn next(&mut self) -> Option<Record> {
         let earliest = self
-            .parts
+            .traces
             .iter()
             .enumerate()
-            // One after the other, only one has records waiting.
-            .filter_map(|(at, part)| Some((part.waiting.front()?.time_ns, at)))
+            // With `MergeOrder::Trace`, only one trace has buffered records.
+            .filter_map(|(at, trace)| Some((trace.buffered.front()?.time_ns, at)))
             .min()?
             .1;
-        let part = &mut self.parts[earliest];
-        let mut record = part.waiting.pop_front()?;
-        if self.order == Order::Trace {
-            record.time_ns = record.time_ns.saturating_add(self.begun_ns);
+        let trace = &mut self.traces[earliest];
+        let mut record = trace.buffered.pop_front()?;
+        if self.order == MergeOrder::Trace {
+            record.time_ns = record.time_ns.saturating_add(self.trace_start_ns);
             self.latest_ns = self.latest_ns.max(record.time_ns);
         }
-        record.volume = common(part, &mut self.names, NameOf::Volume, record.volume, earliest);
-        record.file = common(part, &mut self.names, NameOf::File, record.file, earliest);
-        record.process = common(part, &mut self.names, NameOf::Process, record.process, earliest);
+        record.volume =
+            merged_number(trace, &mut self.names, NameOf::Volume, record.volume, earliest);
+        record.file = merged_number(trace, &mut self.names, NameOf::File, record.file, earliest);
+        record.process =
+            merged_number(trace, &mut self.names, NameOf::Process, record.process, earliest);
         Some(record)
     }
 }
 
-/// What a number of one trace is in the merged one.
-fn common(part: &mut Part, names: &mut AllNames, of: NameOf, number: u32, at: usize) -> u32 {
+/// Returns the merged number of a number of one trace.
+fn merged_number(
+    trace: &mut InputTrace,
+    names: &mut AllNames,
+    of: NameOf,
+    number: u32,
+    at: usize,
+) -> u32 {
     if of != NameOf::Volume && number == 0 {
         return 0;
     }
-    if let Some(&number) = part.numbers.get(&(of, number)) {
+    if let Some(&number) = trace.numbers.get(&(of, number)) {
         return number;
     }
-    let key = match part.source.name(of, number) {
+    let key = match trace.source.name(of, number) {
         Some(name) => name.to_owned(),
         None => format!("{number} of trace {}", at + 1),
     };
-    let new = names.of(of).number(key.as_bytes());
-    part.numbers.insert((of, number), new);
+    let new = names.of_kind(of).number(key.as_bytes());
+    trace.numbers.insert((of, number), new);
     new
 }
 
@@ -156,17 +163,17 @@ impl Source for Merge {
     }
 
     fn addressing(&self) -> Addressing {
-        let mut all = self.parts.iter().map(|part| part.source.addressing());
+        let mut all = self.traces.iter().map(|trace| trace.source.addressing());
         let first = all.next().unwrap_or_default();
         if all.all(|other| other == first) { first } else { Addressing::Bytes }
     }
 
     fn sample(&self) -> u32 {
-        self.parts.first().map_or(1, |part| part.source.sample())
+        self.traces.first().map_or(1, |trace| trace.source.sample())
     }
 
     fn notes(&self) -> Vec<String> {
-        self.parts.iter().flat_map(|part| part.source.notes()).collect()
+        self.traces.iter().flat_map(|trace| trace.source.notes()).collect()
     }
 }
 
@@ -188,12 +195,12 @@ mod tests {
         let mut merge = Merge::by_time(vec![a, b]).unwrap();
         let mut records = Vec::new();
         merge.read_batch(&mut records).unwrap();
-        let seen: Vec<_> = records
+        let merged: Vec<_> = records
             .iter()
             .map(|r| (r.time_ns, r.offset, merge.name(NameOf::Volume, r.volume).unwrap()))
             .collect();
         assert_eq!(
-            seen,
+            merged,
             [
                 (0, 0, "1"),
                 (0, 4096, "2"),
@@ -207,16 +214,16 @@ mod tests {
 
     #[test]
     fn one_after_the_other_goes_on_in_time() {
-        let parts =
+        let traces =
             ["1,R,0,512,100\n2,R,0,512,105\n", "2,W,0,512,7\n", "1,W,0,512,1\n3,W,0,512,2\n"];
-        let mut merge = Merge::in_turn(parts.map(source).into()).unwrap();
+        let mut merge = Merge::in_turn(traces.map(source).into()).unwrap();
         let mut records = Vec::new();
         merge.read_batch(&mut records).unwrap();
-        let seen: Vec<_> = records.iter().map(|r| (r.time_ns, r.volume)).collect();
-        assert_eq!(seen, [(0, 0), (5_000, 1), (5_000, 1), (5_000, 0), (6_000, 2)]);
+        let merged: Vec<_> = records.iter().map(|r| (r.time_ns, r.volume)).collect();
+        assert_eq!(merged, [(0, 0), (5_000, 1), (5_000, 1), (5_000, 0), (6_000, 2)]);
     }
 
-    /// One page of so many, of nothing.
+    /// Returns an empty trace with this sampling divisor.
     fn sample(sample: u32) -> BoxedSource {
         let options = WriterOptions { sample, ..WriterOptions::default() };
         let bytes = Writer::new(Vec::new(), options).unwrap().finish().unwrap();

@@ -1,30 +1,30 @@
 //! The names of volumes, files and processes of one trace.
 //!
-//! Invariant: bounded. A trace that names more than [`NAMES_MAX`] things, or whose names take more
-//! than [`BYTES_MAX`] bytes, keeps its records; what has no room for a name gets the number that
-//! stands for "not known".
+//! Invariant: memory is bounded. A trace with more than [`NAMES_MAX`] names, or more than
+//! [`BYTES_MAX`] bytes of names, keeps its records; a thing whose name does not fit gets the number
+//! 0.
 
 use super::NameOf;
 use std::collections::HashMap;
 
-/// The most names of one kind.
+/// Maximum number of names of one kind.
 const NAMES_MAX: usize = 1 << 20;
-/// The most bytes of names of one kind.
+/// Maximum bytes of names of one kind.
 const BYTES_MAX: usize = 64 << 20;
-/// The longest name; longer ones are cut.
+/// Maximum length of a name; longer ones are truncated.
 pub(super) const NAME_BYTES_MAX: usize = 4096;
 
-/// Names of one kind, numbered in the order in which they come.
+/// Names of one kind, numbered in the order of their first use.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// The number of the first name: 1 where 0 stands for "not known".
+    /// Number of the first name: 1 if 0 means "not known".
     base: u32,
     numbers: HashMap<Box<[u8]>, u32>,
-    /// By number less base; none where a file left a number out.
+    /// Name by number minus base; `None` for a number without a name.
     list: Vec<Option<Box<str>>>,
     bytes: usize,
     lost: u64,
-    /// The last one asked for: requests of one thing come in rows.
+    /// The key of the last lookup: requests of one volume, file or process often follow each other.
     last: Option<(Box<[u8]>, u32)>,
 }
 
@@ -34,13 +34,13 @@ impl Names {
         Names { base, numbers, list, bytes: 0, lost: 0, last: None }
     }
 
-    /// The number of what the trace calls `key`; a new one is named after the key.
+    /// Returns the number of `key`; a new one gets the key as its name.
     pub(super) fn number(&mut self, key: &[u8]) -> u32 {
-        self.number_called(key, |key| String::from_utf8_lossy(key).into_owned())
+        self.number_with_name(key, |key| String::from_utf8_lossy(key).into_owned())
     }
 
-    /// The same; a new one is called what `name` makes of the key.
-    pub(super) fn number_called(&mut self, key: &[u8], name: impl Fn(&[u8]) -> String) -> u32 {
+    /// Returns the number of `key`; a new one gets the name that `name` derives from the key.
+    pub(super) fn number_with_name(&mut self, key: &[u8], name: impl Fn(&[u8]) -> String) -> u32 {
         let key = &key[..key.len().min(NAME_BYTES_MAX)];
         if let Some((last, number)) = &self.last
             && **last == *key
@@ -70,7 +70,7 @@ impl Names {
         Some(number)
     }
 
-    /// Gives a number its name, as a file that holds numbers says it; false if there is no room.
+    /// Assigns a name to a number, for files that store numbers. Returns false if it does not fit.
     pub(super) fn set(&mut self, number: u32, name: &str) -> bool {
         let Some(index) = number.checked_sub(self.base).and_then(|n| usize::try_from(n).ok())
         else {
@@ -109,7 +109,7 @@ impl AllNames {
         AllNames { volumes: Names::new(0), files: Names::new(1), processes: Names::new(1) }
     }
 
-    pub(super) fn of(&mut self, of: NameOf) -> &mut Names {
+    pub(super) fn of_kind(&mut self, of: NameOf) -> &mut Names {
         match of {
             NameOf::Volume => &mut self.volumes,
             NameOf::File => &mut self.files,
@@ -125,7 +125,7 @@ impl AllNames {
         }
     }
 
-    /// A sentence if names were lost.
+    /// Returns a note for the user if names were lost.
     pub(super) fn note(&self) -> Option<String> {
         let lost = self.volumes.lost + self.files.lost + self.processes.lost;
         (lost > 0).then(|| {

@@ -1,8 +1,8 @@
-//! What a trace shows of the cache that it was recorded at, for [`larder_report::findings`]: reads
-//! by file, whether they hit, and how far they went on in order. Memory does not show.
+//! Evidence about the cache at which a trace was recorded, for [`larder_report::findings`]: reads
+//! by file, their hits, and their sequentiality. A trace does not show memory use.
 //!
-//! A request counts with its class, the worst of its pages, so misses are told rather too high
-//! where requests are long. Invariant: bounded; files beyond [`FILES_MAX`] are left out.
+//! A request counts with its class, the worst of its pages, so the misses of long requests are
+//! overestimated. Invariant: memory is bounded; files beyond [`FILES_MAX`] are ignored.
 
 use super::summary::PAGE_BYTES;
 use super::{Addressing, NameOf, Op, Record, Source};
@@ -10,31 +10,31 @@ use larder_core::counters::Class;
 use larder_report::findings::{FileUse, MachineSnapshot, Observation};
 use std::collections::BTreeMap;
 
-/// Files, or volumes without names of files, that are kept apart.
+/// Maximum number of files, or of volumes without file names.
 const FILES_MAX: usize = 65_536;
-/// Into so many parts the time is divided; what is known is known of all of them.
-const MOMENTS: u32 = 16;
+/// Number of snapshots over the duration; all show the same state.
+const SNAPSHOTS: u32 = 16;
 
-/// An observation in the making.
+/// A collector of observations.
 #[derive(Debug)]
 pub struct Observer {
     objects: bool,
     /// By volume and file; with the end of the last read.
     files: BTreeMap<(u32, u32), (FileUse, u64)>,
-    /// Whether any read said how it was classed.
-    classed: bool,
+    /// True if any read has a class.
+    has_classes: bool,
     last_ns: u64,
 }
 
 impl Observer {
-    /// Begins one of a trace that counts these.
+    /// Creates an observer of a trace with this addressing.
     #[must_use]
     pub fn new(addressing: Addressing) -> Self {
         let objects = addressing == Addressing::Objects;
-        Observer { objects, files: BTreeMap::new(), classed: false, last_ns: 0 }
+        Observer { objects, files: BTreeMap::new(), has_classes: false, last_ns: 0 }
     }
 
-    /// Takes a record.
+    /// Observes a record.
     pub fn add(&mut self, record: &Record) {
         self.last_ns = self.last_ns.max(record.time_ns);
         let key = (record.volume, record.file);
@@ -53,7 +53,7 @@ impl Observer {
         }
         *end = last.saturating_add(1);
         let class = Class::from_number(record.class);
-        self.classed |= class.is_some();
+        self.has_classes |= class.is_some();
         match class {
             Some(Class::ReadAheadHit) => file.ahead_hit_pages += pages,
             Some(
@@ -63,8 +63,8 @@ impl Observer {
         }
     }
 
-    /// What was seen; `source` knows the names. Without classes no file is told about: nobody
-    /// knows what hit.
+    /// Returns the observation; `source` provides the names. Without classes it has no files,
+    /// because hits are unknown.
     #[must_use]
     pub fn observation(&self, source: &dyn Source) -> Observation {
         #[expect(clippy::cast_precision_loss, reason = "seconds of a trace")]
@@ -74,19 +74,20 @@ impl Observer {
             let known = known.or_else(|| source.name(NameOf::Volume, volume));
             known.map_or_else(|| format!("volume {volume}"), str::to_owned)
         };
-        let files = self
-            .files
-            .iter()
-            .filter(|_| self.classed)
-            .map(|(&(volume, file), (of, _))| FileUse { file: name(volume, file), ..of.clone() });
-        let part = seconds / f64::from(MOMENTS);
+        let files = self.files.iter().filter(|_| self.has_classes).map(
+            |(&(volume, file), (use_of_file, _))| FileUse {
+                file: name(volume, file),
+                ..use_of_file.clone()
+            },
+        );
+        let interval = seconds / f64::from(SNAPSHOTS);
         Observation {
             source: "trace".to_owned(),
             seconds,
             page_bytes: PAGE_BYTES,
-            moments: (1..=MOMENTS)
+            moments: (1..=SNAPSHOTS)
                 .map(|at| MachineSnapshot {
-                    at_s: f64::from(at) * part,
+                    at_s: f64::from(at) * interval,
                     ..MachineSnapshot::default()
                 })
                 .collect(),
@@ -102,8 +103,8 @@ mod tests {
     use crate::trace::{OpenOptions, open_stream};
     use larder_report::findings::find;
 
-    /// Observes a CSV of ours.
-    fn observed(rows: &[(u64, u64, u64, &str, u8)]) -> Observation {
+    /// Observes a CSV trace in Larder's format.
+    fn observe(rows: &[(u64, u64, u64, &str, u8)]) -> Observation {
         let mut text = String::from(
             "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
              process_name\n",
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn reads_are_counted_in_pages_by_file_and_class() {
-        let seen = observed(&[
+        let seen = observe(&[
             (0, 0, 4096, "a", 1),
             (1_000_000_000, 4096, 8192, "a", 2),
             (2_000_000_000, 100, 1, "bb", 5),
@@ -156,12 +157,12 @@ mod tests {
             };
             (0..6_000).map(read).collect()
         };
-        let found = find(&observed(&rows(5)));
+        let found = find(&observe(&rows(5)));
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
             found[0].seen.starts_with("bb has > 99.9 %")
                 || found[0].seen.starts_with("bb has 100.0 %")
         );
-        assert!(find(&observed(&rows(0))).is_empty());
+        assert!(find(&observe(&rows(0))).is_empty());
     }
 }

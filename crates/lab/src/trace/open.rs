@@ -1,6 +1,6 @@
-//! The one way in: a path becomes a [`Source`], whatever its format and compression.
+//! Opening of traces: a path becomes a [`Source`], in any supported format and compression.
 
-use super::decode::{Decode, Fixed, Stream};
+use super::decode::{Decode, FixedDecoder, Stream};
 use super::input::Input;
 use super::read::{
     Alibaba, Blkparse, Blktrace, DiskSim, Fio, Keys, LCS_HEADER_BYTES, Lcs, Lis, Msr,
@@ -15,32 +15,33 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What is looked at to tell the format.
+/// Bytes from which the format is detected.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// How a trace is to be read.
+/// Options for reading a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Its format; told by content, else by the end of the name, if not given.
+    /// The format; `None` to detect it from the content, else from the file name.
     pub format: Option<Format>,
-    /// Option of the command that names the format, for messages; empty if there is none.
+    /// Command-line option that names the format, for messages; empty if there is none.
     pub format_option: &'static str,
-    /// Bad records that are passed over before it is an error.
+    /// Number of bad records that are skipped before an error.
     pub max_bad: u64,
-    /// Times, in nanoseconds since the beginning, beyond which nobody needs records: of a whole
-    /// file of our own format other blocks are not read. Records beyond may come all the same.
+    /// Times, in nanoseconds since the beginning, outside of which the caller needs no records: in
+    /// a complete `.ltr` file, other blocks are not read. The source may still return records
+    /// outside.
     pub times: Option<Range<u64>>,
-    /// Counts the bytes that were read of the file, for whoever shows progress.
+    /// Counter of the bytes read from the file, for a progress display.
     pub progress: Option<Arc<AtomicU64>>,
 }
 
-/// A source that can be given to another thread.
+/// A source that can be sent to another thread.
 pub type BoxedSource = Box<dyn Source + Send>;
 
 /// Opens a trace; `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, is empty, or its format is not known or not what it claims to be.
+/// The trace cannot be read, is empty, or its format is unknown or does not match its content.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceError> {
     if path == Path::new("-") {
         return open_stream("standard input", Box::new(std::io::stdin()), options);
@@ -56,29 +57,30 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
     if options.format.map_or(magic == *b"PAR1", |format| format == Format::Parquet) {
         return open_parquet(&name, file, options.max_bad);
     }
-    let own = magic == ltr::MAGIC[..4] && options.format.is_none_or(|f| f == Format::Larder);
-    if own && file.metadata().map_err(wrap)?.is_file() {
+    let is_larder = magic == ltr::MAGIC[..4] && options.format.is_none_or(|f| f == Format::Larder);
+    if is_larder && file.metadata().map_err(wrap)?.is_file() {
         if let Some(index) = ltr::Index::read(&mut file).map_err(wrap)? {
-            // Recorders learn names last, and who reads wants to go by them.
+            // Recorders write names last, but filters need them from the first record on.
             let names = index.names(&mut file).map_err(wrap)?;
             file.rewind().map_err(wrap)?;
             let stream: Box<dyn Read + Send> = match &options.times {
-                Some(times) => Box::new(ltr::Pieces::new(file, index.pieces(times))),
+                Some(times) => Box::new(ltr::RangeReader::new(file, index.pieces(times))),
                 None => Box::new(file),
             };
-            let input = beginning(&name, stream, options)?;
+            let input = open_input(&name, stream, options)?;
             let reader = ltr::Reader::from_head(input.bytes()).map_err(|error| input.bad(error))?;
-            let reader = reader.knowing(names);
-            let reader = if options.times.is_some() { reader.in_pieces() } else { reader };
-            return decoded(reader, input, options.max_bad);
+            let reader = reader.with_names(names);
+            let reader =
+                if options.times.is_some() { reader.with_missing_blocks() } else { reader };
+            return boxed_source(reader, input, options.max_bad);
         }
         file.seek(std::io::SeekFrom::Start(magic.len() as u64)).map_err(wrap)?;
     }
     open_stream(&name, Box::new(std::io::Cursor::new(magic).chain(file)), options)
 }
 
-/// The stream with its beginning in the window; never empty.
-fn beginning(
+/// Creates the input and fills its window with the first bytes; an empty trace is an error.
+fn open_input(
     name: &str,
     stream: Box<dyn Read + Send>,
     options: &OpenOptions,
@@ -91,8 +93,8 @@ fn beginning(
     Ok(input)
 }
 
-/// Opens a trace that is a stream; `name` stands for it in messages, and its end may tell the
-/// format.
+/// Opens a trace that is a stream; `name` is its name in messages, and the extension of `name` may
+/// determine the format.
 ///
 /// # Errors
 /// As [`open`].
@@ -101,10 +103,10 @@ pub fn open_stream(
     stream: Box<dyn Read + Send>,
     options: &OpenOptions,
 ) -> Result<BoxedSource, TraceError> {
-    let input = beginning(name, stream, options)?;
+    let input = open_input(name, stream, options)?;
     let format = match options.format {
         Some(format) => format,
-        None => told_format(&input, options.format_option)?,
+        None => detect_format(&input, options.format_option)?,
     };
     source(format, input, options.max_bad)
 }
@@ -112,7 +114,7 @@ pub fn open_stream(
 #[cfg(feature = "parquet")]
 use super::parquet::open as open_parquet;
 
-/// Stands in for the reader where the feature is off.
+/// Replaces the reader in builds without the feature.
 #[cfg(not(feature = "parquet"))]
 fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, TraceError> {
     Err(TraceError::Bad {
@@ -124,8 +126,8 @@ fn open_parquet(name: &str, _file: File, _max_bad: u64) -> Result<BoxedSource, T
     })
 }
 
-/// The format of what lies in the window, else of the name.
-fn told_format(input: &Input, format_option: &str) -> Result<Format, TraceError> {
+/// Detects the format from the content of the window, else from the name.
+fn detect_format(input: &Input, format_option: &str) -> Result<Format, TraceError> {
     let found = Format::from_content(input.bytes());
     found.or_else(|| Format::from_file_name(input.name())).ok_or_else(|| {
         let hint = match format_option {
@@ -138,10 +140,10 @@ fn told_format(input: &Input, format_option: &str) -> Result<Format, TraceError>
 
 fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, TraceError> {
     let head = input.bytes();
-    let wrong = |what: &str| input.bad(format!("{what}, which {} needs", format.name()));
+    let wrong = |defect: &str| input.bad(format!("{defect}, which {} needs", format.name()));
     match format {
         Format::Larder => {
-            decoded(ltr::Reader::from_head(head).map_err(|e| input.bad(e))?, input, max_bad)
+            boxed_source(ltr::Reader::from_head(head).map_err(|e| input.bad(e))?, input, max_bad)
         }
         Format::Csv if csv::is_header(head) => {
             let reader = csv::CsvReader::from_head(head);
@@ -149,19 +151,19 @@ fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, Tra
         }
         Format::Csv => Err(wrong("the first line is not the header")),
         Format::Parquet => Err(input.bad("Parquet is read from files only, not from streams")),
-        Format::Vscsi1 => decoded(Fixed::new(Vscsi::v1()), input, max_bad),
-        Format::Vscsi2 => decoded(Fixed::new(Vscsi::v2()), input, max_bad),
-        Format::OracleGeneral => decoded(Fixed::new(OracleGeneral), input, max_bad),
+        Format::Vscsi1 => boxed_source(FixedDecoder::new(Vscsi::v1()), input, max_bad),
+        Format::Vscsi2 => boxed_source(FixedDecoder::new(Vscsi::v2()), input, max_bad),
+        Format::OracleGeneral => boxed_source(FixedDecoder::new(OracleGeneral), input, max_bad),
         Format::Lcs => {
             let lcs = Lcs::from_header(head).map_err(|reason| input.bad(reason))?;
-            decoded(Fixed::behind(lcs, LCS_HEADER_BYTES), input, max_bad)
+            boxed_source(FixedDecoder::with_header(lcs, LCS_HEADER_BYTES), input, max_bad)
         }
         Format::Keys32Le => keys(false, false, input, max_bad),
         Format::Keys32Be => keys(false, true, input, max_bad),
         Format::Keys64Le => keys(true, false, input, max_bad),
         Format::Keys64Be => keys(true, true, input, max_bad),
         Format::Blktrace => match Blktrace::from_head(head) {
-            Some(blktrace) => decoded(blktrace, input, max_bad),
+            Some(blktrace) => boxed_source(blktrace, input, max_bad),
             None => Err(wrong("the file does not begin with an event")),
         },
         Format::Lis => lines(Lis, input, max_bad),
@@ -195,7 +197,7 @@ fn keys(
     input: Input,
     max_bad: u64,
 ) -> Result<BoxedSource, TraceError> {
-    decoded(Fixed::new(Keys { wide, big_endian }), input, max_bad)
+    boxed_source(FixedDecoder::new(Keys { wide, big_endian }), input, max_bad)
 }
 
 fn lines<F: LineFormat + 'static>(
@@ -203,11 +205,11 @@ fn lines<F: LineFormat + 'static>(
     input: Input,
     max_bad: u64,
 ) -> Result<BoxedSource, TraceError> {
-    decoded(Lines::new(format), input, max_bad)
+    boxed_source(Lines::new(format), input, max_bad)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the arms of one match that can fail")]
-fn decoded<D: Decode + 'static>(
+fn boxed_source<D: Decode + 'static>(
     decoder: D,
     input: Input,
     max_bad: u64,

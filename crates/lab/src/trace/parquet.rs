@@ -1,9 +1,9 @@
-//! Traces in Parquet, in and out: what other tools (`DuckDB`, Polars, pandas) open. The columns are
-//! in docs/FORMATS.md. The only file that knows the crate `parquet`.
+//! Traces in Parquet, read and written: other tools (`DuckDB`, Polars, pandas) can open them.
+//! docs/FORMATS.md describes the columns. Only this file uses the crate `parquet`.
 
 mod pages;
 
-use super::decode::{Bad, check};
+use super::decode::{BadRecords, check};
 use super::names::AllNames;
 use super::{Addressing, NameOf, Op, Record, Source, TraceError};
 use ::parquet::basic::{Compression, ZstdLevel};
@@ -50,11 +50,11 @@ const COLUMNS: [&str; 12] = [
 ];
 const OP: usize = 7;
 const FIRST_NAME: usize = 9;
-/// The key of the metadata that says what offsets count.
+/// Metadata key of the unit of offsets.
 const ADDRESSING_KEY: &str = "larder.addressing";
-/// Rows of a group: what the writer holds in memory.
+/// Rows of a row group, which the writer holds in memory.
 const GROUP_ROWS: usize = 1 << 17;
-/// Rows that are read at once.
+/// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
 fn addressing_text(addressing: Addressing) -> String {
@@ -77,7 +77,7 @@ fn addressing_from(text: &str) -> Option<Addressing> {
     }
 }
 
-/// Writes Parquet, packed with zstd.
+/// Writes Parquet, compressed with zstd.
 pub struct ParquetWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     records: Vec<Record>,
@@ -92,11 +92,11 @@ impl<W: Write + Send> std::fmt::Debug for ParquetWriter<W> {
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    /// Begins a file.
+    /// Creates a file.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(to: W, addressing: Addressing) -> io::Result<Self> {
+    pub fn new(output: W, addressing: Addressing) -> io::Result<Self> {
         let schema = parse_message_type(SCHEMA).map_err(io::Error::other)?;
         let level = ZstdLevel::try_new(3).map_err(io::Error::other)?;
         let key = KeyValue::new(ADDRESSING_KEY.to_owned(), addressing_text(addressing));
@@ -104,7 +104,7 @@ impl<W: Write + Send> ParquetWriter<W> {
             .set_compression(Compression::ZSTD(level))
             .set_key_value_metadata(Some(vec![key]))
             .build();
-        let writer = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties));
+        let writer = SerializedFileWriter::new(output, Arc::new(schema), Arc::new(properties));
         Ok(ParquetWriter { writer: writer.map_err(io_error)?, records: Vec::new() })
     }
 
@@ -122,14 +122,14 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(())
     }
 
-    /// Writes what is waiting as a group of rows.
+    /// Writes the buffered records as a row group.
     fn group(&mut self, names: &dyn Source) -> io::Result<()> {
         let records = std::mem::take(&mut self.records);
         let group = self.writer.next_row_group().map_err(io_error)?;
         write_group(group, &records, names).map_err(io_error)
     }
 
-    /// Writes what is waiting and the metadata.
+    /// Writes the buffered records and the metadata.
     ///
     /// # Errors
     /// Writing failed.
@@ -141,7 +141,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     }
 }
 
-/// Returns the error of the file itself where there is one.
+/// Returns the I/O error inside a Parquet error, if there is one.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast::<io::Error>() {
@@ -201,20 +201,20 @@ fn write_group<W: Write + Send>(
     group.close().map(drop)
 }
 
-/// Whose names a column holds.
+/// Returns the kind of the names in a column.
 fn kind(column: usize) -> NameOf {
     [NameOf::Volume, NameOf::File, NameOf::Process][column - FIRST_NAME]
 }
 
-/// The number whose name a column holds.
+/// Returns the number whose name a column holds.
 fn number_of(record: &Record, column: usize) -> u32 {
     [record.volume, record.file, record.process][column - FIRST_NAME]
 }
 
-/// One column of a group of rows, and what was read of it.
+/// One column of a row group, and its current values.
 struct Column {
-    /// Which of [`COLUMNS`].
-    which: usize,
+    /// Index in [`COLUMNS`].
+    index: usize,
     reader: ColumnReader,
     optional: bool,
     levels: Vec<i16>,
@@ -224,7 +224,7 @@ struct Column {
 }
 
 impl Column {
-    /// Reads up to `rows`; answers how many there were.
+    /// Reads up to `rows`. Returns the number of rows read.
     fn read(&mut self, rows: usize) -> Result<usize, ParquetError> {
         self.levels.clear();
         self.ints.clear();
@@ -247,11 +247,11 @@ impl Column {
     }
 
     fn name(&self) -> &'static str {
-        COLUMNS[self.which]
+        COLUMNS[self.index]
     }
 
-    /// Calls `each` with the row and where in the values its value is, for rows that have one.
-    fn places(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// Returns the row and the value index of each row that has a value.
+    fn present_values(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let present: Vec<bool> = if self.optional {
             self.levels.iter().map(|&level| level > 0).collect()
         } else {
@@ -265,7 +265,7 @@ impl Column {
         })
     }
 
-    /// The value at a place as a number, as wide as the column.
+    /// Returns the value at an index as a number, as wide as the column.
     fn number(&self, at: usize) -> Option<u64> {
         match self.reader {
             ColumnReader::Int32ColumnReader(_) => {
@@ -281,20 +281,20 @@ impl Column {
     }
 }
 
-/// Reads Parquet from a file.
+/// Reader of Parquet files.
 struct ParquetReader {
     name: String,
     file: SerializedFileReader<File>,
-    /// The same file, for checks of what the crate believes.
+    /// The same file, for checks of values that the crate does not check.
     unchecked: File,
-    /// Where each of [`COLUMNS`] is in the file.
-    places: [Option<usize>; COLUMNS.len()],
+    /// Index in the file of each of [`COLUMNS`].
+    file_columns: [Option<usize>; COLUMNS.len()],
     addressing: Addressing,
     names: AllNames,
-    bad: Bad,
+    bad: BadRecords,
     group: usize,
     columns: Vec<Column>,
-    /// Rows left in the group, and the number of the next row.
+    /// Remaining rows of the row group, and the number of the next row.
     left: usize,
     row: u64,
 }
@@ -312,13 +312,13 @@ pub(super) fn open(
     };
     let unchecked = file.try_clone().map_err(|error| bad(error.to_string()))?;
     let file =
-        guarded(|| SerializedFileReader::new(file)).map_err(|error| bad(error.to_string()))?;
+        catch_panic(|| SerializedFileReader::new(file)).map_err(|error| bad(error.to_string()))?;
     let metadata = file.metadata().file_metadata();
     let schema = metadata.schema_descr();
     let at = |wanted: &str| schema.columns().iter().position(|c| c.path().string() == wanted);
-    let places = COLUMNS.map(at);
+    let file_columns = COLUMNS.map(at);
     for needed in [1, 2] {
-        if places[needed].is_none() {
+        if file_columns[needed].is_none() {
             return Err(bad(format!("there is no column {}", COLUMNS[needed])));
         }
     }
@@ -334,10 +334,10 @@ pub(super) fn open(
         name: name.to_owned(),
         file,
         unchecked,
-        places,
+        file_columns,
         addressing,
         names: AllNames::new(),
-        bad: Bad::new(name, max_bad),
+        bad: BadRecords::new(name, max_bad),
         group: 0,
         columns: Vec::new(),
         left: 0,
@@ -351,7 +351,7 @@ impl ParquetReader {
         TraceError::Bad { name: self.name.clone(), place, reason: error.to_string() }
     }
 
-    /// Opens the next group of rows; false at the end.
+    /// Opens the next row group. Returns false at the end.
     fn next_group(&mut self) -> Result<bool, TraceError> {
         if self.group == self.file.num_row_groups() {
             return Ok(false);
@@ -359,11 +359,11 @@ impl ParquetReader {
         let group = self.file.get_row_group(self.group).map_err(|e| self.wrong(&e))?;
         let rows = usize::try_from(group.metadata().num_rows());
         let columns: Result<Vec<_>, _> = self
-            .places
+            .file_columns
             .iter()
             .enumerate()
-            .filter_map(|(which, at)| Some((which, (*at)?)))
-            .map(|(which, at)| guarded(|| open_column(&self.unchecked, &*group, which, at)))
+            .filter_map(|(index, at)| Some((index, (*at)?)))
+            .map(|(index, at)| catch_panic(|| open_column(&self.unchecked, &*group, index, at)))
             .collect();
         self.columns = columns.map_err(|error| self.wrong(&error))?;
         self.left = rows.ok().ok_or_else(|| self.wrong("a group of a negative number of rows"))?;
@@ -371,17 +371,17 @@ impl ParquetReader {
         Ok(true)
     }
 
-    /// Decodes the next rows of the group.
+    /// Decodes the next rows of the row group.
     fn rows(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let rows = self.left.min(BATCH_ROWS);
         let mut records = vec![Record::default(); rows];
         let mut columns = std::mem::take(&mut self.columns);
         for column in &mut columns {
-            let got = guarded(|| column.read(rows)).map_err(|error| self.wrong(&error))?;
+            let got = catch_panic(|| column.read(rows)).map_err(|error| self.wrong(&error))?;
             if got != rows {
                 return Err(self.wrong(&format!("column {} has too few rows", column.name())));
             }
-            for (row, at) in column.places(rows) {
+            for (row, at) in column.present_values(rows) {
                 set(&mut records[row], column, at, &mut self.names).map_err(|()| {
                     self.wrong(&format!("column {} holds nonsense", column.name()))
                 })?;
@@ -394,16 +394,16 @@ impl ParquetReader {
             let row = self.row;
             match check(&record, self.addressing) {
                 Ok(()) => batch.push(record),
-                Err(why) => self.bad.add(|| format!("row {row}"), why)?,
+                Err(reason) => self.bad.add(|| format!("row {row}"), reason)?,
             }
         }
         Ok(())
     }
 }
 
-/// The crate asserts some of what a damaged file breaks; here that is an error as any other. What
-/// was being read is given up, so nothing that it left half done is seen.
-fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+/// Converts a panic of the crate into an error: it asserts some properties that a damaged file
+/// violates. The reader is discarded after an error, so its inconsistent state is never used.
+fn catch_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(ParquetError::General("the file contradicts itself".to_owned())))
 }
@@ -411,19 +411,19 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parqu
 fn open_column(
     file: &File,
     group: &dyn RowGroupReader,
-    which: usize,
+    index: usize,
     at: usize,
 ) -> Result<Column, ParquetError> {
     let schema = group.metadata().column(at);
     let dictionary = schema.dictionary_page_offset().unwrap_or(0);
     if dictionary.min(schema.data_page_offset()).min(schema.compressed_size()) < 0 {
-        return Err(ParquetError::General(format!("column {} lies nowhere", COLUMNS[which])));
+        return Err(ParquetError::General(format!("column {} lies nowhere", COLUMNS[index])));
     }
     let (start, length) = schema.byte_range();
     pages::check(file, start..start.saturating_add(length))?;
     let reader = group.get_column_reader(at)?;
-    let name = COLUMNS[which];
-    let is_text = which == OP || which >= FIRST_NAME;
+    let name = COLUMNS[index];
+    let is_text = index == OP || index >= FIRST_NAME;
     let fits = match reader {
         ColumnReader::ByteArrayColumnReader(_) => is_text,
         ColumnReader::Int32ColumnReader(_) | ColumnReader::Int64ColumnReader(_) => !is_text,
@@ -435,14 +435,14 @@ fn open_column(
     }
     let optional = descriptor.max_def_level() == 1;
     let (levels, ints, longs, text) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    Ok(Column { which, reader, optional, levels, ints, longs, text })
+    Ok(Column { index, reader, optional, levels, ints, longs, text })
 }
 
-/// Puts one value into a record.
+/// Stores one value in a record.
 fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) -> Result<(), ()> {
     let number = || column.number(at).ok_or(());
     let narrow = || number().and_then(|value| u32::try_from(value).map_err(drop));
-    match column.which {
+    match column.index {
         0 => record.time_ns = number()?,
         1 => record.offset = number()?,
         2 => record.len = number()?,
@@ -452,12 +452,12 @@ fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) ->
         6 => record.process = narrow()?,
         OP => record.op = column.text(at).and_then(Op::from_name).ok_or(())?,
         8 => record.class = u8::try_from(number()?).map_err(drop)?,
-        which => {
-            let (of, number) = (kind(which), number_of(record, which));
+        index => {
+            let (of, number) = (kind(index), number_of(record, index));
             let name = column.text(at).ok_or(())?;
             if names.get(of, number) != Some(name) {
-                // Where there is no room, the names count it and a note says it.
-                names.of(of).set(number, name);
+                // If the name does not fit, `names` counts it and reports it in a note.
+                names.of_kind(of).set(number, name);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One room per format that others made: how its bytes become records.
+//! Readers of the formats of other tools, one module per format.
 
 mod alibaba;
 mod blkparse;
@@ -39,19 +39,19 @@ pub(super) use twitter::{Twitter, is_operation as twitter_operation};
 pub(super) use vscsi::Vscsi;
 
 use super::bytes;
-use super::decode::{Decode, FixedRecord, FormatError, Out};
+use super::decode::{Decode, DecodeOutput, FixedRecord, FormatError};
 use super::text;
 use super::{Addressing, LEN_MAX, Op, Record, TraceError};
 
-/// Bytes of the sectors that formats count in.
+/// Bytes of a sector, the unit of many formats.
 const SECTOR_BYTES: u64 = 512;
 
-/// A number of sectors as bytes.
+/// Converts a number of sectors to bytes.
 fn sectors(count: u64) -> Result<u64, FormatError> {
     count.checked_mul(SECTOR_BYTES).ok_or("a number of sectors beyond 2^64 bytes")
 }
 
-/// A time in units of `unit_ns`.
+/// Converts a time in units of `unit_ns` to nanoseconds.
 fn time(count: u64, unit_ns: u64) -> Result<u64, FormatError> {
     count.checked_mul(unit_ns).ok_or("a time beyond 2^64 ns")
 }

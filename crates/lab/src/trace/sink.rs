@@ -1,7 +1,7 @@
-//! Where traces are written to: one seam over the formats that can be written.
+//! Output of traces: one interface for all formats that can be written.
 //!
-//! Invariant: what a source hands out is read back from any of them as the same records, but for
-//! what docs/FORMATS.md says of CSV.
+//! Invariant: the reader of each format returns the same records as the source, with the exceptions
+//! for CSV in docs/FORMATS.md.
 
 use super::{CsvWriter, NameOf, Record, Source, ltr};
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 /// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Larder's own.
+    /// Larder's format.
     Larder,
     /// Parquet.
     #[cfg(feature = "parquet")]
@@ -20,7 +20,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All of them.
+    /// All formats.
     pub const ALL: &[Target] = &[
         Target::Larder,
         #[cfg(feature = "parquet")]
@@ -28,7 +28,7 @@ impl Target {
         Target::Csv,
     ];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Target {
         }
     }
 
-    /// The end of the names of its files.
+    /// Returns the file name extension.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -50,27 +50,27 @@ impl Target {
         }
     }
 
-    /// The format with this name.
+    /// Returns the format with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Target> {
         Target::ALL.iter().copied().find(|target| target.name() == name)
     }
 
-    /// The format that the end of a file name stands for.
+    /// Returns the format of a file name extension.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Target> {
         let extension = name.rsplit_once('.')?.1.to_ascii_lowercase();
         Target::ALL.iter().copied().find(|target| target.extension() == extension)
     }
 
-    /// Begins a trace in this format that counts what `source` counts. Only our own keeps that it
-    /// is a sample.
+    /// Begins a trace in this format with the addressing of `source`. Only Larder's format stores
+    /// the sampling divisor.
     ///
     /// # Errors
     /// Writing failed.
     pub fn begin<W: Write + Send + 'static>(
         self,
-        to: W,
+        output: W,
         source: &dyn Source,
     ) -> io::Result<Box<dyn Sink>> {
         let addressing = source.addressing();
@@ -79,50 +79,54 @@ impl Target {
                 let sample = source.sample();
                 let options =
                     ltr::WriterOptions { addressing, sample, ..ltr::WriterOptions::default() };
-                let writer = ltr::Writer::new(BufWriter::new(to), options)?;
-                Box::new(LtrSink { writer, named: HashSet::new(), last: [None; 3] })
+                let writer = ltr::Writer::new(BufWriter::new(output), options)?;
+                Box::new(LtrSink { writer, named_numbers: HashSet::new(), last: [None; 3] })
             }
             #[cfg(feature = "parquet")]
-            Target::Parquet => Box::new(super::ParquetWriter::new(BufWriter::new(to), addressing)?),
-            Target::Csv => Box::new(CsvWriter::new(BufWriter::new(to), addressing)?),
+            Target::Parquet => {
+                Box::new(super::ParquetWriter::new(BufWriter::new(output), addressing)?)
+            }
+            Target::Csv => Box::new(CsvWriter::new(BufWriter::new(output), addressing)?),
         })
     }
 }
 
-/// Something that takes a trace.
+/// A writer of a trace.
 pub trait Sink {
-    /// Appends records of `source`, which knows the names.
+    /// Appends records of `source`, which provides the names.
     ///
     /// # Errors
     /// Writing failed.
     fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()>;
 
-    /// Writes everything out and ends the trace.
+    /// Writes buffered data and ends the trace.
     ///
     /// # Errors
     /// Writing failed.
     fn finish(self: Box<Self>, source: &dyn Source) -> io::Result<()>;
 }
 
-/// Our own format, with the names written before they are used.
+/// Writer of Larder's format, which writes names before their first use.
 struct LtrSink<W: Write> {
     writer: ltr::Writer<W>,
-    named: HashSet<(u8, u32)>,
-    /// The number that came last, of each kind: most records have the same one.
+    named_numbers: HashSet<(u8, u32)>,
+    /// Previous number of each kind: most records have the same one.
     last: [Option<u32>; 3],
 }
 
 impl<W: Write> LtrSink<W> {
-    fn name(&mut self, which: u8, number: u32, source: &dyn Source) -> io::Result<()> {
+    fn name(&mut self, kind: u8, number: u32, source: &dyn Source) -> io::Result<()> {
         let kinds = [NameOf::Volume, NameOf::File, NameOf::Process];
-        let of = kinds[usize::from(which)];
-        let last = &mut self.last[usize::from(which)];
+        let of = kinds[usize::from(kind)];
+        let last = &mut self.last[usize::from(kind)];
         if *last == Some(number) {
             return Ok(());
         }
         *last = Some(number);
         match source.name(of, number) {
-            Some(name) if self.named.insert((which, number)) => self.writer.name(of, number, name),
+            Some(name) if self.named_numbers.insert((kind, number)) => {
+                self.writer.name(of, number, name)
+            }
             _ => Ok(()),
         }
     }

@@ -1,45 +1,45 @@
-//! What a trace is, in numbers: one pass, in bounded memory.
+//! Statistics of a trace, computed in one pass and in bounded memory.
 //!
-//! Sequential is a read or write that begins where the one before it on the same volume ended.
-//! Sizes and footprint are of reads and writes. Percentiles come from a histogram whose buckets are
-//! those of the server's latencies, so they are right to a few per cent.
+//! A read or write is sequential if it begins at the end of the previous one on the same volume.
+//! Sizes and footprint are those of reads and writes. Percentiles come from a histogram with the
+//! same buckets as the server's latencies, so they are accurate to a few per cent.
 
 use super::footprint::Footprint;
 use super::{Addressing, Op, Record};
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use std::collections::BTreeMap;
 
-/// Bytes of the pages that the footprint counts, but where the trace counts others.
+/// Bytes of the pages of the footprint, unless the trace has its own page size.
 pub const PAGE_BYTES: u64 = 4096;
 /// Size classes: up to 512 bytes, up to 1 KiB, ... up to 4 GiB and more.
 pub const SIZE_CLASSES: usize = 24;
-/// Volumes that are kept apart; the rest is one.
+/// Maximum number of volumes with separate statistics; the others are combined.
 const VOLUMES_MAX: usize = 65_536;
 
-/// Requests of one kind.
+/// Totals of one kind of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTotals {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What is known of one volume.
+/// Statistics of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSummary {
     /// By operation, in the order of [`Op::ALL`].
     pub ops: [RequestTotals; Op::ALL.len()],
-    /// Reads and writes that begin where the one before ended.
+    /// Reads and writes that begin at the end of the previous one.
     pub sequential: u64,
-    /// Where the furthest read or write ended.
+    /// Highest end of a read or write.
     pub end: u64,
-    /// Where the last one ended.
+    /// End of the last read or write.
     last_end: Option<u64>,
 }
 
 impl VolumeSummary {
-    /// Reads and writes.
+    /// Returns the number of reads and writes.
     #[must_use]
     pub fn transfers(&self) -> u64 {
         let count = |op: Op| self.ops[usize::from(op.number())].requests;
@@ -47,27 +47,27 @@ impl VolumeSummary {
     }
 }
 
-/// A summary in the making, or made.
+/// A summary, which can still be extended.
 #[derive(Debug)]
 pub struct Summary {
     addressing: Addressing,
     page_bytes: u64,
-    /// Everything together.
+    /// Statistics of the whole trace.
     pub total: VolumeSummary,
-    /// By number of the volume; `u32::MAX` is the rest, if there are too many.
+    /// Statistics by volume number; `u32::MAX` holds the others, if there are too many volumes.
     pub volumes: BTreeMap<u32, VolumeSummary>,
     /// Reads and writes by size.
     pub sizes: [u64; SIZE_CLASSES],
-    /// Largest time less smallest, in nanoseconds.
+    /// Latest time minus first time, in nanoseconds.
     pub duration_ns: u64,
     footprint: Footprint,
     first_ns: Option<u64>,
-    before_ns: u64,
+    previous_ns: u64,
     gaps: Histogram,
 }
 
 impl Summary {
-    /// Begins a summary of a trace that counts these.
+    /// Creates an empty summary of a trace with this addressing.
     #[must_use]
     pub fn new(addressing: Addressing) -> Self {
         let page_bytes = match addressing {
@@ -84,12 +84,12 @@ impl Summary {
             duration_ns: 0,
             footprint: Footprint::default(),
             first_ns: None,
-            before_ns: 0,
+            previous_ns: 0,
             gaps: Histogram::default(),
         }
     }
 
-    /// Takes a record.
+    /// Adds a record.
     pub fn add(&mut self, record: &Record) {
         let known = self.volumes.len() < VOLUMES_MAX || self.volumes.contains_key(&record.volume);
         let volume = if known { record.volume } else { u32::MAX };
@@ -98,14 +98,14 @@ impl Summary {
         let objects = self.addressing == Addressing::Objects;
         let transfers = record.op.transfers();
         let sequential = transfers && !objects && volume.last_end == Some(record.offset);
-        for sum in [volume, &mut self.total] {
-            let tally = &mut sum.ops[usize::from(record.op.number())];
-            tally.requests += 1;
-            tally.bytes = tally.bytes.saturating_add(record.len);
-            sum.sequential += u64::from(sequential);
+        for statistics in [volume, &mut self.total] {
+            let totals = &mut statistics.ops[usize::from(record.op.number())];
+            totals.requests += 1;
+            totals.bytes = totals.bytes.saturating_add(record.len);
+            statistics.sequential += u64::from(sequential);
             if transfers {
-                sum.last_end = Some(end);
-                sum.end = sum.end.max(end);
+                statistics.last_end = Some(end);
+                statistics.end = statistics.end.max(end);
             }
         }
         self.add_time(record.time_ns);
@@ -123,35 +123,34 @@ impl Summary {
     fn add_time(&mut self, time_ns: u64) {
         match self.first_ns {
             None => self.first_ns = Some(time_ns),
-            // A request that is earlier than the one before came at the same time, as far as the
-            // trace can tell.
+            // A request that is earlier than the previous one counts as simultaneous.
             Some(first) => {
-                self.gaps.record(time_ns.saturating_sub(self.before_ns));
+                self.gaps.record(time_ns.saturating_sub(self.previous_ns));
                 self.duration_ns = self.duration_ns.max(time_ns.saturating_sub(first));
             }
         }
-        self.before_ns = time_ns;
+        self.previous_ns = time_ns;
     }
 
-    /// What offsets and lengths count.
+    /// Returns the unit of offsets and lengths.
     #[must_use]
     pub fn addressing(&self) -> Addressing {
         self.addressing
     }
 
-    /// Bytes of a page of the footprint.
+    /// Returns the bytes of a page of the footprint.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
-    /// Different pages, or objects, that were read or written.
+    /// Returns the distinct pages, or objects, that were read or written.
     #[must_use]
     pub fn footprint(&self) -> &Footprint {
         &self.footprint
     }
 
-    /// Times between requests.
+    /// Returns the times between requests.
     #[must_use]
     pub fn gaps(&self) -> HistogramSnapshot {
         let mut snapshot = HistogramSnapshot::default();
@@ -160,7 +159,7 @@ impl Summary {
     }
 }
 
-/// The class of a size.
+/// Returns the size class of a length.
 fn size_class(len: u64) -> usize {
     let largest = 512 << (SIZE_CLASSES - 1);
     let rounded = len.clamp(512, largest).next_power_of_two();
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn sizes_and_sequences_are_told() {
         assert_eq!([0, 512, 513, 4096, 4097, 1 << 40].map(size_class), [0, 0, 1, 3, 4, 23]);
-        // Objects may have any length.
+        // Objects can have any length.
         assert_eq!([1 << 32, (1 << 32) + 1, u64::MAX].map(size_class), [23, 23, 23]);
         let mut summary = Summary::new(Addressing::Bytes);
         let record = Record { len: 4096, ..Record::default() };

@@ -1,7 +1,8 @@
-//! Traces out of nothing: patterns that the literature argues with, from parameters and a seed.
+//! Synthetic traces: standard access patterns of the caching literature, generated from parameters
+//! and a seed.
 //!
 //! Invariant: the same parameters and seed give the same records on every machine. Times are
-//! Poisson arrivals at the rate that was asked for; latencies are not known and 0.
+//! Poisson arrivals at the specified rate; latencies are 0, because they are unknown.
 
 mod database;
 mod zipf;
@@ -11,31 +12,32 @@ use crate::random::Random;
 use database::Database;
 use zipf::Zipf;
 
-/// What is asked for, in which order.
+/// The access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Pages drawn by Zipf's law, hot ones scattered over the volume.
+    /// Pages with a Zipf distribution, hot ones scattered over the volume.
     Zipf,
-    /// Every page once, in order, never again.
+    /// Every page once, in order.
     Scan,
-    /// The pages in order, over and over: what LRU cannot hold.
+    /// The pages in order, again and again: the worst case of LRU.
     Loop,
-    /// The pages from the last to the first, over and over.
+    /// The pages from the last to the first, again and again.
     Backward,
-    /// Every eighth page in order, then the ones behind these, and so on.
+    /// Every eighth page in order, then the pages after those, and so on.
     Stride,
-    /// Eight readers, each in order in an eighth of the pages, over and over; by turns at random.
+    /// Eight sequential readers, each in an eighth of the pages, again and again; interleaved at
+    /// random.
     Interleave,
-    /// Pages at random, each as likely as any other.
+    /// Pages at random, with equal probability.
     Uniform,
     /// Bursts of zipf, scan and loop: 70, 20 and 10 %.
     Mix,
-    /// Transactions over an index and a table, with a log, and a report that reads the table.
+    /// Transactions over an index and a table, with a log, and reports that scan the table.
     Database,
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub const ALL: [Pattern; 9] = [
         Pattern::Zipf,
         Pattern::Scan,
@@ -48,7 +50,7 @@ impl Pattern {
         Pattern::Database,
     ];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,31 +66,31 @@ impl Pattern {
         }
     }
 
-    /// The pattern with this name.
+    /// Returns the pattern with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Pattern> {
         Pattern::ALL.into_iter().find(|pattern| pattern.name() == name)
     }
 }
 
-/// What a synthetic trace is made of.
+/// Parameters of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SynthOptions {
     /// The pattern.
     pub pattern: Pattern,
-    /// Requests in all.
+    /// Number of requests.
     pub requests: u64,
-    /// Pages of the volume that the pattern goes over, at least 1.
+    /// Pages of the volume in the pattern, at least 1.
     pub pages: u64,
-    /// Bytes of a page; a request is one page, but for the reports of a database. At most 16 MiB.
+    /// Bytes of a page; a request is one page, except in the reports of a database. At most 16 MiB.
     pub page_bytes: u64,
-    /// The exponent of Zipf's law, above 0.
+    /// The exponent of the Zipf distribution, above 0.
     pub exponent: f64,
-    /// The share of writes, 0 to 1; of transactions that write, in a database.
+    /// The fraction of writes, 0 to 1; in a database, the fraction of transactions that write.
     pub writes: f64,
     /// Requests per second, above 0.
     pub rate: f64,
-    /// Where all random numbers come from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -107,14 +109,14 @@ impl Default for SynthOptions {
     }
 }
 
-/// Readers of an interleaved pattern, and pages from one request to the next of a strided one.
+/// Readers of an interleaved pattern, and distance in pages between requests of a strided one.
 const READERS: usize = 8;
 const STRIDE: u64 = 8;
 /// Requests of a burst of a mix.
 const BURST: u64 = 64;
-/// Records that are handed out at once.
+/// Records of a batch.
 const BATCH_RECORDS: u64 = 8192;
-/// The name of the only volume, where there is only one.
+/// Name of the volume in all patterns except the database.
 const VOLUME: &str = "synthetic";
 
 /// A synthetic trace.
@@ -125,12 +127,12 @@ pub struct Synth {
     pages: Pages,
     database: Database,
     time_ns: f64,
-    made: u64,
-    /// What the burst of a mix is of.
+    generated: u64,
+    /// Pattern of the current burst of a mix.
     burst: Pattern,
 }
 
-/// Where the patterns are.
+/// The state of the patterns.
 #[derive(Debug)]
 struct Pages {
     zipf: Zipf,
@@ -145,7 +147,7 @@ struct Pages {
 
 impl Pages {
     fn new(count: u64, exponent: f64) -> Self {
-        // Near the golden section, neighbours in rank end up far apart.
+        // A stride near the golden ratio moves neighbours in rank far apart.
         let mut stride = (count / 1000 * 618 + 1).max(1);
         while gcd(stride, count) != 1 {
             stride += 1;
@@ -160,7 +162,7 @@ impl Pages {
         }
     }
 
-    /// A page by Zipf's law.
+    /// Returns a page with a Zipf distribution.
     fn hot(&mut self, random: &mut Random) -> u64 {
         let rank = self.zipf.draw(random) - 1;
         let page = u128::from(rank) * u128::from(self.stride) % u128::from(self.count);
@@ -182,7 +184,8 @@ impl Pages {
                 self.count - 1 - (self.looped - 1) % self.count
             }
             Pattern::Stride => {
-                // The pages as columns of a table of this width, one column after the other.
+                // The pages form a table with this number of columns, which is read one column
+                // after the other.
                 let rows = self.count.div_ceil(STRIDE);
                 let step = self.looped % (rows * STRIDE);
                 self.looped += 1;
@@ -206,16 +209,16 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl Synth {
-    /// Begins a trace.
+    /// Creates a trace.
     ///
     /// # Errors
-    /// A sentence if an option is out of its range.
+    /// An option is out of range; the error is a sentence.
     pub fn new(options: SynthOptions) -> Result<Self, String> {
         let SynthOptions { requests, pages, page_bytes, exponent, writes, rate, .. } = options;
-        let wrong = match () {
+        let error = match () {
             () if pages == 0 => "a trace needs at least one page",
             () if !(512..=16 << 20).contains(&page_bytes) => "a page has 512 bytes to 16 MiB",
-            // A scan goes over new pages all the time, and the parts of a mix lie apart.
+            // A scan always moves to new pages, and the areas of a mix are separate.
             () if pages.checked_add(requests).is_none_or(|all| all >= 1 << 38) => {
                 "pages and requests are fewer than 2^38"
             }
@@ -224,8 +227,8 @@ impl Synth {
             () if !(0.001..=1e9).contains(&rate) => "the rate is 0.001 to 1e9 requests/s",
             () => "",
         };
-        if !wrong.is_empty() {
-            return Err(wrong.to_owned());
+        if !error.is_empty() {
+            return Err(error.to_owned());
         }
         Ok(Synth {
             options,
@@ -233,7 +236,7 @@ impl Synth {
             pages: Pages::new(pages, exponent),
             database: Database::new(pages, page_bytes),
             time_ns: 0.0,
-            made: 0,
+            generated: 0,
             burst: Pattern::Zipf,
         })
     }
@@ -246,32 +249,32 @@ impl Synth {
             }
             pattern => self.page(pattern),
         };
-        if self.made > 0 {
-            // Never ln(0): the smallest is 2^-53.
+        if self.generated > 0 {
+            // The argument of ln is at least 2^-53.
             let gap = -zipf::ln(1.0 - self.random.unit()) / self.options.rate;
             self.time_ns += gap * 1e9;
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let time_ns = self.time_ns as u64;
         record.time_ns = time_ns;
-        self.made += 1;
+        self.generated += 1;
         record
     }
 
-    /// A request for one page.
+    /// Returns a request for one page.
     fn page(&mut self, pattern: Pattern) -> Record {
-        if pattern == Pattern::Mix && self.made.is_multiple_of(BURST) {
+        if pattern == Pattern::Mix && self.generated.is_multiple_of(BURST) {
             self.burst = match self.random.below(10) {
                 0..7 => Pattern::Zipf,
                 7..9 => Pattern::Scan,
                 _ => Pattern::Loop,
             };
         }
-        let now = if pattern == Pattern::Mix { self.burst } else { pattern };
-        let mut page = self.pages.next(now, &mut self.random);
+        let current = if pattern == Pattern::Mix { self.burst } else { pattern };
+        let mut page = self.pages.next(current, &mut self.random);
         if pattern == Pattern::Mix {
-            // Three areas: what is hot, what is looped over, what is scanned once.
-            page += match now {
+            // Three areas: hot pages, loop, scan.
+            page += match current {
                 Pattern::Loop => self.pages.count,
                 Pattern::Scan => 2 * self.pages.count,
                 _ => 0,
@@ -289,7 +292,7 @@ impl Synth {
 
 impl Source for Synth {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
-        for _ in 0..BATCH_RECORDS.min(self.options.requests - self.made) {
+        for _ in 0..BATCH_RECORDS.min(self.options.requests - self.generated) {
             let record = self.record();
             batch.push(record);
         }
@@ -359,7 +362,7 @@ mod tests {
     #[test]
     fn options_out_of_range_are_refused() {
         let base = SynthOptions::default();
-        for wrong in [
+        for error in [
             SynthOptions { pages: 0, ..base },
             SynthOptions { page_bytes: 1, ..base },
             SynthOptions { requests: u64::MAX, ..base },
@@ -368,7 +371,7 @@ mod tests {
             SynthOptions { writes: 1.5, ..base },
             SynthOptions { rate: 0.0, ..base },
         ] {
-            assert!(Synth::new(wrong).is_err(), "{wrong:?}");
+            assert!(Synth::new(error).is_err(), "{error:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The real traces: what was counted by others must come out. And what tests share.
+//! Tests with real traces, whose published counts must be reproduced, and shared helpers.
 
 use super::*;
 
-/// A real trace, if the directory is here.
+/// Opens a real trace, if its directory is present.
 fn real(name: &str) -> Option<BoxedSource> {
     let path = larder_testing::shared_trace(name)?;
     Some(open(&path, &OpenOptions::default()).unwrap())
 }
 
-/// All records.
+/// Reads all records.
 pub(super) fn drain(source: &mut dyn Source) -> Result<Vec<Record>, TraceError> {
     let (mut records, mut batch) = (Vec::new(), Vec::new());
     while source.next_batch(&mut batch)? {
@@ -17,7 +17,7 @@ pub(super) fn drain(source: &mut dyn Source) -> Result<Vec<Record>, TraceError> 
     Ok(records)
 }
 
-/// References and different ones, with pages of so many bytes.
+/// Returns the number of references and of distinct pages, with pages of this size.
 fn references(records: &[Record], page_bytes: u64) -> (u64, u64) {
     let mut footprint = Footprint::default();
     let mut count = 0;

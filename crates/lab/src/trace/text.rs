@@ -1,42 +1,42 @@
-//! Lines of text, parsed byte by byte: no allocation, no conversion to text, no floating point.
+//! Parsing of text lines, byte by byte: no allocation, no conversion to strings, no floating point.
 //!
-//! Invariant: what is not exactly a number is none; nothing is guessed or cut.
+//! Invariant: a field that is not exactly a number gives `None`; nothing is guessed or truncated.
 
-use super::decode::{Decode, FormatError, Out};
+use super::decode::{Decode, DecodeOutput, FormatError};
 use super::{Addressing, Op, TraceError};
 use memchr::memchr_iter;
 
-/// How a line becomes a record.
+/// Decoder from the lines of a text format to records.
 pub(super) trait LineFormat: Send {
-    /// One line without its end, not empty; nothing is pushed where it is not a request.
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError>;
+    /// Decodes one non-empty line without its line ending; adds nothing if it is not a request.
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError>;
 
-    /// Whether the first line is none of the records, whatever it looks like.
+    /// Returns true if the first line is always a header, whatever its content.
     fn has_header(&self) -> bool {
         false
     }
 
-    /// The end of the file: what was held back is pushed now.
-    fn end(&mut self, _out: &mut Out<'_>) -> Result<(), FormatError> {
+    /// Emits buffered records at the end of the file.
+    fn end(&mut self, _out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         Ok(())
     }
 
-    /// What offsets and lengths count.
+    /// Returns the unit of offsets and lengths.
     fn addressing(&self) -> Addressing {
         Addressing::Bytes
     }
 
-    /// What the user should know about this reading.
+    /// Returns notes for the user on the reading.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A [`LineFormat`] as a decoder.
+/// A decoder of a [`LineFormat`].
 #[derive(Debug)]
 pub(super) struct Lines<F> {
     format: F,
-    /// Lines before the window.
+    /// Number of lines before the window.
     line: u64,
 }
 
@@ -49,7 +49,7 @@ impl<F: LineFormat> Lines<F> {
         self.line == 1 && (self.format.has_header() || is_heading(line))
     }
 
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), TraceError> {
         self.line += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || self.is_heading(line) {
@@ -58,7 +58,7 @@ impl<F: LineFormat> Lines<F> {
         let number = self.line;
         match self.format.line(line, out) {
             Ok(()) => Ok(()),
-            Err(why) => out.bad.add(|| format!("line {number}"), why),
+            Err(reason) => out.bad.add(|| format!("line {number}"), reason),
         }
     }
 }
@@ -68,7 +68,7 @@ impl<F: LineFormat> Decode for Lines<F> {
         &mut self,
         bytes: &[u8],
         at_end: bool,
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<usize, TraceError> {
         let mut from = 0;
         for end in memchr_iter(b'\n', bytes) {
@@ -82,10 +82,10 @@ impl<F: LineFormat> Decode for Lines<F> {
         Ok(from)
     }
 
-    fn end(&mut self, out: &mut Out<'_>) -> Result<(), TraceError> {
+    fn end(&mut self, out: &mut DecodeOutput<'_>) -> Result<(), TraceError> {
         match self.format.end(out) {
             Ok(()) => Ok(()),
-            Err(why) => out.bad.add(|| "the end".to_owned(), why),
+            Err(reason) => out.bad.add(|| "the end".to_owned(), reason),
         }
     }
 
@@ -98,16 +98,17 @@ impl<F: LineFormat> Decode for Lines<F> {
     }
 }
 
-/// Whether a first line names columns: it begins with a letter or a quote and has no digit.
+/// Returns true if a first line names columns: it begins with a letter or a quote and has no digit.
 pub(super) fn is_heading(line: &[u8]) -> bool {
     let first = line.first().copied().unwrap_or_default();
     (first.is_ascii_alphabetic() || first == b'"') && !line.iter().any(u8::is_ascii_digit)
 }
 
-/// Digits that never overflow 64 bits.
+/// Number of digits that never overflow 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// The number at the front of `rest`, and how long it is; none if it is none or too large.
+/// Returns the number at the front of `rest`, and its length; `None` if there is none or it is too
+/// large.
 #[inline]
 pub(super) fn leading_number(rest: &[u8]) -> Option<(u64, usize)> {
     let (mut value, mut len) = (0_u64, 0);
@@ -126,24 +127,24 @@ pub(super) fn leading_number(rest: &[u8]) -> Option<(u64, usize)> {
     (len > 0).then_some((value, len))
 }
 
-/// Takes a number and the delimiter behind it, unless the line ends there.
+/// Takes a number and the delimiter after it, unless the line ends there.
 #[inline]
 pub(super) fn take_number(rest: &mut &[u8], delimiter: u8) -> Option<u64> {
     let (value, len) = leading_number(rest)?;
-    step(rest, len, delimiter)?;
+    skip_past(rest, len, delimiter)?;
     Some(value)
 }
 
-/// Takes a decimal number as a whole number of 10^-`scale`, and the delimiter behind it. Digits
-/// beyond the scale are cut. `1.5` with a scale of 3 is 1,500.
+/// Takes a decimal number as a whole number of 10^-`scale`, and the delimiter after it. Digits
+/// beyond the scale are truncated. `1.5` with a scale of 3 is 1,500.
 #[inline]
 pub(super) fn take_decimal(rest: &mut &[u8], delimiter: u8, scale: usize) -> Option<u64> {
     let (value, len) = leading_decimal(rest, b'.', scale)?;
-    step(rest, len, delimiter)?;
+    skip_past(rest, len, delimiter)?;
     Some(value)
 }
 
-/// The decimal number at the front of `rest`, and how long it is.
+/// Returns the decimal number at the front of `rest`, and its length.
 #[inline]
 pub(super) fn leading_decimal(rest: &[u8], point: u8, scale: usize) -> Option<(u64, usize)> {
     const POWERS: [u64; 10] =
@@ -168,9 +169,9 @@ pub(super) fn leading_decimal(rest: &[u8], point: u8, scale: usize) -> Option<(u
     Some((value, len))
 }
 
-/// Passes `len` bytes and the delimiter behind them; none if something else is there.
+/// Skips `len` bytes and the delimiter after them; `None` if another byte follows.
 #[inline]
-fn step(rest: &mut &[u8], len: usize, delimiter: u8) -> Option<()> {
+fn skip_past(rest: &mut &[u8], len: usize, delimiter: u8) -> Option<()> {
     match rest.get(len) {
         None => *rest = &[],
         Some(&byte) if byte == delimiter => *rest = &rest[len + 1..],
@@ -179,7 +180,7 @@ fn step(rest: &mut &[u8], len: usize, delimiter: u8) -> Option<()> {
     Some(())
 }
 
-/// Takes what comes before the delimiter, or the rest of the line.
+/// Takes the bytes before the delimiter, or the rest of the line.
 #[inline]
 pub(super) fn take_field<'a>(rest: &mut &'a [u8], delimiter: u8) -> &'a [u8] {
     let whole: &'a [u8] = rest;
@@ -207,19 +208,19 @@ pub(super) fn take_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     &word[..end]
 }
 
-/// A field that is a number and nothing else.
+/// Returns the value of a field that is a number and nothing else.
 #[inline]
 pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
     leading_number(field).and_then(|(value, len)| (len == field.len()).then_some(value))
 }
 
-/// The next word as a number.
+/// Takes the next word as a number.
 #[inline]
 pub(super) fn take_word_number(rest: &mut &[u8]) -> Option<u64> {
     whole_number(take_word(rest))
 }
 
-/// `R`, `r`, `Read`, `W`, `w`, `Write`.
+/// Parses `R`, `r`, `Read`, `W`, `w`, `Write`.
 #[inline]
 pub(super) fn read_or_write(field: &[u8]) -> Option<Op> {
     match field {

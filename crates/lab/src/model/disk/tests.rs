@@ -1,7 +1,7 @@
-//! What the modelled disk must show: the rates of the drive it stands for, nearest first with a
-//! bound, and the same run twice. Rates are operations per second of virtual time.
+//! Tests of the modelled disk: the rates of the real drive, shortest-positioning-first order with
+//! bounded waiting, and determinism. Rates are operations per second of virtual time.
 
-use super::super::rig::{self, Instant, closed_loop, read, scattered, write};
+use super::super::rig::{self, InstantStore, closed_loop, read, scattered, write};
 use super::super::{Disk, DiskSpec, ModelledStore};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::NoFrames;
@@ -41,8 +41,8 @@ fn a_queue_of_32_brings_about_twice_as_much() {
 #[test]
 fn sequential_reads_run_at_the_rate_of_the_zone() {
     let rate = |len: u64, from: u64| {
-        let seen = closed_loop(disk(), 1, 20_000, StoreOpKind::Read, len, |at| from + at * len);
-        seen.rate * f64::from(u32::try_from(len).unwrap()) / 1e6
+        let result = closed_loop(disk(), 1, 20_000, StoreOpKind::Read, len, |at| from + at * len);
+        result.rate * f64::from(u32::try_from(len).unwrap()) / 1e6
     };
     let (outer, inner) = (rate(128 << 10, 0), rate(128 << 10, TIB - (4 << 30)));
     assert!((145.0..=151.0).contains(&outer), "{outer} MB/s");
@@ -61,9 +61,9 @@ fn sequential_writes_without_the_disks_cache_miss_a_revolution_each_unless_queue
 #[test]
 fn the_nearest_is_served_first_by_rotation_and_by_distance() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(Instant::new(TIB), disk());
+    let mut store = ModelledStore::new(InstantStore::new(TIB), disk());
     let mut done = Vec::new();
-    // The first takes the head to the start. Of the others, which wait meanwhile, one lies far
+    // The first read moves the head to the start. Of the others, which wait meanwhile, one lies far
     // away and four lie on one track, a fifth of a revolution apart.
     let track = DiskSpec::seven_thousand_two_hundred().outer_bytes_per_s / 120;
     store.submit(0, &frames, read(0, 0, 4096));
@@ -74,28 +74,30 @@ fn the_nearest_is_served_first_by_rotation_and_by_distance() {
     rig::drain(&mut store, &frames, &mut done);
     let order: Vec<u64> = done.iter().map(|each| each.op.tag).collect();
     assert_eq!((order[0], order[5]), (0, 9), "{order:?}");
-    let turns = order[1..5].windows(2).filter(|pair| pair[1] % 4 != (pair[0] + 1) % 4).count();
-    assert_eq!(turns, 0, "one revolution serves all four in turn: {order:?}");
+    let wrong_steps =
+        order[1..5].windows(2).filter(|pair| pair[1] % 4 != (pair[0] + 1) % 4).count();
+    assert_eq!(wrong_steps, 0, "one revolution serves all four in turn: {order:?}");
 }
 
 #[test]
 fn a_far_operation_does_not_starve_behind_near_ones() {
-    // Everything near the outside but one at the far end, with the queue always full.
+    // All operations are on the outer tracks except one at the far end, and the queue is always
+    // full.
     let near = 64 << 20;
-    let mut places = scattered(near, 5);
-    let place = move |tag| if tag == 40 { TIB - 4096 } else { places(tag) };
-    let seen = closed_loop(disk(), 32, 4_000, StoreOpKind::Read, 4096, place);
-    let at = seen.order.iter().position(|tag| *tag == 40).unwrap();
+    let mut near_offset = scattered(near, 5);
+    let offset_of = move |tag| if tag == 40 { TIB - 4096 } else { near_offset(tag) };
+    let result = closed_loop(disk(), 32, 4_000, StoreOpKind::Read, 4096, offset_of);
+    let at = result.order.iter().position(|tag| *tag == 40).unwrap();
     assert!(at < 1_000, "served as number {at}");
     let bound = DiskSpec::seven_thousand_two_hundred().age_max;
-    assert!(seen.longest > bound / 4, "the near ones went first: {}", seen.longest);
-    assert!(seen.longest < bound, "{}", seen.longest);
-    // Without the bound it is served when nothing else is left.
+    assert!(result.longest > bound / 4, "the near ones went first: {}", result.longest);
+    assert!(result.longest < bound, "{}", result.longest);
+    // Without the bound the far operation is served last.
     let patient = DiskSpec { age_max: 1_000 * SECOND, ..DiskSpec::seven_thousand_two_hundred() };
-    let mut places = scattered(near, 5);
-    let place = move |tag| if tag == 40 { TIB - 4096 } else { places(tag) };
+    let mut near_offset = scattered(near, 5);
+    let offset_of = move |tag| if tag == 40 { TIB - 4096 } else { near_offset(tag) };
     let disk = Disk::new(patient, TIB);
-    let starved = closed_loop(disk, 32, 4_000, StoreOpKind::Read, 4096, place);
+    let starved = closed_loop(disk, 32, 4_000, StoreOpKind::Read, 4096, offset_of);
     assert_eq!(starved.order.last(), Some(&40));
 }
 
@@ -109,24 +111,24 @@ fn the_same_seed_gives_the_same_run() {
 fn a_write_cache_answers_at_once_and_a_flush_pays() {
     let frames = NoFrames::new(0);
     let spec = DiskSpec { write_cache_bytes: 1 << 20, ..DiskSpec::seven_thousand_two_hundred() };
-    let mut store = ModelledStore::new(Instant::new(TIB), Disk::new(spec, TIB));
-    let mut place = scattered(TIB, 2);
+    let mut store = ModelledStore::new(InstantStore::new(TIB), Disk::new(spec, TIB));
+    let mut offset_of = scattered(TIB, 2);
     let mut done = Vec::new();
     for tag in 0..100 {
-        store.submit(0, &frames, write(tag, place(tag), 4096));
+        store.submit(0, &frames, write(tag, offset_of(tag), 4096));
     }
     store.submit(0, &frames, rig::flush(100));
     rig::drain(&mut store, &frames, &mut done);
     assert_eq!(done.last().unwrap().op.tag, 100);
     let (last_write, flush) = (done[99].finished_at, done[100].finished_at);
     assert!(last_write < 5 * MILLISECOND, "{last_write}");
-    // A hundred random writes, well ordered: more than 3 ms and less than 10 ms each.
+    // A hundred random writes, in the best order: more than 3 ms and less than 10 ms each.
     assert!((300..1_000).contains(&(flush / MILLISECOND)), "{flush}");
 }
 
 #[test]
 fn a_full_write_cache_is_as_slow_as_the_platter() {
     let spec = DiskSpec { write_cache_bytes: 1 << 20, ..DiskSpec::seven_thousand_two_hundred() };
-    let seen = closed_loop(Disk::new(spec, TIB), 1, 2_000, WRITE, 4096, scattered(TIB, 4));
-    assert!((100.0..400.0).contains(&seen.rate), "{}", seen.rate);
+    let result = closed_loop(Disk::new(spec, TIB), 1, 2_000, WRITE, 4096, scattered(TIB, 4));
+    assert!((100.0..400.0).contains(&result.rate), "{}", result.rate);
 }

@@ -1,18 +1,18 @@
-//! What a modelled store must keep to, whatever the model. Times are nanoseconds.
+//! Tests of a modelled store with several models. Times are nanoseconds.
 
-use super::super::rig::{self, DelayedStore, Instant, read, write};
+use super::super::rig::{self, DelayedStore, InstantStore, read, write};
 use super::*;
-use crate::model::{Capped, CappedSpec, Disk};
+use crate::model::{CappedVolume, CappedVolumeSpec, Disk};
 use crate::random::Random;
 use larder_core::frames::{NoFrames, PlainFrames};
 use larder_core::store::{Buffer, MemoryStore, Segment};
 
-/// Ten nanoseconds each, one at a time, in order of arrival.
+/// A model that takes ten nanoseconds per operation, one at a time, in order of arrival.
 #[derive(Debug)]
-struct Tens;
+struct TenNanosModel;
 
-impl Model for Tens {
-    fn parallel(&self) -> usize {
+impl Model for TenNanosModel {
+    fn max_concurrency(&self) -> usize {
         1
     }
     fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {
@@ -26,7 +26,7 @@ impl Model for Tens {
 #[test]
 fn operations_come_back_when_their_time_is_over_and_not_before() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(Instant::new(1 << 20), Tens);
+    let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(100, &frames, read(1, 0, 4096));
     store.submit(103, &frames, read(2, 4096, 4096));
@@ -44,7 +44,7 @@ fn operations_come_back_when_their_time_is_over_and_not_before() {
 #[test]
 fn flush_waits_for_the_writes_before_it() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(Instant::new(1 << 20), Tens);
+    let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(0, &frames, write(1, 0, 4096));
     store.submit(0, &frames, write(2, 4096, 4096));
@@ -52,15 +52,15 @@ fn flush_waits_for_the_writes_before_it() {
     store.submit(0, &frames, write(4, 8192, 4096));
     store.reap(1_000, &frames, &mut done);
     let order: Vec<u64> = done.iter().map(|d| d.op.tag).collect();
-    let place = |tag| order.iter().position(|t| *t == tag).unwrap();
-    assert!(place(3) > place(1) && place(3) > place(2), "order {order:?}");
+    let index_of = |tag| order.iter().position(|t| *t == tag).unwrap();
+    assert!(index_of(3) > index_of(1) && index_of(3) > index_of(2), "order {order:?}");
     assert_eq!(order.len(), 4);
 }
 
 #[test]
 fn flush_waits_for_a_write_that_the_inner_store_still_holds() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(DelayedStore::new(1 << 20, 500), Tens);
+    let mut store = ModelledStore::new(DelayedStore::new(1 << 20, 500), TenNanosModel);
     let mut done = Vec::new();
     store.submit(0, &frames, write(1, 0, 4096));
     store.submit(0, &frames, rig::flush(2));
@@ -76,7 +76,7 @@ fn flush_waits_for_a_write_that_the_inner_store_still_holds() {
 fn how_often_it_is_reaped_changes_nothing() {
     let frames = NoFrames::new(0);
     let run = |step: Nanos| {
-        let mut store = ModelledStore::new(Instant::new(1 << 20), Tens);
+        let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
         let mut done = Vec::new();
         for tag in 0..20 {
             store.submit(tag * 7, &frames, read(tag, tag * 4096, 4096));
@@ -95,7 +95,7 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
     let frames = NoFrames::new(0);
     for seed in 0..20 {
         let mut random = Random::from_seed(seed);
-        let model = Capped::new(CappedSpec::general_purpose());
+        let model = CappedVolume::new(CappedVolumeSpec::general_purpose());
         let mut store =
             ModelledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
         let (mut now, mut done) = (0, Vec::new());
@@ -125,7 +125,7 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
     }
 }
 
-/// Frame 0 as the only segment of an operation.
+/// Returns an operation with frame 0 as its only segment.
 fn block(tag: u64, kind: StoreOpKind, buffer: Buffer<PlainFrames>) -> StoreOp<PlainFrames> {
     let segments = vec![Segment { buffer, offset: 0, len: 4096 }];
     StoreOp { tag, kind, offset: 8192, len: 4096, segments, queued_at: 0 }
@@ -138,25 +138,25 @@ fn what_was_written_through_a_slow_disk_is_read_back() {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let mut store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let mut done = Vec::new();
-    let mut own = frames.try_write_pin(0).unwrap();
-    frames.write(&mut own, 0, &[7; 4096]);
-    let pin = frames.downgrade(own);
+    let mut write_pin = frames.try_write_pin(0).unwrap();
+    frames.write(&mut write_pin, 0, &[7; 4096]);
+    let pin = frames.downgrade(write_pin);
     let write = StoreOpKind::Write { fua: false };
     store.submit(0, &frames, block(1, write, Buffer::Pinned(pin)));
     let written_at = store.next_event().unwrap();
     store.reap(written_at, &frames, &mut done);
-    let mut back = done.pop().expect("it is done when it said");
-    assert_eq!((back.result, back.finished_at), (Ok(()), written_at));
-    let Buffer::Pinned(pin) = back.op.segments.pop().unwrap().buffer else { panic!("a pin") };
+    let mut completed = done.pop().expect("it is done when it said");
+    assert_eq!((completed.result, completed.finished_at), (Ok(()), written_at));
+    let Buffer::Pinned(pin) = completed.op.segments.pop().unwrap().buffer else { panic!("a pin") };
     frames.unpin(pin);
-    let mut own = frames.try_write_pin(0).unwrap();
-    frames.zero(&mut own, 0, 4096);
-    store.submit(written_at, &frames, block(2, StoreOpKind::Read, Buffer::Owned(own)));
+    let mut write_pin = frames.try_write_pin(0).unwrap();
+    frames.zero(&mut write_pin, 0, 4096);
+    store.submit(written_at, &frames, block(2, StoreOpKind::Read, Buffer::Owned(write_pin)));
     store.reap(u64::MAX / 2, &frames, &mut done);
-    let Buffer::Owned(own) = done.pop().unwrap().op.segments.pop().unwrap().buffer else {
+    let Buffer::Owned(write_pin) = done.pop().unwrap().op.segments.pop().unwrap().buffer else {
         panic!("an own")
     };
-    let pin = frames.downgrade(own);
+    let pin = frames.downgrade(write_pin);
     let mut bytes = [0; 4096];
     frames.read(&pin, 0, &mut bytes);
     assert_eq!(bytes, [7; 4096]);

@@ -1,25 +1,25 @@
 //! The exact curve of LRU, every size in one pass.
 //!
-//! Memory in proportion to the footprint, about 40 bytes a page: the numbers of the pages, their
-//! stack, and a count for each distance.
+//! Memory is proportional to the footprint, about 40 bytes per page: the numbers of the pages,
+//! their stack, and a counter for each distance.
 
 use super::stack::Stack;
 use crate::sim::interner::Interner;
 use crate::sim::references::Reference;
 
-/// Counts stack distances.
+/// A counter of stack distances.
 #[derive(Clone, Debug, Default)]
 pub struct Exact {
     interner: Interner,
     stack: Stack,
-    /// References of each distance.
+    /// Number of references of each distance.
     histogram: Vec<u64>,
     references: u64,
     numbers: Vec<u32>,
 }
 
 impl Exact {
-    /// Nothing counted yet.
+    /// Creates a counter without references.
     #[must_use]
     pub fn new() -> Self {
         Exact::default()
@@ -32,7 +32,7 @@ impl Exact {
         for &number in &numbers {
             match self.stack.reference(number) {
                 Some(distance) => self.histogram[distance as usize] += 1,
-                // One more page, so one more distance is possible.
+                // One more page makes one more distance possible.
                 None => self.histogram.push(0),
             }
         }
@@ -40,19 +40,19 @@ impl Exact {
         self.numbers = numbers;
     }
 
-    /// Pages referenced so far.
+    /// Returns the number of pages referenced so far.
     #[must_use]
     pub fn footprint(&self) -> u64 {
         self.stack.len() as u64
     }
 
-    /// References so far.
+    /// Returns the number of references so far.
     #[must_use]
     pub fn references(&self) -> u64 {
         self.references
     }
 
-    /// The curve of what was counted.
+    /// Returns the curve of the references so far.
     #[must_use]
     pub fn curve(&self) -> ExactCurve {
         let sum = |sum: &mut u64, &count: &u64| {
@@ -67,32 +67,33 @@ impl Exact {
 /// Hits of an LRU cache of every size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactCurve {
-    /// Hits with so many pages, up to the footprint.
+    /// Hits by cache size in pages, from 0 up to the footprint.
     hits: Vec<u64>,
     references: u64,
 }
 
 impl ExactCurve {
-    /// Hits of a cache of `pages`.
+    /// Returns the hits of a cache of `pages`.
     #[must_use]
     pub fn hits(&self, pages: u64) -> u64 {
         let last = self.hits.len() - 1;
         self.hits[usize::try_from(pages).unwrap_or(last).min(last)]
     }
 
-    /// References of the trace.
+    /// Returns the number of references of the trace.
     #[must_use]
     pub fn references(&self) -> u64 {
         self.references
     }
 
-    /// Pages of the trace: with so many, only first references miss.
+    /// Returns the number of pages of the trace: in a cache of this size only first references
+    /// miss.
     #[must_use]
     pub fn footprint(&self) -> u64 {
         self.hits.len() as u64 - 1
     }
 
-    /// Hit ratio of a cache of `pages`; nothing if there are no references.
+    /// Returns the hit ratio of a cache of `pages`; `None` if there are no references.
     #[must_use]
     pub fn hit_ratio(&self, pages: u64) -> Option<f64> {
         larder_report::stats::hit_ratio(self.hits(pages), self.references)

@@ -1,4 +1,4 @@
-//! Tests of the whole cache over a trace.
+//! Tests of the simulation of the whole cache.
 
 use super::*;
 use crate::random::Random;
@@ -7,11 +7,11 @@ use crate::sim::sweep::{self, Planned};
 use larder_core::counters::Counter;
 use std::num::NonZero;
 
-/// Records held in memory.
+/// A trace of records in memory.
 #[derive(Debug)]
-struct Listed(Vec<Record>);
+struct RecordList(Vec<Record>);
 
-impl Source for Listed {
+impl Source for RecordList {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         batch.append(&mut self.0);
         Ok(())
@@ -22,19 +22,19 @@ impl Source for Listed {
     }
 }
 
-/// Requests at random places, more often in front, of up to `blocks` whole blocks.
+/// Returns requests of up to `blocks` whole blocks at random offsets, more often at low ones.
 fn records(count: usize, seed: u64, blocks: u64) -> Vec<Record> {
     let mut random = Random::from_seed(seed);
     let request = |_| {
-        let place = random.below(64) * random.below(64);
+        let block = random.below(64) * random.below(64);
         let len = (1 + random.below(blocks)) * BLOCK_BYTES_U64;
         let op = if random.below(3) == 0 { Op::Write } else { Op::Read };
-        Record { op, offset: place * BLOCK_BYTES_U64, len, ..Record::default() }
+        Record { op, offset: block * BLOCK_BYTES_U64, len, ..Record::default() }
     };
     (0..count).map(request).collect()
 }
 
-/// Without read-ahead: then nothing depends on time.
+/// Returns options without read-ahead: then nothing depends on time.
 fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0).unwrap();
@@ -53,11 +53,11 @@ fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
 }
 
 fn run(records: &[Record], options: &WholeOptions) -> WholeOutcome {
-    let lengths = Lengths::of(&mut Listed(records.to_vec())).unwrap();
-    simulate(&mut Listed(records.to_vec()), &lengths, options, |_| ()).unwrap()
+    let lengths = Lengths::of(&mut RecordList(records.to_vec())).unwrap();
+    simulate(&mut RecordList(records.to_vec()), &lengths, options, |_| ()).unwrap()
 }
 
-/// Pages of 4 KiB that reads, or writes, touch.
+/// Returns the number of 4 KiB pages that operations of kind `op` touch.
 fn pages(records: &[Record], op: Op) -> u64 {
     records.iter().filter(|record| record.op == op).map(|record| record.len / 4096).sum()
 }
@@ -67,7 +67,7 @@ fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
     let records = records(20_000, 5, 1);
     for policy in PolicyKind::ALL {
         let plan = [Planned { policy, capacity: 700 }];
-        let references = References::new(Listed(records.clone()), Split::Pages(4096));
+        let references = References::new(RecordList(records.clone()), Split::Pages(4096));
         let counts = sweep::run(references, &plan, None, NonZero::<usize>::MIN, |_| ()).unwrap()[0];
         let totals = run(&records, &options(700, policy)).totals;
         let whole = [
@@ -115,7 +115,7 @@ fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
 
 #[test]
 fn each_client_thinks_after_its_answers() {
-    // Each block once, so that none hits.
+    // Each block is read once, so none hits.
     let read = |block| Record {
         offset: block * BLOCK_BYTES_U64,
         len: BLOCK_BYTES_U64,
@@ -128,7 +128,7 @@ fn each_client_thinks_after_its_answers() {
         pace: Pace::Closed { gap: 0, think: 1_000_000 },
         ..options(100, PolicyKind::Lru)
     };
-    // Each request takes 4 ms, and one of thinking but for the last.
+    // Each request takes 4 ms, and 1 ms of think time after each but the last.
     assert_eq!(run(&records, &thinking(1)).elapsed, 2_000 * 5_000_000 - 1_000_000);
     let four = run(&records, &thinking(4)).elapsed;
     assert!((500 * 5_000_000 - 1_000_000..500 * 5_000_000 + 2_000).contains(&four), "{four}");
@@ -165,7 +165,7 @@ fn objects_have_no_place_in_a_volume() {
     assert!(matches!(Lengths::of(&mut Objects), Err(WholeError::Objects)));
     let at = |offset| vec![Record { offset, len: 1, ..Record::default() }];
     for far in [(1 << 60) - (1 << 20), (1 << 60) - 1, 1 << 60, u64::MAX] {
-        let error = Lengths::of(&mut Listed(at(far))).unwrap_err();
+        let error = Lengths::of(&mut RecordList(at(far))).unwrap_err();
         assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
     }
     let last = at((1 << 60) - (1 << 20) - 1);
@@ -176,19 +176,20 @@ fn objects_have_no_place_in_a_volume() {
 #[test]
 fn every_page_that_is_asked_for_is_in_one_class() {
     let mut random = Random::from_seed(8);
-    // Sectors that were never read: such a write waits for the rest of its granule, or does not.
+    // Many granules are never read: a write to one of them waits for the rest of its granule, or
+    // not, depending on the write mode.
     let sector = |_| {
         let op = if random.below(2) == 0 { Op::Write } else { Op::Read };
         Record { op, offset: random.below(40_000) * 512 + 100, len: 50, ..Record::default() }
     };
     let records: Vec<Record> = (0..5_000).map(sector).collect();
     for &write_mode in WriteMode::ALL.iter().filter(|&&mode| mode != WriteMode::ReadOnly) {
-        let of = WholeOptions { write_mode, ..options(700, PolicyKind::S3Fifo) };
-        let totals = run(&records, &of).totals;
+        let options = WholeOptions { write_mode, ..options(700, PolicyKind::S3Fifo) };
+        let totals = run(&records, &options).totals;
         let name = write_mode.name();
-        let asked = |op| records.iter().filter(|record| record.op == op).count() as u64;
-        assert_eq!(totals.read_pages(), asked(Op::Read), "read, {name}");
-        assert_eq!(totals.write_pages(), asked(Op::Write), "written, {name}");
+        let requested = |op| records.iter().filter(|record| record.op == op).count() as u64;
+        assert_eq!(totals.read_pages(), requested(Op::Read), "read, {name}");
+        assert_eq!(totals.write_pages(), requested(Op::Write), "written, {name}");
         let partial = totals.get(Counter::WritePartial);
         assert_eq!(partial > 0, write_mode == WriteMode::Back, "{partial} partial, {name}");
     }
@@ -196,18 +197,18 @@ fn every_page_that_is_asked_for_is_in_one_class() {
 
 #[test]
 fn a_cache_in_parts_hits_nearly_as_often_as_one_of_a_piece() {
-    // More often in front, so that the pages are not all alike; over 64 regions, so that no part
-    // has all of the good ones.
+    // Low offsets are more frequent, so that the pages differ; they cover 64 regions, so that no
+    // shard has all hot ones.
     let mut random = Random::from_seed(9);
     let request = |_| {
-        let place = random.below(128) * random.below(128);
-        Record { offset: place * BLOCK_BYTES_U64, len: BLOCK_BYTES_U64, ..Record::default() }
+        let block = random.below(128) * random.below(128);
+        Record { offset: block * BLOCK_BYTES_U64, len: BLOCK_BYTES_U64, ..Record::default() }
     };
     let records: Vec<Record> = (0..60_000).map(request).collect();
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo, PolicyKind::Arc, PolicyKind::Sieve] {
         let hits = |shards| {
-            let of = WholeOptions { shards, ..options(2_000, policy) };
-            run(&records, &of).totals.read_hit_ratio().unwrap()
+            let options = WholeOptions { shards, ..options(2_000, policy) };
+            run(&records, &options).totals.read_hit_ratio().unwrap()
         };
         let (whole, parts) = (hits(1), hits(4));
         assert!(parts > whole - 0.01, "{}: {parts:.3} in parts, {whole:.3} whole", policy.name());

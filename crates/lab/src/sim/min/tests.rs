@@ -1,4 +1,4 @@
-//! MIN against every possible choice of victims, and against the policies.
+//! Tests of MIN against all choices of victims, and against the policies.
 
 use super::*;
 use crate::random::Random;
@@ -12,7 +12,7 @@ fn min(references: &[Reference], capacity: u32) -> MinCounts {
     future.known().run(capacity)
 }
 
-/// The least misses from here on, over all choices of victims.
+/// Returns the minimum number of misses of the remaining references, over all choices of victims.
 fn least_misses(references: &[Reference], resident: &mut Vec<u64>, capacity: usize) -> u64 {
     let Some((first, rest)) = references.split_first() else { return 0 };
     if resident.contains(&first.page) {
@@ -53,11 +53,11 @@ fn no_policy_misses_less() {
             let bound = min(&references, capacity).counts;
             assert_eq!(bound.all().references, 6_000);
             for kind in PolicyKind::ALL {
-                let mut made = cache(kind, capacity, FindBy::Page);
-                made.run(&references, &[]);
-                let made = made.counts();
-                assert!(bound.misses().references <= made.misses().references);
-                assert_eq!(bound.all(), made.all(), "the same bytes");
+                let mut simulated = cache(kind, capacity, FindBy::Page);
+                simulated.run(&references, &[]);
+                let simulated = simulated.counts();
+                assert!(bound.misses().references <= simulated.misses().references);
+                assert_eq!(bound.all(), simulated.all(), "the same bytes");
             }
         }
     }
@@ -79,11 +79,12 @@ fn the_stated_memory_is_enough() {
 #[test]
 fn a_dirty_page_is_written_back_when_it_leaves_and_at_the_end() {
     let write = |page| Reference { write: true, ..reference(page) };
-    // 1 leaves dirty for 2, comes back clean, and 2 and 3 leave: 3 is dirty.
+    // The cache evicts page 1 dirty for page 2 and reads it again clean; then it evicts pages 2 and
+    // 3, of which 3 is dirty.
     let references = [write(1), reference(2), reference(1), write(3), reference(1)];
     let found = min(&references, 1);
     assert_eq!((found.write_backs, found.write_backs_least), (2, 2));
-    // With room for all, each dirty page is written back once, at the end.
+    // With room for all pages, each dirty page is written back once, at the end.
     let found = min(&[write(1), write(1), write(2), reference(3)], 3);
     assert_eq!((found.write_backs, found.write_backs_least), (2, 2));
     assert_eq!(min(&[], 1), MinCounts::default());

@@ -1,4 +1,4 @@
-//! How requests become references: edges, lengths, names.
+//! Tests of splitting: boundaries, lengths, names.
 
 use super::*;
 use crate::sim::testing::Memory;
@@ -24,13 +24,13 @@ fn all(records: Vec<Record>, split: Split) -> (Vec<Reference>, RequestCounts) {
 fn a_request_references_each_page_that_it_touches_once() {
     let records = vec![request(Op::Read, 4095, 4098), request(Op::Write, 8192, 4096)];
     let (found, counts) = all(records, Split::Pages(4096));
-    let made =
+    let expected_reference =
         |page, bytes, write, first| Reference { page, bytes, write, partial: bytes != 4096, first };
     let expected = [
-        made(0, 1, false, true),
-        made(1, 4096, false, false),
-        made(2, 1, false, false),
-        made(2, 4096, true, true),
+        expected_reference(0, 1, false, true),
+        expected_reference(1, 4096, false, false),
+        expected_reference(2, 1, false, false),
+        expected_reference(2, 4096, true, true),
     ];
     assert_eq!(found, expected);
     assert_eq!(counts, RequestCounts { requests: 2, others: 0 });
@@ -47,7 +47,7 @@ fn what_touches_no_page_is_counted_apart() {
     ];
     let (found, counts) = all(records.clone(), Split::Pages(4096));
     assert_eq!((found.len(), counts), (1, RequestCounts { requests: 1, others: 4 }));
-    // Where a request is a reference whatever its length, one of no bytes is, too.
+    // In this mode each read or write is a reference, even one of no bytes.
     let (found, counts) = all(records, Split::Requests);
     assert_eq!((found.len(), counts), (2, RequestCounts { requests: 2, others: 3 }));
 }

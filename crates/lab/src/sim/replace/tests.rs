@@ -1,4 +1,4 @@
-//! Caches against obvious models, and both ways to find a page against each other.
+//! Tests of caches against simple models, and of both lookup methods against each other.
 
 use super::*;
 use crate::random::Random;
@@ -15,10 +15,10 @@ fn lru_hits_what_a_list_in_order_of_use_holds() {
         let mut list: Vec<u64> = Vec::new();
         let mut expected = Counts::default();
         for reference in &references {
-            let place = list.iter().position(|&page| page == reference.page);
-            expected.count(reference, place.is_some());
-            if let Some(place) = place {
-                list.remove(place);
+            let index = list.iter().position(|&page| page == reference.page);
+            expected.count(reference, index.is_some());
+            if let Some(index) = index {
+                list.remove(index);
             } else if list.len() == capacity as usize {
                 list.pop();
                 expected.evictions += 1;
@@ -28,10 +28,10 @@ fn lru_hits_what_a_list_in_order_of_use_holds() {
         for (find_by, numbers) in
             [(FindBy::Page, Vec::new()), (FindBy::Number, numbered(&references))]
         {
-            let mut made = cache(PolicyKind::Lru, capacity, find_by);
-            made.run(&references, &numbers);
-            made.check();
-            assert_eq!(made.counts(), expected, "seed {seed}, {find_by:?}");
+            let mut simulated = cache(PolicyKind::Lru, capacity, find_by);
+            simulated.run(&references, &numbers);
+            simulated.check();
+            assert_eq!(simulated.counts(), expected, "seed {seed}, {find_by:?}");
         }
     }
 }
@@ -62,10 +62,10 @@ fn a_page_found_by_number_is_the_page_found_by_page_under_every_policy() {
 
 #[test]
 fn reads_and_writes_hits_and_misses_and_their_bytes_are_kept_apart() {
-    let mut made = cache(PolicyKind::Lru, 1, FindBy::Page);
+    let mut simulated = cache(PolicyKind::Lru, 1, FindBy::Page);
     let write = |page, bytes| Reference { write: true, bytes, ..reference(page) };
-    made.run(&[reference(1), write(1, 512), write(2, 100), reference(2), reference(1)], &[]);
-    let counts = made.counts();
+    simulated.run(&[reference(1), write(1, 512), write(2, 100), reference(2), reference(1)], &[]);
+    let counts = simulated.counts();
     assert_eq!(counts.read_misses, ReferenceTotals { references: 2, bytes: 2 * 4096 });
     assert_eq!(counts.read_hits, ReferenceTotals { references: 1, bytes: 4096 });
     assert_eq!(counts.write_hits, ReferenceTotals { references: 1, bytes: 512 });
@@ -81,9 +81,9 @@ fn a_cache_as_large_as_the_footprint_misses_each_page_once() {
     interner.numbers(&references, &mut Vec::new());
     for kind in PolicyKind::ALL {
         let footprint = u32::try_from(interner.len()).unwrap();
-        let mut made = cache(kind, footprint, FindBy::Page);
-        made.run(&references, &[]);
-        assert_eq!(made.counts().misses().references, u64::from(footprint), "{}", kind.name());
-        assert_eq!(made.counts().evictions, 0);
+        let mut simulated = cache(kind, footprint, FindBy::Page);
+        simulated.run(&references, &[]);
+        assert_eq!(simulated.counts().misses().references, u64::from(footprint), "{}", kind.name());
+        assert_eq!(simulated.counts().evictions, 0);
     }
 }

@@ -1,9 +1,9 @@
-//! Many caches over the trace, in full or in miniature, and what they found.
+//! Runs of many caches over the trace, in full or in miniature, and their results.
 //!
 //! Caches in full are run in as many passes as it takes to keep their tables within
 //! [`TABLES_BYTES_MAX`].
 
-use super::{COUNTED_MAX, Case, PAGE_SIZES, Progress, SizingError, Tell};
+use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
 use crate::sim::curve::estimate::Estimate;
 use crate::sim::curve::miniature::Miniature;
 use crate::sim::references::Batch;
@@ -15,30 +15,30 @@ use larder_report::stats::hit_ratio;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the tables of caches that run together may take.
+/// Maximum memory of the tables of caches that run together.
 pub(super) const TABLES_BYTES_MAX: u64 = 256 << 20;
-/// What the table, the keys and the policy take for each page, about.
+/// Approximate memory of the table, the keys and the policy per page.
 pub(super) const TABLE_BYTES_PER_PAGE: u64 = 128;
 
-/// What one cache did, or would do.
+/// The measured or estimated result of one cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Found {
-    /// Of references.
+pub(super) struct CacheResult {
+    /// Hit ratio of references.
     pub(super) hits: Estimate,
-    /// Of the bytes asked for.
+    /// Hit ratio of requested bytes.
     pub(super) byte_hits: Estimate,
     /// Reads that missed.
     pub(super) read_misses: u64,
-    /// Whether all of the trace was run through a cache of full size.
+    /// True if the whole trace ran through a cache of full size.
     pub(super) counted: bool,
 }
 
-impl Found {
-    fn counted(counts: &Counts) -> Found {
+impl CacheResult {
+    fn counted(counts: &Counts) -> CacheResult {
         let exactly = |ratio: f64| Estimate { hit_ratio: ratio, low: ratio, high: ratio };
         let (hits, all) = (counts.hits(), counts.all());
         let ratio = |hits, all| exactly(hit_ratio(hits, all).unwrap_or(0.0));
-        Found {
+        CacheResult {
             hits: ratio(hits.references, all.references),
             byte_hits: ratio(hits.bytes, all.bytes),
             read_misses: counts.read_misses.references,
@@ -46,66 +46,66 @@ impl Found {
         }
     }
 
-    /// The hit ratio with the size.
+    /// Returns the hit ratio as a point of a curve at `bytes`.
     pub(super) fn point(&self, bytes: u64) -> Point {
         let Estimate { hit_ratio, low, high } = self.hits;
         Point { bytes, hit_ratio, low, high }
     }
 }
 
-/// What is known of policies at sizes in pages; what was counted stays.
+/// Results by policy and size in pages; counted results are never replaced.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table(BTreeMap<(u32, &'static str), Found>);
+pub(super) struct ResultTable(BTreeMap<(u32, &'static str), CacheResult>);
 
-impl Table {
-    /// Notes what was found; an estimate never replaces what was counted.
-    fn insert(&mut self, policy: PolicyKind, pages: u32, found: Found) {
-        let place = self.0.entry((pages, policy.name())).or_insert(found);
-        if !place.counted {
-            *place = found;
+impl ResultTable {
+    /// Inserts a result; an estimate never replaces a counted result.
+    fn insert(&mut self, policy: PolicyKind, pages: u32, result: CacheResult) {
+        let entry = self.0.entry((pages, policy.name())).or_insert(result);
+        if !entry.counted {
+            *entry = result;
         }
     }
 
-    pub(super) fn get(&self, policy: PolicyKind, pages: u32) -> Option<&Found> {
+    pub(super) fn get(&self, policy: PolicyKind, pages: u32) -> Option<&CacheResult> {
         self.0.get(&(pages, policy.name()))
     }
 
-    /// All sizes of a policy.
-    pub(super) fn of(&self, policy: PolicyKind) -> impl Iterator<Item = (u32, &Found)> {
+    /// Returns the results of a policy at all sizes.
+    pub(super) fn of(&self, policy: PolicyKind) -> impl Iterator<Item = (u32, &CacheResult)> {
         self.0
             .iter()
             .filter(move |((_, name), _)| *name == policy.name())
-            .map(|((pages, _), found)| (*pages, found))
+            .map(|((pages, _), result)| (*pages, result))
     }
 
-    /// Takes over what another table knows. Estimates among what was counted would make the curve
-    /// jump, so those between the least and the largest counted size go.
-    pub(super) fn take(&mut self, other: Table) {
-        let mut counted = other.0.iter().filter(|(_, found)| found.counted).map(|(key, _)| key.0);
+    /// Moves the results of another table into this one. Estimates between counted results would
+    /// make the curve jump, so those between the smallest and the largest counted size are removed.
+    pub(super) fn merge(&mut self, other: ResultTable) {
+        let mut counted = other.0.iter().filter(|(_, result)| result.counted).map(|(key, _)| key.0);
         if let Some(least) = counted.next() {
             let most = counted.next_back().unwrap_or(least);
-            self.0.retain(|(pages, _), found| found.counted || !(least..=most).contains(pages));
+            self.0.retain(|(pages, _), result| result.counted || !(least..=most).contains(pages));
         }
         self.0.extend(other.0);
     }
 
-    /// Takes over what another table knows of one size.
-    pub(super) fn enter_all(&mut self, other: &Table, pages: u32) {
-        for (key, found) in other.0.iter().filter(|(key, _)| key.0 == pages) {
-            self.0.insert(*key, *found);
+    /// Copies the results of another table at one size.
+    pub(super) fn copy_size(&mut self, other: &ResultTable, pages: u32) {
+        for (key, result) in other.0.iter().filter(|(key, _)| key.0 == pages) {
+            self.0.insert(*key, *result);
         }
     }
 
-    /// All policies at a size, best first.
-    pub(super) fn at(&self, pages: u32) -> Vec<(&'static str, &Found)> {
+    /// Returns the results of all policies at a size, best first.
+    pub(super) fn at(&self, pages: u32) -> Vec<(&'static str, &CacheResult)> {
         let range = (pages, "")..(pages + 1, "");
-        let mut found: Vec<_> =
-            self.0.range(range).map(|((_, name), found)| (*name, found)).collect();
-        found.sort_by(|(_, a), (_, b)| b.hits.hit_ratio.total_cmp(&a.hits.hit_ratio));
-        found
+        let mut result: Vec<_> =
+            self.0.range(range).map(|((_, name), result)| (*name, result)).collect();
+        result.sort_by(|(_, a), (_, b)| b.hits.hit_ratio.total_cmp(&a.hits.hit_ratio));
+        result
     }
 
-    /// All sizes.
+    /// Returns all sizes.
     pub(super) fn sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<u32> = self.0.keys().map(|(pages, _)| *pages).collect();
         sizes.dedup();
@@ -113,48 +113,48 @@ impl Table {
     }
 }
 
-/// Which caches to run.
+/// The caches of one step.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct CachePlan<'a> {
     pub(super) policies: &'a [PolicyKind],
     pub(super) pages: &'a [u32],
-    /// Place in [`PAGE_SIZES`].
+    /// Index in [`PAGE_SIZES`].
     pub(super) page_size: usize,
     pub(super) step: &'static str,
 }
 
-impl Plan<'_> {
-    /// Whether this is to be run in full.
-    fn counts(&self, case: &Case<'_>) -> bool {
+impl CachePlan<'_> {
+    /// Returns true if the caches run in full.
+    fn runs_in_full(&self, context: &SizingContext<'_>) -> bool {
         let caches = (self.policies.len() * self.pages.len()) as u64;
         let largest = self.pages.iter().copied().max().unwrap_or(0);
-        !case.samples()
-            && case.survey.references[self.page_size].saturating_mul(caches) <= COUNTED_MAX
+        !context.uses_samples()
+            && context.survey.references[self.page_size].saturating_mul(caches) <= COUNTED_MAX
             && u64::from(largest) * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX
     }
 
-    /// Runs the caches; what comes out goes into the table.
+    /// Runs the caches and inserts their results into the table.
     pub(super) fn run(
         &self,
-        case: &Case<'_>,
-        table: &mut Table,
-        tell: &mut Tell<'_>,
+        context: &SizingContext<'_>,
+        table: &mut ResultTable,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
         if self.pages.is_empty() || self.policies.is_empty() {
             return Ok(());
         }
-        if self.counts(case) {
-            self.count(case, table, tell)
+        if self.runs_in_full(context) {
+            self.count(context, table, progress)
         } else {
-            self.estimate(case, table, tell)
+            self.estimate(context, table, progress)
         }
     }
 
     fn count(
         &self,
-        case: &Case<'_>,
-        table: &mut Table,
-        tell: &mut Tell<'_>,
+        context: &SizingContext<'_>,
+        table: &mut ResultTable,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
         let mut caches: Vec<Planned> = self
             .pages
@@ -162,105 +162,108 @@ impl Plan<'_> {
             .flat_map(|&capacity| {
                 self.policies.iter().map(move |&policy| Planned { policy, capacity })
             })
-            .filter(|one| !table.get(one.policy, one.capacity).is_some_and(|found| found.counted))
+            .filter(|planned| {
+                !table.get(planned.policy, planned.capacity).is_some_and(|result| result.counted)
+            })
             .collect();
         let mut passes: Vec<Vec<Planned>> = Vec::new();
         let mut bytes = u64::MAX;
-        for one in caches.drain(..) {
-            let more = u64::from(one.capacity) * TABLE_BYTES_PER_PAGE;
+        for planned in caches.drain(..) {
+            let more = u64::from(planned.capacity) * TABLE_BYTES_PER_PAGE;
             if bytes.saturating_add(more) > TABLES_BYTES_MAX {
                 passes.push(Vec::new());
                 bytes = 0;
             }
             bytes += more;
-            passes.last_mut().expect("a pass was begun").push(one);
+            passes.last_mut().expect("a pass was begun").push(planned);
         }
-        let references = case.survey.references[self.page_size];
+        let references = context.survey.references[self.page_size];
         let total = references * passes.len() as u64;
         for (number, pass) in (0..).zip(passes) {
-            let stream = case.references(PAGE_SIZES[self.page_size])?;
-            let footprint = case.survey.footprints[self.page_size].pages;
+            let stream = context.references(PAGE_SIZES[self.page_size])?;
+            let footprint = context.survey.footprints[self.page_size].pages;
             let counts =
-                sweep::run(stream, &pass, Some(footprint), case.options.threads, |done| {
-                    tell(Progress { step: self.step, done: number * references + done, total });
+                sweep::run(stream, &pass, Some(footprint), context.options.threads, |done| {
+                    progress(Progress { step: self.step, done: number * references + done, total });
                 })?;
-            for (one, counts) in pass.iter().zip(counts) {
-                table.insert(one.policy, one.capacity, Found::counted(&counts));
+            for (planned, counts) in pass.iter().zip(counts) {
+                table.insert(planned.policy, planned.capacity, CacheResult::counted(&counts));
             }
         }
         Ok(())
     }
 
-    /// Each thread takes some of the policies and reads the trace for itself.
+    /// Estimates with miniatures. Each thread takes some of the policies and reads the trace
+    /// itself.
     fn estimate(
         &self,
-        case: &Case<'_>,
-        table: &mut Table,
-        tell: &mut Tell<'_>,
+        context: &SizingContext<'_>,
+        table: &mut ResultTable,
+        progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
-        let threads = case.options.threads.get().min(self.policies.len());
-        // Dealt in turn, since neighbours in the list cost alike.
-        let hands: Vec<Vec<PolicyKind>> = (0..threads)
+        let threads = context.options.threads.get().min(self.policies.len());
+        // The policies are dealt in turn, because neighbours in the list cost about the same.
+        let policy_groups: Vec<Vec<PolicyKind>> = (0..threads)
             .map(|first| self.policies.iter().copied().skip(first).step_by(threads).collect())
             .collect();
-        let total = case.survey.references[self.page_size];
+        let total = context.survey.references[self.page_size];
         let done = AtomicU64::new(0);
-        let made = std::thread::scope(|scope| {
-            let others: Vec<_> = hands[1..]
+        let miniatures = std::thread::scope(|scope| {
+            let others: Vec<_> = policy_groups[1..]
                 .iter()
-                .map(|hand| scope.spawn(|| self.miniatures(case, hand, &mut |_| ())))
+                .map(|group| scope.spawn(|| self.miniatures(context, group, &mut |_| ())))
                 .collect();
-            let mut say = |more| {
+            let mut report = |more| {
                 let done = done.fetch_add(more, Ordering::Relaxed) + more;
-                tell(Progress { step: self.step, done, total });
+                progress(Progress { step: self.step, done, total });
             };
-            let mut made = vec![self.miniatures(case, &hands[0], &mut say)];
+            let mut miniatures = vec![self.miniatures(context, &policy_groups[0], &mut report)];
             for other in others {
-                made.push(other.join().expect("a thread that did not panic"));
+                miniatures.push(other.join().expect("a thread that did not panic"));
             }
-            made
+            miniatures
         });
-        for (hand, miniature) in hands.iter().zip(made) {
-            self.enter(case, hand, &miniature?, table);
+        for (group, miniature) in policy_groups.iter().zip(miniatures) {
+            self.insert_estimates(context, group, &miniature?, table);
         }
         Ok(())
     }
 
     fn miniatures(
         &self,
-        case: &Case<'_>,
+        context: &SizingContext<'_>,
         policies: &[PolicyKind],
-        say: &mut dyn FnMut(u64),
+        report: &mut dyn FnMut(u64),
     ) -> Result<Miniature, SizingError> {
-        let footprint = case.survey.footprints[self.page_size].pages;
-        let mut miniature = Miniature::new(policies, self.pages, footprint, case.options.seed);
-        let mut references = case.references(PAGE_SIZES[self.page_size])?;
-        let (mut batch, mut unsaid) = (Batch::default(), 0);
+        let footprint = context.survey.footprints[self.page_size].pages;
+        let mut miniature = Miniature::new(policies, self.pages, footprint, context.options.seed);
+        let mut references = context.references(PAGE_SIZES[self.page_size])?;
+        let (mut batch, mut unreported) = (Batch::default(), 0);
         loop {
             references.read_batch(&mut batch)?;
             if batch.references.is_empty() {
                 return Ok(miniature);
             }
             miniature.run(&batch.references);
-            unsaid += batch.references.len() as u64;
-            if unsaid >= 1 << 18 {
-                say(std::mem::take(&mut unsaid));
+            unreported += batch.references.len() as u64;
+            if unreported >= 1 << 18 {
+                report(std::mem::take(&mut unreported));
             }
         }
     }
 
-    fn enter(
+    fn insert_estimates(
         &self,
-        case: &Case<'_>,
+        context: &SizingContext<'_>,
         policies: &[PolicyKind],
         miniature: &Miniature,
-        table: &mut Table,
+        table: &mut ResultTable,
     ) {
         for (policy, &kind) in policies.iter().enumerate() {
             for (size, &pages) in self.pages.iter().enumerate() {
                 let missed = |counts: &Counts| counts.misses().bytes;
                 let hits = miniature.hit_ratio(policy, size);
-                let byte_hits = miniature.share_without(policy, size, case.survey.bytes, missed);
+                let byte_hits = miniature.share_without(policy, size, context.survey.bytes, missed);
                 let (Some(hits), Some(byte_hits)) = (hits, byte_hits) else { continue };
                 let reads = |counts: &Counts| counts.read_misses.references;
                 #[expect(
@@ -270,7 +273,7 @@ impl Plan<'_> {
                 )]
                 let read_misses = miniature.total(policy, size, reads).0.round() as u64;
                 let counted = miniature.is_whole(size);
-                table.insert(kind, pages, Found { hits, byte_hits, read_misses, counted });
+                table.insert(kind, pages, CacheResult { hits, byte_hits, read_misses, counted });
             }
         }
     }

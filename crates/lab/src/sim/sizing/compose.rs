@@ -1,10 +1,10 @@
-//! Puts the measurements together: from a surveyed trace to everything that is said about it.
+//! The complete result of a measurement, composed from the results of all steps.
 
-use super::caches::{Found, Plan, Table};
-use super::search::{self, Choice};
+use super::caches::{CachePlan, CacheResult, ResultTable};
+use super::search::{self, SizeChoice};
 use super::{
-    Case, MIN_BYTES_MAX, PAGE_SIZES, Progress, SizingError, TRACKER, Tell, page_bytes, page_memory,
-    volumes, windows, working_set,
+    MIN_BYTES_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, TRACKER,
+    page_bytes, page_memory, volumes, windows, working_set,
 };
 use crate::sim::min::{Future, memory_bytes};
 use crate::sim::references::Batch;
@@ -24,19 +24,26 @@ use larder_report::stats::hit_ratio;
 
 const NS_PER_HOUR: f64 = 3.6e12;
 
-pub(super) fn compose(case: &Case<'_>, tell: &mut Tell<'_>) -> Result<Sizing, SizingError> {
-    let picture = working_set::picture(case, windows::WINDOWS)?;
-    let workload = workload(case);
+pub(super) fn compose(
+    context: &SizingContext<'_>,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<Sizing, SizingError> {
+    let profile = working_set::profile(context, windows::WINDOWS)?;
+    let workload = workload(context);
     let footprint = u32::try_from(workload.footprint_pages).unwrap_or(u32::MAX);
-    let mut table = Table::default();
+    let mut table = ResultTable::default();
     let grid = search::grid(footprint);
-    let everything =
-        Plan { policies: &case.options.policies, pages: &grid, page_size: 0, step: "all policies" };
-    everything.run(case, &mut table, tell)?;
-    let mut made = Sizing {
-        goal: case.options.goal,
+    let grid_plan = CachePlan {
+        policies: &context.options.policies,
+        pages: &grid,
+        page_size: 0,
+        step: "all policies",
+    };
+    grid_plan.run(context, &mut table, progress)?;
+    let mut sizing = Sizing {
+        goal: context.options.goal,
         exact: false,
-        seed: case.options.seed,
+        seed: context.options.seed,
         curve: Vec::new(),
         policies: Vec::new(),
         regions: None,
@@ -48,35 +55,41 @@ pub(super) fn compose(case: &Case<'_>, tell: &mut Tell<'_>) -> Result<Sizing, Si
         stability: None,
         volumes: Vec::new(),
         page_sizes: Vec::new(),
-        slices: picture.slices,
-        heat: picture.heat,
-        notes: case.survey.notes.clone(),
+        slices: profile.slices,
+        heat: profile.heat,
+        notes: context.survey.notes.clone(),
         workload,
     };
-    if made.workload.ceiling > 0.0 {
-        let wanted = case.options.goal.hit_ratio(made.workload.ceiling);
-        let choice = search::search(case, &mut table, wanted, tell)?;
-        recommend(case, &mut made, &mut table, choice, tell)?;
-        let policy = made.recommendation.as_ref().and_then(|r| PolicyKind::from_name(&r.policy));
+    if sizing.workload.ceiling > 0.0 {
+        let target_hit_ratio = context.options.goal.hit_ratio(sizing.workload.ceiling);
+        let choice = search::search(context, &mut table, target_hit_ratio, progress)?;
+        recommend(context, &mut sizing, &mut table, choice, progress)?;
+        let policy = sizing.recommendation.as_ref().and_then(|r| PolicyKind::from_name(&r.policy));
         if let Some(policy) = policy {
-            rest(case, &mut made, (policy, choice.pages), &picture.windows_ns, tell)?;
+            measure_recommended_size(
+                context,
+                &mut sizing,
+                (policy, choice.pages),
+                &profile.windows_ns,
+                progress,
+            )?;
         }
     }
-    curves(case, &mut made, &table);
-    if let Some(regions) = &made.regions
-        && let Some(recommendation) = &mut made.recommendation
+    curves(context, &mut sizing, &table);
+    if let Some(regions) = &sizing.regions
+        && let Some(recommendation) = &mut sizing.recommendation
     {
         recommendation.region = Some(regions.region(recommendation.bytes));
     }
-    Ok(made)
+    Ok(sizing)
 }
 
-fn workload(case: &Case<'_>) -> Workload {
-    let survey = &case.survey;
+fn workload(context: &SizingContext<'_>) -> Workload {
+    let survey = &context.survey;
     let (pages, references) = (survey.footprints[0], survey.references[0]);
     let compulsory = pages.pages.min(references);
     Workload {
-        trace: case.options.name.clone(),
+        trace: context.options.name.clone(),
         page_bytes: PAGE_SIZES[0],
         requests: survey.requests,
         references,
@@ -89,53 +102,53 @@ fn workload(case: &Case<'_>) -> Workload {
     }
 }
 
-fn beside_plan<'a>(policies: &'a [PolicyKind], pages: &'a [u32]) -> Plan<'a> {
-    Plan { policies, pages, page_size: 0, step: "half and twice" }
+fn comparison_plan<'a>(policies: &'a [PolicyKind], pages: &'a [u32]) -> CachePlan<'a> {
+    CachePlan { policies, pages, page_size: 0, step: "half and twice" }
 }
 
-/// Half the size, the size and twice the size, with all policies; then the policy.
+/// Measures half the size, the size and twice the size with all policies; then recommends a policy.
 fn recommend(
-    case: &Case<'_>,
-    made: &mut Sizing,
-    table: &mut Table,
-    choice: Choice,
-    tell: &mut Tell<'_>,
+    context: &SizingContext<'_>,
+    sizing: &mut Sizing,
+    table: &mut ResultTable,
+    choice: SizeChoice,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
-    let everyone = &case.options.policies[..];
-    let mut beside = Table::default();
-    beside_plan(everyone, &[choice.pages]).run(case, &mut beside, tell)?;
-    let Some(policy) = search::best_policy(&beside, choice.pages) else { return Ok(()) };
+    let all_policies = &context.options.policies[..];
+    let mut comparison = ResultTable::default();
+    comparison_plan(all_policies, &[choice.pages]).run(context, &mut comparison, progress)?;
+    let Some(policy) = search::best_policy(&comparison, choice.pages) else { return Ok(()) };
     let (half, twice) = ((choice.pages / 2).max(1), choice.pages.saturating_mul(2));
-    beside_plan(everyone, &[half]).run(case, &mut beside, tell)?;
-    let footprint = u32::try_from(made.workload.footprint_pages).unwrap_or(u32::MAX);
-    // Where everything fits, policies have nothing to decide.
+    comparison_plan(all_policies, &[half]).run(context, &mut comparison, progress)?;
+    let footprint = u32::try_from(sizing.workload.footprint_pages).unwrap_or(u32::MAX);
+    // If the whole trace fits, all policies have the same hit ratio.
     let fits = twice >= footprint;
-    let one = [policy];
-    let who = if fits { &one[..] } else { everyone };
-    beside_plan(who, &[twice.min(footprint)]).run(case, &mut beside, tell)?;
-    table.enter_all(&beside, choice.pages);
+    let recommended_only = [policy];
+    let policies = if fits { &recommended_only[..] } else { all_policies };
+    comparison_plan(policies, &[twice.min(footprint)]).run(context, &mut comparison, progress)?;
+    table.copy_size(&comparison, choice.pages);
     let sizes = [
         ("half", half, half),
         ("recommended", choice.pages, choice.pages),
         ("twice", twice, twice.min(footprint)),
     ];
-    for (what, pages, run) in sizes {
-        let Some(found) = beside.get(policy, run) else { continue };
-        let mut made_of_it = effect(case, what, pages, found);
-        made_of_it.policies = if what == "twice" && fits {
-            everyone.iter().map(|kind| ratio(kind.name(), found)).collect()
+    for (label, pages, run) in sizes {
+        let Some(result) = comparison.get(policy, run) else { continue };
+        let mut size_effect = effect(context, label, pages, result);
+        size_effect.policies = if label == "twice" && fits {
+            all_policies.iter().map(|kind| ratio(kind.name(), result)).collect()
         } else {
-            beside.at(run).into_iter().map(|(name, found)| ratio(name, found)).collect()
+            comparison.at(run).into_iter().map(|(name, result)| ratio(name, result)).collect()
         };
-        made.effects.push(made_of_it);
+        sizing.effects.push(size_effect);
     }
-    made.recommendation = Some(Recommendation {
+    sizing.recommendation = Some(Recommendation {
         bytes: page_bytes(choice.pages.into()),
         memory_bytes: page_memory(policy) * u64::from(choice.pages) + TRACKER,
         policy: policy.name().to_owned(),
         page_bytes: PAGE_SIZES[0],
         reach: choice.reach,
-        wanted_hit_ratio: case.options.goal.hit_ratio(made.workload.ceiling),
+        wanted_hit_ratio: context.options.goal.hit_ratio(sizing.workload.ceiling),
         target_bytes: choice.target_pages.map(|pages| page_bytes(pages.into())),
         region: None,
     });
@@ -143,92 +156,96 @@ fn recommend(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn effect(case: &Case<'_>, what: &str, pages: u32, found: &Found) -> Effect {
-    let misses = (1.0 - found.hits.hit_ratio) * case.survey.references[0] as f64;
+fn effect(context: &SizingContext<'_>, label: &str, pages: u32, result: &CacheResult) -> Effect {
+    let misses = (1.0 - result.hits.hit_ratio) * context.survey.references[0] as f64;
     Effect {
-        what: what.to_owned(),
-        point: found.point(page_bytes(pages.into())),
-        counted: found.counted,
-        misses_per_hour: (case.survey.duration_ns > 0)
-            .then(|| misses * NS_PER_HOUR / case.survey.duration_ns as f64),
-        store_bytes: page_bytes(found.read_misses),
+        what: label.to_owned(),
+        point: result.point(page_bytes(pages.into())),
+        counted: result.counted,
+        misses_per_hour: (context.survey.duration_ns > 0)
+            .then(|| misses * NS_PER_HOUR / context.survey.duration_ns as f64),
+        store_bytes: page_bytes(result.read_misses),
         policies: Vec::new(),
     }
 }
 
-fn ratio(policy: &str, found: &Found) -> PolicyRatio {
+fn ratio(policy: &str, result: &CacheResult) -> PolicyRatio {
     PolicyRatio {
         policy: policy.to_owned(),
-        hit_ratio: found.hits.hit_ratio,
-        low: found.hits.low,
-        high: found.hits.high,
+        hit_ratio: result.hits.hit_ratio,
+        low: result.hits.low,
+        high: result.hits.high,
     }
 }
 
-/// What is said about the recommended size beyond its effects.
-fn rest(
-    case: &Case<'_>,
-    made: &mut Sizing,
+/// Measures the recommended size beyond its effects: windows, MIN, page sizes and volumes.
+fn measure_recommended_size(
+    context: &SizingContext<'_>,
+    sizing: &mut Sizing,
     (policy, pages): (PolicyKind, u32),
     windows_ns: &[u64],
-    tell: &mut Tell<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
-    let footprint = u32::try_from(made.workload.footprint_pages).unwrap_or(u32::MAX);
+    let footprint = u32::try_from(sizing.workload.footprint_pages).unwrap_or(u32::MAX);
     let mut sizes = search::grid(footprint);
     sizes.push(pages.min(footprint));
     sizes.sort_unstable();
     sizes.dedup();
-    made.windows = windows::windows(case, policy, (&sizes, pages), windows_ns, tell)?;
-    made.stability = Stability::of(&made.windows, page_bytes(pages.into()));
-    made.min_hit_ratio = min(case, pages, tell)?;
-    if made.min_hit_ratio.is_none() {
-        made.notes.push(format!(
+    sizing.windows = windows::windows(context, policy, (&sizes, pages), windows_ns, progress)?;
+    sizing.stability = Stability::of(&sizing.windows, page_bytes(pages.into()));
+    sizing.min_hit_ratio = min(context, pages, progress)?;
+    if sizing.min_hit_ratio.is_none() {
+        sizing.notes.push(format!(
             "MIN was left out: for this trace it takes more than {} of memory; \
              `larder sim --policy min` may take more",
             format::bytes(MIN_BYTES_MAX)
         ));
     }
-    if case.survey.sample == 1 {
-        page_sizes(case, made, (policy, pages), tell)?;
+    if context.survey.sample == 1 {
+        page_sizes(context, sizing, (policy, pages), progress)?;
     } else {
-        made.notes.push(
+        sizing.notes.push(
             "page sizes were not compared: of a sample of the pages, neighbours are missing"
                 .to_owned(),
         );
     }
-    if case.survey.volumes.len() > 1 {
-        let claimants = volumes::claimants(case, tell)?;
-        if claimants.len() < case.survey.volumes.len() {
-            made.notes.push(format!(
+    if context.survey.volumes.len() > 1 {
+        let memory_requests = volumes::memory_requests(context, progress)?;
+        if memory_requests.len() < context.survey.volumes.len() {
+            sizing.notes.push(format!(
                 "memory is divided among the {} volumes with the most references, of {}",
                 volumes::VOLUMES_MAX,
-                case.survey.volumes.len()
+                context.survey.volumes.len()
             ));
         }
         let budget = page_bytes(pages.into());
-        let claims: Vec<Claim> = claimants.iter().map(claim).collect();
-        let given = share::divide(&claims, budget);
-        made.volumes = divide::shares(&claimants, &given, PAGE_SIZES[0].into());
+        let claims: Vec<Claim> = memory_requests.iter().map(claim).collect();
+        let shares = share::divide(&claims, budget);
+        sizing.volumes = divide::shares(&memory_requests, &shares, PAGE_SIZES[0].into());
     }
     Ok(())
 }
 
-/// What a volume gains from memory: hits of its curve.
-fn claim(claimant: &MemoryRequest) -> Claim {
-    let references = as_f64(claimant.references);
-    let points = claimant.curve.points().iter();
+/// Returns the claim of a volume on memory: the hits of its curve.
+fn claim(request: &MemoryRequest) -> Claim {
+    let references = as_f64(request.references);
+    let points = request.curve.points().iter();
     let points = points.map(|point| (point.bytes, point.hit_ratio * references)).collect();
     Claim { points, floor: 0, ceiling: u64::MAX }
 }
 
-/// The bound, if it takes no more memory than it may.
-fn min(case: &Case<'_>, pages: u32, tell: &mut Tell<'_>) -> Result<Option<f64>, SizingError> {
-    let total = case.survey.references[0];
-    if memory_bytes(total, case.survey.footprints[0].pages) > MIN_BYTES_MAX {
+/// Returns the hit ratio of MIN, if MIN takes no more memory than allowed.
+fn min(
+    context: &SizingContext<'_>,
+    pages: u32,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<Option<f64>, SizingError> {
+    let total = context.survey.references[0];
+    if memory_bytes(total, context.survey.footprints[0].pages) > MIN_BYTES_MAX {
         return Ok(None);
     }
     let mut future = Future::new();
-    let mut stream = case.references(PAGE_SIZES[0])?;
+    let mut stream = context.references(PAGE_SIZES[0])?;
     let (mut batch, mut done) = (Batch::default(), 0);
     loop {
         stream.read_batch(&mut batch)?;
@@ -237,73 +254,77 @@ fn min(case: &Case<'_>, pages: u32, tell: &mut Tell<'_>) -> Result<Option<f64>, 
         }
         future.add(&batch.references).expect("far fewer references than 2^32");
         done += batch.references.len() as u64;
-        tell(Progress { step: "the bound", done, total });
+        progress(Progress { step: "the bound", done, total });
     }
     let counts = future.known().run(pages).counts;
     Ok(hit_ratio(counts.hits().references, counts.all().references))
 }
 
 fn page_sizes(
-    case: &Case<'_>,
-    made: &mut Sizing,
+    context: &SizingContext<'_>,
+    sizing: &mut Sizing,
     (policy, pages): (PolicyKind, u32),
-    tell: &mut Tell<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
-    for (place, &bytes) in PAGE_SIZES.iter().enumerate() {
+    for (index, &bytes) in PAGE_SIZES.iter().enumerate() {
         let capacity = pages / (bytes / PAGE_SIZES[0]);
         if capacity == 0 {
             continue;
         }
-        let mut table = Table::default();
-        let plan =
-            Plan { policies: &[policy], pages: &[capacity], page_size: place, step: "page sizes" };
-        plan.run(case, &mut table, tell)?;
-        let Some(found) = table.get(policy, capacity) else { continue };
-        made.page_sizes.push(PageSize {
+        let mut table = ResultTable::default();
+        let plan = CachePlan {
+            policies: &[policy],
+            pages: &[capacity],
+            page_size: index,
+            step: "page sizes",
+        };
+        plan.run(context, &mut table, progress)?;
+        let Some(result) = table.get(policy, capacity) else { continue };
+        sizing.page_sizes.push(PageSize {
             page_bytes: bytes,
-            byte_hit_ratio: found.byte_hits.hit_ratio,
-            low: found.byte_hits.low,
-            high: found.byte_hits.high,
-            store_bytes: found.read_misses.saturating_mul(bytes.into()),
-            read_misses: found.read_misses,
-            footprint_bytes: case.survey.footprints[place].pages.saturating_mul(bytes.into()),
+            byte_hit_ratio: result.byte_hits.hit_ratio,
+            low: result.byte_hits.low,
+            high: result.byte_hits.high,
+            store_bytes: result.read_misses.saturating_mul(bytes.into()),
+            read_misses: result.read_misses,
+            footprint_bytes: context.survey.footprints[index].pages.saturating_mul(bytes.into()),
         });
     }
-    let chosen = page_size::choose(&made.page_sizes);
-    if let (Some(chosen), Some(recommendation)) = (chosen, &mut made.recommendation) {
-        recommendation.page_bytes = made.page_sizes[chosen].page_bytes;
+    let chosen = page_size::choose(&sizing.page_sizes);
+    if let (Some(chosen), Some(recommendation)) = (chosen, &mut sizing.recommendation) {
+        recommendation.page_bytes = sizing.page_sizes[chosen].page_bytes;
     }
     Ok(())
 }
 
-/// The curves and their regions, of everything that is known.
-fn curves(case: &Case<'_>, made: &mut Sizing, table: &Table) {
+/// Adds the curves of all results and their regions.
+fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable) {
     for pages in table.sizes() {
-        if let Some((policy, found)) = table.at(pages).first() {
-            let point = found.point(page_bytes(pages.into()));
-            made.exact |= made.curve.is_empty();
-            made.exact &= found.counted;
-            made.curve.push(BestPoint { policy: (*policy).to_owned(), point });
+        if let Some((policy, result)) = table.at(pages).first() {
+            let point = result.point(page_bytes(pages.into()));
+            sizing.exact |= sizing.curve.is_empty();
+            sizing.exact &= result.counted;
+            sizing.curve.push(BestPoint { policy: (*policy).to_owned(), point });
         }
     }
-    let place = |name: &str| {
-        let best = made.recommended().map(|effect| &effect.policies);
+    let rank = |name: &str| {
+        let best = sizing.recommended().map(|effect| &effect.policies);
         best.and_then(|best| best.iter().position(|one| one.policy == name)).unwrap_or(usize::MAX)
     };
-    let mut policies: Vec<PolicyCurve> = case
+    let mut policies: Vec<PolicyCurve> = context
         .options
         .policies
         .iter()
         .map(|&kind| PolicyCurve {
             policy: kind.name().to_owned(),
             points: Curve::new(
-                table.of(kind).map(|(pages, found)| found.point(page_bytes(pages.into()))),
+                table.of(kind).map(|(pages, result)| result.point(page_bytes(pages.into()))),
             ),
         })
         .collect();
-    policies.sort_by_key(|curve| place(&curve.policy));
-    made.policies = policies;
-    made.regions = Regions::of(&made.best_curve(), made.workload.ceiling);
-    made.regions_why =
-        made.regions.as_ref().map(|found| found.reasons().into()).unwrap_or_default();
+    policies.sort_by_key(|curve| rank(&curve.policy));
+    sizing.policies = policies;
+    sizing.regions = Regions::of(&sizing.best_curve(), sizing.workload.ceiling);
+    sizing.regions_why =
+        sizing.regions.as_ref().map(|result| result.reasons().into()).unwrap_or_default();
 }

@@ -1,42 +1,43 @@
-//! Looks for the smallest size that reaches the goal, and for the best policies there.
+//! Search for the smallest size that reaches the goal, and for the best policies there.
 //!
-//! The estimates of all policies say about where it is. The best few are then simulated at sizes
-//! half an octave apart around it, and twice more between the two neighbours of which one reaches
-//! the goal and the other does not: the last ones are 2 % apart. If the estimates were so far off
-//! that none or all of them reach it, the search moves on by an octave and looks again.
+//! The estimates of all policies give an approximate size. The best few policies are then simulated
+//! at sizes half an octave apart around it, and twice more between the two neighbours of which one
+//! reaches the goal and the other does not: the last sizes are 2 % apart. If the estimates are so
+//! inaccurate that none or all of the sizes reach the goal, the search moves by an octave and tries
+//! again.
 
-use super::caches::{Plan, Table};
-use super::{Case, SizingError, Tell};
+use super::caches::{CachePlan, ResultTable};
+use super::{ProgressCallback, SizingContext, SizingError};
 use larder_core::policy::PolicyKind;
 use larder_report::advise::goal::Attainment;
 
-/// Policies that are looked at closely, besides the engine's default.
+/// Number of policies that the search simulates, besides the engine's default.
 const CANDIDATES: usize = 2;
-/// Pages of a cache that is small for anybody.
-const SMALL: u32 = 1024;
-/// A policy that is as good as the best up to this is as good as it.
+/// Maximum pages of a small cache.
+const SMALL_CACHE_PAGES: u32 = 1024;
+/// Hit ratios that differ by no more than this count as equal.
 const TIE: f64 = 0.001;
-/// How often it looks closer.
-const CLOSER: u32 = 2;
-/// What `larder serve` takes if it is not told.
+/// Number of refinements.
+const REFINEMENTS: u32 = 2;
+/// Default policy of `larder serve`.
 const ENGINE_DEFAULT: PolicyKind = PolicyKind::S3Fifo;
-/// How often the search may move on; the sizes of a trace span fewer octaves than this.
+/// Maximum moves of the search; the sizes of a trace span fewer octaves than this.
 const MOVES_MAX: usize = 40;
 
-/// What the search ended with.
+/// The result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct SizeChoice {
     pub(super) pages: u32,
     pub(super) reach: Attainment,
     /// The smallest size that reaches the goal, whatever the budget.
     pub(super) target_pages: Option<u32>,
 }
 
-/// Sizes of the curve by rising size: from the footprint down, half an octave apart, below 1/32 of
-/// it an octave. It ends at 1/1024, or before sizes that are small for any cache and, having no
-/// miniature, would cost the most.
+/// Returns the sizes of the curve in ascending order: from the footprint down, half an octave
+/// apart, below 1/32 of it an octave. They end at 1/1024, or above the sizes of a small cache,
+/// which have no miniature and would cost the most.
 pub(super) fn grid(footprint: u32) -> Vec<u32> {
-    let least = (footprint / 1024).max((footprint / 64).min(SMALL));
+    let least = (footprint / 1024).max((footprint / 64).min(SMALL_CACHE_PAGES));
     let halves = (0..10).map(|number| f64::from(number) / 2.0);
     let wholes = (5..=10).map(f64::from);
     let mut sizes: Vec<u32> = halves
@@ -49,25 +50,25 @@ pub(super) fn grid(footprint: u32) -> Vec<u32> {
     sizes
 }
 
-/// A size so many octaves up or down.
+/// Returns a size so many octaves larger or smaller.
 fn scaled(pages: u32, octaves: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let scaled = (f64::from(pages) * octaves.exp2()).round() as u32;
     scaled
 }
 
-/// The smallest size of the table that has the hit ratio with any policy.
-pub(super) fn reaching(table: &Table, hit_ratio: f64) -> Option<u32> {
-    table.sizes().into_iter().find(|&pages| best(table, pages) >= hit_ratio)
+/// Returns the smallest size of the table that has the hit ratio with any policy.
+pub(super) fn smallest_reaching(table: &ResultTable, hit_ratio: f64) -> Option<u32> {
+    table.sizes().into_iter().find(|&pages| best_hit_ratio(table, pages) >= hit_ratio)
 }
 
-fn best(table: &Table, pages: u32) -> f64 {
+fn best_hit_ratio(table: &ResultTable, pages: u32) -> f64 {
     table.at(pages).first().map_or(0.0, |(_, found)| found.hits.hit_ratio)
 }
 
-/// The best policy of those at a size: among those that tie, the engine's default, else the one
-/// that takes the least memory.
-pub(super) fn best_policy(table: &Table, pages: u32) -> Option<PolicyKind> {
+/// Returns the best policy at a size: among those that tie, the engine's default, else the one with
+/// the least memory.
+pub(super) fn best_policy(table: &ResultTable, pages: u32) -> Option<PolicyKind> {
     let found = table.at(pages);
     let top = found.first()?.1.hits.hit_ratio;
     found
@@ -77,41 +78,46 @@ pub(super) fn best_policy(table: &Table, pages: u32) -> Option<PolicyKind> {
         .min_by_key(|&kind| (kind != ENGINE_DEFAULT, kind.bytes_per_page()))
 }
 
-/// Searches; the table has estimates of all policies at the sizes of [`grid`].
+/// Searches for the size; the table has estimates of all policies at the sizes of [`grid`].
 pub(super) fn search(
-    case: &Case<'_>,
-    table: &mut Table,
-    wanted: f64,
-    tell: &mut Tell<'_>,
-) -> Result<Choice, SizingError> {
-    let footprint = u32::try_from(case.survey.footprints[0].pages).unwrap_or(u32::MAX);
-    let most = case.pages_max();
-    // Without an estimate that reaches it, the end of the curve is as near as it gets.
-    let about = reaching(table, wanted).unwrap_or(footprint);
-    let candidates = candidates(case, table, about.min(most));
-    let mut looked = Table::default();
-    let mut run = |sizes: &[u32], looked: &mut Table| {
-        let plan =
-            Plan { policies: &candidates, pages: sizes, page_size: 0, step: "searching the size" };
-        plan.run(case, looked, tell)
+    context: &SizingContext<'_>,
+    table: &mut ResultTable,
+    wanted_hit_ratio: f64,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<SizeChoice, SizingError> {
+    let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
+    let pages_max = context.pages_max();
+    // If no estimate reaches the goal, the search starts at the end of the curve.
+    let estimated_size = smallest_reaching(table, wanted_hit_ratio).unwrap_or(footprint);
+    let candidates = candidates(context, table, estimated_size.min(pages_max));
+    let mut simulated = ResultTable::default();
+    let mut run = |sizes: &[u32], simulated: &mut ResultTable| {
+        let plan = CachePlan {
+            policies: &candidates,
+            pages: sizes,
+            page_size: 0,
+            step: "searching the size",
+        };
+        plan.run(context, simulated, progress)
     };
-    let mut centre = about.min(most);
+    let mut centre = estimated_size.min(pages_max);
     for _ in 0..MOVES_MAX {
-        let mut sizes: Vec<u32> =
-            (-4..=4).map(|number| scaled(centre, f64::from(number) / 4.0).clamp(1, most)).collect();
+        let mut sizes: Vec<u32> = (-4..=4)
+            .map(|number| scaled(centre, f64::from(number) / 4.0).clamp(1, pages_max))
+            .collect();
         sizes.dedup();
-        run(&sizes, &mut looked)?;
-        let first = looked.sizes()[0];
-        match reaching(&looked, wanted) {
+        run(&sizes, &mut simulated)?;
+        let first = simulated.sizes()[0];
+        match smallest_reaching(&simulated, wanted_hit_ratio) {
             Some(found) if found == first && first > 1 => centre = (first / 2).max(1),
             Some(_) => break,
-            None if looked.sizes().contains(&most) => break,
-            None => centre = centre.saturating_mul(2).min(most),
+            None if simulated.sizes().contains(&pages_max) => break,
+            None => centre = centre.saturating_mul(2).min(pages_max),
         }
     }
-    for _ in 0..CLOSER {
-        let Some(above) = reaching(&looked, wanted) else { break };
-        let below = looked.sizes().into_iter().filter(|&pages| pages < above).max().unwrap_or(0);
+    for _ in 0..REFINEMENTS {
+        let Some(above) = smallest_reaching(&simulated, wanted_hit_ratio) else { break };
+        let below = simulated.sizes().into_iter().filter(|&pages| pages < above).max().unwrap_or(0);
         let part = |number: u32| {
             let pages = u64::from(above - below) * u64::from(number) / 4;
             below + u32::try_from(pages).expect("a part of 32 bits")
@@ -119,21 +125,22 @@ pub(super) fn search(
         let between = (1..4).map(part).filter(|&pages| pages > below && pages < above);
         let mut between: Vec<u32> = between.collect();
         between.dedup();
-        run(&between, &mut looked)?;
+        run(&between, &mut simulated)?;
     }
-    let reached = reaching(&looked, wanted);
-    let target_pages = reached.or_else(|| reaching(table, wanted).filter(|&pages| pages > most));
-    table.take(looked);
+    let reached = smallest_reaching(&simulated, wanted_hit_ratio);
+    let target_pages = reached
+        .or_else(|| smallest_reaching(table, wanted_hit_ratio).filter(|&pages| pages > pages_max));
+    table.merge(simulated);
     let (pages, reach) = match reached {
         Some(pages) => (pages, Attainment::Reached),
-        None if most < footprint => (most, Attainment::Budget),
-        None => (most, Attainment::End),
+        None if pages_max < footprint => (pages_max, Attainment::Budget),
+        None => (pages_max, Attainment::End),
     };
-    Ok(Choice { pages, reach, target_pages })
+    Ok(SizeChoice { pages, reach, target_pages })
 }
 
-/// The best policies at the size of the grid that is nearest, and the engine's default.
-fn candidates(case: &Case<'_>, table: &Table, pages: u32) -> Vec<PolicyKind> {
+/// Returns the best policies at the nearest size of the grid, and the engine's default.
+fn candidates(context: &SizingContext<'_>, table: &ResultTable, pages: u32) -> Vec<PolicyKind> {
     let distance = |&size: &u32| (f64::from(size) / f64::from(pages.max(1))).ln().abs();
     let nearest = table.sizes().into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let mut found: Vec<PolicyKind> = nearest
@@ -143,7 +150,7 @@ fn candidates(case: &Case<'_>, table: &Table, pages: u32) -> Vec<PolicyKind> {
         .filter_map(|(name, _)| PolicyKind::from_name(name))
         .take(CANDIDATES)
         .collect();
-    if case.options.policies.contains(&ENGINE_DEFAULT) && !found.contains(&ENGINE_DEFAULT) {
+    if context.options.policies.contains(&ENGINE_DEFAULT) && !found.contains(&ENGINE_DEFAULT) {
         found.push(ENGINE_DEFAULT);
     }
     found

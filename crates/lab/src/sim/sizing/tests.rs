@@ -1,4 +1,4 @@
-//! What is recommended for traces whose answer is known.
+//! Tests of recommendations for traces with a known answer.
 
 use super::*;
 use crate::random::Random;
@@ -31,16 +31,18 @@ fn records(references: impl IntoIterator<Item = crate::sim::references::Referenc
 #[test]
 fn a_loop_needs_all_of_its_pages() {
     let pages = 2_000;
-    let made = size(&records((0..20 * pages).map(|at| reference(at % pages))), &options()).unwrap();
-    assert_eq!(made.workload.footprint_pages, pages);
-    assert!((made.workload.ceiling - 0.95).abs() < 1e-12);
-    let advice = made.recommendation.unwrap();
-    // A policy that keeps some of a loop hits with a part of it, so a little less may do.
+    let sizing =
+        size(&records((0..20 * pages).map(|at| reference(at % pages))), &options()).unwrap();
+    assert_eq!(sizing.workload.footprint_pages, pages);
+    assert!((sizing.workload.ceiling - 0.95).abs() < 1e-12);
+    let advice = sizing.recommendation.unwrap();
+    // A policy that keeps a part of a loop hits with less than the whole loop, so a slightly
+    // smaller cache can be enough.
     let part = advice.bytes * 100 / page_bytes(pages);
     assert!((90..=100).contains(&part), "{part} % of the loop");
-    assert!(made.exact, "so small a trace is counted");
-    assert_eq!(made.effects.len(), 3);
-    assert!((made.effects[2].point.hit_ratio - 0.95).abs() < 1e-12);
+    assert!(sizing.exact, "so small a trace is counted");
+    assert_eq!(sizing.effects.len(), 3);
+    assert!((sizing.effects[2].point.hit_ratio - 0.95).abs() < 1e-12);
 }
 
 #[test]
@@ -49,15 +51,15 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
     let policies = vec![PolicyKind::Lru];
     let goal = Goal { target: 0.8, budget_bytes: None };
     let options = Options { goal, policies, ..options() };
-    let made = size(&records(references.iter().copied()), &options).unwrap();
-    let wanted = 0.8 * made.workload.ceiling;
+    let sizing = size(&records(references.iter().copied()), &options).unwrap();
+    let wanted = 0.8 * sizing.workload.ceiling;
     let hits = |pages: u32| {
         let mut lru = cache(PolicyKind::Lru, pages, FindBy::Page);
         lru.run(&references, &[]);
         let counts = lru.counts();
         f64::from(u32::try_from(counts.hits().references).unwrap()) / 60_000.0
     };
-    // The hits of LRU never decrease with its size, so bisection finds the least size.
+    // The hits of LRU never decrease with its size, so bisection finds the smallest size.
     let (mut too_few, mut needed) = (0, 4_000);
     while needed - too_few > 1 {
         let middle = u32::midpoint(too_few, needed);
@@ -68,24 +70,24 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
         }
     }
     assert!(hits(needed) >= wanted && hits(needed - 1) < wanted, "{needed}");
-    let advice = made.recommendation.as_ref().unwrap();
+    let advice = sizing.recommendation.as_ref().unwrap();
     let chosen = u32::try_from(advice.bytes / 4096).unwrap();
     assert!(chosen >= needed && chosen * 100 <= needed * 104, "{chosen}, {needed} needed");
-    let effect = made.recommended().unwrap();
+    let effect = sizing.recommended().unwrap();
     assert!((effect.point.hit_ratio - hits(chosen)).abs() < 1e-12 && effect.counted);
-    assert!(made.min_hit_ratio.unwrap() >= effect.point.hit_ratio);
-    assert_eq!(made.windows.len(), 8);
-    assert_eq!(made.windows.iter().map(|w| w.references).sum::<u64>(), 60_000);
-    assert_eq!(made.slices.iter().map(|slice| slice.references).sum::<u64>(), 60_000);
-    assert_eq!(made.heat.rows.iter().flatten().sum::<u64>(), 60_000);
+    assert!(sizing.min_hit_ratio.unwrap() >= effect.point.hit_ratio);
+    assert_eq!(sizing.windows.len(), 8);
+    assert_eq!(sizing.windows.iter().map(|w| w.references).sum::<u64>(), 60_000);
+    assert_eq!(sizing.slices.iter().map(|slice| slice.references).sum::<u64>(), 60_000);
+    assert_eq!(sizing.heat.rows.iter().flatten().sum::<u64>(), 60_000);
 }
 
 #[test]
 fn the_budget_holds_with_the_tables() {
     let references = skewed_references(&mut Random::from_seed(12), 40_000, 4_000);
     let goal = Goal { target: 0.95, budget_bytes: Some(1 << 20) };
-    let made = size(&records(references), &Options { goal, ..options() }).unwrap();
-    let advice = made.recommendation.unwrap();
+    let sizing = size(&records(references), &Options { goal, ..options() }).unwrap();
+    let advice = sizing.recommendation.unwrap();
     assert_eq!(advice.reach, Attainment::Budget);
     assert!(advice.memory_bytes <= 1 << 20, "{}", advice.memory_bytes);
     assert!(advice.target_bytes.unwrap() > advice.bytes);
@@ -103,8 +105,12 @@ fn the_result_depends_on_the_seed_alone() {
     let other = size(&records, &Options { seed: 2, ..sampled }).unwrap();
     assert_ne!(other.curve, one.curve);
     let exact = size(&records, &options()).unwrap();
-    let (bytes, own) = (exact.recommendation.unwrap().bytes, one.recommendation.unwrap().bytes);
-    assert!(own * 10 < bytes * 13 && bytes * 10 < own * 13, "{own} sampled, {bytes} counted");
+    let (bytes, sampled_bytes) =
+        (exact.recommendation.unwrap().bytes, one.recommendation.unwrap().bytes);
+    assert!(
+        sampled_bytes * 10 < bytes * 13 && bytes * 10 < sampled_bytes * 13,
+        "{sampled_bytes} sampled, {bytes} counted"
+    );
 }
 
 #[test]
@@ -126,10 +132,10 @@ fn memory_goes_to_the_volume_that_gains_from_it() {
         records.push(hot);
         records.push(Record { offset: at * 4096, len: 4096, volume: 7, ..Record::default() });
     }
-    let made = size(&records, &options()).unwrap();
-    assert_eq!(made.volumes.len(), 2);
-    let hot = made.volumes.iter().find(|share| share.volume == "3").unwrap();
-    let scan = made.volumes.iter().find(|share| share.volume == "7").unwrap();
+    let sizing = size(&records, &options()).unwrap();
+    assert_eq!(sizing.volumes.len(), 2);
+    let hot = sizing.volumes.iter().find(|share| share.volume == "3").unwrap();
+    let scan = sizing.volumes.iter().find(|share| share.volume == "7").unwrap();
     assert!(hot.bytes > 400 * 4096 && scan.bytes == 0, "{hot:?} {scan:?}");
 }
 
@@ -137,17 +143,17 @@ fn memory_goes_to_the_volume_that_gains_from_it() {
 fn a_short_trace_of_long_requests_leaves_min_out() {
     let record = Record { len: 20_000 * 4096, ..Record::default() };
     let policies = vec![PolicyKind::Lru];
-    let made = size(&[record, record], &Options { policies, ..options() }).unwrap();
-    assert!(made.recommendation.is_some() && made.min_hit_ratio.is_none());
-    let notes = &made.notes;
+    let sizing = size(&[record, record], &Options { policies, ..options() }).unwrap();
+    assert!(sizing.recommendation.is_some() && sizing.min_hit_ratio.is_none());
+    let notes = &sizing.notes;
     assert!(notes.iter().any(|note| note.starts_with("MIN was left out")), "{notes:?}");
 }
 
 #[test]
 fn what_never_hits_gets_no_cache() {
-    let made = size(&records((0..5_000).map(reference)), &options()).unwrap();
-    assert_eq!(made.recommendation, None);
-    assert!(made.workload.ceiling.abs() < 1e-12 && made.regions.is_none());
+    let sizing = size(&records((0..5_000).map(reference)), &options()).unwrap();
+    assert_eq!(sizing.recommendation, None);
+    assert!(sizing.workload.ceiling.abs() < 1e-12 && sizing.regions.is_none());
 }
 
 #[test]
@@ -162,16 +168,16 @@ fn what_cannot_be_sized_is_refused_with_a_sentence() {
 #[test]
 fn a_trace_may_last_as_long_as_64_bits_count() {
     let record = |time_ns| Record { time_ns, len: 4096, ..Record::default() };
-    let made = size(&[record(0), record(u64::MAX)], &options()).unwrap();
-    assert_eq!(made.workload.duration_ns, Some(u64::MAX));
-    assert_eq!(made.slices.first().map(|slice| slice.references), Some(1));
-    assert_eq!(made.slices.last().map(|slice| slice.references), Some(1));
+    let sizing = size(&[record(0), record(u64::MAX)], &options()).unwrap();
+    assert_eq!(sizing.workload.duration_ns, Some(u64::MAX));
+    assert_eq!(sizing.slices.first().map(|slice| slice.references), Some(1));
+    assert_eq!(sizing.slices.last().map(|slice| slice.references), Some(1));
 }
 
-/// One page in so many, chosen by a hash of the page.
-struct Part(Memory, u32);
+/// A source with one of so many pages, selected by a hash of the page.
+struct SampledSource(Memory, u32);
 
-impl crate::trace::Source for Part {
+impl crate::trace::Source for SampledSource {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         self.0.read_batch(batch)
     }
@@ -194,23 +200,26 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
     let options = Options { goal, policies, ..options() };
     let whole = size(&records(references.iter().copied()), &options).unwrap();
     let holds = |page: u64| Random::from_seed(page).below(SAMPLE.into()) == 0;
-    let part = records(references.iter().copied().filter(|made| holds(made.page)));
-    let open = || Ok(Box::new(Part(Memory(part.clone().into_iter()), SAMPLE)) as BoxedSource);
-    let made = measure(&open, &options, &mut |_| ()).unwrap();
-    let near = |what: &str, [one, other]: [u64; 2]| {
+    let part = records(references.iter().copied().filter(|sizing| holds(sizing.page)));
+    let open =
+        || Ok(Box::new(SampledSource(Memory(part.clone().into_iter()), SAMPLE)) as BoxedSource);
+    let sizing = measure(&open, &options, &mut |_| ()).unwrap();
+    let near = |quantity: &str, [one, other]: [u64; 2]| {
         let ratio = real(one) / real(other);
-        assert!((0.8..1.25).contains(&ratio), "{what}: {one} of a sample, {other} of all");
+        assert!((0.8..1.25).contains(&ratio), "{quantity}: {one} of a sample, {other} of all");
     };
-    let [advice, right] = [&made, &whole].map(|made| made.recommendation.clone().unwrap());
-    near("bytes", [advice.bytes, right.bytes]);
-    near("memory", [advice.memory_bytes, right.memory_bytes]);
-    near("footprint", [made.workload.footprint_pages, whole.workload.footprint_pages]);
-    near("references", [made.workload.references, whole.workload.references]);
-    let [regions, flat] = [&made, &whole].map(|made| made.regions.clone().unwrap());
-    near("flat region", [regions.flat_begin_bytes, flat.flat_begin_bytes]);
-    assert_eq!(made.goal, options.goal, "the budget is that for all");
-    assert!(made.page_sizes.is_empty() && made.notes.iter().any(|it| it.contains("neighbours")));
-    // The budget is one for all pages, too.
+    let [advice, expected] = [&sizing, &whole].map(|sizing| sizing.recommendation.clone().unwrap());
+    near("bytes", [advice.bytes, expected.bytes]);
+    near("memory", [advice.memory_bytes, expected.memory_bytes]);
+    near("footprint", [sizing.workload.footprint_pages, whole.workload.footprint_pages]);
+    near("references", [sizing.workload.references, whole.workload.references]);
+    let [regions, whole_regions] = [&sizing, &whole].map(|sizing| sizing.regions.clone().unwrap());
+    near("flat region", [regions.flat_begin_bytes, whole_regions.flat_begin_bytes]);
+    assert_eq!(sizing.goal, options.goal, "the budget is that for all");
+    assert!(
+        sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbours"))
+    );
+    // The budget applies to all pages, not to the sample.
     let goal = Goal { budget_bytes: Some(1 << 20), ..goal };
     let small = measure(&open, &Options { goal, ..options }, &mut |_| ()).unwrap();
     let advice = small.recommendation.unwrap();

@@ -1,29 +1,31 @@
-//! A curve of LRU for each volume, as if it had a cache of its own.
+//! The LRU curve of each volume, as in a separate cache.
 
-use super::{Case, PAGE_SIZES, Progress, SizingError, Tell, page_bytes, search};
+use super::{
+    PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes, search,
+};
 use crate::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
 use crate::sim::references::{Batch, By, Reference};
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::advise::divide::MemoryRequest;
 use std::collections::BTreeMap;
 
-/// Volumes that get a curve: each takes memory of its own. They are those with the most
-/// references.
+/// Maximum number of volumes with a curve, because each curve takes memory. Those with the most
+/// references have one.
 pub(super) const VOLUMES_MAX: usize = 64;
 
-pub(super) fn claimants(
-    case: &Case<'_>,
-    tell: &mut Tell<'_>,
+pub(super) fn memory_requests(
+    context: &SizingContext<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<Vec<MemoryRequest>, SizingError> {
-    let mut busiest: Vec<_> = case.survey.volumes.iter().collect();
+    let mut busiest: Vec<_> = context.survey.volumes.iter().collect();
     busiest.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.references), **number));
-    let sample = || Sampled::new(SAMPLE_PAGES, case.options.seed);
+    let sample = || Sampled::new(SAMPLE_PAGES, context.options.seed);
     let mut curves: BTreeMap<u32, (Sampled, Vec<Reference>)> = busiest
         .iter()
         .take(VOLUMES_MAX)
         .map(|(number, _)| (**number, (sample(), Vec::new())))
         .collect();
-    let mut stream = case.references(PAGE_SIZES[0])?.by(By::Volume);
+    let mut stream = context.references(PAGE_SIZES[0])?.by(By::Volume);
     let (mut batch, mut done) = (Batch::default(), 0);
     loop {
         stream.read_batch(&mut batch)?;
@@ -31,26 +33,31 @@ pub(super) fn claimants(
             break;
         }
         for (reference, group) in batch.references.iter().zip(&batch.groups) {
-            if let Some((_, own)) = curves.get_mut(group) {
-                own.push(*reference);
+            if let Some((_, references_of_volume)) = curves.get_mut(group) {
+                references_of_volume.push(*reference);
             }
         }
-        for (sampled, own) in curves.values_mut() {
-            sampled.run(own);
-            own.clear();
+        for (sampled, references_of_volume) in curves.values_mut() {
+            sampled.run(references_of_volume);
+            references_of_volume.clear();
         }
         done += batch.references.len() as u64;
-        tell(Progress { step: "volumes", done, total: case.survey.references[0] });
+        progress(Progress { step: "volumes", done, total: context.survey.references[0] });
     }
-    let claimant = |number: &u32, sampled: &Sampled| {
+    let request = |number: &u32, sampled: &Sampled| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let footprint = sampled.footprint().round() as u32;
         let point = |pages: u32| {
-            let found = sampled.hit_ratio(pages.into())?;
+            let estimate = sampled.hit_ratio(pages.into())?;
             let bytes = page_bytes(pages.into());
-            Some(Point { bytes, hit_ratio: found.hit_ratio, low: found.low, high: found.high })
+            Some(Point {
+                bytes,
+                hit_ratio: estimate.hit_ratio,
+                low: estimate.low,
+                high: estimate.high,
+            })
         };
-        let volume = &case.survey.volumes[number];
+        let volume = &context.survey.volumes[number];
         MemoryRequest {
             name: volume.name.clone(),
             references: volume.references,
@@ -59,6 +66,6 @@ pub(super) fn claimants(
     };
     Ok(busiest
         .iter()
-        .filter_map(|(number, _)| Some(claimant(number, &curves.get(number)?.0)))
+        .filter_map(|(number, _)| Some(request(number, &curves.get(number)?.0)))
         .collect())
 }

@@ -1,8 +1,10 @@
-//! The need of each part of the trace: windows with equal numbers of references, by caches that
-//! run on from one window to the next.
+//! The cache size that each part of the trace needs: windows with equal numbers of references,
+//! measured with caches that continue from one window to the next.
 
 use super::caches::{TABLE_BYTES_PER_PAGE, TABLES_BYTES_MAX};
-use super::{COUNTED_MAX, Case, PAGE_SIZES, Progress, SizingError, Tell, page_bytes};
+use super::{
+    COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes,
+};
 use crate::sim::curve::miniature::Miniature;
 use crate::sim::references::{Batch, Reference};
 use crate::sim::replace::{self, FindBy, Replace};
@@ -10,28 +12,28 @@ use larder_core::policy::PolicyKind;
 use larder_report::advise::curve::{Curve, Point};
 use larder_report::advise::stability::Window;
 
-/// Parts of the trace.
+/// Number of windows.
 pub(super) const WINDOWS: u64 = 8;
 
-/// The caches that are watched.
+/// The simulated caches, in full or in miniature.
 enum Caches {
     Full(Vec<Box<dyn Replace>>),
     Small(Miniature),
 }
 
 impl Caches {
-    /// In full where that is cheap: they run in one thread, so it is a smaller number of
-    /// references than elsewhere.
-    fn new(case: &Case<'_>, policy: PolicyKind, sizes: &[u32]) -> Self {
-        let run = case.survey.references[0].saturating_mul(sizes.len() as u64);
+    /// Creates full caches where they are cheap: they run in one thread, so the limit on references
+    /// is lower than elsewhere.
+    fn new(context: &SizingContext<'_>, policy: PolicyKind, sizes: &[u32]) -> Self {
+        let run = context.survey.references[0].saturating_mul(sizes.len() as u64);
         let pages: u64 = sizes.iter().map(|&pages| u64::from(pages)).sum();
         let fits = pages * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX && run <= COUNTED_MAX / 20;
-        if fits && !case.samples() {
+        if fits && !context.uses_samples() {
             let cache = |&pages: &u32| replace::cache(policy, pages, FindBy::Page);
             return Caches::Full(sizes.iter().map(cache).collect());
         }
-        let footprint = case.survey.footprints[0].pages;
-        Caches::Small(Miniature::new(&[policy], sizes, footprint, case.options.seed))
+        let footprint = context.survey.footprints[0].pages;
+        Caches::Small(Miniature::new(&[policy], sizes, footprint, context.options.seed))
     }
 
     fn run(&mut self, references: &[Reference]) {
@@ -41,7 +43,7 @@ impl Caches {
         }
     }
 
-    /// Misses so far at a size.
+    /// Returns the misses so far at the size with this index.
     #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
     fn misses(&self, size: usize) -> f64 {
         match self {
@@ -53,21 +55,22 @@ impl Caches {
     }
 }
 
-/// The windows; `sizes` rise and end with all pages of the trace, and hold `recommended`.
+/// Measures the windows; `sizes` ascend, end with all pages of the trace, and include
+/// `recommended`.
 pub(super) fn windows(
-    case: &Case<'_>,
+    context: &SizingContext<'_>,
     policy: PolicyKind,
     (sizes, recommended): (&[u32], u32),
     starts_ns: &[u64],
-    tell: &mut Tell<'_>,
+    progress: &mut ProgressCallback<'_>,
 ) -> Result<Vec<Window>, SizingError> {
-    let total = case.survey.references[0];
-    let mut caches = Caches::new(case, policy, sizes);
+    let total = context.survey.references[0];
+    let mut caches = Caches::new(context, policy, sizes);
     let mut before = vec![0.0; sizes.len()];
     let mut windows = Vec::new();
-    let mut stream = case.references(PAGE_SIZES[0])?;
+    let mut stream = context.references(PAGE_SIZES[0])?;
     let mut batch = Batch::default();
-    let (mut done, mut begun) = (0_u64, 0_u64);
+    let (mut done, mut window_start) = (0_u64, 0_u64);
     loop {
         stream.read_batch(&mut batch)?;
         if batch.references.is_empty() {
@@ -84,18 +87,24 @@ pub(super) fn windows(
             done += count as u64;
             if done == end {
                 let misses: Vec<f64> = (0..sizes.len()).map(|size| caches.misses(size)).collect();
-                let ratios = ratios(&before, &misses, end - begun);
+                let ratios = ratios(&before, &misses, end - window_start);
                 let begin_ns = starts_ns.get(windows.len()).copied().unwrap_or(0);
-                windows.push(window(case, sizes, recommended, &ratios, (begin_ns, end - begun)));
-                (before, begun) = (misses, end);
+                windows.push(window(
+                    context,
+                    sizes,
+                    recommended,
+                    &ratios,
+                    (begin_ns, end - window_start),
+                ));
+                (before, window_start) = (misses, end);
             }
         }
-        tell(Progress { step: "parts of the trace", done, total });
+        progress(Progress { step: "parts of the trace", done, total });
     }
     Ok(windows)
 }
 
-/// Hit ratios of a window from the misses before and after.
+/// Returns the hit ratios of a window from the misses before and after.
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
 fn ratios(before: &[f64], after: &[f64], references: u64) -> Vec<f64> {
     let references = references.max(1) as f64;
@@ -105,7 +114,7 @@ fn ratios(before: &[f64], after: &[f64], references: u64) -> Vec<f64> {
 }
 
 fn window(
-    case: &Case<'_>,
+    context: &SizingContext<'_>,
     sizes: &[u32],
     recommended: u32,
     ratios: &[f64],
@@ -115,7 +124,7 @@ fn window(
     let curve = Curve::new(sizes.iter().zip(ratios).map(point));
     let ceiling = ratios.last().copied().unwrap_or(0.0);
     let needed_bytes = (ceiling > 0.0)
-        .then(|| curve.rising().reaching(case.options.goal.hit_ratio(ceiling)))
+        .then(|| curve.rising().reaching(context.options.goal.hit_ratio(ceiling)))
         .flatten();
     let hit_ratio = curve.at(page_bytes(recommended.into())).map_or(0.0, |point| point.hit_ratio);
     Window { begin_ns, references, needed_bytes, ceiling, hit_ratio }

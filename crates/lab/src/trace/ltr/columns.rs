@@ -1,12 +1,12 @@
-//! Records as columns of bytes: each column takes as many bytes a value as its spread needs, laid
-//! out plane by plane, which zstd packs far better than rows.
+//! Records as columns of bytes: each column has the smallest width in bytes that holds its range of
+//! values, and is stored plane by plane, which zstd compresses far better than rows.
 
 use super::super::bytes;
 use super::super::{Op, Record};
 
-/// Columns of a block.
+/// Number of columns of a block.
 const COLUMNS: usize = 9;
-/// Width and base.
+/// Bytes of width and base.
 const COLUMN_HEAD_BYTES: usize = 9;
 
 /// Appends the columns of `records` to `raw`.
@@ -14,11 +14,11 @@ pub(super) fn encode(records: &[Record], raw: &mut Vec<u8>) {
     let mut values = Vec::with_capacity(records.len());
     for column in 0..COLUMNS {
         values.clear();
-        let mut before = 0;
+        let mut previous_ns = 0;
         values.extend(records.iter().map(|record| match column {
             0 => {
-                let difference = record.time_ns.wrapping_sub(before);
-                before = record.time_ns;
+                let difference = record.time_ns.wrapping_sub(previous_ns);
+                previous_ns = record.time_ns;
                 difference
             }
             1 => record.offset,
@@ -34,8 +34,8 @@ pub(super) fn encode(records: &[Record], raw: &mut Vec<u8>) {
     }
 }
 
-/// Times that step back now and then have differences at both ends of the range of 64 bits; then
-/// the base is the lowest as a signed number.
+/// Differences of times that occasionally decrease are at both ends of the 64-bit range; so the
+/// base of that column is the minimum as a signed number.
 fn encode_column(values: &[u64], signed: bool, raw: &mut Vec<u8>) {
     let least =
         |value: &&u64| if signed { value.cast_signed() } else { i64::MIN ^ value.cast_signed() };
@@ -49,7 +49,7 @@ fn encode_column(values: &[u64], signed: bool, raw: &mut Vec<u8>) {
     }
 }
 
-/// Appends the records of a payload that holds `count`.
+/// Replaces `records` with the `count` records of a payload.
 pub(super) fn decode(
     mut raw: &[u8],
     count: usize,
@@ -65,7 +65,7 @@ pub(super) fn decode(
     if raw.is_empty() { Ok(()) } else { Err("a block is longer than its columns") }
 }
 
-/// Reads the values of a column; answers what comes after it.
+/// Reads the values of a column. Returns the bytes after it.
 fn decode_column<'a>(raw: &'a [u8], values: &mut [u64]) -> Result<&'a [u8], &'static str> {
     let short = "a block is shorter than its columns";
     let (head, rest) = raw.split_at_checked(COLUMN_HEAD_BYTES).ok_or(short)?;
@@ -86,15 +86,15 @@ fn decode_column<'a>(raw: &'a [u8], values: &mut [u64]) -> Result<&'a [u8], &'st
     Ok(rest)
 }
 
-/// Puts the values of a column into the records.
+/// Stores the values of a column in the records.
 fn fill(column: usize, values: &[u64], records: &mut [Record]) -> Result<(), &'static str> {
     let number = "a volume, file or process is numbered beyond 2^32";
-    let mut before = 0_u64;
+    let mut previous_ns = 0_u64;
     for (record, &value) in records.iter_mut().zip(values) {
         match column {
             0 => {
-                before = before.wrapping_add(value);
-                record.time_ns = before;
+                previous_ns = previous_ns.wrapping_add(value);
+                record.time_ns = previous_ns;
             }
             1 => record.offset = value,
             2 => record.len = value,

@@ -1,4 +1,4 @@
-//! The index at the end of a whole file: which block holds which records and times.
+//! The index at the end of a complete file: the records and times of each block.
 
 use super::super::bytes;
 use super::section::{Frame, Kind};
@@ -7,17 +7,17 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 const ENTRY_BYTES: usize = 40;
-/// Entries of one section.
+/// Maximum entries of one section.
 pub(super) const ENTRIES_MAX: usize = PAYLOAD_BYTES_MAX / ENTRY_BYTES / 2;
 
-/// Where a section is, and what it holds.
+/// The position and contents of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Where it begins in the file.
+pub struct IndexEntry {
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// `RECS` or `NAME`, in ASCII.
     pub kind: [u8; 4],
-    /// Records or names in it.
+    /// Number of its records or names.
     pub count: u32,
     /// Number of its first record, from 0.
     pub first: u64,
@@ -27,7 +27,7 @@ pub struct Entry {
     pub time_max_ns: u64,
 }
 
-impl Entry {
+impl IndexEntry {
     pub(super) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
         let mut entry = [0; ENTRY_BYTES];
         entry[..8].copy_from_slice(&self.offset.to_le_bytes());
@@ -40,7 +40,7 @@ impl Entry {
     }
 
     fn from_bytes(entry: &[u8]) -> Self {
-        Entry {
+        IndexEntry {
             offset: bytes::u64_at(entry, 0),
             kind: bytes::array(entry, 8),
             count: bytes::u32_at(entry, 12),
@@ -50,27 +50,27 @@ impl Entry {
         }
     }
 
-    /// Whether it holds records.
+    /// Returns true if the section holds records.
     #[must_use]
     pub fn is_records(&self) -> bool {
         Kind::from_code(self.kind) == Kind::Records
     }
 }
 
-/// The index of a whole file.
+/// The index of a complete file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// All sections but those of the index, in the order of the file.
-    pub entries: Vec<Entry>,
+    /// All sections except those of the index, in the order of the file.
+    pub entries: Vec<IndexEntry>,
     /// Records in the file.
     pub records: u64,
-    /// Where the last block ends.
+    /// End of the last block.
     pub end: u64,
 }
 
 impl Index {
-    /// Reads the index; none if the file has no whole one, because it was cut short, is damaged, or
-    /// is no such file. It can be read from front to back then.
+    /// Reads the index; `None` if the file has no valid index, because it was truncated, is
+    /// damaged, or is not an `.ltr` file. Such a file can still be read from front to back.
     ///
     /// # Errors
     /// Reading failed.
@@ -98,7 +98,7 @@ impl Index {
         file.seek(SeekFrom::Start(end.min(length)))?;
         while (entries.len() as u64) < sections {
             match read_section(file)? {
-                Some(more) if !more.is_empty() && are_apart(&more, &mut free) => {
+                Some(more) if !more.is_empty() && are_disjoint(&more, &mut free) => {
                     entries.extend(more);
                 }
                 _ => return Ok(None),
@@ -107,7 +107,7 @@ impl Index {
         Ok(Some(Index { entries, records, end }))
     }
 
-    /// The sections of names, one behind the other.
+    /// Returns the sections of names, concatenated.
     ///
     /// # Errors
     /// Reading failed.
@@ -123,7 +123,7 @@ impl Index {
         Ok(names)
     }
 
-    /// What of the file is needed for the records of these times, in bytes and in order: the
+    /// Returns the byte ranges that a reader of the records of these times needs, in order: the
     /// header, all names, and the blocks that may hold such records.
     #[must_use]
     pub fn pieces(&self, times: &Range<u64>) -> Vec<Range<u64>> {
@@ -141,20 +141,20 @@ impl Index {
     }
 }
 
-/// Takes the frame of each section from the front of the `free` bytes; false if sections overlap,
-/// are not in the order of the file, or lie outside. So a file has at most one entry for each
-/// [`FRAME_BYTES`] of it, and none of its bytes is read for two of them.
-fn are_apart(entries: &[Entry], free: &mut Range<u64>) -> bool {
+/// Takes the frame of each section from the front of the `free` bytes. Returns false if sections
+/// overlap, are not in the order of the file, or lie outside. So a file has at most one entry for
+/// each [`FRAME_BYTES`] of its length, and none of its bytes is read for two entries.
+fn are_disjoint(entries: &[IndexEntry], free: &mut Range<u64>) -> bool {
     entries.iter().all(|entry| {
-        let behind = entry.offset.saturating_add(FRAME_BYTES as u64);
-        let is_free = entry.offset >= free.start && behind <= free.end;
-        free.start = behind;
+        let frame_end = entry.offset.saturating_add(FRAME_BYTES as u64);
+        let is_free = entry.offset >= free.start && frame_end <= free.end;
+        free.start = frame_end;
         is_free
     })
 }
 
-/// The entries of the section at which the file stands; none if it is damaged.
-fn read_section(file: &mut impl Read) -> io::Result<Option<Vec<Entry>>> {
+/// Reads the entries of the index section at the file position; `None` if the section is damaged.
+fn read_section(file: &mut impl Read) -> io::Result<Option<Vec<IndexEntry>>> {
     let mut frame = [0; FRAME_BYTES];
     if let Err(error) = file.read_exact(&mut frame) {
         let short = error.kind() == io::ErrorKind::UnexpectedEof;
@@ -165,35 +165,35 @@ fn read_section(file: &mut impl Read) -> io::Result<Option<Vec<Entry>>> {
     file.take(frame.packed_bytes as u64).read_to_end(&mut packed)?;
     let mut raw = Vec::new();
     let whole = frame.kind == Kind::Index && frame.unpack(&packed, &mut raw).is_ok();
-    let entries = raw.chunks_exact(ENTRY_BYTES).map(Entry::from_bytes);
+    let entries = raw.chunks_exact(ENTRY_BYTES).map(IndexEntry::from_bytes);
     Ok(whole.then(|| entries.collect()))
 }
 
-/// Pieces of a file as one stream.
+/// Byte ranges of a file as one stream.
 #[derive(Debug)]
-pub(in super::super) struct Pieces<F> {
+pub(in super::super) struct RangeReader<F> {
     file: F,
-    coming: std::vec::IntoIter<Range<u64>>,
-    /// Bytes left of the current one, at whose next byte the file stands.
+    ranges: std::vec::IntoIter<Range<u64>>,
+    /// Remaining bytes of the current range; the file position is at the next of them.
     left: u64,
 }
 
-impl<F: Read + Seek> Pieces<F> {
+impl<F: Read + Seek> RangeReader<F> {
     pub(in super::super) fn new(file: F, pieces: Vec<Range<u64>>) -> Self {
-        Pieces { file, coming: pieces.into_iter(), left: 0 }
+        RangeReader { file, ranges: pieces.into_iter(), left: 0 }
     }
 }
 
-impl<F: Read + Seek> Read for Pieces<F> {
+impl<F: Read + Seek> Read for RangeReader<F> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while self.left == 0 {
-            let Some(piece) = self.coming.next() else { return Ok(0) };
+            let Some(piece) = self.ranges.next() else { return Ok(0) };
             self.file.seek(SeekFrom::Start(piece.start))?;
             self.left = piece.end.saturating_sub(piece.start);
         }
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
-        let got = self.file.read(&mut buf[..most])?;
-        self.left = if got == 0 { 0 } else { self.left - got as u64 };
-        Ok(got)
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(buf.len());
+        let count = self.file.read(&mut buf[..len])?;
+        self.left = if count == 0 { 0 } else { self.left - count as u64 };
+        Ok(count)
     }
 }

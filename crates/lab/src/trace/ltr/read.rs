@@ -1,20 +1,20 @@
 //! Reading `.ltr` from front to back, without the index.
 
 use super::super::bytes;
-use super::super::decode::{Decode, FormatError, Out};
+use super::super::decode::{Decode, DecodeOutput, FormatError};
 use super::super::{Addressing, NameOf, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
 use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, TRAILER_BYTES, columns};
 
-/// Where in the file the reader is.
+/// Position of the reader in the structure of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Header,
     Sections,
-    /// Behind the trailer.
+    /// After the trailer.
     End,
-    /// At bytes that are no section; everything behind is lost.
+    /// At bytes that are not a section; the rest of the file cannot be read.
     Lost,
 }
 
@@ -23,53 +23,53 @@ enum State {
 pub(in super::super) struct Reader {
     header: Header,
     state: State,
-    /// Number of the next record, as the blocks count.
+    /// Number of the next record, according to the blocks.
     next: u64,
     cut_short: bool,
-    /// Blocks were left out on purpose, and the trailer.
-    in_pieces: bool,
-    /// Requests that their recorder lost.
+    /// True if blocks and the trailer were skipped intentionally.
+    is_partial: bool,
+    /// Number of requests that the recorder lost.
     lost: u64,
-    /// Sections of names that are known before the first record.
-    known: Vec<u8>,
+    /// Sections of names that were read before the first record.
+    early_names: Vec<u8>,
     raw: Vec<u8>,
     records: Vec<Record>,
 }
 
 impl Reader {
-    /// Reads the header.
+    /// Creates a reader from the header.
     pub(in super::super) fn from_head(head: &[u8]) -> Result<Self, String> {
         let header = Header::from_bytes(head)?;
         let (raw, records) = (Vec::new(), Vec::new());
         let (state, next) = (State::Header, 0);
-        let (cut_short, in_pieces) = (false, false);
+        let (cut_short, is_partial) = (false, false);
         Ok(Reader {
             header,
             state,
             next,
             cut_short,
-            in_pieces,
+            is_partial,
             lost: 0,
-            known: Vec::new(),
+            early_names: Vec::new(),
             raw,
             records,
         })
     }
 
-    /// The same for a file of which blocks were left out.
-    pub(in super::super) fn in_pieces(self) -> Self {
-        Reader { in_pieces: true, ..self }
+    /// Marks the input as a file of which blocks were skipped.
+    pub(in super::super) fn with_missing_blocks(self) -> Self {
+        Reader { is_partial: true, ..self }
     }
 
-    /// The same with the sections of names, wherever they are in the file. What is wrong with them
-    /// is said when they are met there.
-    pub(in super::super) fn knowing(self, known: Vec<u8>) -> Self {
-        Reader { known, ..self }
+    /// Provides the sections of names, which may be anywhere in the file. Errors in them are
+    /// reported when the reader reaches them in the file.
+    pub(in super::super) fn with_names(self, early_names: Vec<u8>) -> Self {
+        Reader { early_names, ..self }
     }
 
-    fn take_known(&mut self, out: &mut Out<'_>) {
-        let known = std::mem::take(&mut self.known);
-        let mut rest = &known[..];
+    fn apply_early_names(&mut self, out: &mut DecodeOutput<'_>) {
+        let early_names = std::mem::take(&mut self.early_names);
+        let mut rest = &early_names[..];
         while let Some(Ok(frame)) = rest.get(..FRAME_BYTES).map(Frame::from_bytes) {
             let Some(payload) = rest.get(FRAME_BYTES..frame.section_bytes()) else { return };
             if self.names(&frame, payload, out).is_err() {
@@ -79,8 +79,8 @@ impl Reader {
         }
     }
 
-    /// Decodes the section or trailer at the front; answers its length, 0 if it is not whole.
-    fn section(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<usize, TraceError> {
+    /// Decodes the section or trailer at the front. Returns its length, 0 if it is not whole.
+    fn section(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         if bytes.starts_with(&END_MAGIC) {
             let Some(trailer) = bytes.get(..TRAILER_BYTES) else { return Ok(0) };
             return self.trailer(trailer, out);
@@ -88,8 +88,8 @@ impl Reader {
         let Some(frame) = bytes.get(..FRAME_BYTES) else { return Ok(0) };
         let frame = match Frame::from_bytes(frame) {
             Ok(frame) => frame,
-            Err(why) => {
-                out.bad_byte(out.position, why)?;
+            Err(reason) => {
+                out.bad_byte(out.position, reason)?;
                 self.state = State::Lost;
                 return Ok(FRAME_BYTES);
             }
@@ -102,8 +102,8 @@ impl Reader {
             Kind::Lost => self.lost(&frame, payload),
             Kind::Index | Kind::Unknown => Ok(()),
         };
-        if let Err(why) = done {
-            out.bad_byte(out.position, why)?;
+        if let Err(reason) = done {
+            out.bad_byte(out.position, reason)?;
         }
         Ok(section.len())
     }
@@ -112,22 +112,22 @@ impl Reader {
         &mut self,
         frame: &Frame,
         payload: &[u8],
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<(), FormatError> {
         let count = usize::try_from(frame.count).unwrap_or(usize::MAX);
         if count == 0 || count > BLOCK_RECORDS_MAX {
             return Err("a block has no records or more than 65,536");
         }
-        let (gap, before) = (frame.first != self.next, frame.first < self.next);
+        let (has_gap, is_repeated) = (frame.first != self.next, frame.first < self.next);
         self.next = frame.first.saturating_add(u64::from(frame.count));
         frame.unpack(payload, &mut self.raw)?;
         columns::decode(&self.raw, count, &mut self.records)?;
         for record in &self.records {
             out.push_as_is(*record)?;
         }
-        match (gap, before) {
+        match (has_gap, is_repeated) {
             (false, _) => Ok(()),
-            (true, false) if self.in_pieces => Ok(()),
+            (true, false) if self.is_partial => Ok(()),
             (true, true) => Err("a block begins with a record that was there before"),
             (true, false) => Err("blocks before this one are missing"),
         }
@@ -137,11 +137,11 @@ impl Reader {
         &mut self,
         frame: &Frame,
         payload: &[u8],
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<(), FormatError> {
         frame.unpack(payload, &mut self.raw)?;
         let mut rest = &self.raw[..];
-        while let Some((head, behind)) = rest.split_at_checked(7) {
+        while let Some((head, after)) = rest.split_at_checked(7) {
             let of = match head[0] {
                 0 => NameOf::Volume,
                 1 => NameOf::File,
@@ -149,11 +149,11 @@ impl Reader {
                 _ => return Err("a name of something that is not known"),
             };
             let length = usize::from(bytes::u16_at(head, 5));
-            let (name, behind) = behind.split_at_checked(length).ok_or("a name is cut short")?;
+            let (name, after) = after.split_at_checked(length).ok_or("a name is cut short")?;
             let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
-            // Where there is no room, the names count it and a note says it.
-            out.names.of(of).set(bytes::u32_at(head, 1), name);
-            rest = behind;
+            // If the name does not fit, `names` counts it and reports it in a note.
+            out.names.of_kind(of).set(bytes::u32_at(head, 1), name);
+            rest = after;
         }
         if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }
     }
@@ -165,7 +165,7 @@ impl Reader {
         Ok(())
     }
 
-    fn trailer(&mut self, trailer: &[u8], out: &mut Out<'_>) -> Result<usize, TraceError> {
+    fn trailer(&mut self, trailer: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         self.state = State::End;
         if crc32c::crc32c(&trailer[..36]) != bytes::u32_at(trailer, 36) {
             out.bad_byte(out.position, "the checksum of the trailer is wrong")?;
@@ -181,12 +181,12 @@ impl Decode for Reader {
         &mut self,
         bytes: &[u8],
         at_end: bool,
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<usize, TraceError> {
         let used = match self.state {
             State::Header => {
                 self.state = State::Sections;
-                self.take_known(out);
+                self.apply_early_names(out);
                 HEADER_BYTES
             }
             State::Sections => self.section(bytes, out)?,
@@ -197,7 +197,7 @@ impl Decode for Reader {
             State::Lost => bytes.len(),
         };
         if used == 0 && at_end {
-            // What a recorder that was killed leaves; a note says it.
+            // A killed recorder leaves an incomplete block; a note reports it.
             self.cut_short = true;
             return Ok(bytes.len());
         }
@@ -214,7 +214,7 @@ impl Decode for Reader {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = match self.state {
-            State::Sections if self.in_pieces => Vec::new(),
+            State::Sections if self.is_partial => Vec::new(),
             State::Header | State::Sections => {
                 let lost = if self.cut_short { ", a block that is not whole follows" } else { "" };
                 vec![format!("the file was cut short behind record {}{lost}", self.next)]

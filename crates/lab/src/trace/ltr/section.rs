@@ -1,4 +1,4 @@
-//! Frames of sections: kind, lengths, checksums; packing and unpacking of payloads.
+//! Frames of sections: kind, lengths, checksums; compression and decompression of payloads.
 
 use super::super::bytes;
 use super::{FRAME_BYTES, PAYLOAD_BYTES_MAX};
@@ -6,19 +6,19 @@ use std::cell::RefCell;
 use std::io;
 
 thread_local! {
-    /// To make one takes longer than to unpack a short section.
-    static UNPACKER: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
+    /// Shared, because creating a decompressor takes longer than unpacking a short section.
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
 }
 
-/// What a section holds.
+/// The contents of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Records,
     Names,
     Index,
-    /// How many requests a recorder lost.
+    /// Number of requests that the recorder lost.
     Lost,
-    /// One of a later kind; passed over.
+    /// A kind of a later version; skipped.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// The head of a section.
+/// The header of a section.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
@@ -71,33 +71,33 @@ impl Frame {
         })
     }
 
-    /// Bytes of the whole section.
+    /// Returns the bytes of the whole section.
     pub(super) fn section_bytes(&self) -> usize {
         FRAME_BYTES + self.packed_bytes
     }
 
-    /// Unpacks the payload into `raw`, which is as long as the frame says or it is an error.
+    /// Unpacks the payload into `raw`; a length that differs from the frame is an error.
     pub(super) fn unpack(&self, packed: &[u8], raw: &mut Vec<u8>) -> Result<(), &'static str> {
         if crc32c::crc32c(packed) != self.payload_crc {
             return Err("the checksum of a section is wrong");
         }
         raw.clear();
         raw.resize(self.raw_bytes, 0);
-        match UNPACKER.with_borrow_mut(|it| it.decompress_to_buffer(packed, &mut raw[..])) {
+        match DECOMPRESSOR.with_borrow_mut(|it| it.decompress_to_buffer(packed, &mut raw[..])) {
             Ok(length) if length == self.raw_bytes => Ok(()),
             _ => Err("a section does not unpack to the length it states"),
         }
     }
 }
 
-/// Packs a payload and puts its frame in front, into `section`.
+/// Packs a payload, and writes its frame and the packed payload to `section`.
 pub(super) fn pack(
     (kind, count, first): (Kind, u32, u64),
     raw: &[u8],
-    packer: &mut zstd::bulk::Compressor<'static>,
+    compressor: &mut zstd::bulk::Compressor<'static>,
     section: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let payload = packer.compress(raw)?;
+    let payload = compressor.compress(raw)?;
     let length = |length: usize| u32::try_from(length).expect("a payload within its limit");
     section.clear();
     section.extend_from_slice(&kind.code());

@@ -1,16 +1,16 @@
-//! The rules that docs/FORMATS.md states.
+//! Tests of the rules that docs/FORMATS.md states.
 
 use super::super::tests::drain;
 use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
 use super::section::{Kind, pack};
 use super::{
-    BLOCK_RECORDS_MAX, END_MAGIC, Entry, FRAME_BYTES, HEADER_BYTES, Index, TRAILER_BYTES, Writer,
-    WriterOptions,
+    BLOCK_RECORDS_MAX, END_MAGIC, FRAME_BYTES, HEADER_BYTES, Index, IndexEntry, TRAILER_BYTES,
+    Writer, WriterOptions,
 };
 use crate::random::Random;
 use std::io::Cursor;
 
-/// Records in order of time, enough for the blocks that `cuts` ends.
+/// Returns records in order of time.
 fn records(count: u64) -> Vec<Record> {
     let mut random = Random::from_seed(1);
     let record = |number| Record {
@@ -23,7 +23,7 @@ fn records(count: u64) -> Vec<Record> {
     (0..count).map(record).collect()
 }
 
-/// A file of blocks of 100 records.
+/// Returns a file with blocks of 100 records.
 fn file(records: &[Record]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
     writer.name(NameOf::Volume, 1, "disk").unwrap();
@@ -100,18 +100,18 @@ fn a_flipped_bit_is_noticed_wherever_it_is() {
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
-        let noticed = match open(&flipped, 0) {
+        let detected = match open(&flipped, 0) {
             Err(_) => true,
             Ok(mut source) => {
                 let read = drain(&mut source);
-                // Flips within the index hurt nobody who reads from front to back; the first bytes
-                // of the trailer make it a section that is not whole.
+                // Flips in the index do not affect a reader that reads from front to back; a flip
+                // in the first bytes of the trailer makes it an incomplete section.
                 let index = Index::read(&mut Cursor::new(&flipped)).unwrap();
                 read.is_err() || !source.notes().is_empty() || index.is_none()
             }
         };
-        assert!(noticed, "byte {at} of {}", bytes.len());
-        // With a limit what is whole is read, and what is not is left out as a block.
+        assert!(detected, "byte {at} of {}", bytes.len());
+        // With a limit, intact blocks are read, and each damaged block is skipped as a whole.
         if let Ok(mut source) = open(&flipped, u64::MAX) {
             let read = drain(&mut source).unwrap();
             assert!(read.len().is_multiple_of(100), "byte {at}: {}", read.len());
@@ -147,19 +147,19 @@ fn a_later_version_is_refused() {
 #[test]
 fn only_blocks_that_can_be_wanted_are_read() {
     let records = records(1_000);
-    let file_there = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file_there.path(), file(&records)).unwrap();
+    let trace_file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(trace_file.path(), file(&records)).unwrap();
     let read = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let options = OpenOptions {
         times: Some(250_000..350_000),
         progress: Some(read.clone()),
         ..OpenOptions::default()
     };
-    let mut source = super::super::open(file_there.path(), &options).unwrap();
+    let mut source = super::super::open(trace_file.path(), &options).unwrap();
     assert_eq!(drain(&mut source).unwrap(), records[200..400]);
     assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
     assert!(source.notes().is_empty(), "{:?}", source.notes());
-    let length = file_there.path().metadata().unwrap().len();
+    let length = trace_file.path().metadata().unwrap().len();
     assert!(read.load(std::sync::atomic::Ordering::Relaxed) < length / 3);
 }
 
@@ -172,11 +172,11 @@ fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
     }
     writer.name(NameOf::Volume, 1, "disk").unwrap();
     let bytes = writer.finish().unwrap();
-    let there = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(there.path(), &bytes).unwrap();
+    let trace_file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(trace_file.path(), &bytes).unwrap();
     for times in [None, Some(0..250_000)] {
         let options = OpenOptions { times, ..OpenOptions::default() };
-        let mut source = super::super::open(there.path(), &options).unwrap();
+        let mut source = super::super::open(trace_file.path(), &options).unwrap();
         let mut batch = Vec::new();
         source.read_batch(&mut batch).unwrap();
         assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
@@ -184,7 +184,7 @@ fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
         drain(&mut source).unwrap();
         assert!(source.notes().is_empty(), "{:?}", source.notes());
     }
-    // A stream has them when it comes to them.
+    // A stream reader learns the names when it reaches them.
     let mut stream = open(&bytes, 0).unwrap();
     assert_eq!(drain(&mut stream).unwrap().len(), 1_000);
     assert_eq!(stream.name(NameOf::Volume, 1), Some("disk"));
@@ -198,19 +198,19 @@ fn the_index_finds_times() {
     assert_eq!(index.records, 1_000);
     assert_eq!(index.entries.iter().filter(|entry| entry.is_records()).count(), 10);
     let starts: Vec<u64> = index.entries.iter().map(|entry| entry.offset).collect();
-    // The names are the first section; block 2 holds what begins at 200 us, block 3 ends at 400 us.
+    // The names are the first section; block 2 begins at 200 us, block 3 ends at 400 us.
     let names = [0..HEADER_BYTES as u64, starts[0]..starts[1]];
     let blocks = [starts[3]..starts[4], starts[4]..starts[5]];
     assert_eq!(index.pieces(&(250_000..350_000)), [names.clone(), blocks].concat());
     assert_eq!(index.pieces(&(5_000_000..6_000_000)), names);
 }
 
-/// Returns sections with another index behind them.
-fn with_index(sections: &[u8], entries: &[Entry]) -> Vec<u8> {
+/// Returns the sections followed by another index.
+fn with_index(sections: &[u8], entries: &[IndexEntry]) -> Vec<u8> {
     let raw: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes()).collect();
-    let mut packer = zstd::bulk::Compressor::new(1).unwrap();
+    let mut compressor = zstd::bulk::Compressor::new(1).unwrap();
     let mut section = Vec::new();
-    pack((Kind::Index, 0, 0), &raw, &mut packer, &mut section).unwrap();
+    pack((Kind::Index, 0, 0), &raw, &mut compressor, &mut section).unwrap();
     let mut trailer = [0; TRAILER_BYTES];
     trailer[..8].copy_from_slice(&END_MAGIC);
     trailer[8..16].copy_from_slice(&(sections.len() as u64).to_le_bytes());
@@ -220,21 +220,21 @@ fn with_index(sections: &[u8], entries: &[Entry]) -> Vec<u8> {
     [sections, &section, &trailer].concat()
 }
 
-/// Entries pack well, so an index of a short file could hold any number of them, and each could
-/// make the reader take the whole file.
+/// Entries compress well, so the index of a short file could hold any number of them, and each
+/// could make the reader read the whole file.
 #[test]
 fn an_index_whose_sections_overlap_is_not_used() {
     let bytes = file(&records(1_000));
     let index = Index::read(&mut Cursor::new(&bytes)).unwrap().unwrap();
     let sections = &bytes[..usize::try_from(index.end).unwrap()];
-    let read = |entries: &[Entry]| {
+    let read = |entries: &[IndexEntry]| {
         Index::read(&mut Cursor::new(with_index(sections, entries))).unwrap().map(|it| it.entries)
     };
     let entries = &index.entries;
     assert_eq!(read(entries), Some(entries.clone()));
-    let moved = |entry: Entry, offset| Entry { offset, ..entry };
+    let moved = |entry: IndexEntry, offset| IndexEntry { offset, ..entry };
     let (first, second) = (entries[0], entries[1]);
-    for (what, wrong) in [
+    for (case, wrong) in [
         ("a section twice", [first, first]),
         ("backwards", [second, first]),
         ("within the header", [moved(first, 0), second]),
@@ -242,7 +242,7 @@ fn an_index_whose_sections_overlap_is_not_used() {
         ("beyond the sections", [first, moved(second, index.end - FRAME_BYTES as u64 + 1)]),
         ("beyond 2^64", [first, moved(second, u64::MAX)]),
     ] {
-        assert_eq!(read(&wrong), None, "{what}");
+        assert_eq!(read(&wrong), None, "{case}");
     }
     assert_eq!(read(&vec![first; 100_000]), None, "more sections than the file has room for");
 }

@@ -1,57 +1,58 @@
-//! Writing `.ltr`: records and names are collected and leave as whole blocks.
+//! Writer of `.ltr`: records and names are collected and written as whole blocks.
 //!
-//! Made so that a server can record with it: one thread appends what others hand it, and calls
-//! [`Writer::cut`] now and then, so that little is lost when the process is killed. Nothing is ever
-//! rewritten; memory is one block, and 40 bytes for the index of each block that was written.
+//! The design suits recording in a server: one thread appends the records of the others and calls
+//! [`Writer::cut`] from time to time, so that little is lost if the process is killed. Nothing is
+//! ever rewritten; memory is limited to one block, plus 40 bytes of index for each block written.
 
 use super::super::names::NAME_BYTES_MAX;
 use super::super::{Addressing, NameOf, Record};
-use super::index::{ENTRIES_MAX, Entry};
+use super::index::{ENTRIES_MAX, IndexEntry};
 use super::section::{Kind, pack};
 use super::{END_MAGIC, HEADER_BYTES, Header, TRAILER_BYTES, columns};
 use std::io::{self, Write};
 
-/// The most records in a block.
+/// Maximum records in a block.
 pub const BLOCK_RECORDS_MAX: usize = 65_536;
-/// Names are written when so many bytes of them are waiting.
+/// Bytes of buffered names at which they are written.
 const NAMES_BYTES_MAX: usize = 1 << 20;
-/// Level of zstd: 3 packs a quarter better than 1 and is still faster than the readers of text.
+/// Compression level of zstd: 3 compresses a quarter better than 1 and is still faster than the
+/// readers of text.
 const LEVEL: i32 = 3;
 
-/// What a trace says of itself.
+/// Properties of a trace, stored in its header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// What offsets and lengths count.
+    /// Unit of offsets and lengths.
     pub addressing: Addressing,
-    /// When time 0 was, in nanoseconds since 1970 in UTC; 0 if that is not known.
+    /// Time 0 of the trace, in nanoseconds since 1970 in UTC; 0 if unknown.
     pub begun_unix_ns: u64,
-    /// Only one page of so many is written, chosen once for the whole trace; 0 and 1 for all. Who
-    /// reads the trace is told.
+    /// Only one of so many pages is written, selected once for the whole trace; 0 and 1 for all.
+    /// The header stores it for the reader.
     pub sample: u32,
 }
 
-/// Appends to a trace. Dropped without [`Writer::finish`] it leaves a file that is cut short.
+/// Appends to a trace. A writer that is dropped without [`Writer::finish`] leaves a truncated file.
 pub struct Writer<W: Write> {
-    to: W,
+    output: W,
     /// Bytes written.
     position: u64,
-    /// Records in blocks that are written.
+    /// Number of records in written blocks.
     written: u64,
     records: Vec<Record>,
     names: Vec<u8>,
     names_count: u32,
-    /// Requests that were lost and that the file does not say yet.
+    /// Number of lost requests that are not in the file yet.
     lost: u64,
-    index: Vec<Entry>,
-    packer: zstd::bulk::Compressor<'static>,
+    index: Vec<IndexEntry>,
+    compressor: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
     section: Vec<u8>,
 }
 
 impl<W: Write> std::fmt::Debug for Writer<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Writer");
-        shown
+        let mut debug = f.debug_struct("Writer");
+        debug
             .field("written", &self.written)
             .field("waiting", &self.records.len())
             .finish_non_exhaustive()
@@ -59,15 +60,15 @@ impl<W: Write> std::fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace.
+    /// Creates a trace and writes its header.
     ///
     /// # Errors
     /// Writing failed.
-    pub fn new(mut to: W, options: WriterOptions) -> io::Result<Self> {
+    pub fn new(mut output: W, options: WriterOptions) -> io::Result<Self> {
         let WriterOptions { addressing, begun_unix_ns, sample } = options;
-        to.write_all(&Header { addressing, begun_unix_ns, sample }.to_bytes())?;
+        output.write_all(&Header { addressing, begun_unix_ns, sample }.to_bytes())?;
         Ok(Writer {
-            to,
+            output,
             position: HEADER_BYTES as u64,
             written: 0,
             records: Vec::with_capacity(BLOCK_RECORDS_MAX),
@@ -75,13 +76,13 @@ impl<W: Write> Writer<W> {
             names_count: 0,
             lost: 0,
             index: Vec::new(),
-            packer: zstd::bulk::Compressor::new(LEVEL)?,
+            compressor: zstd::bulk::Compressor::new(LEVEL)?,
             raw: Vec::new(),
             section: Vec::new(),
         })
     }
 
-    /// Names a number, before the records that use it. A name longer than 4,096 bytes is cut.
+    /// Names a number, before the records that use it. A name longer than 4,096 bytes is truncated.
     ///
     /// # Errors
     /// Writing failed.
@@ -100,7 +101,8 @@ impl<W: Write> Writer<W> {
         if self.names.len() >= NAMES_BYTES_MAX { self.write_names() } else { Ok(()) }
     }
 
-    /// Says that so many requests more were lost, at about this place; the next block says it.
+    /// Adds to the number of requests that were lost at about this position; it is written with the
+    /// next block.
     pub fn lost(&mut self, requests: u64) {
         self.lost = self.lost.saturating_add(requests);
     }
@@ -111,10 +113,10 @@ impl<W: Write> Writer<W> {
     /// Writing failed.
     pub fn append(&mut self, mut records: &[Record]) -> io::Result<()> {
         while !records.is_empty() {
-            let room = BLOCK_RECORDS_MAX - self.records.len();
-            let (now, later) = records.split_at(room.min(records.len()));
-            self.records.extend_from_slice(now);
-            records = later;
+            let free = BLOCK_RECORDS_MAX - self.records.len();
+            let (first, rest) = records.split_at(free.min(records.len()));
+            self.records.extend_from_slice(first);
+            records = rest;
             if self.records.len() == BLOCK_RECORDS_MAX {
                 self.cut()?;
             }
@@ -122,7 +124,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is waiting as a block of its own, so that it survives the process.
+    /// Writes the buffered data as a separate block, so that it survives the process.
     ///
     /// # Errors
     /// Writing failed.
@@ -158,7 +160,7 @@ impl<W: Write> Writer<W> {
         self.write(Kind::Names, (count, 0), (0, 0), &names)
     }
 
-    /// Writes a section in one piece and remembers it for the index.
+    /// Writes a section with one call and adds it to the index.
     fn write(
         &mut self,
         kind: Kind,
@@ -167,23 +169,23 @@ impl<W: Write> Writer<W> {
         raw: &[u8],
     ) -> io::Result<()> {
         let offset = self.position;
-        pack((kind, count, first), raw, &mut self.packer, &mut self.section)?;
-        self.to.write_all(&self.section)?;
+        pack((kind, count, first), raw, &mut self.compressor, &mut self.section)?;
+        self.output.write_all(&self.section)?;
         self.position += self.section.len() as u64;
         if kind != Kind::Index {
             let kind = kind.code();
-            self.index.push(Entry { offset, kind, count, first, time_min_ns, time_max_ns });
+            self.index.push(IndexEntry { offset, kind, count, first, time_min_ns, time_max_ns });
         }
         Ok(())
     }
 
-    /// Writes what is waiting, the index and the trailer.
+    /// Writes the buffered data, the index and the trailer.
     ///
     /// # Errors
     /// Writing failed.
     pub fn finish(mut self) -> io::Result<W> {
         self.cut()?;
-        let begins = self.position;
+        let index_start = self.position;
         let index = std::mem::take(&mut self.index);
         for entries in index.chunks(ENTRIES_MAX) {
             let raw: Vec<u8> = entries.iter().flat_map(|entry| entry.to_bytes()).collect();
@@ -192,13 +194,13 @@ impl<W: Write> Writer<W> {
         }
         let mut trailer = [0; TRAILER_BYTES];
         trailer[..8].copy_from_slice(&END_MAGIC);
-        trailer[8..16].copy_from_slice(&begins.to_le_bytes());
+        trailer[8..16].copy_from_slice(&index_start.to_le_bytes());
         trailer[16..24].copy_from_slice(&self.written.to_le_bytes());
         trailer[24..32].copy_from_slice(&(index.len() as u64).to_le_bytes());
         let crc = crc32c::crc32c(&trailer[..36]);
         trailer[36..].copy_from_slice(&crc.to_le_bytes());
-        self.to.write_all(&trailer)?;
-        self.to.flush()?;
-        Ok(self.to)
+        self.output.write_all(&trailer)?;
+        self.output.flush()?;
+        Ok(self.output)
     }
 }

@@ -1,24 +1,24 @@
-//! Headers of pages, checked before the crate `parquet` reads them.
+//! Validation of page headers before the crate `parquet` reads them.
 //!
-//! The crate unpacks a page of up to 2 GiB at once, and 60 KiB are enough to pack it. So a short
-//! file could take all memory. Here a page has at most [`PAGE_BYTES_MAX`].
+//! The crate unpacks a page of up to 2 GiB at once, and 60 KiB are enough to store it packed. So a
+//! short file could exhaust memory. This check limits a page to [`PAGE_BYTES_MAX`].
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Maximum length of a page, unpacked. Writers begin a new page after 1 MiB, or put a group of some
-/// 100,000 rows into one.
+/// Maximum length of a page, unpacked. Writers begin a new page after 1 MiB, or put a row group of
+/// some 100,000 rows into one.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
-/// Maximum length of a header. It may hold the least and the greatest value of its page.
+/// Maximum length of a header. It may hold the minimum and the maximum of its page.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// Length of most headers.
 const HEADER_BYTES: u64 = 512;
 /// Maximum depth of structures in a header.
 const DEPTH_MAX: u32 = 8;
 
-/// Checks the headers of all pages that lie in `range`.
+/// Checks the headers of all pages in `range`.
 ///
 /// # Errors
 /// A header is damaged, or a page is too long; or the file cannot be read.
@@ -40,7 +40,7 @@ pub(super) fn check(file: &File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The lengths that a header states, and its own.
+/// The lengths in a header, and the length of the header.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     bytes: u64,
@@ -48,7 +48,7 @@ struct Header {
     packed_bytes: u64,
 }
 
-/// Reads the header at the start of a range; none if it is damaged or longer than the range.
+/// Reads the header at the start of a range; `None` if it is damaged or longer than the range.
 fn read_header(file: &File, range: Range<u64>) -> io::Result<Option<Header>> {
     let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
@@ -82,12 +82,12 @@ const STRUCT: u8 = 12;
 const UNPACKED: u64 = 2;
 const PACKED: u64 = 3;
 
-/// Bytes in Thrift's compact protocol. Each function takes a value from the front; none if it is
-/// not whole.
+/// Reader of Thrift's compact protocol. Each function takes a value from the front; `None` if it is
+/// incomplete.
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
-    /// Takes a page header; returns the unpacked and the packed length of its page.
+    /// Takes a page header. Returns the unpacked and the packed length of its page.
     fn lengths(&mut self) -> Option<(u64, u64)> {
         let (mut unpacked, mut packed, mut field) = (None, None, 0);
         loop {
@@ -100,7 +100,7 @@ impl Thrift<'_> {
         }
     }
 
-    /// Takes the head of a field, and sets its number; returns its type, or 0 at the end.
+    /// Takes the header of a field, and sets its number. Returns its type, or 0 at the end.
     fn field(&mut self, number: &mut u64) -> Option<u8> {
         let head = self.byte()?;
         if head != 0 {
@@ -180,13 +180,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn checked(bytes: &[u8]) -> Result<(), String> {
+    fn check_bytes(bytes: &[u8]) -> Result<(), String> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         check(&file, 0..bytes.len() as u64).map_err(|error| error.to_string())
     }
 
-    /// A header of a data page with these lengths, and a minimum of `text_bytes`.
+    /// Returns the header of a data page with these lengths, and a minimum of `text_bytes`.
     fn header(unpacked: &[u8], packed: u8, text_bytes: u8) -> Vec<u8> {
         let lengths = [&[0x15, 0, 0x15], unpacked, &[0x15, packed * 2]].concat();
         let page = [0x2c, 0x15, 2, 0x15, 0, 0x15, 6, 0x15, 6];
@@ -197,15 +197,15 @@ mod tests {
     #[test]
     fn pages_that_a_reader_has_room_for_are_fine() {
         let one = [header(&[8], 5, 10), vec![0; 5]].concat();
-        assert_eq!(checked(&one), Ok(()));
-        assert_eq!(checked(&[one.clone(), one].concat()), Ok(()));
-        assert_eq!(checked(b""), Ok(()));
+        assert_eq!(check_bytes(&one), Ok(()));
+        assert_eq!(check_bytes(&[one.clone(), one].concat()), Ok(()));
+        assert_eq!(check_bytes(b""), Ok(()));
     }
 
     #[test]
     fn a_page_that_states_a_length_beyond_all_memory_is_refused() {
         let two_gib = [0xfe, 0xff, 0xff, 0xff, 0x0f];
-        let error = checked(&[header(&two_gib, 5, 10), vec![0; 5]].concat()).unwrap_err();
+        let error = check_bytes(&[header(&two_gib, 5, 10), vec![0; 5]].concat()).unwrap_err();
         assert!(error.contains("2147483647 bytes, more than"), "{error}");
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let list = [&fine[..5], &[0x19, 0xf5, 0xff, 0xff, 0xff, 0xff, 0x7f]].concat();
         let number = [&fine[..3], &[0xff; 20]].concat();
         for wrong in [&fine[..fine.len() - 1], &text_too_long, &negative, &nested, &list, &number] {
-            let error = checked(wrong).unwrap_err();
+            let error = check_bytes(wrong).unwrap_err();
             assert!(error.contains("damaged"), "{error}");
         }
     }

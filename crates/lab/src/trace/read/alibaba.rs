@@ -1,14 +1,14 @@
 //! Alibaba block traces: device, `R` or `W`, offset (bytes), length (bytes), time (us).
 
 use super::text::{LineFormat, read_or_write, take_field, take_number, whole_number};
-use super::{FormatError, Out, Record, time};
+use super::{DecodeOutput, FormatError, Record, time};
 
 /// Alibaba CSV.
 #[derive(Debug)]
 pub(in super::super) struct Alibaba;
 
 impl LineFormat for Alibaba {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let device = take_field(rest, b',');
         whole_number(device).ok_or("the device is not a number")?;

@@ -1,20 +1,20 @@
 //! blkparse text with its default columns: `maj,min cpu sequence s.ns pid action rwbs sector + n
-//! [command]`. Which action stands for a request is decided as in `blktrace`. The summary that
-//! blkparse prints at the end is passed over.
+//! [command]`. The reader selects the action that represents a request as in `blktrace`. It skips
+//! the summary that blkparse prints at the end.
 
 use super::text::{LineFormat, leading_decimal, take_word, take_word_number, whole_number};
-use super::{FormatError, Op, Out, Record, sectors};
+use super::{DecodeOutput, FormatError, Op, Record, sectors};
 
 /// blkparse text.
 #[derive(Debug)]
 pub(in super::super) struct Blkparse {
-    /// The letter of the event that stands for a request.
+    /// Letter of the action that represents a request.
     action: u8,
     in_summary: bool,
 }
 
 impl Blkparse {
-    /// Decides what stands for a request from the beginning of a file.
+    /// Selects the action that represents a request from the first lines of a file.
     pub(in super::super) fn from_head(head: &[u8]) -> Self {
         let mut seen = [false; 3];
         for line in head.split(|&byte| byte == b'\n') {
@@ -32,7 +32,7 @@ impl Blkparse {
         Blkparse { action, in_summary: false }
     }
 
-    /// Whether a line is an event.
+    /// Returns true if a line is an event.
     pub(in super::super) fn looks_like(line: &[u8]) -> bool {
         let rest = &mut &*line;
         is_device(take_word(rest))
@@ -41,7 +41,7 @@ impl Blkparse {
     }
 }
 
-/// `8,0`.
+/// Returns true if a word is a device such as `8,0`.
 fn is_device(word: &[u8]) -> bool {
     let comma = word.iter().position(|&byte| byte == b',');
     comma.is_some_and(|at| {
@@ -49,7 +49,7 @@ fn is_device(word: &[u8]) -> bool {
     })
 }
 
-/// `R`, `WS`, `FWFS`, `D` and so on.
+/// Returns the operation of an RWBS field such as `R`, `WS`, `FWFS` or `D`.
 fn operation(rwbs: &[u8], has_range: bool) -> Option<Op> {
     let has = |letter| rwbs.contains(&letter);
     match () {
@@ -62,13 +62,13 @@ fn operation(rwbs: &[u8], has_range: bool) -> Option<Op> {
 }
 
 impl LineFormat for Blkparse {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let device = take_word(rest);
         if !is_device(device) {
             self.in_summary |= device.starts_with(b"CPU") || device == b"Total";
-            let passed = self.in_summary || device.is_empty();
-            return if passed { Ok(()) } else { Err("the line does not begin with a device") };
+            let skip = self.in_summary || device.is_empty();
+            return if skip { Ok(()) } else { Err("the line does not begin with a device") };
         }
         take_word_number(rest).ok_or("the CPU is not a number")?;
         take_word_number(rest).ok_or("the sequence is not a number")?;
@@ -95,14 +95,14 @@ impl LineFormat for Blkparse {
             word = take_word(rest);
         }
         let Some(op) = operation(rwbs, has_range) else {
-            // A command that moves nothing (N).
+            // A command that transfers no data (N).
             return if rwbs.contains(&b'N') { Ok(()) } else { Err("neither R, W, D nor F") };
         };
         if op != Op::Flush && !has_range {
             return Err("no sector");
         }
         let volume = out.names.volumes.number(device);
-        let process = out.names.processes.number_called(pid, |pid| {
+        let process = out.names.processes.number_with_name(pid, |pid| {
             let command = word.strip_prefix(b"[").unwrap_or(word);
             let command = command.strip_suffix(b"]").unwrap_or(command);
             let [command, pid] = [command, pid].map(String::from_utf8_lossy);
@@ -113,11 +113,11 @@ impl LineFormat for Blkparse {
     }
 
     fn notes(&self) -> Vec<String> {
-        let what = match self.action {
+        let action = match self.action {
             b'D' => "issued (D)",
             b'C' => "completed (C)",
             _ => return Vec::new(),
         };
-        vec![format!("no request is seen being queued (Q); taken are those being {what}")]
+        vec![format!("no request is seen being queued (Q); taken are those being {action}")]
     }
 }

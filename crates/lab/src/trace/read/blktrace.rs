@@ -1,23 +1,23 @@
-//! blktrace, binary, version 7: 48 bytes and `pdu_len` bytes behind, in either byte order.
+//! blktrace, binary, version 7: 48 bytes followed by `pdu_len` bytes, in either byte order.
 //!
 //! magic u32 (0x65617400 | 7), sequence u32, time u64 (ns), sector u64, bytes u32, action u32, pid
-//! u32, device u32, cpu u32, error u16, `pdu_len` u16. The lower half of the action says what
-//! happened, the upper half to what kind of request. A request is one event of it: when it was
+//! u32, device u32, cpu u32, error u16, `pdu_len` u16. The lower half of the action is the event,
+//! the upper half describes the request. A request is represented by one of its events: when it was
 //! queued; if a trace has no such events, when it was issued to the driver, or completed.
 
-use super::{Decode, FormatError, Op, Out, Record, TraceError, bytes, sectors};
+use super::{Decode, DecodeOutput, FormatError, Op, Record, TraceError, bytes, sectors};
 
 const BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
-/// What the lower half of an action says.
+/// Events, in the lower half of an action.
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
 const COMPLETE: u32 = 8;
-/// The bit for events that belong to a control group, whose number is then in the pdu.
+/// Flag of events that belong to a control group, whose number is then in the PDU.
 const CGROUP: u32 = 1 << 15;
-/// What the upper half says.
+/// Flags in the upper half of an action.
 const WRITE: u32 = 1 << 17;
 const FLUSH: u32 = 1 << 18;
 const NOTIFY: u32 = 1 << 26;
@@ -29,7 +29,7 @@ const NOTIFY_PROCESS: u32 = 0;
 #[derive(Debug)]
 pub(in super::super) struct Blktrace {
     big_endian: bool,
-    /// Which event stands for a request.
+    /// The event that represents a request.
     event: u32,
 }
 
@@ -46,7 +46,7 @@ struct Event {
 }
 
 impl Blktrace {
-    /// Looks at the beginning of a file; none if it is not one.
+    /// Detects the format from the first bytes of a file; `None` if it is not blktrace.
     pub(in super::super) fn from_head(head: &[u8]) -> Option<Self> {
         let magic = head.get(..4).map(|_| bytes::u32_at(head, 0))?;
         let big_endian = match (magic & !0xff == MAGIC, magic.swap_bytes() & !0xff == MAGIC) {
@@ -57,8 +57,8 @@ impl Blktrace {
         let mut trace = Blktrace { big_endian, event: QUEUE };
         let (mut at, mut seen) = (0, [false; 3]);
         while let Some(Ok(event)) = head[at..].get(..BYTES).map(|head| trace.event(head)) {
-            for (seen, what) in seen.iter_mut().zip([QUEUE, ISSUE, COMPLETE]) {
-                *seen |= event.action & NOTIFY == 0 && event.what() == what;
+            for (seen, kind) in seen.iter_mut().zip([QUEUE, ISSUE, COMPLETE]) {
+                *seen |= event.action & NOTIFY == 0 && event.event_kind() == kind;
             }
             at = head.len().min(at + BYTES + event.pdu_len);
         }
@@ -97,7 +97,12 @@ impl Blktrace {
         })
     }
 
-    fn push(&self, event: &Event, pdu: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn push(
+        &self,
+        event: &Event,
+        pdu: &[u8],
+        out: &mut DecodeOutput<'_>,
+    ) -> Result<(), FormatError> {
         if event.action & NOTIFY != 0 {
             if event.action & 0xffff & !CGROUP == NOTIFY_PROCESS && event.action & CGROUP == 0 {
                 let number = process(event.pid, out);
@@ -109,7 +114,7 @@ impl Blktrace {
             }
             return Ok(());
         }
-        if event.what() != self.event {
+        if event.event_kind() != self.event {
             return Ok(());
         }
         let op = match event.action {
@@ -119,14 +124,14 @@ impl Blktrace {
             _ => Op::Read,
         };
         if op == Op::Read && event.bytes == 0 {
-            // A command that moves nothing, such as those of smartctl.
+            // A command that transfers no data, such as those of smartctl.
             return Ok(());
         }
-        let volume = out.names.volumes.number_called(&event.device.to_le_bytes(), |key| {
+        let volume = out.names.volumes.number_with_name(&event.device.to_le_bytes(), |key| {
             let device = bytes::u32_at(key, 0);
             format!("{},{}", device >> 20, device & 0xf_ffff)
         });
-        // A flush has no place; the kernel writes -1.
+        // A flush has no offset; the kernel writes -1.
         let offset = if op == Op::Flush { 0 } else { sectors(event.sector)? };
         let (time_ns, len, process) =
             (event.time_ns, u64::from(event.bytes), process(event.pid, out));
@@ -135,14 +140,14 @@ impl Blktrace {
 }
 
 impl Event {
-    fn what(&self) -> u32 {
+    fn event_kind(&self) -> u32 {
         self.action & 0xffff & !CGROUP
     }
 }
 
-fn process(pid: u32, out: &mut Out<'_>) -> u32 {
+fn process(pid: u32, out: &mut DecodeOutput<'_>) -> u32 {
     let name = |key: &[u8]| bytes::u32_at(key, 0).to_string();
-    out.names.processes.number_called(&pid.to_le_bytes(), name)
+    out.names.processes.number_with_name(&pid.to_le_bytes(), name)
 }
 
 impl Decode for Blktrace {
@@ -150,16 +155,16 @@ impl Decode for Blktrace {
         &mut self,
         bytes: &[u8],
         _at_end: bool,
-        out: &mut Out<'_>,
+        out: &mut DecodeOutput<'_>,
     ) -> Result<usize, TraceError> {
         let mut at = 0;
         while let Some(head) = bytes[at..].get(..BYTES) {
-            let place = out.position + at as u64;
+            let position = out.position + at as u64;
             let event = match self.event(head) {
                 Ok(event) => event,
-                Err(why) => {
-                    out.bad_byte(place, why)?;
-                    // The next event begins where its magic is.
+                Err(reason) => {
+                    out.bad_byte(position, reason)?;
+                    // The next event begins at its magic.
                     let magic = (MAGIC | VERSION).to_le_bytes();
                     let magic = if self.big_endian { reversed(magic) } else { magic };
                     let next = memchr::memmem::find(&bytes[at + 1..], &magic);
@@ -168,8 +173,8 @@ impl Decode for Blktrace {
                 }
             };
             let Some(pdu) = bytes[at + BYTES..].get(..event.pdu_len) else { break };
-            if let Err(why) = self.push(&event, pdu, out) {
-                out.bad_byte(place, why)?;
+            if let Err(reason) = self.push(&event, pdu, out) {
+                out.bad_byte(position, reason)?;
             }
             at += BYTES + event.pdu_len;
         }
@@ -186,12 +191,12 @@ fn reversed(bytes: [u8; 4]) -> [u8; 4] {
     [d, c, b, a]
 }
 
-/// What stands for a request, if it is not the usual.
+/// Returns a note if requests are represented by an unusual event.
 fn note(event: u32) -> Vec<String> {
-    let what = match event {
+    let event_kind = match event {
         ISSUE => "issued (D)",
         COMPLETE => "completed (C)",
         _ => return Vec::new(),
     };
-    vec![format!("no request is seen being queued (Q); taken are those being {what}")]
+    vec![format!("no request is seen being queued (Q); taken are those being {event_kind}")]
 }

@@ -1,9 +1,9 @@
-//! DiskSim and MQSim ASCII: arrival, device, sector, sectors, 0 for a write or 1 for a read.
-//! MQSim writes arrivals as whole nanoseconds, DiskSim as milliseconds with a decimal point; the
-//! point tells which.
+//! DiskSim and MQSim ASCII: arrival, device, sector, sectors, 0 for a write or 1 for a read. MQSim
+//! writes arrivals as whole nanoseconds, DiskSim as milliseconds with a decimal point; the point
+//! distinguishes them.
 
 use super::text::{LineFormat, leading_decimal, take_word, take_word_number, whole_number};
-use super::{FormatError, Op, Out, Record, sectors};
+use super::{DecodeOutput, FormatError, Op, Record, sectors};
 use memchr::memchr;
 
 /// DiskSim or MQSim ASCII.
@@ -11,12 +11,12 @@ use memchr::memchr;
 pub(in super::super) struct DiskSim;
 
 impl LineFormat for DiskSim {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let arrival = take_word(rest);
         let time_ns = match memchr(b'.', arrival) {
             None => whole_number(arrival),
-            // Milliseconds with six more digits are nanoseconds.
+            // Milliseconds with six decimal places are nanoseconds.
             Some(_) => leading_decimal(arrival, b'.', 6)
                 .and_then(|(value, len)| (len == arrival.len()).then_some(value)),
         };

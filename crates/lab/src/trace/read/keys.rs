@@ -1,7 +1,7 @@
-//! Raw keys: numbers of 32 or 64 bits, either byte order, one reference each; objects without a
-//! size. Nothing in the content tells them, so they are told by extension or by `--format`.
+//! Raw keys: numbers of 32 or 64 bits, in either byte order, one reference each; objects without a
+//! size. The content does not identify the format, so the extension or `--format` must.
 
-use super::{Addressing, FixedRecord, FormatError, Out, Record, bytes};
+use super::{Addressing, DecodeOutput, FixedRecord, FormatError, Record, bytes};
 
 /// Raw keys of one width and byte order.
 #[derive(Clone, Copy, Debug)]
@@ -15,13 +15,13 @@ impl FixedRecord for Keys {
         if self.wide { 8 } else { 4 }
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let key =
             if self.wide { bytes::u64_at(record, 0) } else { bytes::u32_at(record, 0).into() };
         let key = match (self.big_endian, self.wide) {
             (false, _) => key,
             (true, true) => key.swap_bytes(),
-            // The swapped half is the upper one.
+            // The swapped 32 bits are in the upper half.
             (true, false) => key.swap_bytes() >> 32,
         };
         out.push(Record { offset: key, ..Record::default() })

@@ -3,12 +3,14 @@
 //! Header: magic u64, version u64, statistics, magic u64 in the last 8 bytes. v1: as oracleGeneral.
 //! v2, 28 bytes: time u32 (s), object u64, size u32, operation u8, tenant u24, next i64. v3, 36
 //! bytes: time u32, object u64, size i64, operation u8, tenant u24, time to live u32, next i64. v4
-//! to v8 are v3 with 1, 2, 4, 8 or 16 features of 32 bits behind.
+//! to v8 are v3 followed by 1, 2, 4, 8 or 16 features of 32 bits.
 
-use super::{Addressing, FixedRecord, FormatError, Op, Out, Record, bytes, oracle_general};
+use super::{
+    Addressing, DecodeOutput, FixedRecord, FormatError, Op, Record, bytes, oracle_general,
+};
 
 pub(in super::super) const HEADER_BYTES: usize = 8192;
-/// The magic of files that libCacheSim writes, and the one that is given for older ones.
+/// The magic of files that libCacheSim writes, and the documented magic of older files.
 const MAGICS: [u64; 2] = [0x1234_5678_9abc_def0, 0x0123_4567_89ab_cdef];
 /// Bytes of a record by version, from 1.
 const RECORD_BYTES: [usize; 8] = [oracle_general::BYTES, 28, 36, 40, 44, 52, 68, 100];
@@ -20,7 +22,7 @@ pub(in super::super) struct Lcs {
 }
 
 impl Lcs {
-    /// Whether it begins as one.
+    /// Returns true if `head` begins with the magic.
     pub(in super::super) fn looks_like(head: &[u8]) -> bool {
         head.len() >= 8 && MAGICS.contains(&bytes::u64_at(head, 0))
     }
@@ -46,7 +48,7 @@ impl FixedRecord for Lcs {
         RECORD_BYTES[self.version - 1]
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let wide = self.version >= 3;
         let size = if wide { bytes::u64_at(record, 12) } else { bytes::u32_at(record, 12).into() };
         if size > i64::MAX.unsigned_abs() {
@@ -56,7 +58,7 @@ impl FixedRecord for Lcs {
         let [op, tenant] = if self.version == 1 { [0, 0] } else { [extra & 0xff, extra >> 8] };
         let volume = match self.version {
             1 => 0,
-            _ => out.names.volumes.number_called(&tenant.to_le_bytes(), |key| {
+            _ => out.names.volumes.number_with_name(&tenant.to_le_bytes(), |key| {
                 format!("tenant {}", bytes::u32_at(key, 0))
             }),
         };
@@ -75,7 +77,8 @@ impl FixedRecord for Lcs {
     }
 }
 
-/// The operations of libCacheSim; 0 is "not said", and 255 "invalid", which some traces say of all.
+/// Returns the operation of a libCacheSim number; 0 is "unspecified", and 255 "invalid", which some
+/// traces have in every record.
 fn operation(number: u32) -> Result<Op, FormatError> {
     match number {
         // get, gets, read

@@ -2,23 +2,23 @@
 //! offset (bytes), size (bytes), response (100 ns). A volume is a host and a disk.
 
 use super::text::{LineFormat, read_or_write, take_field, take_number};
-use super::{FormatError, Out, Record, time};
+use super::{DecodeOutput, FormatError, Record, time};
 
 /// MSR Cambridge CSV.
 #[derive(Debug)]
 pub(in super::super) struct Msr;
 
 impl LineFormat for Msr {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the timestamp is not a number")?;
-        let behind = *rest;
+        let after_time = *rest;
         let host = take_field(rest, b',');
         let disk = take_field(rest, b',');
         if host.is_empty() || disk.is_empty() {
             return Err("no host or no disk");
         }
-        let key = &behind[..host.len() + 1 + disk.len()];
+        let key = &after_time[..host.len() + 1 + disk.len()];
         let op = read_or_write(take_field(rest, b',')).ok_or("neither Read nor Write")?;
         let offset = take_number(rest, b',').ok_or("the offset is not a number")?;
         let len = take_number(rest, b',').ok_or("the size is not a number")?;
@@ -29,7 +29,7 @@ impl LineFormat for Msr {
             offset,
             len,
             latency_ns: time(latency, 100)?,
-            volume: out.names.volumes.number_called(key, name),
+            volume: out.names.volumes.number_with_name(key, name),
             op,
             ..Record::default()
         };

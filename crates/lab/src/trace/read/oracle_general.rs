@@ -1,8 +1,8 @@
-//! oracleGeneral of libCacheSim, 24 bytes packed: time u32 (s), object u64, size u32, and i64 when
-//! the object is asked for next, as the number of the request (-1 or the largest number: never).
-//! No operation, no volume: all are reads of objects.
+//! oracleGeneral of libCacheSim, 24 packed bytes: time u32 (s), object u64, size u32, and the
+//! number of the next request for the object, i64 (-1 or the largest number: never). No operation,
+//! no volume: all are reads of objects.
 
-use super::{Addressing, FixedRecord, FormatError, Out, Record, bytes};
+use super::{Addressing, DecodeOutput, FixedRecord, FormatError, Record, bytes};
 
 pub(super) const BYTES: usize = 24;
 
@@ -11,19 +11,22 @@ pub(super) const BYTES: usize = 24;
 pub(in super::super) struct OracleGeneral;
 
 impl OracleGeneral {
-    /// Whether the first records look like it: times in order, next requests after this one.
+    /// Returns true if the first records are plausible: times in order, next requests after this
+    /// one.
     pub(in super::super) fn looks_like(head: &[u8]) -> bool {
-        let (mut count, mut before) = (0_u64, 0);
+        let (mut count, mut previous_time) = (0_u64, 0);
         for record in head.chunks_exact(BYTES).take(32) {
             let (time, size) = (bytes::u32_at(record, 0), bytes::u32_at(record, 12));
             let next = bytes::u64_at(record, 16);
-            let never = next == u64::MAX || next == i64::MAX.unsigned_abs();
-            // The second limit is a year of a trace; the third more requests than any has.
-            let ordered = count == 0 || (time >= before && time - before < 31_536_000);
-            if !(ordered && (never || (next > count && next < 1 << 40)) && size < 1 << 31) {
+            let is_last = next == u64::MAX || next == i64::MAX.unsigned_abs();
+            // The limit on the difference is one year; the limit on `next` exceeds the requests of
+            // any trace.
+            let is_ordered =
+                count == 0 || (time >= previous_time && time - previous_time < 31_536_000);
+            if !(is_ordered && (is_last || (next > count && next < 1 << 40)) && size < 1 << 31) {
                 return false;
             }
-            (count, before) = (count + 1, time);
+            (count, previous_time) = (count + 1, time);
         }
         count > 0
     }
@@ -34,7 +37,7 @@ impl FixedRecord for OracleGeneral {
         BYTES
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let next = bytes::u64_at(record, 16);
         if next == 0 {
             return Err("the next request for the object is the first one of the trace");

@@ -1,10 +1,10 @@
-//! Perfmon CSV: a log of counters (`(PDH-CSV 4.0) (zone)(minutes)`, then a column per counter).
-//! It holds samples of rates and averages, no requests; no trace can be made of it, and it is
-//! refused with a sentence that says what it is.
+//! Perfmon CSV: a log of counters (`(PDH-CSV 4.0) (zone)(minutes)`, then a column per counter). It
+//! holds samples of rates and averages instead of requests, so it cannot be converted to a trace;
+//! the error message explains this.
 
 use super::text::take_field;
 
-/// Why it is refused; none if it is no Perfmon log.
+/// Returns the error message for a Perfmon log; `None` if the file is not one.
 pub(in super::super) fn refusal(head: &[u8]) -> Option<String> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let start = head.strip_prefix(b"\"").unwrap_or(head);

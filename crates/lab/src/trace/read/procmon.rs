@@ -1,16 +1,17 @@
-//! Process Monitor CSV: columns by their names in the first line, in any order; numbers with
-//! thousands separators of any kind; `Offset: n, Length: n` in the column Detail.
+//! Process Monitor CSV: the first line names the columns, in any order; numbers have thousands
+//! separators of any kind; the column Detail has `Offset: n, Length: n`.
 //!
-//! Each file is a volume of its own, since its offsets are those within the file; the process is
-//! its name and number. Times are of the day; one that jumps back by more than half a day is the
-//! next day's. Only reads, writes and flushes that succeeded are requests.
+//! Each file is a separate volume, because offsets are relative to the file; a process is
+//! identified by name and number. Times are times of day; a time that is more than half a day
+//! before the previous one belongs to the next day. Only successful reads, writes and flushes are
+//! requests.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_decimal};
-use super::{FormatError, Op, Out, Record};
+use super::{DecodeOutput, FormatError, Op, Record};
 use memchr::memchr;
 use memchr::memmem;
 
-/// The columns that are used.
+/// The columns in use.
 const COLUMNS: [&[u8]; 8] = [
     b"Time of Day",
     b"Process Name",
@@ -21,7 +22,7 @@ const COLUMNS: [&[u8]; 8] = [
     b"Detail",
     b"Duration",
 ];
-/// Their places in the list.
+/// Indexes into [`COLUMNS`].
 const TIME: usize = 0;
 const PROCESS: usize = 1;
 const PID: usize = 2;
@@ -30,24 +31,24 @@ const PATH: usize = 4;
 const RESULT: usize = 5;
 const DETAIL: usize = 6;
 const DURATION: usize = 7;
-/// More columns than Process Monitor has.
+/// Maximum number of columns; Process Monitor has fewer.
 const COLUMNS_MAX: usize = 64;
 const DAY_NS: u64 = 86_400_000_000_000;
 
 /// Process Monitor CSV.
 #[derive(Debug)]
 pub(in super::super) struct Procmon {
-    /// For each column of the file which of ours it is.
+    /// For each column of the file, its index in [`COLUMNS`].
     columns: Vec<Option<usize>>,
     days: u64,
     last_ns: u64,
-    /// Reads and writes that failed, or that say no offset.
+    /// Number of reads and writes that failed, and of those without an offset.
     failed: u64,
-    placeless: u64,
+    without_offset: u64,
 }
 
 impl Procmon {
-    /// Reads the first line; none if it is not one.
+    /// Reads the first line; `None` if it is not that of Process Monitor.
     pub(in super::super) fn from_head(head: &[u8]) -> Option<Self> {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let line = head.split(|&byte| byte == b'\n').next()?;
@@ -63,11 +64,11 @@ impl Procmon {
             days: 0,
             last_ns: 0,
             failed: 0,
-            placeless: 0,
+            without_offset: 0,
         })
     }
 
-    /// A time of the day as one that does not jump back.
+    /// Converts a time of day to a time since the first day.
     fn absolute(&mut self, time_ns: u64) -> u64 {
         if time_ns + DAY_NS / 2 < self.last_ns {
             self.days += 1;
@@ -77,34 +78,34 @@ impl Procmon {
     }
 }
 
-/// Takes a field of a CSV line, with or without quotes; a doubled quote stays doubled. None if the
-/// quotes do not match.
+/// Takes a field of a CSV line, with or without quotes; a doubled quote stays doubled. `None` if
+/// the quotes do not match.
 fn take_quoted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let whole: &'a [u8] = rest;
-    if whole.first() != Some(&b'"') {
-        let end = memchr(b',', whole).unwrap_or(whole.len());
-        *rest = whole.get(end + 1..).unwrap_or_default();
-        return Some(&whole[..end]);
+    let field: &'a [u8] = rest;
+    if field.first() != Some(&b'"') {
+        let end = memchr(b',', field).unwrap_or(field.len());
+        *rest = field.get(end + 1..).unwrap_or_default();
+        return Some(&field[..end]);
     }
     let mut end = 1;
     loop {
-        end += memchr(b'"', whole.get(end..)?)?;
-        match whole.get(end + 1) {
+        end += memchr(b'"', field.get(end..)?)?;
+        match field.get(end + 1) {
             Some(b'"') => end += 2,
             Some(b',') => {
-                *rest = &whole[end + 2..];
-                return Some(&whole[1..end]);
+                *rest = &field[end + 2..];
+                return Some(&field[1..end]);
             }
             None => {
                 *rest = &[];
-                return Some(&whole[1..end]);
+                return Some(&field[1..end]);
             }
             Some(_) => return None,
         }
     }
 }
 
-/// `9:15:32.1234567 AM`, `21:15:32,1234567`.
+/// Parses a time such as `9:15:32.1234567 AM` or `21:15:32,1234567`.
 fn time_of_day(field: &[u8]) -> Option<u64> {
     let (hours, len) = leading_number(field)?;
     let rest = field[len..].strip_prefix(b":")?;
@@ -112,8 +113,8 @@ fn time_of_day(field: &[u8]) -> Option<u64> {
     let rest = rest[len..].strip_prefix(b":")?;
     let point = if memchr(b',', rest).is_some() { b',' } else { b'.' };
     let (seconds_ns, len) = leading_decimal(rest, point, 9)?;
-    let half = rest[len..].trim_ascii();
-    let hours = match half {
+    let am_pm = rest[len..].trim_ascii();
+    let hours = match am_pm {
         b"" => hours,
         b"AM" | b"am" => hours % 12,
         b"PM" | b"pm" => hours % 12 + 12,
@@ -123,13 +124,13 @@ fn time_of_day(field: &[u8]) -> Option<u64> {
     valid.then(|| (hours * 60 + minutes) * 60_000_000_000 + seconds_ns)
 }
 
-/// The number behind a key such as `Offset: `, with thousands separators.
-fn number_behind(detail: &[u8], key: &[u8]) -> Option<u64> {
+/// Returns the number after a key such as `Offset: `, with thousands separators.
+fn number_after(detail: &[u8], key: &[u8]) -> Option<u64> {
     let at = memmem::find(detail, key)? + key.len();
     let (mut value, len) = leading_number(&detail[at..])?;
     let mut rest = &detail[at + len..];
-    // A separator is one that three digits follow, and no fourth: a comma before the next key is
-    // followed by a space.
+    // Exactly three digits follow a thousands separator; a space follows the comma before the next
+    // key.
     while let Some(digits) = separator(rest) {
         match leading_number(digits) {
             Some((group, 3)) => {
@@ -142,15 +143,15 @@ fn number_behind(detail: &[u8], key: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// What follows a thousands separator: comma, point, apostrophe, space, or one of the two spaces
-/// that do not break (in UTF-8, or one byte of a Windows code page).
+/// Returns the bytes after a thousands separator: comma, point, apostrophe, space, or one of the
+/// two no-break spaces (in UTF-8, or one byte of a Windows code page).
 fn separator(rest: &[u8]) -> Option<&[u8]> {
     let separators: [&[u8]; 7] = [b",", b".", b"'", b" ", b"\xc2\xa0", b"\xe2\x80\xaf", b"\xa0"];
     separators.into_iter().find_map(|separator| rest.strip_prefix(separator))
 }
 
 impl LineFormat for Procmon {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let mut fields = [&[][..]; COLUMNS.len()];
         let mut rest = line;
         for column in &self.columns {
@@ -174,13 +175,13 @@ impl LineFormat for Procmon {
         }
         let (mut offset, mut len) = (0, 0);
         if op.transfers() {
-            let place = number_behind(fields[DETAIL], b"Offset: ");
-            let Some(place) = place else {
-                self.placeless += 1;
+            let parsed_offset = number_after(fields[DETAIL], b"Offset: ");
+            let Some(parsed_offset) = parsed_offset else {
+                self.without_offset += 1;
                 return Ok(());
             };
-            offset = place;
-            len = number_behind(fields[DETAIL], b"Length: ").ok_or("the detail has no length")?;
+            offset = parsed_offset;
+            len = number_after(fields[DETAIL], b"Length: ").ok_or("the detail has no length")?;
         }
         let file = out.names.files.number(fields[PATH]);
         let volume = out.names.volumes.number(fields[PATH]);
@@ -199,15 +200,18 @@ impl LineFormat for Procmon {
         if self.failed > 0 {
             notes.push(format!("{} requests that failed were passed over", self.failed));
         }
-        if self.placeless > 0 {
-            notes.push(format!("{} requests without an offset were passed over", self.placeless));
+        if self.without_offset > 0 {
+            notes.push(format!(
+                "{} requests without an offset were passed over",
+                self.without_offset
+            ));
         }
         notes
     }
 }
 
-/// The process: its name and number, which lie in different columns.
-fn process(fields: &[&[u8]; COLUMNS.len()], out: &mut Out<'_>) -> u32 {
+/// Returns the process, identified by name and number, which are in different columns.
+fn process(fields: &[&[u8]; COLUMNS.len()], out: &mut DecodeOutput<'_>) -> u32 {
     const KEY_BYTES: usize = 128;
     if fields[PROCESS].is_empty() && fields[PID].is_empty() {
         return 0;
@@ -236,11 +240,11 @@ mod tests {
             "Offset: 1\u{a0}234\u{a0}567, Length: 4\u{a0}096, I/O Flags: Non-cached",
             "Length: 4096, Offset: 1234567",
         ] {
-            let number = |key: &str| number_behind(text.as_bytes(), key.as_bytes());
+            let number = |key: &str| number_after(text.as_bytes(), key.as_bytes());
             assert_eq!(number("Offset: "), Some(1_234_567), "{text}");
             assert_eq!(number("Length: "), Some(4_096), "{text}");
         }
-        assert_eq!(number_behind(b"Offset: -1, Length: 8", b"Offset: "), None);
+        assert_eq!(number_after(b"Offset: -1, Length: 8", b"Offset: "), None);
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! UMass SPC: ASU, LBA (512 B), size (bytes), operation, timestamp (s); fields behind are ignored.
+//! UMass SPC: ASU, LBA (512 B), size (bytes), operation, timestamp (s); further fields are ignored.
 //! A volume is an ASU, an application storage unit.
 
 use super::text::{LineFormat, read_or_write, take_decimal, take_field, take_number, whole_number};
-use super::{FormatError, Out, Record, sectors};
+use super::{DecodeOutput, FormatError, Record, sectors};
 
 /// UMass SPC.
 #[derive(Debug)]
 pub(in super::super) struct Spc;
 
 impl LineFormat for Spc {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let asu = take_field(rest, b',');
         whole_number(asu).ok_or("the ASU is not a number")?;

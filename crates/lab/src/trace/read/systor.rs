@@ -2,9 +2,9 @@
 //! size (bytes).
 
 use super::text::{LineFormat, read_or_write, take_decimal, take_field, take_number};
-use super::{FormatError, Out, Record};
+use super::{DecodeOutput, FormatError, Record};
 
-/// Digits of a second that are kept: nanoseconds.
+/// Decimal places of a second: nanoseconds.
 const SCALE: usize = 9;
 
 /// Systor CSV.
@@ -12,7 +12,7 @@ const SCALE: usize = 9;
 pub(in super::super) struct Systor;
 
 impl LineFormat for Systor {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let time_ns = take_decimal(rest, b',', SCALE).ok_or("the timestamp is not a number")?;
         let latency_ns = if rest.first() == Some(&b',') {

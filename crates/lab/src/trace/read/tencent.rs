@@ -1,14 +1,14 @@
 //! Tencent CBS: time (s), offset (sectors), size (sectors), 0 for a read or 1 for a write, volume.
 //!
-//! Some copies have bytes instead of sectors. A field is taken for bytes if all its values at the
-//! beginning of the file are multiples of 512: requests of a multiple of 256 KiB alone do not occur
-//! in practice. The guess is said in the notes.
+//! Some copies have bytes instead of sectors. The reader assumes bytes if all values of a field at
+//! the beginning of the file are multiples of 512: traces with only requests of multiples of 256
+//! KiB do not occur in practice. A note reports the assumption.
 
 use super::text::{LineFormat, is_heading, take_field, take_number, whole_number};
-use super::{FormatError, Op, Out, Record, SECTOR_BYTES, sectors, time};
+use super::{DecodeOutput, FormatError, Op, Record, SECTOR_BYTES, sectors, time};
 
-/// Offsets that must all be multiples of 512 before they are taken for bytes on their own.
-const PROOF_LINES: usize = 8;
+/// Minimum number of offsets, all multiples of 512, from which the offsets alone show bytes.
+const EVIDENCE_LINES: usize = 8;
 
 /// Tencent CSV.
 #[derive(Debug)]
@@ -18,30 +18,30 @@ pub(in super::super) struct Tencent {
 }
 
 impl Tencent {
-    /// Guesses the units from the beginning of a file.
+    /// Infers the units from the beginning of a file.
     pub(in super::super) fn guess(head: &[u8]) -> Self {
         let (mut offsets, mut sizes) = ((true, 0), (true, 0));
         for line in head.split(|&byte| byte == b'\n').take(10_000) {
             let rest = &mut line.strip_suffix(b"\r").unwrap_or(line);
             let numbers = [(); 3].map(|()| take_number(rest, b','));
-            // A cut or wrong line says nothing, nor does a zero.
+            // An incomplete or invalid line is no evidence, nor is a zero.
             let [Some(_), Some(offset), Some(size)] = numbers else { continue };
             if rest.is_empty() || is_heading(line) {
                 continue;
             }
-            for (seen, value) in [(&mut offsets, offset), (&mut sizes, size)] {
-                seen.0 &= value.is_multiple_of(SECTOR_BYTES);
-                seen.1 += usize::from(value > 0);
+            for (evidence, value) in [(&mut offsets, offset), (&mut sizes, size)] {
+                evidence.0 &= value.is_multiple_of(SECTOR_BYTES);
+                evidence.1 += usize::from(value > 0);
             }
         }
         let size_in_bytes = sizes.0 && sizes.1 > 0;
-        let enough = if size_in_bytes { 1 } else { PROOF_LINES };
+        let enough = if size_in_bytes { 1 } else { EVIDENCE_LINES };
         Tencent { offset_in_bytes: offsets.0 && offsets.1 >= enough, size_in_bytes }
     }
 }
 
 impl LineFormat for Tencent {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the time is not a number")?;
         let offset = take_number(rest, b',').ok_or("the offset is not a number")?;

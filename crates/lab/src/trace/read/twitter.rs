@@ -1,10 +1,10 @@
 //! Twitter cache clusters: time (s), key, key size, value size, client, operation, time to live.
 //!
 //! Objects: the offset is a hash of the key, the length is key and value, the process the client.
-//! A key may hold commas, so the other fields are counted from the end.
+//! A key may contain commas, so the other fields are counted from the end.
 
 use super::text::{LineFormat, take_number, whole_number};
-use super::{Addressing, FormatError, Op, Out, Record, bytes, time};
+use super::{Addressing, DecodeOutput, FormatError, Op, Record, bytes, time};
 use memchr::memrchr;
 
 /// Twitter CSV.
@@ -12,7 +12,7 @@ use memchr::memrchr;
 pub(in super::super) struct Twitter;
 
 impl LineFormat for Twitter {
-    fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
         let rest = &mut &*line;
         let at = take_number(rest, b',').ok_or("the time is not a number")?;
         let mut last = || {
@@ -43,12 +43,12 @@ impl LineFormat for Twitter {
     }
 }
 
-/// Whether a field is an operation.
+/// Returns true if a field is an operation.
 pub(in super::super) fn is_operation(field: &[u8]) -> bool {
     operation(field).is_some()
 }
 
-/// The operations of memcached.
+/// Returns the operation of a memcached command.
 fn operation(field: &[u8]) -> Option<Op> {
     match field {
         b"get" | b"gets" => Some(Op::Read),

@@ -1,11 +1,11 @@
-//! vscsi: what vscsiStats of ESX records, in two versions.
+//! vscsi: traces of vscsiStats on ESX, in two versions.
 //!
 //! v1, 32 bytes: sequence u32, length u32 (bytes), scatter-gather elements u32, command u16,
 //! version u16 (high byte 1), block u64 (512 B), time u64 (us). v2, 40 bytes: command u16, version
 //! u16 (high byte 2), sequence u32, length u32, scatter-gather elements u32, block u64, time u64
 //! (us), response u64 (us).
 
-use super::{FixedRecord, FormatError, Op, Out, Record, bytes, sectors, time};
+use super::{DecodeOutput, FixedRecord, FormatError, Op, Record, bytes, sectors, time};
 
 const V1_BYTES: usize = 32;
 const V2_BYTES: usize = 40;
@@ -13,23 +13,23 @@ const V2_BYTES: usize = 40;
 /// vscsi of one version.
 #[derive(Debug)]
 pub(in super::super) struct Vscsi {
-    second: bool,
-    /// Commands that are no requests for data, such as INQUIRY.
+    is_v2: bool,
+    /// Number of commands that do not access data, such as INQUIRY.
     others: u64,
 }
 
 impl Vscsi {
     pub(in super::super) fn v1() -> Self {
-        Vscsi { second: false, others: 0 }
+        Vscsi { is_v2: false, others: 0 }
     }
 
     pub(in super::super) fn v2() -> Self {
-        Vscsi { second: true, others: 0 }
+        Vscsi { is_v2: true, others: 0 }
     }
 
-    /// Whether the first records look like it: the version in each, and a command of a disk.
+    /// Returns true if the first records are plausible: the version in each, and a disk command.
     pub(in super::super) fn looks_like(&self, head: &[u8]) -> bool {
-        let (command, version) = self.places();
+        let (command, version) = self.field_offsets();
         let mut records = head.chunks_exact(self.bytes()).take(16).peekable();
         records.peek().is_some()
             && records.all(|record| {
@@ -38,17 +38,17 @@ impl Vscsi {
             })
     }
 
-    /// Where the command and the version are.
-    fn places(&self) -> (usize, usize) {
-        if self.second { (0, 2) } else { (12, 14) }
+    /// Returns the offsets of the command and the version.
+    fn field_offsets(&self) -> (usize, usize) {
+        if self.is_v2 { (0, 2) } else { (12, 14) }
     }
 
     fn version_byte(&self) -> u8 {
-        if self.second { 2 } else { 1 }
+        if self.is_v2 { 2 } else { 1 }
     }
 }
 
-/// What a SCSI command asks for.
+/// Returns the operation of a SCSI command.
 fn op(command: u16) -> Option<Op> {
     match command {
         0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
@@ -62,11 +62,11 @@ fn op(command: u16) -> Option<Op> {
 
 impl FixedRecord for Vscsi {
     fn bytes(&self) -> usize {
-        if self.second { V2_BYTES } else { V1_BYTES }
+        if self.is_v2 { V2_BYTES } else { V1_BYTES }
     }
 
-    fn record(&mut self, record: &[u8], out: &mut Out<'_>) -> Result<(), FormatError> {
-        let (command, version) = self.places();
+    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+        let (command, version) = self.field_offsets();
         if record[version + 1] != self.version_byte() {
             return Err("the version of the record is not that of the trace");
         }
@@ -74,8 +74,8 @@ impl FixedRecord for Vscsi {
             self.others += 1;
             return Ok(());
         };
-        let len = bytes::u32_at(record, if self.second { 8 } else { 4 });
-        let latency = if self.second { bytes::u64_at(record, 32) } else { 0 };
+        let len = bytes::u32_at(record, if self.is_v2 { 8 } else { 4 });
+        let latency = if self.is_v2 { bytes::u64_at(record, 32) } else { 0 };
         out.push(Record {
             time_ns: time(bytes::u64_at(record, 24), 1_000)?,
             offset: sectors(bytes::u64_at(record, 16))?,
@@ -87,7 +87,7 @@ impl FixedRecord for Vscsi {
     }
 
     fn notes(&self) -> Vec<String> {
-        let passed = format!("{} commands that move no data were passed over", self.others);
-        if self.others > 0 { vec![passed] } else { Vec::new() }
+        let skipped = format!("{} commands that move no data were passed over", self.others);
+        if self.others > 0 { vec![skipped] } else { Vec::new() }
     }
 }

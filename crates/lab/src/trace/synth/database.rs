@@ -1,19 +1,19 @@
-//! A database as a cache sees it: transactions walk an index of three levels to a row, some write
-//! it and then the log with a flush; now and then a report reads a stretch of the table in large
-//! requests.
+//! Simulated database accesses: transactions walk an index of three levels to a row; some write the
+//! row and then the log, followed by a flush; from time to time a report reads a part of the table
+//! in large requests.
 
 use super::super::{NameOf, Op, Record};
 use crate::random::Random;
 use std::collections::VecDeque;
 
-/// Children of an index page: 8-byte keys and pointers, two thirds full, in 4 KiB.
+/// Children of an index page: keys and pointers of 8 bytes, two thirds full, in 4 KiB.
 const FAN_OUT: u64 = 170;
 /// Transactions between two reports.
 const REPORT_EVERY: u64 = 2_000;
-/// Requests of a report, and pages of each.
+/// Requests of a report, and pages of each request.
 const REPORT_REQUESTS: u64 = 64;
 const REPORT_PAGES: u64 = 16;
-/// Pages of the log before it starts anew.
+/// Pages of the log, which is circular.
 const LOG_PAGES: u64 = 16_384;
 
 /// Volumes.
@@ -34,11 +34,11 @@ pub(super) struct Database {
     page_bytes: u64,
     transactions: u64,
     log: u64,
-    /// The rest of what is going on.
-    waiting: VecDeque<Record>,
+    /// Remaining requests of the current transaction or report.
+    queued: VecDeque<Record>,
 }
 
-/// The name of a number.
+/// Returns the name of a number.
 pub(super) fn name(of: NameOf, number: u32) -> Option<&'static str> {
     match (of, number) {
         (NameOf::Volume, DATA) => Some("data"),
@@ -53,17 +53,17 @@ pub(super) fn name(of: NameOf, number: u32) -> Option<&'static str> {
 
 impl Database {
     pub(super) fn new(pages: u64, page_bytes: u64) -> Self {
-        Database { pages, page_bytes, transactions: 0, log: 0, waiting: VecDeque::new() }
+        Database { pages, page_bytes, transactions: 0, log: 0, queued: VecDeque::new() }
     }
 
-    /// The next request; `hot` draws a page of the table.
+    /// Returns the next request; `hot` draws a page of the table.
     pub(super) fn next(
         &mut self,
         random: &mut Random,
         hot: &mut dyn FnMut(&mut Random) -> u64,
         writes: f64,
     ) -> Record {
-        if self.waiting.is_empty() {
+        if self.queued.is_empty() {
             self.transactions += 1;
             if self.transactions.is_multiple_of(REPORT_EVERY) {
                 self.report(random);
@@ -73,10 +73,11 @@ impl Database {
                 self.transaction(row, write);
             }
         }
-        self.waiting.pop_front().expect("a transaction has requests")
+        self.queued.pop_front().expect("a transaction has requests")
     }
 
-    /// The index lies behind the table: leaves, then the level above, then the root.
+    /// Queues the requests of a transaction. The index follows the table: leaves, then the level
+    /// above, then the root.
     fn transaction(&mut self, row: u64, write: bool) {
         let leaves = self.pages.div_ceil(FAN_OUT);
         let inner = leaves.div_ceil(FAN_OUT);
@@ -84,14 +85,14 @@ impl Database {
         let [root_page, inner_page, leaf_page] =
             [self.pages + leaves + inner, self.pages + leaves + leaf / FAN_OUT, self.pages + leaf];
         for page in [root_page, inner_page, leaf_page] {
-            self.ask(Op::Read, (DATA, INDEX), page, 1);
+            self.push_request(Op::Read, (DATA, INDEX), page, 1);
         }
-        self.ask(Op::Read, (DATA, TABLE), row, 1);
+        self.push_request(Op::Read, (DATA, TABLE), row, 1);
         if write {
-            self.ask(Op::Write, (DATA, TABLE), row, 1);
-            self.ask(Op::Write, (LOG, LOG_FILE), self.log % LOG_PAGES, 1);
+            self.push_request(Op::Write, (DATA, TABLE), row, 1);
+            self.push_request(Op::Write, (LOG, LOG_FILE), self.log % LOG_PAGES, 1);
             self.log += 1;
-            self.ask(Op::Flush, (LOG, LOG_FILE), 0, 0);
+            self.push_request(Op::Flush, (LOG, LOG_FILE), 0, 0);
         }
     }
 
@@ -99,16 +100,16 @@ impl Database {
         let mut page = random.below(self.pages);
         for _ in 0..REPORT_REQUESTS {
             let count = REPORT_PAGES.min(self.pages - page);
-            self.ask(Op::Read, (DATA, TABLE), page, count);
+            self.push_request(Op::Read, (DATA, TABLE), page, count);
             page = (page + count) % self.pages;
         }
-        for record in &mut self.waiting {
+        for record in &mut self.queued {
             record.process = REPORTS;
         }
     }
 
-    fn ask(&mut self, op: Op, (volume, file): (u32, u32), page: u64, count: u64) {
-        self.waiting.push_back(Record {
+    fn push_request(&mut self, op: Op, (volume, file): (u32, u32), page: u64, count: u64) {
+        self.queued.push_back(Record {
             offset: page * self.page_bytes,
             len: count * self.page_bytes,
             volume,

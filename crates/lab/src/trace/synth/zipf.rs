@@ -1,41 +1,43 @@
-//! Zipf's distribution without a table: rejection-inversion as in W. Hoermann and G. Derflinger,
+//! Zipf distribution without a table: rejection-inversion as in W. Hoermann and G. Derflinger,
 //! "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS
-//! 6(3), 1996. Logarithm and exponential are our own, from operations whose results IEEE 754 fixes,
-//! so that a seed gives the same trace on every machine.
+//! 6(3), 1996. Logarithm and exponential are implemented here, from operations whose results IEEE
+//! 754 fixes, so that a seed gives the same trace on every machine.
 
 use crate::random::Random;
 
-/// Ranks from 1 to `count`, each with a probability in proportion to rank^-`exponent`.
+/// Zipf distribution of the ranks from 1 to `count`, with probabilities proportional to
+/// rank^-`exponent`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zipf {
     count: f64,
     exponent: f64,
-    /// The integral at both ends, and where a rank is taken without a second look.
+    /// The integral at both ends, and the distance within which a rank is accepted immediately.
     at_first: f64,
     at_last: f64,
-    sure: f64,
+    accept_within: f64,
 }
 
 impl Zipf {
-    /// `count` is at least 1, `exponent` above 0.
+    /// Creates the distribution; `count` is at least 1, `exponent` above 0.
     pub(super) fn new(count: u64, exponent: f64) -> Self {
         assert!(count > 0 && exponent > 0.0, "a distribution of something");
         #[expect(clippy::cast_precision_loss, reason = "ranks beyond 2^53 are never told apart")]
         let count = count as f64;
-        let mut zipf = Zipf { count, exponent, at_first: 0.0, at_last: 0.0, sure: 0.0 };
+        let mut zipf = Zipf { count, exponent, at_first: 0.0, at_last: 0.0, accept_within: 0.0 };
         zipf.at_first = zipf.integral(1.5) - 1.0;
         zipf.at_last = zipf.integral(count + 0.5);
-        zipf.sure = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf.accept_within = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
         zipf
     }
 
-    /// A rank, from 1.
+    /// Draws a rank, from 1.
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.at_last + random.unit() * (self.at_first - self.at_last);
             let x = self.inverse(u);
             let rank = (x + 0.5).floor().clamp(1.0, self.count);
-            if rank - x <= self.sure || u >= self.integral(rank + 0.5) - self.weight(rank) {
+            if rank - x <= self.accept_within || u >= self.integral(rank + 0.5) - self.weight(rank)
+            {
                 #[expect(clippy::cast_possible_truncation, reason = "clamped to the ranks")]
                 #[expect(clippy::cast_sign_loss, reason = "clamped to the ranks")]
                 return rank as u64;
@@ -47,11 +49,11 @@ impl Zipf {
         exp(-self.exponent * ln(x))
     }
 
-    /// The integral of the weight from 1 to `x`.
+    /// Returns the integral of the weight from 1 to `x`.
     fn integral(&self, x: f64) -> f64 {
         let log = ln(x);
         let t = (1.0 - self.exponent) * log;
-        // (e^t - 1) / t, by its series where the difference would lose its digits.
+        // (e^t - 1) / t, by its series near 0, where the difference would lose precision.
         let slope = if t.abs() > 1e-3 {
             (exp(t) - 1.0) / t
         } else {
@@ -60,7 +62,7 @@ impl Zipf {
         slope * log
     }
 
-    /// Where the integral has this value.
+    /// Returns the `x` at which the integral has this value.
     fn inverse(&self, value: f64) -> f64 {
         let t = (value * (1.0 - self.exponent)).max(-1.0 + 1e-15);
         // ln(1 + t) / t, by its series near 0.
@@ -75,7 +77,7 @@ impl Zipf {
 
 const LN_2: f64 = std::f64::consts::LN_2;
 
-/// The natural logarithm of a positive, normal number, to about 1e-16.
+/// Returns the natural logarithm of a positive, normal number, to about 1e-16.
 pub(super) fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = i32::try_from(bits >> 52 & 0x7ff).expect("11 bits") - 1023;
@@ -94,14 +96,14 @@ pub(super) fn ln(x: f64) -> f64 {
     exponent * LN_2 + 2.0 * z * sum
 }
 
-/// e to the power of `x`, to about 1e-15; `x` between -700 and 700.
+/// Returns e to the power of `x`, to about 1e-15; `x` is between -700 and 700.
 pub(super) fn exp(x: f64) -> f64 {
     let x = x.clamp(-700.0, 700.0);
     let twos = (x / LN_2 + 0.5).floor();
     let rest = x - twos * LN_2;
     let mut sum = 1.0;
-    for place in (1..=14).rev() {
-        sum = 1.0 + sum * rest / f64::from(place);
+    for order in (1..=14).rev() {
+        sum = 1.0 + sum * rest / f64::from(order);
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "13 to 2033")]
     let exponent = (twos + 1023.0) as u64;

@@ -1,4 +1,4 @@
-//! Miniatures against caches of full size.
+//! Tests of miniatures against caches of full size.
 
 use super::*;
 use crate::random::Random;
@@ -20,24 +20,24 @@ fn miniatures_hit_about_as_often_as_caches_of_full_size() {
             exact.push(as_f64(counts.hits().references) / as_f64(counts.all().references));
         }
     }
-    let (mut held, mut tried, mut error) = (0, 0, 0.0);
+    let (mut covered, mut total, mut error) = (0, 0, 0.0);
     for seed in 0..larder_testing::budget(2, 20) {
         let mut miniature = Miniature::new(&PolicyKind::ALL, &pages, 50_000, seed);
         references.chunks(5_000).for_each(|batch| miniature.run(batch));
         let mut truths = exact.iter();
         for policy in 0..PolicyKind::ALL.len() {
             for size in 0..pages.len() {
-                let (truth, made) =
+                let (truth, estimate) =
                     (*truths.next().unwrap(), miniature.hit_ratio(policy, size).unwrap());
-                tried += 1;
-                held += u32::from(made.holds(truth));
-                error += (made.hit_ratio - truth).abs();
+                total += 1;
+                covered += u32::from(estimate.holds(truth));
+                error += (estimate.hit_ratio - truth).abs();
             }
         }
     }
-    error /= f64::from(tried);
+    error /= f64::from(total);
     assert!(error < 0.01, "mean error {error}");
-    assert!(f64::from(held) >= 0.7 * f64::from(tried), "{held} of {tried} bars hold");
+    assert!(f64::from(covered) >= 0.7 * f64::from(total), "{covered} of {total} bars hold");
 }
 
 #[test]
@@ -48,6 +48,8 @@ fn a_cache_too_small_for_miniatures_is_simulated_as_it_is() {
     let mut cache = replace::cache(PolicyKind::S3Fifo, 100, FindBy::Page);
     cache.run(&references, &[]);
     let truth = as_f64(cache.counts().hits().references) / 20_000.0;
-    let made = miniature.hit_ratio(0, 0).unwrap();
-    assert!((made.hit_ratio - truth).abs() < 1e-12 && (made.high - made.low).abs() < 1e-12);
+    let estimate = miniature.hit_ratio(0, 0).unwrap();
+    assert!(
+        (estimate.hit_ratio - truth).abs() < 1e-12 && (estimate.high - estimate.low).abs() < 1e-12
+    );
 }

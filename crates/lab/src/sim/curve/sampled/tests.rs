@@ -1,4 +1,4 @@
-//! Samples against the exact curve.
+//! Tests of samples against the exact curve.
 
 use super::*;
 use crate::random::Random;
@@ -20,9 +20,13 @@ fn a_sample_of_all_pages_is_exact_but_for_rounding() {
     sampled.run(&references);
     assert!((sampled.rate() - 1.0).abs() < 1e-9);
     for pages in [1, 2, 10, 63, 100, 500, 1_000, 1_999, 5_000] {
-        let (made, truth) = (sampled.hit_ratio(pages).unwrap(), exact.hit_ratio(pages).unwrap());
-        assert!((made.hit_ratio - truth).abs() < 0.002, "{pages} pages: {made:?}, {truth}");
-        assert!(made.holds(truth) || (made.hit_ratio - truth).abs() < 1e-9, "{pages} {made:?}");
+        let (estimate, truth) =
+            (sampled.hit_ratio(pages).unwrap(), exact.hit_ratio(pages).unwrap());
+        assert!((estimate.hit_ratio - truth).abs() < 0.002, "{pages} pages: {estimate:?}, {truth}");
+        assert!(
+            estimate.holds(truth) || (estimate.hit_ratio - truth).abs() < 1e-9,
+            "{pages} {estimate:?}"
+        );
     }
 }
 
@@ -31,7 +35,7 @@ fn the_bars_hold_the_exact_curve_and_the_error_is_small() {
     let references = skewed_references(&mut Random::from_seed(2), 200_000, 40_000);
     let exact = exact(&references);
     let sizes: Vec<u64> = [2, 5, 10, 20, 40, 80].map(|part| exact.footprint() * part / 100).into();
-    let (mut held, mut tried, mut error) = (0, 0, 0.0);
+    let (mut covered, mut total, mut error) = (0, 0, 0.0);
     for seed in 0..20 {
         let mut sampled = Sampled::new(4096, seed);
         references.chunks(5_000).for_each(|batch| sampled.run(batch));
@@ -39,15 +43,15 @@ fn the_bars_hold_the_exact_curve_and_the_error_is_small() {
         assert!((relative - 1.0).abs() < 0.07, "seed {seed}: {relative} of the footprint");
         for &pages in &sizes {
             let truth = exact.hit_ratio(pages).unwrap();
-            let made = sampled.hit_ratio(pages).unwrap();
-            tried += 1;
-            held += u32::from(made.holds(truth));
-            error += (made.hit_ratio - truth).abs();
+            let estimate = sampled.hit_ratio(pages).unwrap();
+            total += 1;
+            covered += u32::from(estimate.holds(truth));
+            error += (estimate.hit_ratio - truth).abs();
         }
     }
-    error /= f64::from(tried);
+    error /= f64::from(total);
     assert!(error < 0.008, "mean error {error}");
-    assert!(f64::from(held) >= 0.85 * f64::from(tried), "{held} of {tried} bars hold");
+    assert!(f64::from(covered) >= 0.85 * f64::from(total), "{covered} of {total} bars hold");
 }
 
 #[test]

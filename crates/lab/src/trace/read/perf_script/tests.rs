@@ -1,4 +1,4 @@
-//! Lines as perf 6.1 printed them on a kernel 6.18, and the rule for hits.
+//! Tests with lines that perf 6.1 printed on Linux 6.18, and of the classification of reads.
 
 use super::*;
 use crate::trace::{NameOf, OpenOptions, Source, open_stream};
@@ -26,7 +26,7 @@ const HIT: u8 = 1;
 const AHEAD: u8 = 2;
 const MISS: u8 = 5;
 
-/// A line of the dd with this number.
+/// Returns a line of `dd` in this thread.
 fn dd(thread: u64, us: u64, event: &str) -> String {
     format!("              dd  {thread} [001] 76316.{us:06}: {event}\n")
 }
@@ -61,7 +61,7 @@ fn lines_of_perf_of_ftrace_and_of_trace_cmd() {
         assert_eq!(processes, ["dd (3352)"], "{text}");
         assert_eq!(files, ["254:0 inode 247072"], "{text}");
     }
-    // perf pads the command with blanks and does not quote it.
+    // perf pads the command with spaces and does not quote it.
     let spaces =
         "Web Content  17 [000] 1.000001: filemap:mm_filemap_get_pages: dev=8:1 ino=2 ofs=0-4095\n";
     assert_eq!(read(spaces).1, ["Web Content (17)"]);
@@ -77,7 +77,7 @@ fn what_a_thread_brought_before_its_look_up_was_missed_and_the_rest_read_ahead()
         dd(2, 5, &get(0, 3)),
         dd(2, 6, &get(0, 3)),
     ];
-    // The first page was missed; the second came with it; the last two are still untouched.
+    // The first page is a miss; the second was added with it; the last two are not accessed yet.
     assert_eq!(classes(&text.concat()), [MISS, AHEAD, HIT, AHEAD, HIT]);
 }
 
@@ -92,8 +92,9 @@ fn batches_of_one_request_are_one_and_a_miss_in_a_later_one_counts() {
         dd(1, 6, &get(0, 255)),
     ];
     let (records, _, _) = read(&whole.concat());
-    let shown: Vec<_> = records.iter().map(|r| (r.offset / 4096, r.len / 4096, r.class)).collect();
-    assert_eq!(shown, [(0, 256, MISS), (300, 1, HIT), (0, 256, HIT)]);
+    let requests: Vec<_> =
+        records.iter().map(|r| (r.offset / 4096, r.len / 4096, r.class)).collect();
+    assert_eq!(requests, [(0, 256, MISS), (300, 1, HIT), (0, 256, HIT)]);
     assert!(records.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
 }
 
