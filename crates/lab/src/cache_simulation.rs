@@ -65,7 +65,7 @@ pub struct CacheSimulation<S> {
     done: Vec<StoreDone<NoFrames>>,
 }
 
-/// A request that failed; a modelled store by itself never fails one.
+/// A failed request. Modelled stores never fail requests unless their inner store does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rehearse a request: {0}")]
 pub struct SimulationError(String);
@@ -156,7 +156,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                 if request.op == Op::Read && !self.work_pending.load(Ordering::Relaxed) => {}
             ClientState::Idle | ClientState::Waiting => self.next = Some(self.now),
             ClientState::WaitingUntil(at) => {
-                self.next = Some(self.next.map_or(at, |next| next.min(at)))
+                self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
         }
         Ok(())
@@ -182,7 +182,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn pass(&mut self, until: Nanos) -> Result<(), SimulationError> {
+    pub fn run_until(&mut self, until: Nanos) -> Result<(), SimulationError> {
         while self.now < until || self.next.is_some_and(|next| next <= until) {
             self.advance(until)?;
         }
@@ -201,7 +201,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                 Some((client.ready_at(think)?.max(self.now), index))
             };
             if let Some((at, client)) = clients.filter_map(ready).min() {
-                self.pass(at)?;
+                self.run_until(at)?;
                 return Ok(client);
             }
             assert!(self.next.is_some(), "somebody waits, so something is under way");
@@ -227,7 +227,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// # Errors
     /// If the store failed it.
     pub fn serve(&mut self, request: &ProbeRequest) -> Result<(), SimulationError> {
-        self.pass(self.now + request.think)?;
+        self.run_until(self.now + request.think)?;
         let op = match request.action {
             Action::Read => Op::Read,
             Action::Write => Op::Write,
@@ -250,7 +250,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                     ClientState::Idle => progressed = true,
                     ClientState::Waiting => {}
                     ClientState::WaitingUntil(at) => {
-                        next = Some(next.map_or(at, |next| next.min(at)))
+                        next = Some(next.map_or(at, |next| next.min(at)));
                     }
                 }
             }

@@ -25,7 +25,7 @@ mod stream;
 pub use capped::{CappedVolume, CappedVolumeSpec};
 pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
-pub use fixed::Fixed;
+pub use fixed::FixedLatency;
 pub use modelled::{ModelledStore, Totals};
 pub use null_store::NullStore;
 

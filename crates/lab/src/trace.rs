@@ -124,7 +124,7 @@ pub trait Source {
     }
 
     /// Returns the name of a number, if it has one. Complete at the end of the trace.
-    fn name(&self, of: NameOf, number: u32) -> Option<&str>;
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str>;
 
     /// Returns the unit of offsets and lengths; constant from the first call on.
     fn addressing(&self) -> Addressing {
@@ -149,8 +149,8 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).read_batch(batch)
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        (**self).name(of, number)
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        (**self).name(kind, number)
     }
 
     fn addressing(&self) -> Addressing {

@@ -92,7 +92,7 @@ pub fn hit_ratio(sharing: &SharingExperiment, division: Division) -> Result<f64,
             scanned = (scanned + 1) % SCANNED_BLOCKS;
             (1, scanned)
         };
-        simulation.pass(simulation.now() + GAP)?;
+        simulation.run_until(simulation.now() + GAP)?;
         let offset = block * BLOCK_BYTES_U64;
         let client = simulation.wait_for_idle(0)?;
         let request = Request { volume, op: Op::Read, offset, len: BLOCK_BYTES_U64 };

@@ -55,7 +55,7 @@ pub enum ReplayError {
     /// The file does not begin as a log.
     #[error("it is no recording of inputs (larder serve --record-inputs makes one)")]
     NoLog,
-    /// The engine cannot be given this input.
+    /// The input violates a rule of the engine.
     #[error("line {line}: {reason}")]
     Refused {
         /// Counting from 1.
@@ -175,9 +175,9 @@ pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
 struct Session {
     engine: request::Session<NoFrames, Zeros, ()>,
     length: u64,
-    /// Reads that the engine has handed out, by number.
+    /// Reads that the engine has returned, by number.
     reads: HashMap<u64, Read>,
-    handed_out: u64,
+    read_count: u64,
     /// Pins that the log has moved out of reads.
     pins: VecDeque<Pin>,
     /// Requests to which parts can be added.
@@ -283,7 +283,7 @@ impl Replayer {
                 let volume = self.volume(volume)?;
                 match query {
                     Query::Curve => drop(self.cache.curve(&volume, now)),
-                    Query::Residents(most) => drop(self.cache.residents(&volume, now, most)),
+                    Query::Residents(limit) => drop(self.cache.residents(&volume, now, limit)),
                 }
             }
             Input::Poll { volume, now, depth } => self.poll(volume, now, depth)?,
@@ -390,7 +390,7 @@ impl Replayer {
             engine,
             length: volume.geometry().length,
             reads: HashMap::new(),
-            handed_out: 0,
+            read_count: 0,
             pins: VecDeque::new(),
             open: HashSet::new(),
         };
@@ -503,7 +503,7 @@ impl Session {
                 self.engine.release_pins(cache, now, self.pins.drain(..pins));
             }
             Input::Lease { lease, .. } => self.lease(cache, lease),
-            other => return Err(format!("{other:?} is no input of a session")),
+            input => return Err(format!("{input:?} is no input of a session")),
         }
         Ok(())
     }
@@ -517,11 +517,11 @@ impl Session {
         }
     }
 
-    /// Keeps a read that was handed out, under the number that the log gives it.
+    /// Keeps a read that the engine has returned, under its number in the log.
     fn keep_read(&mut self, read: Option<Read>) {
         if let Some(read) = read {
-            self.handed_out += 1;
-            self.reads.insert(self.handed_out, read);
+            self.read_count += 1;
+            self.reads.insert(self.read_count, read);
         }
     }
 

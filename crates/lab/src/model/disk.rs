@@ -183,8 +183,8 @@ impl Disk {
         if self.cached.is_empty() {
             self.free_at = self.free_at.max(end);
         }
-        let before = self.cached.insert(access.offset, access.len).unwrap_or(0);
-        self.cached_bytes = self.cached_bytes - before + access.len;
+        let old_len = self.cached.insert(access.offset, access.len).unwrap_or(0);
+        self.cached_bytes = self.cached_bytes - old_len + access.len;
         end
     }
 

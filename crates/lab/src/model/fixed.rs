@@ -8,9 +8,9 @@ const MAX_CONCURRENCY: usize = 1024;
 
 /// Completes every operation after the same time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixed(pub Nanos);
+pub struct FixedLatency(pub Nanos);
 
-impl Model for Fixed {
+impl Model for FixedLatency {
     fn max_concurrency(&self) -> usize {
         MAX_CONCURRENCY
     }

@@ -271,8 +271,8 @@ impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
 
     fn next_event(&self) -> Option<Nanos> {
         let finished = self.done.iter().map(|done| done.finished_at);
-        let active_op = self.active_ops.iter().map(|active_op| active_op.finish);
-        finished.chain(active_op).chain(self.inner_event()).min()
+        let service_ends = self.active_ops.iter().map(|active_op| active_op.finish);
+        finished.chain(service_ends).chain(self.inner_event()).min()
     }
 }
 

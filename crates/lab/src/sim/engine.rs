@@ -10,7 +10,7 @@
 //! split at 4 KiB boundaries as the NBD server splits them. Sizes are bytes, times are nanoseconds.
 
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
-use crate::model::{CappedVolume, CappedVolumeSpec, Disk, Fixed, ModelledStore, NullStore};
+use crate::model::{CappedVolume, CappedVolumeSpec, Disk, FixedLatency, ModelledStore, NullStore};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
@@ -73,7 +73,7 @@ impl StoreModel {
         let null_store = NullStore::new(geometry);
         match self {
             StoreModel::Instant => Box::new(null_store),
-            StoreModel::Fixed(time) => Box::new(ModelledStore::new(null_store, Fixed(time))),
+            StoreModel::Fixed(time) => Box::new(ModelledStore::new(null_store, FixedLatency(time))),
             StoreModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
                 Box::new(ModelledStore::new(null_store, disk))
@@ -244,8 +244,8 @@ pub fn simulate(
             let is_refused = options.write_mode == WriteMode::ReadOnly && changes(record.op);
             let Some(request) = request(record).filter(|_| !is_refused) else { continue };
             match options.pace {
-                Pace::Recorded => simulation.pass(begin + record.time_ns)?,
-                Pace::Closed { .. } => simulation.pass(next)?,
+                Pace::Recorded => simulation.run_until(begin + record.time_ns)?,
+                Pace::Closed { .. } => simulation.run_until(next)?,
             }
             let think = match options.pace {
                 Pace::Closed { think, .. } => think,

@@ -6,7 +6,7 @@
 use super::references::Reference;
 use larder_core::curve::index::{Hash, Index};
 
-/// Number of references whose table entries are prefetched together.
+/// References of a chunk, whose table entries are prefetched together.
 const PREFETCH: usize = 32;
 
 /// Pages and their numbers.

@@ -64,7 +64,7 @@ pub struct MinCounts {
 #[error("look ahead: the trace has 2^32 - 1 references or more")]
 pub struct TraceTooLong;
 
-/// Returns the maximum memory of MIN, in bytes, for a trace of so many references and pages.
+/// Returns the maximum memory of MIN, in bytes, for a trace with these counts.
 #[must_use]
 pub fn memory_bytes(references: u64, pages: u64) -> u64 {
     let steps = references.saturating_mul(size_of::<Step>() as u64);

@@ -94,13 +94,13 @@ impl By {
     /// Returns the title of a group: its name if the source has one, else its number.
     #[must_use]
     pub fn title(self, group: u32, source: &dyn Source) -> String {
-        let of = match self {
+        let kind = match self {
             By::Volume => NameOf::Volume,
             By::File => NameOf::File,
             By::Process => NameOf::Process,
             By::Operation => return if group == 0 { "read" } else { "write" }.to_owned(),
         };
-        source.name(of, group).map_or_else(|| group.to_string(), str::to_owned)
+        source.name(kind, group).map_or_else(|| group.to_string(), str::to_owned)
     }
 }
 

@@ -70,7 +70,7 @@ impl Source for Memory {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        (of == NameOf::Volume && number == 1).then_some("disk")
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        (kind == NameOf::Volume && number == 1).then_some("disk")
     }
 }

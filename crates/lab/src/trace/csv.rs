@@ -44,7 +44,7 @@ impl CsvReader {
     fn take_name(
         &mut self,
         rest: &mut &[u8],
-        (of, number): (NameOf, u32),
+        (kind, number): (NameOf, u32),
         out: &mut DecodeOutput<'_>,
     ) -> Result<(), FormatError> {
         let field: &[u8] = rest;
@@ -58,9 +58,9 @@ impl CsvReader {
             return Ok(());
         }
         let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
-        if out.names.get(of, number) != Some(name) {
+        if out.names.get(kind, number) != Some(name) {
             // If the name does not fit, `names` counts it and reports it in a note.
-            out.names.of_kind(of).set(number, name);
+            out.names.of_kind(kind).set(number, name);
         }
         Ok(())
     }
@@ -171,9 +171,9 @@ impl<W: Write> CsvWriter<W> {
             )?;
             let numbers =
                 [(NameOf::Volume, volume), (NameOf::File, file), (NameOf::Process, process)];
-            for (of, number) in numbers {
+            for (kind, number) in numbers {
                 self.line.push(b',');
-                push_name(names.name(of, number).unwrap_or_default(), &mut self.line);
+                push_name(names.name(kind, number).unwrap_or_default(), &mut self.line);
             }
             self.line.push(b'\n');
             self.output.write_all(&self.line)?;

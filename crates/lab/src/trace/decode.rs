@@ -200,8 +200,8 @@ impl<D: Decode> Stream<D> {
 
 impl<D: Decode> Source for Stream<D> {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
-        let before = batch.len();
-        while batch.len() == before && !self.has_ended {
+        let len_before = batch.len();
+        while batch.len() == len_before && !self.has_ended {
             if !self.input.bytes().is_empty() && self.step(batch)? {
                 continue;
             }
@@ -210,8 +210,8 @@ impl<D: Decode> Source for Stream<D> {
                 continue;
             }
             self.has_ended = true;
-            let (at, left) = (self.input.position(), self.input.bytes().len());
-            if left > 0 {
+            let (at, remaining) = (self.input.position(), self.input.bytes().len());
+            if remaining > 0 {
                 let reason = "the file ends in the middle of a record";
                 self.bad.add(|| format!("byte {at}"), reason)?;
             }
@@ -221,8 +221,8 @@ impl<D: Decode> Source for Stream<D> {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        self.names.get(of, number)
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        self.names.get(kind, number)
     }
 
     fn addressing(&self) -> Addressing {

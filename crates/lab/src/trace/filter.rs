@@ -25,13 +25,13 @@ impl Filter {
     /// Returns true if the filter matches the record.
     #[must_use]
     pub fn takes(&self, record: &Record, source: &dyn Source) -> bool {
-        let matches_name = |wanted: &[String], of, number: u32| {
-            let matches = |want: &String| match source.name(of, number) {
-                Some(name) if of == NameOf::Process => is_process(name, want),
-                Some(name) => name == want,
-                None => want.parse() == Ok(number),
+        let matches_name = |wanted_names: &[String], kind, number: u32| {
+            let matches = |wanted_name: &String| match source.name(kind, number) {
+                Some(name) if kind == NameOf::Process => is_process(name, wanted_name),
+                Some(name) => name == wanted_name,
+                None => wanted_name.parse() == Ok(number),
             };
-            wanted.is_empty() || wanted.iter().any(matches)
+            wanted_names.is_empty() || wanted_names.iter().any(matches)
         };
         let touches = |range: &Range<u64>| {
             let end = record.offset.saturating_add(record.len.max(1));
@@ -48,10 +48,11 @@ impl Filter {
 
 /// Returns true if `want` is the name of a process. Larder records processes as `name number`;
 /// either part is enough.
-fn is_process(name: &str, want: &str) -> bool {
+fn is_process(name: &str, wanted_name: &str) -> bool {
     let parts = name.rsplit_once(' ');
     let parts = parts.filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
-    name == want || parts.is_some_and(|(title, number)| title == want || number == want)
+    name == wanted_name
+        || parts.is_some_and(|(title, number)| title == wanted_name || number == wanted_name)
 }
 
 #[cfg(test)]
@@ -82,8 +83,8 @@ mod tests {
 
     #[test]
     fn processes_are_called_by_their_names_or_numbers() {
-        for want in ["fio", "1234", "fio 1234"] {
-            assert!(is_process("fio 1234", want), "{want}");
+        for wanted_name in ["fio", "1234", "fio 1234"] {
+            assert!(is_process("fio 1234", wanted_name), "{wanted_name}");
         }
         assert!(!is_process("fio 1234", "fi") && !is_process("fio 1234", "123"));
         assert!(is_process("Web Content 7", "Web Content") && !is_process("a copy", "a"));

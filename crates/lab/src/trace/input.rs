@@ -49,11 +49,11 @@ struct CountingReader<R> {
 
 impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let got = self.inner.read(buf)?;
+        let bytes_read = self.inner.read(buf)?;
         if let Some(count) = &self.count {
-            count.fetch_add(got as u64, Ordering::Relaxed);
+            count.fetch_add(bytes_read as u64, Ordering::Relaxed);
         }
-        Ok(got)
+        Ok(bytes_read)
     }
 }
 

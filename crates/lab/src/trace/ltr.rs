@@ -36,7 +36,7 @@ const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 struct Header {
     addressing: Addressing,
     begun_unix_ns: u64,
-    /// The trace has one of so many pages; 0 and 1 for all.
+    /// Sampling divisor `n`: the trace has one of `n` pages; 0 and 1 for all.
     sample: u32,
 }
 

@@ -127,22 +127,22 @@ impl Merge {
 fn merged_number(
     trace: &mut InputTrace,
     names: &mut AllNames,
-    of: NameOf,
+    kind: NameOf,
     number: u32,
     at: usize,
 ) -> u32 {
-    if of != NameOf::Volume && number == 0 {
+    if kind != NameOf::Volume && number == 0 {
         return 0;
     }
-    if let Some(&number) = trace.numbers.get(&(of, number)) {
+    if let Some(&number) = trace.numbers.get(&(kind, number)) {
         return number;
     }
-    let key = match trace.source.name(of, number) {
+    let key = match trace.source.name(kind, number) {
         Some(name) => name.to_owned(),
         None => format!("{number} of trace {}", at + 1),
     };
-    let new = names.of_kind(of).number(key.as_bytes());
-    trace.numbers.insert((of, number), new);
+    let new = names.of_kind(kind).number(key.as_bytes());
+    trace.numbers.insert((kind, number), new);
     new
 }
 
@@ -158,8 +158,8 @@ impl Source for Merge {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        self.names.get(of, number)
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        self.names.get(kind, number)
     }
 
     fn addressing(&self) -> Addressing {

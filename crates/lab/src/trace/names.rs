@@ -1,8 +1,8 @@
 //! The names of volumes, files and processes of one trace.
 //!
 //! Invariant: memory is bounded. A trace with more than [`NAMES_MAX`] names, or more than
-//! [`BYTES_MAX`] bytes of names, keeps its records; a thing whose name does not fit gets the number
-//! 0.
+//! [`BYTES_MAX`] bytes of names, keeps its records; a volume, file or process whose name
+//! does not fit gets the number 0.
 
 use super::NameOf;
 use std::collections::HashMap;
@@ -109,16 +109,16 @@ impl AllNames {
         AllNames { volumes: Names::new(0), files: Names::new(1), processes: Names::new(1) }
     }
 
-    pub(super) fn of_kind(&mut self, of: NameOf) -> &mut Names {
-        match of {
+    pub(super) fn of_kind(&mut self, kind: NameOf) -> &mut Names {
+        match kind {
             NameOf::Volume => &mut self.volumes,
             NameOf::File => &mut self.files,
             NameOf::Process => &mut self.processes,
         }
     }
 
-    pub(super) fn get(&self, of: NameOf, number: u32) -> Option<&str> {
-        match of {
+    pub(super) fn get(&self, kind: NameOf, number: u32) -> Option<&str> {
+        match kind {
             NameOf::Volume => self.volumes.get(number),
             NameOf::File => self.files.get(number),
             NameOf::Process => self.processes.get(number),

@@ -159,11 +159,11 @@ fn write_group<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     let mut number = 0;
     while let Some(mut column) = group.next_column()? {
-        let longs = |of: fn(&Record) -> u64| -> Vec<i64> {
-            records.iter().map(|record| of(record).cast_signed()).collect()
+        let longs = |field: fn(&Record) -> u64| -> Vec<i64> {
+            records.iter().map(|record| field(record).cast_signed()).collect()
         };
-        let ints = |of: fn(&Record) -> u32| -> Vec<i32> {
-            records.iter().map(|record| of(record).cast_signed()).collect()
+        let ints = |field: fn(&Record) -> u32| -> Vec<i32> {
+            records.iter().map(|record| field(record).cast_signed()).collect()
         };
         let long: Option<fn(&Record) -> u64> = match number {
             0 => Some(|record| record.time_ns),
@@ -179,17 +179,17 @@ fn write_group<W: Write + Send>(
             8 => Some(|record| u32::from(record.class)),
             _ => None,
         };
-        if let Some(of) = long {
-            column.typed::<Int64Type>().write_batch(&longs(of), None, None)?;
-        } else if let Some(of) = int {
-            column.typed::<Int32Type>().write_batch(&ints(of), None, None)?;
+        if let Some(field) = long {
+            column.typed::<Int64Type>().write_batch(&longs(field), None, None)?;
+        } else if let Some(field) = int {
+            column.typed::<Int32Type>().write_batch(&ints(field), None, None)?;
         } else if number == OP {
             let text: Vec<_> = records.iter().map(|r| ByteArray::from(r.op.name())).collect();
             column.typed::<ByteArrayType>().write_batch(&text, None, None)?;
         } else {
             let (mut levels, mut text) = (Vec::with_capacity(records.len()), Vec::new());
             for record in records {
-                let name = names.name(kind(number), number_of(record, number));
+                let name = names.name(kind_of(number), number_of(record, number));
                 levels.push(i16::from(name.is_some()));
                 text.extend(name.map(ByteArray::from));
             }
@@ -202,7 +202,7 @@ fn write_group<W: Write + Send>(
 }
 
 /// Returns the kind of the names in a column.
-fn kind(column: usize) -> NameOf {
+fn kind_of(column: usize) -> NameOf {
     [NameOf::Volume, NameOf::File, NameOf::Process][column - FIRST_NAME]
 }
 
@@ -231,7 +231,7 @@ impl Column {
         self.longs.clear();
         self.text.clear();
         let levels = self.optional.then_some(&mut self.levels);
-        let (got, ..) = match &mut self.reader {
+        let (rows_read, ..) = match &mut self.reader {
             ColumnReader::Int32ColumnReader(reader) => {
                 reader.read_records(rows, levels, None, &mut self.ints)?
             }
@@ -243,7 +243,7 @@ impl Column {
             }
             _ => return Err(ParquetError::General(format!("{} has no such type", self.name()))),
         };
-        Ok(got)
+        Ok(rows_read)
     }
 
     fn name(&self) -> &'static str {
@@ -295,7 +295,7 @@ struct ParquetReader {
     group: usize,
     columns: Vec<Column>,
     /// Remaining rows of the row group, and the number of the next row.
-    left: usize,
+    rows_left: usize,
     row: u64,
 }
 
@@ -315,7 +315,7 @@ pub(super) fn open(
         catch_panic(|| SerializedFileReader::new(file)).map_err(|error| bad(error.to_string()))?;
     let metadata = file.metadata().file_metadata();
     let schema = metadata.schema_descr();
-    let at = |wanted: &str| schema.columns().iter().position(|c| c.path().string() == wanted);
+    let at = |name: &str| schema.columns().iter().position(|c| c.path().string() == name);
     let file_columns = COLUMNS.map(at);
     for needed in [1, 2] {
         if file_columns[needed].is_none() {
@@ -340,13 +340,13 @@ pub(super) fn open(
         bad: BadRecords::new(name, max_bad),
         group: 0,
         columns: Vec::new(),
-        left: 0,
+        rows_left: 0,
         row: 0,
     }))
 }
 
 impl ParquetReader {
-    fn wrong(&self, error: &(impl ToString + ?Sized)) -> TraceError {
+    fn bad_row(&self, error: &(impl ToString + ?Sized)) -> TraceError {
         let place = format!("row {}", self.row);
         TraceError::Bad { name: self.name.clone(), place, reason: error.to_string() }
     }
@@ -356,7 +356,7 @@ impl ParquetReader {
         if self.group == self.file.num_row_groups() {
             return Ok(false);
         }
-        let group = self.file.get_row_group(self.group).map_err(|e| self.wrong(&e))?;
+        let group = self.file.get_row_group(self.group).map_err(|e| self.bad_row(&e))?;
         let rows = usize::try_from(group.metadata().num_rows());
         let columns: Result<Vec<_>, _> = self
             .file_columns
@@ -365,30 +365,32 @@ impl ParquetReader {
             .filter_map(|(index, at)| Some((index, (*at)?)))
             .map(|(index, at)| catch_panic(|| open_column(&self.unchecked, &*group, index, at)))
             .collect();
-        self.columns = columns.map_err(|error| self.wrong(&error))?;
-        self.left = rows.ok().ok_or_else(|| self.wrong("a group of a negative number of rows"))?;
+        self.columns = columns.map_err(|error| self.bad_row(&error))?;
+        self.rows_left =
+            rows.ok().ok_or_else(|| self.bad_row("a group of a negative number of rows"))?;
         self.group += 1;
         Ok(true)
     }
 
     /// Decodes the next rows of the row group.
     fn rows(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
-        let rows = self.left.min(BATCH_ROWS);
+        let rows = self.rows_left.min(BATCH_ROWS);
         let mut records = vec![Record::default(); rows];
         let mut columns = std::mem::take(&mut self.columns);
         for column in &mut columns {
-            let got = catch_panic(|| column.read(rows)).map_err(|error| self.wrong(&error))?;
-            if got != rows {
-                return Err(self.wrong(&format!("column {} has too few rows", column.name())));
+            let rows_read =
+                catch_panic(|| column.read(rows)).map_err(|error| self.bad_row(&error))?;
+            if rows_read != rows {
+                return Err(self.bad_row(&format!("column {} has too few rows", column.name())));
             }
             for (row, at) in column.present_values(rows) {
                 set(&mut records[row], column, at, &mut self.names).map_err(|()| {
-                    self.wrong(&format!("column {} holds nonsense", column.name()))
+                    self.bad_row(&format!("column {} holds nonsense", column.name()))
                 })?;
             }
         }
         self.columns = columns;
-        self.left -= rows;
+        self.rows_left -= rows;
         for record in records {
             self.row += 1;
             let row = self.row;
@@ -453,11 +455,11 @@ fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) ->
         OP => record.op = column.text(at).and_then(Op::from_name).ok_or(())?,
         8 => record.class = u8::try_from(number()?).map_err(drop)?,
         index => {
-            let (of, number) = (kind(index), number_of(record, index));
+            let (kind, number) = (kind_of(index), number_of(record, index));
             let name = column.text(at).ok_or(())?;
-            if names.get(of, number) != Some(name) {
+            if names.get(kind, number) != Some(name) {
                 // If the name does not fit, `names` counts it and reports it in a note.
-                names.of_kind(of).set(number, name);
+                names.of_kind(kind).set(number, name);
             }
         }
     }
@@ -466,9 +468,9 @@ fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) ->
 
 impl Source for ParquetReader {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
-        let before = batch.len();
-        while batch.len() == before {
-            if self.left > 0 {
+        let len_before = batch.len();
+        while batch.len() == len_before {
+            if self.rows_left > 0 {
                 self.rows(batch)?;
             } else if !self.next_group()? {
                 break;
@@ -477,8 +479,8 @@ impl Source for ParquetReader {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        self.names.get(of, number)
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        self.names.get(kind, number)
     }
 
     fn addressing(&self) -> Addressing {

@@ -115,17 +115,17 @@ struct LtrSink<W: Write> {
 }
 
 impl<W: Write> LtrSink<W> {
-    fn name(&mut self, kind: u8, number: u32, source: &dyn Source) -> io::Result<()> {
+    fn name(&mut self, index: u8, number: u32, source: &dyn Source) -> io::Result<()> {
         let kinds = [NameOf::Volume, NameOf::File, NameOf::Process];
-        let of = kinds[usize::from(kind)];
-        let last = &mut self.last[usize::from(kind)];
+        let kind = kinds[usize::from(index)];
+        let last = &mut self.last[usize::from(index)];
         if *last == Some(number) {
             return Ok(());
         }
         *last = Some(number);
-        match source.name(of, number) {
-            Some(name) if self.named_numbers.insert((kind, number)) => {
-                self.writer.name(of, number, name)
+        match source.name(kind, number) {
+            Some(name) if self.named_numbers.insert((index, number)) => {
+                self.writer.name(kind, number, name)
             }
             _ => Ok(()),
         }

@@ -91,8 +91,9 @@ impl Summary {
 
     /// Adds a record.
     pub fn add(&mut self, record: &Record) {
-        let known = self.volumes.len() < VOLUMES_MAX || self.volumes.contains_key(&record.volume);
-        let volume = if known { record.volume } else { u32::MAX };
+        let has_entry =
+            self.volumes.len() < VOLUMES_MAX || self.volumes.contains_key(&record.volume);
+        let volume = if has_entry { record.volume } else { u32::MAX };
         let volume = self.volumes.entry(volume).or_default();
         let end = record.offset.saturating_add(record.len);
         let objects = self.addressing == Addressing::Objects;

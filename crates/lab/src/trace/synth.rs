@@ -299,9 +299,9 @@ impl Source for Synth {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        match (self.options.pattern, of, number) {
-            (Pattern::Database, ..) => database::name(of, number),
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        match (self.options.pattern, kind, number) {
+            (Pattern::Database, ..) => database::name(kind, number),
             (_, NameOf::Volume, 0) => Some(VOLUME),
             _ => None,
         }

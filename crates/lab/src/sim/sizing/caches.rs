@@ -169,12 +169,12 @@ impl CachePlan<'_> {
         let mut passes: Vec<Vec<Planned>> = Vec::new();
         let mut bytes = u64::MAX;
         for planned in caches.drain(..) {
-            let more = u64::from(planned.capacity) * TABLE_BYTES_PER_PAGE;
-            if bytes.saturating_add(more) > TABLES_BYTES_MAX {
+            let table_bytes = u64::from(planned.capacity) * TABLE_BYTES_PER_PAGE;
+            if bytes.saturating_add(table_bytes) > TABLES_BYTES_MAX {
                 passes.push(Vec::new());
                 bytes = 0;
             }
-            bytes += more;
+            bytes += table_bytes;
             passes.last_mut().expect("a pass was begun").push(planned);
         }
         let references = context.survey.references[self.page_size];

@@ -50,7 +50,7 @@ pub(super) fn grid(footprint: u32) -> Vec<u32> {
     sizes
 }
 
-/// Returns a size so many octaves larger or smaller.
+/// Returns the size that is `octaves` octaves larger, or smaller if negative.
 fn scaled(pages: u32, octaves: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let scaled = (f64::from(pages) * octaves.exp2()).round() as u32;

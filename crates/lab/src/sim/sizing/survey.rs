@@ -37,7 +37,7 @@ pub(super) struct Survey {
     pub(super) references: [u64; PAGE_SIZES.len()],
     pub(super) footprints: [Pages; PAGE_SIZES.len()],
     pub(super) volumes: BTreeMap<u32, VolumeSurvey>,
-    /// The trace has one of so many pages.
+    /// Sampling divisor `n`: the trace has one of `n` pages.
     pub(super) sample: u32,
     /// Notes of the trace reader for the user.
     pub(super) notes: Vec<String>,

@@ -174,7 +174,7 @@ fn a_trace_may_last_as_long_as_64_bits_count() {
     assert_eq!(sizing.slices.last().map(|slice| slice.references), Some(1));
 }
 
-/// A source with one of so many pages, selected by a hash of the page.
+/// A source that samples one of `self.1` pages, selected by a hash of the page.
 struct SampledSource(Memory, u32);
 
 impl crate::trace::Source for SampledSource {
@@ -182,8 +182,8 @@ impl crate::trace::Source for SampledSource {
         self.0.read_batch(batch)
     }
 
-    fn name(&self, of: crate::trace::NameOf, number: u32) -> Option<&str> {
-        self.0.name(of, number)
+    fn name(&self, kind: crate::trace::NameOf, number: u32) -> Option<&str> {
+        self.0.name(kind, number)
     }
 
     fn sample(&self) -> u32 {
@@ -204,17 +204,17 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
     let open =
         || Ok(Box::new(SampledSource(Memory(part.clone().into_iter()), SAMPLE)) as BoxedSource);
     let sizing = measure(&open, &options, &mut |_| ()).unwrap();
-    let near = |quantity: &str, [one, other]: [u64; 2]| {
+    let assert_near = |quantity: &str, [one, other]: [u64; 2]| {
         let ratio = real(one) / real(other);
         assert!((0.8..1.25).contains(&ratio), "{quantity}: {one} of a sample, {other} of all");
     };
     let [advice, expected] = [&sizing, &whole].map(|sizing| sizing.recommendation.clone().unwrap());
-    near("bytes", [advice.bytes, expected.bytes]);
-    near("memory", [advice.memory_bytes, expected.memory_bytes]);
-    near("footprint", [sizing.workload.footprint_pages, whole.workload.footprint_pages]);
-    near("references", [sizing.workload.references, whole.workload.references]);
+    assert_near("bytes", [advice.bytes, expected.bytes]);
+    assert_near("memory", [advice.memory_bytes, expected.memory_bytes]);
+    assert_near("footprint", [sizing.workload.footprint_pages, whole.workload.footprint_pages]);
+    assert_near("references", [sizing.workload.references, whole.workload.references]);
     let [regions, whole_regions] = [&sizing, &whole].map(|sizing| sizing.regions.clone().unwrap());
-    near("flat region", [regions.flat_begin_bytes, whole_regions.flat_begin_bytes]);
+    assert_near("flat region", [regions.flat_begin_bytes, whole_regions.flat_begin_bytes]);
     assert_eq!(sizing.goal, options.goal, "the budget is that for all");
     assert!(
         sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbours"))

@@ -142,7 +142,7 @@ impl Reader {
         frame.unpack(payload, &mut self.raw)?;
         let mut rest = &self.raw[..];
         while let Some((head, after)) = rest.split_at_checked(7) {
-            let of = match head[0] {
+            let kind = match head[0] {
                 0 => NameOf::Volume,
                 1 => NameOf::File,
                 2 => NameOf::Process,
@@ -152,7 +152,7 @@ impl Reader {
             let (name, after) = after.split_at_checked(length).ok_or("a name is cut short")?;
             let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
             // If the name does not fit, `names` counts it and reports it in a note.
-            out.names.of_kind(of).set(bytes::u32_at(head, 1), name);
+            out.names.of_kind(kind).set(bytes::u32_at(head, 1), name);
             rest = after;
         }
         if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }

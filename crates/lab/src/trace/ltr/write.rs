@@ -26,8 +26,8 @@ pub struct WriterOptions {
     pub addressing: Addressing,
     /// Time 0 of the trace, in nanoseconds since 1970 in UTC; 0 if unknown.
     pub begun_unix_ns: u64,
-    /// Only one of so many pages is written, selected once for the whole trace; 0 and 1 for all.
-    /// The header stores it for the reader.
+    /// Sampling divisor `n`: one of `n` pages is written, selected once for the whole trace; 0 and
+    /// 1 for all. The header stores it for the reader.
     pub sample: u32,
 }
 
@@ -86,9 +86,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Writing failed.
-    pub fn name(&mut self, of: NameOf, number: u32, name: &str) -> io::Result<()> {
+    pub fn name(&mut self, kind: NameOf, number: u32, name: &str) -> io::Result<()> {
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
-        self.names.push(match of {
+        self.names.push(match kind {
             NameOf::Volume => 0,
             NameOf::File => 1,
             NameOf::Process => 2,

@@ -16,15 +16,15 @@ pub(in super::super) struct Blkparse {
 impl Blkparse {
     /// Selects the action that represents a request from the first lines of a file.
     pub(in super::super) fn from_head(head: &[u8]) -> Self {
-        let mut seen = [false; 3];
+        let mut found = [false; 3];
         for line in head.split(|&byte| byte == b'\n') {
             let rest = &mut &*line;
             let action = (0..6).map(|_| take_word(rest)).last().unwrap_or_default();
-            for (seen, letter) in seen.iter_mut().zip([b'Q', b'D', b'C']) {
-                *seen |= action == [letter];
+            for (found, letter) in found.iter_mut().zip([b'Q', b'D', b'C']) {
+                *found |= action == [letter];
             }
         }
-        let action = match seen {
+        let action = match found {
             [true, _, _] | [_, false, false] => b'Q',
             [_, true, _] => b'D',
             _ => b'C',

@@ -55,14 +55,14 @@ impl Blktrace {
             _ => return None,
         };
         let mut trace = Blktrace { big_endian, event: QUEUE };
-        let (mut at, mut seen) = (0, [false; 3]);
+        let (mut at, mut found) = (0, [false; 3]);
         while let Some(Ok(event)) = head[at..].get(..BYTES).map(|head| trace.event(head)) {
-            for (seen, kind) in seen.iter_mut().zip([QUEUE, ISSUE, COMPLETE]) {
-                *seen |= event.action & NOTIFY == 0 && event.event_kind() == kind;
+            for (found, kind) in found.iter_mut().zip([QUEUE, ISSUE, COMPLETE]) {
+                *found |= event.action & NOTIFY == 0 && event.event_kind() == kind;
             }
             at = head.len().min(at + BYTES + event.pdu_len);
         }
-        trace.event = match seen {
+        trace.event = match found {
             [true, _, _] | [_, false, false] => QUEUE,
             [_, true, _] => ISSUE,
             _ => COMPLETE,

@@ -181,14 +181,15 @@ impl PerfScript {
     fn classify_added(&mut self, thread: u64, file: File, first: u64, last: u64) -> bool {
         let state = self.threads.entry(thread).or_default();
         let added = std::mem::take(&mut state.added);
-        let mut missed = false;
+        let mut is_miss = false;
         for (added_file, from, pages) in added {
-            let within = added_file == file && from <= last && from.saturating_add(pages) > first;
-            missed |= within;
+            let is_inside =
+                added_file == file && from <= last && from.saturating_add(pages) > first;
+            is_miss |= is_inside;
             let requested = if added_file == file { (first, last) } else { (1, 0) };
             self.add_read_ahead(added_file, from, pages, requested);
         }
-        missed
+        is_miss
     }
 
     fn get_pages(
@@ -205,14 +206,14 @@ impl PerfScript {
             return Err("the range ends before it begins");
         }
         let (first, last) = (begin / PAGE_BYTES, end / PAGE_BYTES);
-        let missed = self.classify_added(event.thread, file, first, last);
+        let is_miss = self.classify_added(event.thread, file, first, last);
         let ahead = self.remove_read_ahead(file, first, last);
         let open = self.threads.get(&event.thread).and_then(|state| state.open);
         if let Some(open) = open {
             let is_next_batch =
                 first.checked_sub(open.first).is_some_and(|n| (1..=BATCH_PAGES).contains(&n));
             if !open.is_fault && (open.file, open.last) == (file, last) && is_next_batch {
-                if missed {
+                if is_miss {
                     self.miss(open.number);
                 }
                 if let Some(state) = self.threads.get_mut(&event.thread) {
@@ -221,7 +222,7 @@ impl PerfScript {
                 return Ok(());
             }
         }
-        let class = match (missed, ahead) {
+        let class = match (is_miss, ahead) {
             (true, _) => Class::ReadMiss,
             (false, true) => Class::ReadAheadHit,
             (false, false) => Class::ReadHit,
@@ -272,8 +273,8 @@ impl PerfScript {
         let state = self.threads.entry(event.thread).or_default();
         match state.open {
             Some(open) if open.is_fault && open.file == file => {
-                let within = first <= open.first && open.first < first.saturating_add(pages);
-                if within {
+                let is_inside = first <= open.first && open.first < first.saturating_add(pages);
+                if is_inside {
                     self.miss(open.number);
                 }
                 self.add_read_ahead(file, first, pages, (open.first, open.first));

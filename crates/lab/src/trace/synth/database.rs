@@ -39,8 +39,8 @@ pub(super) struct Database {
 }
 
 /// Returns the name of a number.
-pub(super) fn name(of: NameOf, number: u32) -> Option<&'static str> {
-    match (of, number) {
+pub(super) fn name(kind: NameOf, number: u32) -> Option<&'static str> {
+    match (kind, number) {
         (NameOf::Volume, DATA) => Some("data"),
         (NameOf::Volume, LOG) | (NameOf::File, LOG_FILE) => Some("log"),
         (NameOf::File, TABLE) => Some("table"),

@@ -10,8 +10,8 @@ fn read(text: &str) -> (Vec<Record>, Vec<String>, Vec<String>) {
     while source.next_batch(&mut batch).expect("good lines") {
         all.append(&mut batch);
     }
-    let names = |of: NameOf, numbers: &mut dyn Iterator<Item = u32>| -> Vec<String> {
-        numbers.map(|number| source.name(of, number).unwrap_or("-").to_owned()).collect()
+    let names = |kind: NameOf, numbers: &mut dyn Iterator<Item = u32>| -> Vec<String> {
+        numbers.map(|number| source.name(kind, number).unwrap_or("-").to_owned()).collect()
     };
     let processes = names(NameOf::Process, &mut all.iter().map(|record| record.process));
     let files = names(NameOf::File, &mut all.iter().map(|record| record.file));
