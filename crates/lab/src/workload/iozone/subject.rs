@@ -149,7 +149,7 @@ impl<'a> Watch<'a> {
 /// An open file, with what lies between it and the records.
 enum Handle {
     Plain(File),
-    DecodeOutput(BufWriter<File>),
+    Out(BufWriter<File>),
     In(BufReader<File>),
 }
 
@@ -158,7 +158,7 @@ impl Handle {
         match self {
             Handle::Plain(file) if way == RecordOrder::At => file.write_all_at(record, at),
             Handle::Plain(file) => file.write_all(record),
-            Handle::DecodeOutput(stream) => stream.write_all(record),
+            Handle::Out(stream) => stream.write_all(record),
             Handle::In(_) => unreachable!("a stream that reads is not written to"),
         }
     }
@@ -168,16 +168,14 @@ impl Handle {
             Handle::Plain(file) if way == RecordOrder::At => file.read_exact_at(record, at),
             Handle::Plain(file) => file.read_exact(record),
             Handle::In(stream) => stream.read_exact(record),
-            Handle::DecodeOutput(_) => unreachable!("a stream that writes is not read"),
+            Handle::Out(_) => unreachable!("a stream that writes is not read"),
         }
     }
 
     fn into_file(self) -> io::Result<File> {
         match self {
             Handle::Plain(file) => Ok(file),
-            Handle::DecodeOutput(stream) => {
-                stream.into_inner().map_err(io::IntoInnerError::into_error)
-            }
+            Handle::Out(stream) => stream.into_inner().map_err(io::IntoInnerError::into_error),
             Handle::In(stream) => Ok(stream.into_inner()),
         }
     }
@@ -337,9 +335,7 @@ impl<'a> TestFile<'a> {
         let file = options.custom_flags(flags).open(self.path).map_err(self.io_error("open"))?;
         let size = usize::try_from(self.cell.record_bytes).expect("a record fits memory");
         Ok(match (pass.way, pass.writes) {
-            (RecordOrder::Stream, true) => {
-                Handle::DecodeOutput(BufWriter::with_capacity(size, file))
-            }
+            (RecordOrder::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),
             (RecordOrder::Stream, false) => Handle::In(BufReader::with_capacity(size, file)),
             _ => Handle::Plain(file),
         })
