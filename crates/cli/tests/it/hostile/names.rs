@@ -123,7 +123,7 @@ fn no_name_in_a_file_controls_the_terminal() {
             files.check(&["compare", "record.json", other, "--format", format]);
         }
     }
-    // A file that begins with control characters has no recognisable format.
+    // A file that begins with control characters has no recognizable format.
     for (trace, format) in [
         ("trace.csv", "csv"),
         ("msr.csv", "msr"),
