@@ -1,6 +1,6 @@
-//! Speed of the simulator and error of its estimates, for `cargo xtask prove`.
+//! Speed of the simulator and errors of its estimates, for `cargo xtask prove`.
 //!
-//! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference each
+//! * `prepare OUT [TRACE...]`: writes traces in the format that the peer reads, one reference per
 //!   page, and one of 10 million references drawn from a zipf distribution;
 //! * `replace TRACE POLICY PAGES`: one pass with one cache, reading included, as JSON;
 //! * `promises NAME TRACE`: claims about the exact curve of LRU, about one pass for eight sizes of
@@ -34,7 +34,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Sizes of the sweep and of the estimates, per cent of the footprint.
 const SIZES: [u64; 8] = [1, 2, 5, 10, 20, 30, 40, 50];
-/// Pages that the zipf trace draws from; a little over a million are ever drawn.
+/// Pages from which the zipf trace is drawn; a little over a million of them occur.
 const ZIPF_PAGES: u32 = 1_600_000;
 const ZIPF_REFERENCES: u32 = 10_000_000;
 
@@ -43,14 +43,14 @@ fn main() -> Result<()> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["prepare", out, ref traces @ ..] => prepare(Path::new(out), traces),
-        ["replace", trace, policy, pages] => one(trace, policy, pages.parse()?),
+        ["replace", trace, policy, pages] => run_policy(trace, policy, pages.parse()?),
         ["promises", name, trace] => {
             exact(name, trace)?;
             sweep(name, trace)?;
-            bars(name, trace, 200)
+            check_intervals(name, trace, 200)
         }
         ["miniatures", trace, seeds] => miniatures(trace, seeds.parse()?),
-        // As a test: small, and nothing to read.
+        // As a test: a short run that needs no trace.
         [] => smoke(),
         _ => Err("see the head of this file for how to run it".into()),
     }
@@ -62,8 +62,8 @@ fn open(trace: &str) -> Result<References<BoxedSource>> {
     Ok(References::new(source, split))
 }
 
-/// Hands all references on, batch by batch.
-fn each(trace: &str, mut run: impl FnMut(&[Reference])) -> Result<()> {
+/// Calls `run` with all references, batch by batch.
+fn for_each_batch(trace: &str, mut run: impl FnMut(&[Reference])) -> Result<()> {
     let (mut references, mut batch) = (open(trace)?, Batch::default());
     loop {
         references.read_batch(&mut batch)?;
@@ -76,7 +76,7 @@ fn each(trace: &str, mut run: impl FnMut(&[Reference])) -> Result<()> {
 
 fn exact_curve(trace: &str) -> Result<ExactCurve> {
     let mut exact = Exact::new();
-    each(trace, |batch| exact.run(batch))?;
+    for_each_batch(trace, |batch| exact.run(batch))?;
     Ok(exact.curve())
 }
 
@@ -90,7 +90,7 @@ fn prepare(out: &Path, traces: &[&str]) -> Result<()> {
         let name = name.split('.').next().unwrap_or_default().to_owned();
         let mut to = BufWriter::new(File::create(out.join(name + ".oracleGeneral"))?);
         let mut written = Ok(());
-        each(trace, |batch| {
+        for_each_batch(trace, |batch| {
             if written.is_ok() {
                 written = batch.iter().try_for_each(|r| record(&mut to, r.page));
             }
@@ -109,13 +109,13 @@ fn prepare(out: &Path, traces: &[&str]) -> Result<()> {
     for _ in 0..ZIPF_REFERENCES {
         let drawn = random.unit() * sum;
         let rank = ranks.partition_point(|&below| below <= drawn);
-        // Hot pages lie anywhere.
+        // Hot pages are spread over all page numbers.
         record(&mut to, larder_core::mix(rank as u64) >> 20)?;
     }
     Ok(to.flush()?)
 }
 
-/// One reference as oracleGeneral has it: time, object, size, next reference.
+/// Writes one reference in the format oracleGeneral: time, object, size, next reference.
 fn record(to: &mut impl Write, page: u64) -> std::io::Result<()> {
     to.write_all(&1_u32.to_le_bytes())?;
     to.write_all(&page.to_le_bytes())?;
@@ -123,11 +123,11 @@ fn record(to: &mut impl Write, page: u64) -> std::io::Result<()> {
     to.write_all(&(-1_i64).to_le_bytes())
 }
 
-fn one(trace: &str, policy: &str, pages: u32) -> Result<()> {
+fn run_policy(trace: &str, policy: &str, pages: u32) -> Result<()> {
     let policy = PolicyKind::from_name(policy).ok_or("no such policy")?;
     let started = Instant::now();
     let mut cache = replace::cache(policy, pages, FindBy::Page);
-    each(trace, |batch| cache.run(batch, &[]))?;
+    for_each_batch(trace, |batch| cache.run(batch, &[]))?;
     let seconds = started.elapsed().as_secs_f64();
     let counts = cache.counts();
     let miss_ratio = ratio(counts.misses().references, counts.all().references);
@@ -175,7 +175,7 @@ fn sweep(name: &str, trace: &str) -> Result<()> {
     let together = run(&plan)?;
     let started = Instant::now();
     let mut miniature = Miniature::new(&policies(), &pages, footprint, 1);
-    each(trace, |batch| miniature.run(batch))?;
+    for_each_batch(trace, |batch| miniature.run(batch))?;
     let passes = started.elapsed().as_secs_f64() / lru;
     claim(
         format!("{name}: one pass for 8 sizes of 8 policies, at most 0.7 of separate passes"),
@@ -188,53 +188,53 @@ fn sweep(name: &str, trace: &str) -> Result<()> {
     Ok(())
 }
 
-/// How estimates compare with the truth.
+/// Differences between estimates and the true values.
 #[derive(Default)]
-struct Judged {
-    tried: u32,
+struct ErrorStatistics {
+    count: u32,
     held: u32,
     error: f64,
     width: f64,
 }
 
-impl Judged {
-    fn judge(&mut self, made: Estimate, truth: f64) {
-        self.tried += 1;
-        self.held += u32::from(made.holds(truth));
-        self.error += (made.hit_ratio - truth).abs();
-        self.width += made.high - made.low;
+impl ErrorStatistics {
+    fn add(&mut self, estimate: Estimate, truth: f64) {
+        self.count += 1;
+        self.held += u32::from(estimate.holds(truth));
+        self.error += (estimate.hit_ratio - truth).abs();
+        self.width += estimate.high - estimate.low;
     }
 
     fn print(&self, what: &str) {
-        let tried = f64::from(self.tried);
+        let count = f64::from(self.count);
         println!(
             r#"{{"what": "{what}", "mean_error": {:.5}, "held": {:.4}, "bar_half": {:.5}}}"#,
-            self.error / tried,
-            f64::from(self.held) / tried,
-            self.width / tried / 2.0
+            self.error / count,
+            f64::from(self.held) / count,
+            self.width / count / 2.0
         );
     }
 }
 
-fn bars(name: &str, trace: &str, seeds: u32) -> Result<()> {
+fn check_intervals(name: &str, trace: &str, seeds: u32) -> Result<()> {
     let mut all = Vec::new();
-    each(trace, |batch| all.extend_from_slice(batch))?;
+    for_each_batch(trace, |batch| all.extend_from_slice(batch))?;
     let mut exact = Exact::new();
     exact.run(&all);
     let curve = exact.curve();
     let pages = sizes(curve.footprint());
-    let mut total = Judged::default();
+    let mut total = ErrorStatistics::default();
     for seed in 0..seeds {
         let mut sampled = Sampled::new(SAMPLE_PAGES, seed.into());
         sampled.run(&all);
         for &pages in &pages {
             let truth = curve.hit_ratio(pages.into()).ok_or("references")?;
-            total.judge(sampled.hit_ratio(pages.into()).ok_or("references")?, truth);
+            total.add(sampled.hit_ratio(pages.into()).ok_or("references")?, truth);
         }
     }
     total.print("lru sampled");
-    let tried = f64::from(total.tried);
-    let (error, held) = (total.error / tried, f64::from(total.held) / tried);
+    let count = f64::from(total.count);
+    let (error, held) = (total.error / count, f64::from(total.held) / count);
     claim(
         format!("{name}: sampled curve, mean error at most 0.5 points; 91 % of intervals hold"),
         format!("{:.2} points, {:.1} % of {seeds} seeds", error * 100.0, held * 100.0),
@@ -246,26 +246,26 @@ fn bars(name: &str, trace: &str, seeds: u32) -> Result<()> {
 
 fn miniatures(trace: &str, seeds: u32) -> Result<()> {
     let mut all = Vec::new();
-    each(trace, |batch| all.extend_from_slice(batch))?;
+    for_each_batch(trace, |batch| all.extend_from_slice(batch))?;
     let mut exact = Exact::new();
     exact.run(&all);
     let pages = sizes(exact.curve().footprint());
     let footprint = u64::from(pages[0]) * 100;
-    let mut made = Vec::new();
+    let mut miniatures = Vec::new();
     for seed in 0..seeds {
         let mut miniature = Miniature::new(&policies(), &pages, footprint, seed.into());
         all.chunks(4096).for_each(|batch| miniature.run(batch));
-        made.push(miniature);
+        miniatures.push(miniature);
     }
     for (number, policy) in policies().into_iter().enumerate() {
-        let mut total = Judged::default();
+        let mut total = ErrorStatistics::default();
         for (size, &capacity) in pages.iter().enumerate() {
             let mut cache = replace::cache(policy, capacity, FindBy::Page);
             all.chunks(4096).for_each(|batch| cache.run(batch, &[]));
             let counts = cache.counts();
             let truth = ratio(counts.hits().references, counts.all().references);
-            for miniature in &made {
-                total.judge(miniature.hit_ratio(number, size).ok_or("references")?, truth);
+            for miniature in &miniatures {
+                total.add(miniature.hit_ratio(number, size).ok_or("references")?, truth);
             }
         }
         total.print(&format!("{} in miniature", policy.name()));
@@ -280,10 +280,10 @@ fn smoke() -> Result<()> {
     (0..5_000_u64).try_for_each(|at| record(&mut to, at * at % 701))?;
     to.flush()?;
     let trace = path.to_str().ok_or("a path in UTF-8")?;
-    let ran = one(trace, "lru", 50)
+    let result = run_policy(trace, "lru", 50)
         .and_then(|()| exact("smoke", trace))
-        .and_then(|()| bars("smoke", trace, 20))
+        .and_then(|()| check_intervals("smoke", trace, 20))
         .and_then(|()| miniatures(trace, 2));
     std::fs::remove_file(&path)?;
-    ran
+    result
 }

@@ -1,8 +1,8 @@
-//! The speed of the readers of traces: megabytes (10^6 bytes) of input per second on one core, from
-//! memory, for each format of text, and for the others beside them.
+//! Speed of the trace readers: megabytes (10^6 bytes) of input per second on one core, from memory,
+//! for each text format and each other format.
 //!
 //! `cargo bench --package larder-lab --bench trace -- [--json] [--quick]`. Without `--bench`, which
-//! cargo adds, as in `cargo test --benches`, a moment on a few requests shows that it works.
+//! cargo adds, as in `cargo test --benches`, a short run over a few requests checks that it works.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on is to panic")]
 
@@ -10,11 +10,11 @@
 mod samples;
 
 use larder_lab::trace::{Format, OpenOptions, Record, Source, Target, open_stream};
-use samples::{Sample, asked, binaries, texts};
+use samples::{Sample, binaries, requests, texts};
 use std::io::{self, Cursor, Write};
 use std::time::Instant;
 
-/// Requests of each input, and how often it is read.
+/// Requests of each input, and the number of times it is read.
 #[derive(Clone, Copy)]
 struct Scale {
     requests: usize,
@@ -32,7 +32,7 @@ impl Scale {
     }
 }
 
-/// What came out for one format.
+/// Result for one format.
 struct Line {
     name: String,
     text: bool,
@@ -42,7 +42,7 @@ struct Line {
     records_per_s: f64,
 }
 
-/// Reads an input to its end; answers how many records it has.
+/// Reads an input to its end, and returns its number of records.
 fn read(sample: &Sample) -> usize {
     let options = OpenOptions { format: Some(sample.format), ..OpenOptions::default() };
     let bytes = Box::new(Cursor::new(sample.bytes.clone()));
@@ -57,10 +57,10 @@ fn read(sample: &Sample) -> usize {
 fn measure(sample: &Sample, text: bool, scale: Scale) -> Line {
     let mut seconds: Vec<f64> = (0..scale.rounds)
         .map(|_| {
-            let begun = Instant::now();
+            let started = Instant::now();
             let count = read(sample);
             assert_eq!(count, sample.records.len(), "all records of {:?}", sample.format);
-            begun.elapsed().as_secs_f64()
+            started.elapsed().as_secs_f64()
         })
         .collect();
     seconds.sort_by(f64::total_cmp);
@@ -77,10 +77,10 @@ fn measure(sample: &Sample, text: bool, scale: Scale) -> Line {
     }
 }
 
-/// A source that has records already.
-struct Listed;
+/// A source that provides no names.
+struct NoNames;
 
-impl Source for Listed {
+impl Source for NoNames {
     fn read_batch(&mut self, _: &mut Vec<Record>) -> Result<(), larder_lab::trace::TraceError> {
         Ok(())
     }
@@ -90,12 +90,12 @@ impl Source for Listed {
     }
 }
 
-/// The same requests in our own format.
-fn own(records: &[Record]) -> Sample {
+/// Returns the same requests in Larder's own format.
+fn larder_sample(records: &[Record]) -> Sample {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut sink = Target::Larder.begin(file.reopen().unwrap(), &Listed).unwrap();
-    sink.append(records, &Listed).unwrap();
-    sink.finish(&Listed).unwrap();
+    let mut sink = Target::Larder.begin(file.reopen().unwrap(), &NoNames).unwrap();
+    sink.append(records, &NoNames).unwrap();
+    sink.finish(&NoNames).unwrap();
     let bytes = std::fs::read(file.path()).unwrap();
     Sample { format: Format::Larder, name: "bench.ltr", bytes, records: records.to_vec() }
 }
@@ -103,11 +103,11 @@ fn own(records: &[Record]) -> Sample {
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let scale = Scale::of(&arguments);
-    let asked = asked(scale.requests, 1);
+    let requests = requests(scale.requests, 1);
     let mut lines: Vec<Line> =
-        texts(&asked).iter().map(|sample| measure(sample, true, scale)).collect();
-    lines.extend(binaries(&asked).iter().map(|sample| measure(sample, false, scale)));
-    lines.push(measure(&own(&asked), false, scale));
+        texts(&requests).iter().map(|sample| measure(sample, true, scale)).collect();
+    lines.extend(binaries(&requests).iter().map(|sample| measure(sample, false, scale)));
+    lines.push(measure(&larder_sample(&requests), false, scale));
     let mut out = io::stdout().lock();
     if arguments.iter().any(|argument| argument == "--json") {
         let rows: Vec<String> = lines

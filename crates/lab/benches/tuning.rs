@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The part of the references that is warm-up: one in so many.
+/// Share of the references that is warm-up: one in this many.
 const WARM_UP: usize = 4;
 /// The traces, and their names in the tables.
 const TRACES: [(&str, &str); 4] = [
@@ -98,8 +98,8 @@ fn part(footprint: u64, percent: u64) -> Result<u32> {
 fn mean_and_most(values: &[f64], bounds: [f64; 2]) -> Option<(String, bool)> {
     let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
     let most = values.iter().copied().reduce(f64::max)?;
-    let words = format!("mean {:.2}, most {:.2} points", mean * 100.0, most * 100.0);
-    Some((words, mean <= bounds[0] && most <= bounds[1]))
+    let text = format!("mean {:.2}, most {:.2} points", mean * 100.0, most * 100.0);
+    Some((text, mean <= bounds[0] && most <= bounds[1]))
 }
 
 /// Compares the engine's default policy with all others, by the mean hit ratio over all sizes and
@@ -147,11 +147,11 @@ fn default_policy() -> Result<()> {
     Ok(())
 }
 
-/// The hit ratio after the warm-up.
-fn warm(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
+/// Returns the hit ratio after the warm-up.
+fn hit_ratio_after_warm_up(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
     let begin = pages.len() / WARM_UP;
-    let touched = pages.iter().enumerate().filter(|&(at, &page)| touch(page) && at >= begin);
-    as_f64(touched.count() as u64) / as_f64((pages.len() - begin) as u64)
+    let hits = pages.iter().enumerate().filter(|&(at, &page)| touch(page) && at >= begin);
+    as_f64(hits.count() as u64) / as_f64((pages.len() - begin) as u64)
 }
 
 /// Returns the best policy of the set with its hit ratio, then the hit ratio and the number of
@@ -159,17 +159,17 @@ fn warm(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
 fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, usize) {
     let fixed = CANDIDATES.iter().map(|&kind| {
         let mut cache = Changeable::new(kind, capacity);
-        (kind.name(), warm(pages, |page| cache.touch(page)))
+        (kind.name(), hit_ratio_after_warm_up(pages, |page| cache.touch(page)))
     });
     let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
     let mut cache = AutoCache::new(PolicyKind::S3Fifo, capacity, 0);
-    let ratio = warm(pages, |page| cache.touch(page));
+    let ratio = hit_ratio_after_warm_up(pages, |page| cache.touch(page));
     (best, ratio, cache.switches().len())
 }
 
 fn auto(sizes: &[u64]) -> Result<()> {
     let what = "the hit ratio of auto is at most 1 point below the best on average, 3 at worst";
-    let mut behind = Vec::new();
+    let mut gaps = Vec::new();
     for (name, trace) in traces() {
         let all = references(&trace)?;
         if all.len() < REFERENCES_MIN {
@@ -184,10 +184,10 @@ fn auto(sizes: &[u64]) -> Result<()> {
             println!(
                 "{name}, {size} %: {best} {most_points:.2}, auto {points:.2}, {switches} switches"
             );
-            behind.push(most - ratio);
+            gaps.push(most - ratio);
         }
     }
-    match mean_and_most(&behind, [0.01, 0.03]) {
+    match mean_and_most(&gaps, [0.01, 0.03]) {
         Some((figure, holds)) => claim(what, figure, "", holds),
         None => claim(what, "no trace in ../shared/traces", "", None),
     }
@@ -210,16 +210,16 @@ fn curve(sizes: &[u64]) -> Result<()> {
             let outcome = engine::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
             // Each of these traces has one volume.
             let report = outcome.curves.into_iter().flatten().next().ok_or("the curve is kept")?;
-            let mut off = Vec::new();
+            let mut errors = Vec::new();
             for point in report.lifetime_points {
                 let truth = exact.hit_ratio(point.bytes / 4096).ok_or("references")?;
-                let made = point.estimate;
-                held += u32::from(made.low <= truth && truth <= made.high);
-                off.push((made.hit_ratio - truth).abs());
+                let estimate = point.estimate;
+                held += u32::from(estimate.low <= truth && truth <= estimate.high);
+                errors.push((estimate.hit_ratio - truth).abs());
             }
-            let (figure, _) = mean_and_most(&off, [1.0; 2]).ok_or("the curve has no point")?;
-            println!("{name}, {size} %: {} points, off by {figure}", off.len());
-            all.append(&mut off);
+            let (figure, _) = mean_and_most(&errors, [1.0; 2]).ok_or("the curve has no point")?;
+            println!("{name}, {size} %: {} points, off by {figure}", errors.len());
+            all.append(&mut errors);
         }
     }
     match mean_and_most(&all, [0.01, 1.0]) {

@@ -1,22 +1,22 @@
-//! The player: it runs a workload again and again so that its numbers are true.
+//! Repeated trials of a workload, with verified starts and stated doubts.
 //!
-//! * [`Workload`]: what is measured. It prepares untimed, does one trial per call, and removes what
-//!   it made.
-//! * [`crew`]: the threads of a trial, in phases with barriers between them.
-//! * [`HostEnv`]: what the player must know of the machine; whoever runs it brings that along.
-//! * [`play`]: trials from a cold or a warm start that was made and read back, repeated until the
-//!   interval of the main series is small enough or the time is spent, with doubts said.
-//! * [`Ranks`]: other processes that do the same together, in the same phases.
-//! * [`play_parts`]: several workloads as one run, each with starts of its own.
-//! * [`play_by_turns`]: several ways of doing the same work, trial by trial beside each other.
+//! * [`Workload`]: the measured work. It prepares untimed, does one trial per call, and removes
+//!   what it made.
+//! * [`worker_pool`]: the threads of a trial, in phases with barriers between them.
+//! * [`HostEnv`]: the operations on the machine that a run needs; the caller implements them.
+//! * [`run_trials`]: trials from a cold or a warm start that is prepared and verified, repeated
+//!   until the interval of the main series is small enough or the time is spent, with doubts stated.
+//! * [`Ranks`]: other processes that do the same work at the same time, in the same phases.
+//! * [`play_parts`]: several workloads as one run, each with its own starts.
+//! * [`play_by_turns`]: several variants of the same work, with alternating trials.
 //! * [`probe`], [`postmark`], [`fileload`], [`server`]: workloads.
-//! * [`held`]: what a run that was killed has left.
-//! * [`target`]: what block workloads work on: a path, an export, an engine in process.
+//! * [`held`]: locked files and directories of a run, and the removal of those of killed runs.
+//! * [`target`]: targets of block workloads: a path, an export, an engine in process.
 //!
-//! Invariants: no trial begins from another start than the one that its record states; nothing that
-//! the player did not see is reported as seen; whatever way a run ends, the workload is asked to
-//! remove what it made. Nothing here reads the machine; threads are started by [`crew`] alone.
-//! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
+//! Invariants: no trial begins from another start than the one that its record states; nothing is
+//! reported as verified that was not verified; however a run ends, the workload is called to remove
+//! what it made. Nothing here reads the machine; only [`worker_pool`] starts threads. Times are
+//! nanoseconds, sizes are bytes, shares are from 0 to 1.
 
 mod alternating;
 mod barrier;

@@ -1,4 +1,4 @@
-//! Workloads: who asks for what, and how answer times are judged. No I/O here, but for
+//! Workloads: the requests of clients, and the evaluation of response times. No I/O here, except in
 //! [`postmark`], [`iozone`] and [`fragments`], which need real files.
 //!
 //! Sizes are bytes, times are nanoseconds.

@@ -1,5 +1,6 @@
-//! Wrong input and bad ends, for every benchmark that works in a directory: one clear sentence, and
-//! nothing left behind. PostMark and the matrix have more of it in tests of their own.
+//! Invalid input and interrupted runs of every benchmark that works in a directory: each prints one
+//! clear error message and leaves no files behind. PostMark and the matrix have further cases in
+//! their own tests.
 
 use larder_testing::{has_tool, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,15 +8,16 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Time limit of one step on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A benchmark.
 struct Bench {
     name: &'static str,
-    /// Words that make it take minutes, and 8 MiB at least. DIRECTORY is where it works.
+    /// Arguments of a run that takes minutes and needs at least 8 MiB. DIRECTORY stands for the
+    /// working directory.
     long: &'static str,
-    /// Words for a short run.
+    /// Arguments of a short run.
     short: &'static str,
 }
 
@@ -48,10 +50,10 @@ const BENCHES: [Bench; 5] = [
     },
 ];
 
-fn command(bench: &Bench, words: &str, directory: &Path) -> Command {
+fn command(bench: &Bench, args: &str, directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(["bench", bench.name]);
-    for word in words.split_whitespace() {
+    for word in args.split_whitespace() {
         if word == "DIRECTORY" {
             command.arg(directory)
         } else {
@@ -62,43 +64,43 @@ fn command(bench: &Bench, words: &str, directory: &Path) -> Command {
     command
 }
 
-/// The sentence of a run that was refused, or ended with an error.
-fn refused(bench: &Bench, words: &str, directory: &Path) -> String {
-    let output = command(bench, words, directory).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{}: {said}", bench.name);
+/// Returns the error message of a run that is refused or fails.
+fn refused(bench: &Bench, args: &str, directory: &Path) -> String {
+    let output = command(bench, args, directory).output().unwrap();
+    let stderr = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{}: {stderr}", bench.name);
     assert!(output.stdout.is_empty(), "{}", bench.name);
-    let sentence = said.lines().last().unwrap_or_default();
-    assert!(sentence.starts_with("larder: failed to "), "{}: {said}", bench.name);
+    let sentence = stderr.lines().last().unwrap_or_default();
+    assert!(sentence.starts_with("larder: failed to "), "{}: {stderr}", bench.name);
     sentence.to_owned()
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What is in a directory, by name.
+/// Returns the names of the entries of `directory`.
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// A small file system, gone when dropped.
-struct Small {
+/// A small tmpfs, unmounted when dropped.
+struct SmallFs {
     directory: tempfile::TempDir,
 }
 
-impl Small {
-    /// Nothing, said aloud, where this machine does not let us.
-    fn mounted(options: &str) -> Option<Small> {
+impl SmallFs {
+    /// Mounts a tmpfs. Reports a skip and returns `None` if this machine cannot.
+    fn mounted(options: &str) -> Option<SmallFs> {
         let directory = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
         let output =
             mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(directory.path()).output();
         match output {
-            Ok(output) if output.status.success() => Some(Small { directory }),
-            why => {
-                skip(format_args!("cannot mount a file system ({why:?})"));
+            Ok(output) if output.status.success() => Some(SmallFs { directory }),
+            failure => {
+                skip(format_args!("cannot mount a file system ({failure:?})"));
                 None
             }
         }
@@ -109,7 +111,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFs {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.directory.path()).status();
         assert!(unmounted.is_ok_and(|status| status.success()), "somebody works there");
@@ -128,7 +130,7 @@ fn a_directory_that_is_not_there_is_named() {
 
 #[test]
 fn a_directory_that_cannot_be_written_to_is_named() {
-    let Some(small) = Small::mounted("ro") else { return };
+    let Some(small) = SmallFs::mounted("ro") else { return };
     for bench in &BENCHES {
         let sentence = refused(bench, bench.short, small.path());
         let path = small.path().to_str().unwrap();
@@ -142,7 +144,7 @@ fn a_directory_that_cannot_be_written_to_is_named() {
 
 #[test]
 fn a_disk_without_room_is_refused_before_anything_is_written() {
-    let Some(small) = Small::mounted("size=4m") else { return };
+    let Some(small) = SmallFs::mounted("size=4m") else { return };
     for bench in &BENCHES {
         let sentence = refused(bench, bench.long, small.path());
         assert!(sentence.contains(" are free"), "{}: {sentence}", bench.name);
@@ -150,12 +152,12 @@ fn a_disk_without_room_is_refused_before_anything_is_written() {
     }
 }
 
-/// Starts a long run and waits until it has made something.
+/// Starts a long run and waits until it has created an entry in `directory`.
 fn start(bench: &Bench, directory: &Path) -> Child {
     let child = command(bench, bench.long, directory).spawn().unwrap();
     let begun = Instant::now();
     while names(directory).is_empty() {
-        assert!(begun.elapsed() < PATIENCE, "{} makes nothing", bench.name);
+        assert!(begun.elapsed() < TIMEOUT, "{} makes nothing", bench.name);
         std::thread::sleep(Duration::from_millis(2));
     }
     child
@@ -165,14 +167,18 @@ fn start(bench: &Bench, directory: &Path) -> Child {
 fn a_run_that_is_stopped_removes_what_it_made() {
     let directory = tempfile::tempdir().unwrap();
     for bench in &BENCHES {
-        for asked in [Signal::INT, Signal::TERM] {
+        for signal in [Signal::INT, Signal::TERM] {
             let child = start(bench, directory.path());
             let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
-            kill_process(id, asked).unwrap();
+            kill_process(id, signal).unwrap();
             let output = child.wait_with_output().unwrap();
-            let said = said(&output);
-            assert!(!output.status.success(), "{}: {said}", bench.name);
-            assert!(said.contains("stopped") && said.contains("removed"), "{}: {said}", bench.name);
+            let stderr = stderr(&output);
+            assert!(!output.status.success(), "{}: {stderr}", bench.name);
+            assert!(
+                stderr.contains("stopped") && stderr.contains("removed"),
+                "{}: {stderr}",
+                bench.name
+            );
             assert_eq!(names(directory.path()), [""; 0], "{}", bench.name);
         }
     }
@@ -188,9 +194,13 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
         let left = names(directory.path());
         assert_eq!(left.len(), 1, "{}: nobody can remove anything after a kill", bench.name);
         let output = command(bench, bench.short, directory.path()).output().unwrap();
-        let said = said(&output);
-        assert!(output.status.success(), "{}: {said}", bench.name);
-        assert!(said.contains(&left[0]) && said.contains("had left"), "{}: {said}", bench.name);
+        let stderr = stderr(&output);
+        assert!(output.status.success(), "{}: {stderr}", bench.name);
+        assert!(
+            stderr.contains(&left[0]) && stderr.contains("had left"),
+            "{}: {stderr}",
+            bench.name
+        );
         assert_eq!(names(directory.path()), [""; 0], "{}", bench.name);
     }
 }
@@ -201,7 +211,7 @@ fn what_another_run_works_on_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let mut child = start(bench, directory.path());
         let output = command(bench, bench.short, directory.path()).output().unwrap();
-        assert_eq!(names(directory.path()).len(), 1, "{}: {}", bench.name, said(&output));
+        assert_eq!(names(directory.path()).len(), 1, "{}: {}", bench.name, stderr(&output));
         assert!(child.try_wait().unwrap().is_none(), "{}: it goes on", bench.name);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -214,18 +224,18 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     if !is_root() || !has_tool("mkfs.ext4") {
         return;
     }
-    // A tool that is a device is none; the mount is this process's own.
+    // `larder` does not accept a device as a tool. The mount namespace is private to the command.
     let script = "mount --bind /dev/null $(readlink -f /usr/sbin/mkfs.ext4) && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_larder")]);
     command.args(["bench", "matrix", "--workload", "probe", "--fs", "ext4", "--scratch"]);
     let output = command.arg(directory.path()).output().unwrap();
-    let said = said(&output);
-    if !said.starts_with("larder: ") {
-        return skip(format_args!("cannot create a mount namespace ({said})"));
+    let stderr = stderr(&output);
+    if !stderr.starts_with("larder: ") {
+        return skip(format_args!("cannot create a mount namespace ({stderr})"));
     }
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     let known = "find mkfs.ext4: it is not installed (on Debian: apt-get install e2fsprogs)";
-    assert_eq!(said, format!("larder: failed to {known}\n"));
+    assert_eq!(stderr, format!("larder: failed to {known}\n"));
     assert_eq!(names(directory.path()), [""; 0]);
 }

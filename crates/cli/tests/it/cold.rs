@@ -1,7 +1,9 @@
-//! Cold is cold and warm is warm: on real file systems, as read back, and refused where it is not.
+//! Cold and warm starts on real file systems: each start is verified by reading back the residency
+//! of the pages, and refused if it cannot be reached.
 //!
-//! File systems are made in files and mounted over loop devices, and bindfs stands for FUSE; that
-//! takes root and the tools of `cargo xtask test`. What cannot be tried is skipped.
+//! The file systems are created in image files and mounted over loop devices; bindfs represents
+//! FUSE. This needs root and the tools of `cargo xtask test`. Cases that this machine cannot run
+//! are skipped.
 
 mod load;
 mod places;
@@ -21,11 +23,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of the files: enough that a drop takes a moment, and 1,024 pages of 4 KiB.
+/// Size of the files: 1,024 pages of 4 KiB, enough that dropping them takes a moment.
 const BYTES: u64 = 4 << 20;
 
-/// Both ways and back, told by the command and read back here; then trials of a workload.
-fn starts_are_as_told(directory: &Path) {
+/// Warms and drops a file three times and checks the printed result and the residency each time,
+/// then runs trials with both starts.
+fn check_starts(directory: &Path) {
     let file = directory.join("file");
     std::fs::write(&file, content(BYTES)).unwrap();
     let path = file.to_str().unwrap();
@@ -42,12 +45,12 @@ fn starts_are_as_told(directory: &Path) {
         let run = trials(&file, start, &[]).unwrap();
         assert_eq!(run.trials.len(), 3);
         for trial in &run.trials {
-            let wanted = if start == Start::Cold { 0 } else { pages };
+            let expected = if start == Start::Cold { 0 } else { pages };
             assert_eq!((trial.started.start, trial.started.pages), (start, Some(pages)));
             let resident = trial.started.resident.unwrap();
-            assert!(stays_resident(resident, wanted), "{resident} of {wanted}");
-            // A warm trial that only reads has no reason to go to the disk; others on the machine
-            // may drop a few pages of ours.
+            assert!(stays_resident(resident, expected), "{resident} of {expected}");
+            // A warm trial that only reads has no reason to read from the disk. The kernel may drop
+            // a few of its pages for other processes.
             if start == Start::Warm {
                 assert!(trial.own_bytes.unwrap_or(0) < BYTES / 4, "{trial:?}");
             }
@@ -55,16 +58,16 @@ fn starts_are_as_told(directory: &Path) {
     }
 }
 
-/// Three trials of reads, long enough that a busy machine ends a cycle in each,
-/// over a file; the record, or what was said instead.
+/// Runs three trials of reads over `file`, each long enough to complete a cycle on a busy machine.
+/// Returns the run record, or the outcome of the command if it fails.
 fn trials(file: &Path, start: Start, more: &[&str]) -> Result<Run, Outcome> {
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("run.json");
-    let mut words = vec!["probe", file.to_str().unwrap(), "--start", start.name()];
-    words.extend(["--pattern", "R", "--trials", "3", "--confidence", "off", "--length", "400ms"]);
-    words.extend(more);
-    words.extend(["--output", record.to_str().unwrap()]);
-    let outcome = bench(&words);
+    let mut args = vec!["probe", file.to_str().unwrap(), "--start", start.name()];
+    args.extend(["--pattern", "R", "--trials", "3", "--confidence", "off", "--length", "400ms"]);
+    args.extend(more);
+    args.extend(["--output", record.to_str().unwrap()]);
+    let outcome = bench(&args);
     if outcome.succeeded() {
         Ok(Run::from_json(&std::fs::read_to_string(record).unwrap()).unwrap())
     } else {
@@ -76,28 +79,28 @@ fn trials(file: &Path, start: Start, more: &[&str]) -> Result<Run, Outcome> {
 #[test]
 fn ext4_starts_as_told() {
     if let Some(fs) = Loop::with("ext4") {
-        starts_are_as_told(fs.path());
+        check_starts(fs.path());
     }
 }
 
 #[test]
 fn xfs_starts_as_told() {
     if let Some(fs) = Loop::with("xfs") {
-        starts_are_as_told(fs.path());
+        check_starts(fs.path());
     }
 }
 
 #[test]
 fn btrfs_starts_as_told() {
     if let Some(fs) = Loop::with("btrfs") {
-        starts_are_as_told(fs.path());
+        check_starts(fs.path());
     }
 }
 
 #[test]
 fn fuse_that_keeps_pages_starts_as_told_and_names_what_is_below() {
     let Some(fuse) = Bind::with(&["-o", "kernel_cache"]) else { return };
-    starts_are_as_told(fuse.path());
+    check_starts(fuse.path());
     let run = trials(&fuse.path().join("file"), Start::Cold, &[]).unwrap();
     assert!(run.doubts.iter().any(|doubt| doubt.text.contains("cannot be seen")), "{run:?}");
 }
@@ -131,9 +134,9 @@ fn memory_file_systems_are_refused() {
     assert_eq!(bench(&["cold", file.to_str().unwrap()]).code, Some(1));
 }
 
-/// Runs `work` on a file again and again in four threads while trials are asked for.
+/// Runs trials on a file while four threads repeat `work` on it.
 fn refused_while(work: impl Fn(&File, u64) + Sync) -> Option<Outcome> {
-    let directory = rig::on_a_disk()?;
+    let directory = rig::create_disk_directory()?;
     let path = directory.path().join("file");
     std::fs::write(&path, content(BYTES)).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -149,10 +152,10 @@ fn refused_while(work: impl Fn(&File, u64) + Sync) -> Option<Outcome> {
                 }
             });
         }
-        // One look may fall between two steps of all threads; sixty do not.
+        // One residency check may fall between two steps of all threads; sixty checks do not.
         let more = ["--trials", "60..60", "--confidence", "off"];
-        let words = ["probe", path.to_str().unwrap(), "--pattern", "R", "--length", "200ms"];
-        let outcome = bench(&[&words[..], &more[..]].concat());
+        let args = ["probe", path.to_str().unwrap(), "--pattern", "R", "--length", "200ms"];
+        let outcome = bench(&[&args[..], &more[..]].concat());
         done.store(true, Ordering::Relaxed);
         Some(outcome)
     })
@@ -178,10 +181,11 @@ fn a_program_that_writes_the_file_meanwhile_makes_it_refuse() {
 
 #[test]
 fn mapped_pages_make_it_refuse_and_name_who_maps_them() {
-    let Some(directory) = rig::on_a_disk() else { return };
-    // A program that runs has its own file mapped.
+    let Some(directory) = rig::create_disk_directory() else { return };
+    // The kernel maps the executable file of a running program.
     let program = directory.path().join("sleeper");
-    // Copied by us, a child of another test could have it open for writing.
+    // If this process copied the file, a child forked by another test could still hold it open for
+    // writing, and it could not be executed.
     assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let mut child = Command::new(&program).arg("600").spawn().unwrap();
     let found = bench(&["cold", program.to_str().unwrap()]);
@@ -189,11 +193,11 @@ fn mapped_pages_make_it_refuse_and_name_who_maps_them() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(found.code, Some(1), "{found:?}");
-    let who = format!("it is mapped by process {}", child.id());
-    assert!(found.err.contains(&who), "{found:?}");
+    let mapper = format!("it is mapped by process {}", child.id());
+    assert!(found.err.contains(&mapper), "{found:?}");
     let refused = refused.unwrap_err();
-    assert!(refused.err.contains("start cold: ") && refused.err.contains(&who), "{refused:?}");
-    // And cold again once it is gone.
+    assert!(refused.err.contains("start cold: ") && refused.err.contains(&mapper), "{refused:?}");
+    // Once the process is gone, the file can be made cold again.
     assert!(bench(&["cold", program.to_str().unwrap()]).succeeded());
 }
 
@@ -204,7 +208,7 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
     let file = directory.path().join("mine");
     std::fs::write(&file, content(BYTES)).unwrap();
     let (mine, absent) = (file.to_str().unwrap(), directory.path().join("absent"));
-    for (words, said) in [
+    for (args, message) in [
         (vec!["cold", absent.to_str().unwrap()], "find out what of "),
         (vec!["cold", "/dev/null"], "it is neither a file nor a block device"),
         (vec!["probe", absent.to_str().unwrap()], "find "),
@@ -217,9 +221,9 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
         (vec!["probe", "nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x"),
         (vec!["probe", path, "--scenario", "fits"], "--memory"),
     ] {
-        let outcome = bench(&words);
-        assert_eq!(outcome.code, Some(2), "{words:?}: {outcome:?}");
-        assert!(outcome.err.contains(said), "{words:?}: {outcome:?}");
+        let outcome = bench(&args);
+        assert_eq!(outcome.code, Some(2), "{args:?}: {outcome:?}");
+        assert!(outcome.err.contains(message), "{args:?}: {outcome:?}");
     }
     assert_eq!(std::fs::read(&file).unwrap(), content(BYTES), "it is as it was");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing was left behind");
@@ -228,21 +232,21 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
 #[test]
 fn a_signal_ends_a_run_with_what_it_has_and_removes_what_it_made() {
     let directory = tempfile::tempdir().unwrap();
-    let words = ["bench", "probe", directory.path().to_str().unwrap(), "--size", "1MiB"];
+    let args = ["bench", "probe", directory.path().to_str().unwrap(), "--size", "1MiB"];
     let more = ["--start", "as-is", "--length", "400ms", "--trials", "1000", "--confidence", "off"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.args(words).args(more).stdout(std::process::Stdio::piped());
+    command.args(args).args(more).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     let made = || std::fs::read_dir(directory.path()).unwrap().count() == 1;
     rig::until("the file is made", made);
-    // Long enough for a trial or for none: both must clean up.
+    // Long enough for one trial or none: both cases must clean up.
     std::thread::sleep(std::time::Duration::from_millis(400));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(2), "{said}");
-    assert!(said.contains("stopped") && said.contains("what it made is removed"), "{said}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(2), "{stderr}");
+    assert!(stderr.contains("stopped") && stderr.contains("what it made is removed"), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{stderr}");
 }

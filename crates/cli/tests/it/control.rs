@@ -1,5 +1,5 @@
-//! The control interface, `larder ctl`, the configuration file and what systemd expects, from
-//! outside of the program.
+//! The control interface, `larder ctl`, the configuration file and the systemd integration, tested
+//! from outside the program.
 
 mod api;
 mod changes;

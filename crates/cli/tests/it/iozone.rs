@@ -1,4 +1,4 @@
-//! `larder bench iozone` from the outside: what it says, what it refuses, what it leaves.
+//! `larder bench iozone` from outside the program: output, refusals, and cleanup.
 
 mod documents;
 mod ends;

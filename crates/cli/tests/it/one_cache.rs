@@ -1,7 +1,7 @@
-//! One cache per data: of every pair of ways to the same data, in either order, the second is
-//! refused with the process of the first; ways to different data are not.
+//! One cache per data: of two caches on the same data, in either order, the second is refused with
+//! a message that names the process of the first. Caches on different data are allowed.
 //!
-//! Runs as root on a machine with FUSE and loop devices; otherwise each test reports its skip.
+//! The tests need root, FUSE and loop devices; otherwise each of them reports a skip.
 
 mod changes;
 mod overlays;
@@ -11,254 +11,263 @@ mod unlisted;
 use super::control::files::Mountpoint;
 use super::control::rig::{Server, larder};
 use larder_testing::{can_mount, has_tool};
-use rig::{Access, Outcome, Scene, View};
+use rig::{Access, Outcome, Target, TestStorage};
 
-/// Returns whether the machine can create a scene.
-fn can_stage() -> bool {
+/// Returns true if the machine can create the test storage.
+fn can_create_storage() -> bool {
     can_mount() && has_tool("losetup") && has_tool("mount") && has_tool("mkfs.ext4")
 }
 
-/// Starts each view first, and tries all others against it.
-fn try_all(views: &[View], expected: impl Fn(&View, &View) -> bool) {
-    let mut wrong = Vec::new();
-    for first in views {
+/// Starts each target in turn, and attempts all others while it is served.
+fn try_all(targets: &[Target], expected: impl Fn(&Target, &Target) -> bool) {
+    let mut failures = Vec::new();
+    for first in targets {
         let server = first.start();
         let holder = format!("process {} (", server.pid());
-        for second in views.iter().filter(|second| second.name != first.name) {
+        for second in targets.iter().filter(|second| second.name != first.name) {
             let outcome = second.attempt();
             let excludes = expected(first, second);
             let is_right = match &outcome {
-                Outcome::Refused(said) if excludes => said.contains(&holder),
+                Outcome::Refused(stderr) if excludes => stderr.contains(&holder),
                 Outcome::Started => !excludes,
                 Outcome::Refused(_) => false,
             };
             if !is_right {
-                wrong.push(format!("{} then {}: {outcome:?}", first.name, second.name));
+                failures.push(format!("{} then {}: {outcome:?}", first.name, second.name));
             }
         }
         server.stop();
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn one_image_has_one_cache_by_whatever_way_it_is_reached() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
-    scene.directory("d/sub");
-    scene.directory("elsewhere");
-    scene.image("d/sub/a.img");
-    std::fs::hard_link(scene.path("d/sub/a.img"), scene.path("elsewhere/link")).unwrap();
-    scene.bind("d/sub", "bind");
-    let whole = scene.loop_device("d/sub/a.img", 0);
-    let half = scene.loop_device("bind/a.img", 8);
-    let above = scene.loop_device_on_device(&whole);
-    let views = [
-        scene.serve("image", "d/sub/a.img"),
-        scene.serve("image by a bind mount", "bind/a.img"),
-        scene.serve("image by a hard link", "elsewhere/link"),
-        View::serve("loop device", &whole),
-        View::serve("loop device on the second half", &half),
-        View::serve("loop device on a loop device", &above),
-        scene.mount("directory", "d/sub"),
-        scene.mount("directory above", "d"),
-        scene.mount("bind mount of the directory", "bind"),
-        scene.mount("directory of the hard link", "elsewhere"),
+    let mut storage = TestStorage::new();
+    storage.directory("d/sub");
+    storage.directory("elsewhere");
+    storage.image("d/sub/a.img");
+    std::fs::hard_link(storage.path("d/sub/a.img"), storage.path("elsewhere/link")).unwrap();
+    storage.bind("d/sub", "bind");
+    let whole = storage.loop_device("d/sub/a.img", 0);
+    let half = storage.loop_device("bind/a.img", 8);
+    let above = storage.loop_device_on_device(&whole);
+    let targets = [
+        storage.serve("image", "d/sub/a.img"),
+        storage.serve("image by a bind mount", "bind/a.img"),
+        storage.serve("image by a hard link", "elsewhere/link"),
+        Target::serve("loop device", &whole),
+        Target::serve("loop device on the second half", &half),
+        Target::serve("loop device on a loop device", &above),
+        storage.mount("directory", "d/sub"),
+        storage.mount("directory above", "d"),
+        storage.mount("bind mount of the directory", "bind"),
+        storage.mount("directory of the hard link", "elsewhere"),
     ];
     // A hard link does not make two directories the same: a shared file is refused when it is
     // opened.
-    let trees = |one: &View, other: &View| {
-        let is_linked = |view: &View| view.name == "directory of the hard link";
-        let is_tree = |view: &View| view.access == Access::Mount;
+    let is_linked_pair = |one: &Target, other: &Target| {
+        let is_linked = |target: &Target| target.name == "directory of the hard link";
+        let is_tree = |target: &Target| target.access == Access::Mount;
         is_tree(one) && is_tree(other) && (is_linked(one) || is_linked(other))
     };
-    try_all(&views, |one, other| !trees(one, other));
+    try_all(&targets, |one, other| !is_linked_pair(one, other));
 }
 
 #[test]
 fn partitions_of_a_loop_device_are_told_apart() {
-    if !can_stage() || !has_tool("addpart") {
+    if !can_create_storage() || !has_tool("addpart") {
         return;
     }
-    let mut scene = Scene::new();
-    scene.directory("d");
-    scene.image("d/disk.img");
-    let whole = scene.loop_device("d/disk.img", 0);
-    let one = scene.partition(&whole, 1, 1, 7);
-    let two = scene.partition(&whole, 2, 8, 8);
-    let second_half = scene.loop_device("d/disk.img", 8);
-    let views = [
-        View::serve("first", &one),
-        View::serve("second", &two),
-        View::serve("loop device on the second", &second_half),
-        scene.serve("image", "d/disk.img"),
-        scene.mount("directory", "d"),
+    let mut storage = TestStorage::new();
+    storage.directory("d");
+    storage.image("d/disk.img");
+    let whole = storage.loop_device("d/disk.img", 0);
+    let one = storage.partition(&whole, 1, 1, 7);
+    let two = storage.partition(&whole, 2, 8, 8);
+    let second_half = storage.loop_device("d/disk.img", 8);
+    let targets = [
+        Target::serve("first", &one),
+        Target::serve("second", &two),
+        Target::serve("loop device on the second", &second_half),
+        storage.serve("image", "d/disk.img"),
+        storage.mount("directory", "d"),
     ];
-    let apart = |one: &View, other: &View| {
+    let are_disjoint = |one: &Target, other: &Target| {
         let names = [one.name, other.name];
         names.contains(&"first")
             && (names.contains(&"second") || names.contains(&"loop device on the second"))
     };
-    try_all(&views, |one, other| !apart(one, other));
+    try_all(&targets, |one, other| !are_disjoint(one, other));
 }
 
 #[test]
 fn a_file_system_on_an_image_and_the_image_have_one_cache() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
-    scene.directory("d");
-    scene.image("d/fs.img");
-    let outer = scene.file_system("d/fs.img", "m");
-    scene.directory("m/deep");
-    scene.image("m/deep/inner.img");
-    scene.image("m/other.img");
-    let inner = scene.loop_device("m/deep/inner.img", 0);
-    let views = [
-        scene.mount("directory of the image", "d"),
-        scene.mount("file system on it", "m"),
-        scene.mount("directory of it", "m/deep"),
-        scene.serve("nested image", "m/deep/inner.img"),
-        View::serve("loop device on the nested image", &inner),
-        scene.serve("image beside it", "m/other.img"),
+    let mut storage = TestStorage::new();
+    storage.directory("d");
+    storage.image("d/fs.img");
+    let outer = storage.file_system("d/fs.img", "m");
+    storage.directory("m/deep");
+    storage.image("m/deep/inner.img");
+    storage.image("m/other.img");
+    let inner = storage.loop_device("m/deep/inner.img", 0);
+    let targets = [
+        storage.mount("directory of the image", "d"),
+        storage.mount("file system on it", "m"),
+        storage.mount("directory of it", "m/deep"),
+        storage.serve("nested image", "m/deep/inner.img"),
+        Target::serve("loop device on the nested image", &inner),
+        storage.serve("image beside it", "m/other.img"),
     ];
-    let apart = |one: &View, other: &View| {
-        let beside = |view: &View| view.name == "image beside it";
-        let nested = |view: &View| view.name.contains("nested") || view.name == "directory of it";
-        (beside(one) && nested(other)) || (nested(one) && beside(other))
+    let are_disjoint = |one: &Target, other: &Target| {
+        let is_sibling = |target: &Target| target.name == "image beside it";
+        let is_nested =
+            |target: &Target| target.name.contains("nested") || target.name == "directory of it";
+        (is_sibling(one) && is_nested(other)) || (is_nested(one) && is_sibling(other))
     };
-    try_all(&views, |one, other| !apart(one, other));
-    // The kernel itself has a file system mounted on it.
-    for view in [scene.serve("image", "d/fs.img"), View::serve("loop device", &outer)] {
-        let Outcome::Refused(said) = view.attempt() else { panic!("{} is mounted", view.name) };
-        let known = ["the file system that is mounted at", "another program or the kernel uses it"];
-        assert!(known.iter().any(|known| said.contains(known)), "{said}");
+    try_all(&targets, |one, other| !are_disjoint(one, other));
+    // The kernel uses the image: it has the file system mounted.
+    for target in [storage.serve("image", "d/fs.img"), Target::serve("loop device", &outer)] {
+        let Outcome::Refused(stderr) = target.attempt() else {
+            panic!("{} is mounted", target.name)
+        };
+        let messages =
+            ["the file system that is mounted at", "another program or the kernel uses it"];
+        assert!(messages.iter().any(|messages| stderr.contains(messages)), "{stderr}");
     }
 }
 
 #[test]
 fn a_file_that_is_mounted_in_a_directory_belongs_to_it() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
+    let mut storage = TestStorage::new();
     for name in ["d", "elsewhere", "beside"] {
-        scene.directory(name);
+        storage.directory(name);
     }
-    scene.image("elsewhere/a.img");
-    scene.bind_file("elsewhere/a.img", "d/here");
-    let device = scene.loop_device("elsewhere/a.img", 0);
-    let views = [
-        scene.mount("directory", "d"),
-        scene.serve("file", "elsewhere/a.img"),
-        scene.serve("file where it is mounted", "d/here"),
-        View::serve("loop device", &device),
-        scene.mount("directory of the file", "elsewhere"),
+    storage.image("elsewhere/a.img");
+    storage.bind_file("elsewhere/a.img", "d/here");
+    let device = storage.loop_device("elsewhere/a.img", 0);
+    let targets = [
+        storage.mount("directory", "d"),
+        storage.serve("file", "elsewhere/a.img"),
+        storage.serve("file where it is mounted", "d/here"),
+        Target::serve("loop device", &device),
+        storage.mount("directory of the file", "elsewhere"),
     ];
-    try_all(&views, |_, _| true);
-    let beside = scene.mount("directory beside", "beside");
-    try_all(&[scene.mount("directory", "d"), beside], |_, _| false);
+    try_all(&targets, |_, _| true);
+    let sibling = storage.mount("directory beside", "beside");
+    try_all(&[storage.mount("directory", "d"), sibling], |_, _| false);
 }
 
 #[test]
 fn what_a_larder_shows_is_not_cached_once_more() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
-    scene.directory("s/sub");
-    scene.image("s/sub/a.img");
-    let server = scene.mount("directory", "s").start();
-    let shown = server.mountpoint();
-    let on_it = scene.loop_device_at(&shown.join("sub/a.img"), 0);
+    let mut storage = TestStorage::new();
+    storage.directory("s/sub");
+    storage.image("s/sub/a.img");
+    let server = storage.mount("directory", "s").start();
+    let mountpoint = server.mountpoint();
+    let device = storage.loop_device_at(&mountpoint.join("sub/a.img"), 0);
     let stacked = [
-        View { path: shown.clone(), ..scene.mount("mount", "s") },
-        View { path: shown.join("sub"), ..scene.mount("directory of the mount", "s") },
-        View::serve("image in the mount", &shown.join("sub/a.img")),
-        View::serve("loop device on an image in the mount", &on_it),
+        Target { path: mountpoint.clone(), ..storage.mount("mount", "s") },
+        Target { path: mountpoint.join("sub"), ..storage.mount("directory of the mount", "s") },
+        Target::serve("image in the mount", &mountpoint.join("sub/a.img")),
+        Target::serve("loop device on an image in the mount", &device),
     ];
-    refuse(&stacked, &server);
-    scene.detach(&on_it);
+    assert_refused(&stacked, &server);
+    storage.detach(&device);
     server.stop();
 }
 
 #[test]
 fn the_files_of_volumes_are_not_cached_once_more() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
-    scene.image("a.img");
+    let mut storage = TestStorage::new();
+    storage.image("a.img");
     let mountpoint = Mountpoint::new();
     let files = mountpoint.path().to_owned();
-    let server = scene
+    let server = storage
         .serve("image", "a.img")
         .start_with(&["--fuse", files.to_str().expect("a path that is text")]);
-    let on_it = scene.loop_device_at(&files.join("a"), 0);
+    let device = storage.loop_device_at(&files.join("a"), 0);
     let stacked = [
-        View::serve("file of the volume", &files.join("a")),
-        View::serve("loop device on it", &on_it),
-        View { path: files, ..scene.mount("directory of files", ".") },
+        Target::serve("file of the volume", &files.join("a")),
+        Target::serve("loop device on it", &device),
+        Target { path: files, ..storage.mount("directory of files", ".") },
     ];
-    refuse(&stacked, &server);
-    scene.detach(&on_it);
+    assert_refused(&stacked, &server);
+    storage.detach(&device);
     server.stop();
 }
 
-/// Checks that all views are refused with the process of the server.
-fn refuse(views: &[View], server: &rig::Running) {
-    for view in views {
-        let outcome = view.attempt();
+/// Checks that each target is refused with a message that names the process of the server.
+fn assert_refused(targets: &[Target], server: &rig::RunningCache) {
+    for target in targets {
+        let outcome = target.attempt();
         let holder = format!("process {} (", server.pid());
-        let is_refused = matches!(&outcome, Outcome::Refused(said) if said.contains(&holder));
-        assert!(is_refused, "{}: {outcome:?}", view.name);
+        let is_refused = matches!(&outcome, Outcome::Refused(stderr) if stderr.contains(&holder));
+        assert!(is_refused, "{}: {outcome:?}", target.name);
     }
 }
 
 #[test]
 fn a_mountpoint_in_a_directory_that_is_cached_is_refused() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let scene = Scene::new();
-    scene.directory("s/inside");
-    scene.directory("other");
-    let server = scene.mount("directory", "s").start();
-    let other = scene.mount("another directory", "other");
-    let outcome = other.attempt_at(&scene.path("s/inside"));
+    let storage = TestStorage::new();
+    storage.directory("s/inside");
+    storage.directory("other");
+    let server = storage.mount("directory", "s").start();
+    let other = storage.mount("another directory", "other");
+    let outcome = other.attempt_at(&storage.path("s/inside"));
     let holder = format!(": process {} (", server.pid());
-    assert!(matches!(&outcome, Outcome::Refused(said) if said.contains(&holder)), "{outcome:?}");
+    assert!(
+        matches!(&outcome, Outcome::Refused(stderr) if stderr.contains(&holder)),
+        "{outcome:?}"
+    );
     server.stop();
 }
 
 #[test]
 fn readers_share_data_and_exclude_writers() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let mut scene = Scene::new();
-    scene.directory("d");
-    scene.image("d/a.img");
-    let device = scene.loop_device("d/a.img", 0);
-    let read_only = |view: View| View { read_only: true, ..view };
-    let views = || {
+    let mut storage = TestStorage::new();
+    storage.directory("d");
+    storage.image("d/a.img");
+    let device = storage.loop_device("d/a.img", 0);
+    let read_only = |target: Target| Target { read_only: true, ..target };
+    let targets = || {
         [
-            scene.serve("image", "d/a.img"),
-            View::serve("loop device", &device),
-            scene.mount("directory", "d"),
+            storage.serve("image", "d/a.img"),
+            Target::serve("loop device", &device),
+            storage.mount("directory", "d"),
         ]
     };
-    try_all(&views().map(read_only), |_, _| false);
-    for writer in views() {
+    try_all(&targets().map(read_only), |_, _| false);
+    for writer in targets() {
         let server = writer.start();
-        for reader in views().map(read_only).into_iter().filter(|view| view.name != writer.name) {
+        for reader in
+            targets().map(read_only).into_iter().filter(|target| target.name != writer.name)
+        {
             assert!(matches!(reader.attempt(), Outcome::Refused(_)), "{}", reader.name);
         }
         server.stop();
-        for reader in views().map(read_only) {
+        for reader in targets().map(read_only) {
             let server = reader.start();
             assert!(matches!(writer.attempt(), Outcome::Refused(_)), "{}", reader.name);
             server.stop();
@@ -268,15 +277,15 @@ fn readers_share_data_and_exclude_writers() {
 
 #[test]
 fn a_killed_server_refuses_nobody() {
-    if !can_stage() {
+    if !can_create_storage() {
         return;
     }
-    let scene = Scene::new();
-    scene.directory("d");
-    scene.image("d/a.img");
-    let server = scene.mount("directory", "d").start();
+    let storage = TestStorage::new();
+    storage.directory("d");
+    storage.image("d/a.img");
+    let server = storage.mount("directory", "d").start();
     server.kill();
-    scene.serve("image", "d/a.img").start().stop();
+    storage.serve("image", "d/a.img").start().stop();
 }
 
 /// A server started by a test.

@@ -1,5 +1,5 @@
-//! Several ranks of `larder bench` from the outside: processes on this machine, which are told
-//! which rank they are as `mpirun` does it, or started by `--hosts`.
+//! Several ranks of `larder bench` from outside the program: processes on this machine that get
+//! their rank as from `mpirun`, or that `--hosts` starts.
 
 mod ends;
 mod results;

@@ -1,5 +1,5 @@
-//! `larder serve --record` and `larder trace replay` as real processes: what is replayed is
-//! recorded, killed recorders leave readable files, and what is wrong is one sentence.
+//! `larder serve --record` and `larder trace replay` as real processes: a recording holds the
+//! replayed requests, a killed recorder leaves a readable file, and each error is one message.
 
 mod inputs;
 mod recording;

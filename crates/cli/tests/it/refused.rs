@@ -8,18 +8,18 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs larder in a directory. `timeout` ends a command that is not refused.
-fn larder(directory: &Path, words: &[&str]) -> Output {
+fn larder(directory: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_larder")]);
-    command.args(words).current_dir(directory).output().unwrap()
+    command.args(args).current_dir(directory).output().unwrap()
 }
 
-/// Checks that an error output is one sentence that contains these words.
-fn assert_sentence(said: &str, words: &[&str]) {
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    for word in words {
-        assert!(said.contains(word), "it does not name {word}: {said}");
+/// Checks that an error message is one line that contains all of `parts`.
+fn assert_message(message: &str, parts: &[&str]) {
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(!message.contains("panicked"), "{message}");
+    for word in parts {
+        assert!(message.contains(word), "it does not name {word}: {message}");
     }
 }
 
@@ -32,35 +32,35 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// Returns the error message of a command, which must fail.
-fn refusal(directory: &Path, words: &[&str]) -> String {
-    let output = larder(directory, words);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-    assert!(output.stdout.is_empty(), "{words:?}");
-    said
+fn refusal(directory: &Path, args: &[&str]) -> String {
+    let output = larder(directory, args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    stderr
 }
 
 #[test]
 fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
     let directory = tempfile::tempdir().unwrap();
-    // It would go on until a signal.
-    let said = refusal(directory.path(), &["watch", "-o", "no/directory"]);
-    assert_eq!(said, "larder: failed to write no/directory: the directory no does not exist\n");
-    let said = refusal(directory.path(), &["watch", "-o", "."]);
-    assert_eq!(said, "larder: failed to write .: it is a directory\n");
+    // Otherwise the watch would run until a signal.
+    let stderr = refusal(directory.path(), &["watch", "-o", "no/directory"]);
+    assert_eq!(stderr, "larder: failed to write no/directory: the directory no does not exist\n");
+    let stderr = refusal(directory.path(), &["watch", "-o", "."]);
+    assert_eq!(stderr, "larder: failed to write .: it is a directory\n");
 }
 
 #[test]
 fn a_group_that_does_not_exist_is_not_watched() {
     let directory = tempfile::tempdir().unwrap();
-    for words in [
+    for args in [
         &["watch", "--cgroup", "no/such/group"][..],
         &["size", "--live", "--cgroup", "no/such/group"],
         &["trace", "record", "a.ltr", "--cgroup", "no/such/group"],
     ] {
-        let said = refusal(directory.path(), words);
-        let begins = "larder: failed to watch group no/such/group: there is no such control group";
-        assert!(said.starts_with(begins), "{words:?}: {said}");
+        let stderr = refusal(directory.path(), args);
+        let prefix = "larder: failed to watch group no/such/group: there is no such control group";
+        assert!(stderr.starts_with(prefix), "{args:?}: {stderr}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
@@ -69,21 +69,22 @@ fn a_group_that_does_not_exist_is_not_watched() {
 fn a_trace_is_not_replaced_by_what_is_made_of_it() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["a.csv", "b.csv"] {
-        let made = larder(directory.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
-        assert!(made.status.success());
+        let output = larder(directory.path(), &["trace", "synth", "zipf", name, "--requests", "9"]);
+        assert!(output.status.success());
     }
     let before = std::fs::read(directory.path().join("a.csv")).unwrap();
     std::os::unix::fs::symlink("a.csv", directory.path().join("link.csv")).unwrap();
-    for (words, to, trace) in [
+    for (args, to, trace) in [
         (&["convert", "a.csv", "a.csv"][..], "a.csv", "a.csv"),
         (&["convert", "b.csv", "a.csv", "./a.csv"], "./a.csv", "a.csv"),
         (&["convert", "link.csv", "a.csv"], "a.csv", "link.csv"),
         (&["merge", "a.csv", "b.csv", "a.csv"], "a.csv", "a.csv"),
         (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
     ] {
-        let said = refusal(directory.path(), &[&["trace"], words].concat());
-        let wanted = format!("larder: failed to write {to}: it is the file {trace} that is read\n");
-        assert_eq!(said, wanted, "{words:?}");
+        let stderr = refusal(directory.path(), &[&["trace"], args].concat());
+        let expected =
+            format!("larder: failed to write {to}: it is the file {trace} that is read\n");
+        assert_eq!(stderr, expected, "{args:?}");
     }
     assert_eq!(std::fs::read(directory.path().join("a.csv")).unwrap(), before);
     assert!(larder(directory.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
@@ -96,8 +97,8 @@ fn a_directory_is_not_mounted_whose_counters_cannot_be_kept() {
         std::fs::create_dir(directory.path().join(name)).unwrap();
     }
     let mount = ["mount", "source", "place", "--memory", "32MiB"];
-    let said = refusal(directory.path(), &[&mount[..], &["--counters", "no/file"]].concat());
-    assert_eq!(said, "larder: failed to write no/file: the directory no does not exist\n");
+    let stderr = refusal(directory.path(), &[&mount[..], &["--counters", "no/file"]].concat());
+    assert_eq!(stderr, "larder: failed to write no/file: the directory no does not exist\n");
 }
 
 #[test]
@@ -105,9 +106,9 @@ fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
     let serve = ["serve", "disk.img", "--memory", "32MiB", "--listen", "unix:nbd"];
-    let said = refusal(directory.path(), &[&serve[..], &["--control", "no/socket"]].concat());
-    assert!(said.starts_with("larder: failed to listen on unix:no/socket: "), "{said}");
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    let stderr = refusal(directory.path(), &[&serve[..], &["--control", "no/socket"]].concat());
+    assert!(stderr.starts_with("larder: failed to listen on unix:no/socket: "), "{stderr}");
+    assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
 }
 
 /// Creates a sparse file.
@@ -126,21 +127,21 @@ fn a_volume_that_cannot_be_served_is_named_in_one_sentence() {
     let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
     let twice = format!("{}MiB", kib * 2 / 1024);
     let before = names(directory);
-    for (volume, memory, words) in [
+    for (volume, memory, parts) in [
         ("absent.img", "16MiB", &["absent.img"][..]),
         ("directory", "16MiB", &["directory"]),
         ("odd.img", "16MiB", &["odd.img", "512"]),
         ("good.img", &twice, &["memory"]),
     ] {
         let serve = ["serve", volume, "--memory", memory, "--listen", "unix:socket"];
-        assert_sentence(&refusal(directory, &serve), words);
+        assert_message(&refusal(directory, &serve), parts);
         assert_eq!(names(directory), before, "{volume}");
     }
-    // The socket of another server is left alone.
+    // The command leaves the socket of another server alone.
     let socket = directory.join("busy");
     let _listener = UnixListener::bind(&socket).unwrap();
     let serve = ["serve", "good.img", "--memory", "16MiB", "--listen", "unix:busy"];
-    assert_sentence(&refusal(directory, &serve), &["busy"]);
+    assert_message(&refusal(directory, &serve), &["busy"]);
     UnixStream::connect(&socket).unwrap();
 }
 
@@ -149,7 +150,7 @@ fn an_image_without_permission_is_named_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
-    // Any user can create a socket here and run the program, so that only the image can fail.
+    // Any user can create a socket here and run the program, so only the image can cause an error.
     mode(directory, 0o777).unwrap();
     let program = directory.join("larder");
     std::fs::copy(env!("CARGO_BIN_EXE_larder"), &program).unwrap();
@@ -163,9 +164,9 @@ fn an_image_without_permission_is_named_in_one_sentence() {
         command.uid(65534).gid(65534);
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_sentence(&said, &["secret.img"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_message(&stderr, &["secret.img"]);
     assert_eq!(names(directory), before);
 }
 
@@ -174,9 +175,9 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let write = |name: &str, content: &[u8]| std::fs::write(directory.join(name), content).unwrap();
-    let lines = |what: &str| {
+    let lines = |column: &str| {
         format!(
-            "time_ns,{what},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
+            "time_ns,{column},len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
              process_name\n0,0,4096,0,0,0,0,read,0,,,\n1,0,4096,0,0,0,0,read,0,,,\n"
         )
     };
@@ -184,7 +185,7 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
     write("objects.csv", lines("object").as_bytes());
     write("nothing.vscsi", b"");
     write("cut.vscsi", &[1; 47]);
-    for (words, name) in [
+    for (args, name) in [
         (&["nothing.vscsi", "--trace-format", "vscsi1"][..], "nothing.vscsi"),
         (&["objects.csv"], "objects.csv"),
         (&["cut.vscsi", "--trace-format", "vscsi1"], "cut.vscsi"),
@@ -194,13 +195,13 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
         (&["good.csv", "--html", "/no/such/page.html"], "page.html"),
         (&["good.csv", "--trace-format", "vscsi1"], "good.csv"),
     ] {
-        assert_sentence(&refusal(directory, &[&["size"], words].concat()), &[name]);
+        assert_message(&refusal(directory, &[&["size"], args].concat()), &[name]);
     }
     // Errors of the command line parser have further lines with the usage.
     for option in [["--target", "0%"], ["--target", "200%"], ["--target", "x"], ["--budget", "x"]] {
-        let said = refusal(directory, &["size", "good.csv", option[0], option[1]]);
-        assert!(said.lines().next().unwrap().contains(option[0]), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = refusal(directory, &["size", "good.csv", option[0], option[1]]);
+        assert!(stderr.lines().next().unwrap().contains(option[0]), "{stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
 
@@ -212,7 +213,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench-runs");
         let text = std::fs::read(runs.join("probe-before.json")).unwrap();
         let mut run: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        // As where the speed of the machine was measured.
+        // As in a run that measured the speed of the machine.
         run["trials"][0]["speed"] = 1.0.into();
         std::fs::write(directory.join(name), run.to_string()).unwrap();
     };
@@ -227,8 +228,8 @@ fn a_file_that_a_command_reads_is_never_its_output() {
     std::fs::create_dir(directory.join("tls")).unwrap();
     std::fs::hard_link(directory.join("key.pem"), directory.join("tls/server-key.pem")).unwrap();
     std::os::unix::fs::symlink("keep.img", directory.join("soft.img")).unwrap();
-    let made = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
-    assert!(made.status.success());
+    let output = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    assert!(output.status.success());
     run("a.json");
     let before: Vec<_> = names(directory)
         .into_iter()
@@ -236,7 +237,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         .map(|name| (std::fs::read(directory.join(&name)).unwrap(), name))
         .collect();
     let serve = ["serve", "--memory", "16MiB", "--listen", "unix:socket", "--control", "none"];
-    for (words, to, read) in [
+    for (args, to, read) in [
         (&["keep.img", "--counters", "keep.img"][..], "keep.img", "keep.img"),
         (&["keep.img", "--counters", "hard.img"], "hard.img", "keep.img"),
         (&["v=./keep.img", "--counters", "soft.img"], "soft.img", "./keep.img"),
@@ -248,12 +249,12 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         (&["lists.warm", "--warm-list", "."], "./lists.warm", "lists.warm"),
         (&["keep.img", "--tls", "tls", "--counters", "key.pem"], "key.pem", "tls/server-key.pem"),
     ] {
-        let said = refusal(directory, &[&serve[..], words].concat());
-        let wanted = format!("write {to}: it is the file {read} that is read\n");
-        assert!(said.ends_with(&wanted), "{words:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = refusal(directory, &[&serve[..], args].concat());
+        let expected = format!("write {to}: it is the file {read} that is read\n");
+        assert!(stderr.ends_with(&expected), "{args:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    for words in [
+    for args in [
         &["size", "t.csv", "--html", "t.csv"][..],
         &["report", "a.json", "--format", "html", "-o", "a.json"],
         &["watch", "a.json", "--output", "a.json"],
@@ -266,14 +267,14 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         &["bench", "postmark", "list", "-o", "list"],
         &["bench", "probe", "keep.img", "--pattern", "R", "--rendezvous", "keep.img"],
     ] {
-        let to = words.iter().rev().find(|word| directory.join(word).is_file()).unwrap();
-        let said = refusal(directory, words);
-        let wanted = format!("larder: failed to write {to}: it is the file {to} that is read\n");
-        assert_eq!(said, wanted, "{words:?}");
+        let to = args.iter().rev().find(|word| directory.join(word).is_file()).unwrap();
+        let stderr = refusal(directory, args);
+        let expected = format!("larder: failed to write {to}: it is the file {to} that is read\n");
+        assert_eq!(stderr, expected, "{args:?}");
     }
     let twice = ["keep.img", "--counters", "new", "--record", "./new"];
-    let said = refusal(directory, &[&serve[..], &twice].concat());
-    assert!(said.ends_with("two outputs have this name; give each its own\n"), "{said}");
+    let stderr = refusal(directory, &[&serve[..], &twice].concat());
+    assert!(stderr.ends_with("two outputs have this name; give each its own\n"), "{stderr}");
     for (bytes, name) in before {
         assert_eq!(std::fs::read(directory.join(&name)).unwrap(), bytes, "{name}");
     }
@@ -284,7 +285,7 @@ fn a_full_standard_output_is_an_error_of_every_command() {
     let directory = tempfile::tempdir().unwrap();
     sparse(&directory.path().join("a.img"), 1 << 20);
     std::fs::write(directory.path().join("a.toml"), "[[volume]]\npath = \"a.img\"\n").unwrap();
-    for words in [
+    for args in [
         &["--help"][..],
         &["--version"],
         &["trace", "--help"],
@@ -295,17 +296,14 @@ fn a_full_standard_output_is_an_error_of_every_command() {
         &["demo", "--seconds", "1", "--memory", "8MiB"],
     ] {
         let mut command = Command::new("timeout");
-        command
-            .args(["60", env!("CARGO_BIN_EXE_larder")])
-            .args(words)
-            .current_dir(directory.path());
+        command.args(["60", env!("CARGO_BIN_EXE_larder")]).args(args).current_dir(directory.path());
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        let wanted = "larder: failed to write to standard output: No space left on device \
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let expected = "larder: failed to write to standard output: No space left on device \
                       (os error 28)\n";
-        assert_eq!(said, wanted, "{words:?}");
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert_eq!(stderr, expected, "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }
 
@@ -313,16 +311,16 @@ fn a_full_standard_output_is_an_error_of_every_command() {
 fn a_trace_on_a_full_disk_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
-    let made = larder(directory, &["trace", "synth", "zipf", "a.csv", "--requests", "9"]);
-    assert!(made.status.success());
+    let output = larder(directory, &["trace", "synth", "zipf", "a.csv", "--requests", "9"]);
+    assert!(output.status.success());
     let formats = ["ltr", "csv"].into_iter().chain(cfg!(feature = "parquet").then_some("parquet"));
     for format in formats {
         let to = format!("full.{format}");
         std::os::unix::fs::symlink("/dev/full", directory.join(&to)).unwrap();
-        let said = refusal(directory, &["trace", "convert", "a.csv", &to]);
-        let wanted =
+        let stderr = refusal(directory, &["trace", "convert", "a.csv", &to]);
+        let expected =
             format!("larder: failed to write {to}: No space left on device (os error 28)\n");
-        assert_eq!(said, wanted);
+        assert_eq!(stderr, expected);
     }
 }
 
@@ -332,7 +330,7 @@ fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
     std::fs::write(directory.path().join("empty"), "").unwrap();
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
     let kib: u64 = meminfo.split_whitespace().nth(1).unwrap().parse().unwrap();
-    // An image of eight times as much does not fit into 16 MiB of free space.
+    // The image of the demo has eight times the size of the memory, and does not fit into 16 MiB.
     let small = tempfile::tempdir().unwrap();
     let _mounted = larder_testing::is_root().then(|| {
         let mount = Command::new("mount")
@@ -353,8 +351,8 @@ fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
     if larder_testing::is_root() {
         refusals.push((vec!["--directory", small_path], "it needs 128 MiB and 16 MiB are free\n"));
     }
-    for (words, reason) in refusals {
-        assert_sentence(&refusal(directory.path(), &[&["demo"], &words[..]].concat()), &[reason]);
+    for (args, reason) in refusals {
+        assert_message(&refusal(directory.path(), &[&["demo"], &args[..]].concat()), &[reason]);
     }
 }
 
@@ -371,9 +369,9 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     sparse(&directory.join("v.img"), 1 << 20);
-    let made = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
-    assert!(made.status.success());
-    for (words, reason) in [
+    let output = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
+    assert!(output.status.success());
+    for (args, reason) in [
         (
             &["sim", "t.csv", "--store", "disk", "--set", "nonsense=1", "--clients", "9"][..],
             "failed to simulate with --store, --clients, --set: that is for --level whole\n",
@@ -418,22 +416,22 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
     ] {
         std::fs::write(directory.join("empty"), "").unwrap();
         std::fs::write(directory.join("binary"), b"\xff\xfe\x00").unwrap();
-        assert_sentence(&refusal(directory, words), &[reason]);
+        assert_message(&refusal(directory, args), &[reason]);
     }
-    for (words, reason) in [
+    for (args, reason) in [
         (&["watch", "--for", "1s", "--buffer", "1TiB"][..], "this machine has "),
         (&["watch", "--buffer", "1"], "a buffer of 1: 64KiB are the least"),
         (&["trace", "replay", "t.csv"], "<--to <URI>|--volume <NAME=URI>>"),
     ] {
-        let said = refusal(directory, words);
-        assert!(said.starts_with("error: ") && said.contains(reason), "{words:?}: {said}");
+        let stderr = refusal(directory, args);
+        assert!(stderr.starts_with("error: ") && stderr.contains(reason), "{args:?}: {stderr}");
     }
 }
 
 #[test]
 fn a_negative_value_is_refused_by_the_parser_of_the_value() {
     let directory = tempfile::tempdir().unwrap();
-    for (words, reason) in [
+    for (args, reason) in [
         (&["serve", "v.img", "--memory", "-1"][..], "\"-1\" is not a size; write 4KiB"),
         (&["bench", "probe", ".", "--for", "-1s"], "\"-1s\" is not a time; write 90s"),
         (
@@ -447,43 +445,44 @@ fn a_negative_value_is_refused_by_the_parser_of_the_value() {
         (&["compare", "a", "b", "--threshold", "-1%"], "\"-1%\" is not a share; write 5%"),
         (&["try", ".", "--", "--size", "-1"], "\"-1\" is not a size; write 4KiB"),
     ] {
-        let said = refusal(directory.path(), words);
-        assert!(said.contains(reason) && !said.contains("to pass"), "{words:?}: {said}");
+        let stderr = refusal(directory.path(), args);
+        assert!(stderr.contains(reason) && !stderr.contains("to pass"), "{args:?}: {stderr}");
     }
 }
 
 #[test]
 fn help_is_a_command_too() {
     let directory = tempfile::tempdir().unwrap();
-    for (words, same) in [
+    for (args, same) in [
         (&["help"][..], &["--help"][..]),
         (&["help", "serve"], &["serve", "--help"]),
         (&["help", "trace", "convert"], &["trace", "convert", "--help"]),
     ] {
-        let (help, same) = (larder(directory.path(), words), larder(directory.path(), same));
-        assert!(help.status.success(), "{words:?}: {help:?}");
-        assert_eq!(String::from_utf8(help.stdout), String::from_utf8(same.stdout), "{words:?}");
+        let (help, same) = (larder(directory.path(), args), larder(directory.path(), same));
+        assert!(help.status.success(), "{args:?}: {help:?}");
+        assert_eq!(String::from_utf8(help.stdout), String::from_utf8(same.stdout), "{args:?}");
     }
 }
 
 #[test]
 fn a_result_is_printed_though_its_file_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
-    let made = larder(directory.path(), &["trace", "synth", "zipf", "t.csv", "--requests", "999"]);
-    assert!(made.status.success());
+    let output =
+        larder(directory.path(), &["trace", "synth", "zipf", "t.csv", "--requests", "999"]);
+    assert!(output.status.success());
     let iozone = ["bench", "iozone", "-s", "64k", "-r", "4k", "-i", "0", "--trials", "1"];
-    for (words, shown) in [
+    for (args, shown) in [
         (&["size", "t.csv", "--html", "/dev/full"][..], "Recommendation: "),
         (&[&iozone[..], &["--page", "/dev/full"]].concat(), "write"),
         (&[&iozone[..], &["--output", "/dev/full"]].concat(), "write"),
     ] {
-        let output = larder(directory.path(), words);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        let last = said.lines().last().unwrap();
-        assert!(last.starts_with("larder: failed to write /dev/full: "), "{words:?}: {said}");
+        let output = larder(directory.path(), args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        let last = stderr.lines().last().unwrap();
+        assert!(last.starts_with("larder: failed to write /dev/full: "), "{args:?}: {stderr}");
         let printed = String::from_utf8(output.stdout).unwrap();
-        assert!(printed.contains(shown), "{words:?}: {printed}");
+        assert!(printed.contains(shown), "{args:?}: {printed}");
     }
 }
 
@@ -491,9 +490,9 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
 fn a_trace_is_not_replaced_by_a_recording() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.ltr"), "kept").unwrap();
-    let said = refusal(directory.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
+    let stderr = refusal(directory.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
     assert_eq!(
-        said,
+        stderr,
         "larder: failed to record to a.ltr: it exists already; remove it, or name another file\n"
     );
     assert_eq!(std::fs::read(directory.path().join("a.ltr")).unwrap(), b"kept");
@@ -508,25 +507,25 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     let reads = "0,0,4096,0,0,0,0,read,0,,,\n0,0,4096,0,0,0,0,write,0,,,\n";
     let trace = [head, reads, &flush.repeat(1_234)].concat();
     std::fs::write(directory.path().join("t.csv"), trace).unwrap();
-    let done = larder(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("1,234 requests are no read or write of data"), "{said}");
+    let output = larder(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("1,234 requests are no read or write of data"), "{stderr}");
     let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
-    let done = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
-    assert!(done.status.success(), "{}", String::from_utf8(done.stderr).unwrap());
-    let said = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
-    assert_sentence(
-        said.lines().last().unwrap(),
+    let output = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
+    let stderr = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
+    assert_message(
+        stderr.lines().last().unwrap(),
         &["281,474,976,710,656 pages", "the most is 4,294,967,295"],
     );
     std::fs::write(directory.path().join("x"), "unknown").unwrap();
-    for (words, option) in [
+    for (args, option) in [
         (&["sim", "x"][..], "--trace-format"),
         (&["size", "x"], "--trace-format"),
         (&["trace", "summary", "x"], "--format"),
     ] {
-        assert_sentence(&refusal(directory.path(), words), &[&format!("with {option})")]);
+        assert_message(&refusal(directory.path(), args), &[&format!("with {option})")]);
     }
-    let said = refusal(directory.path(), &["sim", "--level", "inputs", "t.csv"]);
-    assert_sentence(&said, &["it is no recording of inputs"]);
+    let stderr = refusal(directory.path(), &["sim", "--level", "inputs", "t.csv"]);
+    assert_message(&stderr, &["it is no recording of inputs"]);
 }

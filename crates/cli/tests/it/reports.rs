@@ -1,8 +1,8 @@
-//! The examples in docs/bench.md, docs/compare.md and docs/perfmon.md are what the commands say of
-//! the recorded runs in bench-runs, and of the log beside the page.
+//! The examples in docs/bench.md, docs/compare.md and docs/perfmon.md match the output of the
+//! commands for the recorded runs in bench-runs, and for the log next to the page.
 //!
-//! An example is a block of code that begins with `$ larder report ...` or `$ larder compare ...`;
-//! the test runs it in bench-runs. With `LARDER_WRITE_DOCS=1` it writes what comes out.
+//! An example is a code block that begins with `$ larder report ...` or `$ larder compare ...`; the
+//! test runs it in bench-runs. With `LARDER_WRITE_DOCS=1` it writes the output to the document.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,31 +11,35 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a line such as `larder compare a.json b.json` where the recorded runs are.
+/// Runs a line such as `larder compare a.json b.json` in the directory of the recorded runs.
 fn larder(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    let words = line.split(' ').skip(1);
-    command.args(words).current_dir(root().join("bench-runs")).output().unwrap()
+    let args = line.split(' ').skip(1);
+    command.args(args).current_dir(root().join("bench-runs")).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A document with its examples made anew, and how many there are.
-fn renewed(old: &str) -> (String, usize) {
+/// Returns the document with updated examples, and their number.
+fn update_examples(old: &str) -> (String, usize) {
     let mut new = String::new();
     let mut count = 0;
     let mut lines = old.lines();
     while let Some(line) = lines.next() {
         new.push_str(line);
         new.push('\n');
-        let asked = line.strip_prefix("$ ").unwrap_or_default();
-        if asked.starts_with("larder report ") || asked.starts_with("larder compare ") {
+        let command = line.strip_prefix("$ ").unwrap_or_default();
+        if command.starts_with("larder report ") || command.starts_with("larder compare ") {
             count += 1;
-            let made = larder(asked);
-            assert!(matches!(made.status.code(), Some(0 | 1)), "{asked}: {}", text(&made.stderr));
-            new.push_str(&text(&made.stdout));
+            let output = larder(command);
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{command}: {}",
+                text(&output.stderr)
+            );
+            new.push_str(&text(&output.stdout));
             let mut rest = lines.by_ref().skip_while(|line| *line != "```");
             new.push_str(rest.next().expect("a block ends"));
             new.push('\n');
@@ -49,7 +53,7 @@ fn examples_are_what_the_commands_say() {
     for name in ["bench.md", "compare.md", "perfmon.md"] {
         let path = root().join("docs").join(name);
         let old = std::fs::read_to_string(&path).unwrap();
-        let (new, count) = renewed(&old);
+        let (new, count) = update_examples(&old);
         assert!(count > 0, "no example in {name}");
         if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
             std::fs::write(&path, new).unwrap();
@@ -70,30 +74,30 @@ fn a_comparison_that_finds_something_worse_says_so_with_its_exit_code() {
 #[test]
 fn reports_are_written_as_their_names_say() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, begins) in [
+    for (name, prefix) in [
         ("run.html", "<!DOCTYPE html>"),
         ("run.csv", "series,unit,trial,start,value"),
         ("run.json", "{\n  \"schema\": \"larder-run\""),
         ("run.txt", "Probe: "),
     ] {
         let file = directory.path().join(name);
-        let made = larder(&format!("larder report probe-before.json -o {}", file.display()));
-        assert!(made.status.success(), "{name}: {}", text(&made.stderr));
-        let written = std::fs::read_to_string(&file).unwrap();
-        assert!(written.starts_with(begins), "{name}: {}", &written[..60]);
+        let output = larder(&format!("larder report probe-before.json -o {}", file.display()));
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let report = std::fs::read_to_string(&file).unwrap();
+        assert!(report.starts_with(prefix), "{name}: {}", &report[..60]);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4);
 }
 
-fn refused(line: &str, said: &str) {
+fn assert_refused(line: &str, message: &str) {
     let output = larder(line);
     assert_eq!(output.status.code(), Some(2), "{line}");
-    assert!(text(&output.stderr).contains(said), "{line}: {}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(message), "{line}: {}", text(&output.stderr));
 }
 
 #[test]
 fn wrong_runs_are_refused_with_a_sentence() {
-    for (line, said) in [
+    for (line, message) in [
         ("larder report absent.json", "failed to read absent.json: "),
         ("larder report README.md", "neither a result of larder nor a log of Perfmon\n"),
         ("larder compare README.md probe-after.json", "it is not JSON"),
@@ -101,7 +105,7 @@ fn wrong_runs_are_refused_with_a_sentence() {
         ("larder report probe-before.json -o /no/such/directory/x.html", "failed to write "),
         ("larder compare probe-before.json probe-after.json --threshold 2", "is not a share"),
     ] {
-        refused(line, said);
+        assert_refused(line, message);
     }
 }
 
@@ -109,7 +113,7 @@ fn wrong_runs_are_refused_with_a_sentence() {
 fn files_that_are_no_results_are_refused_with_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let neither = "it is neither a result of larder nor a log of Perfmon\n";
-    for (name, bytes, said) in [
+    for (name, bytes, message) in [
         ("empty.csv", &b""[..], neither),
         ("other.csv", b"time,value\n1,2\n", neither),
         ("random", b"\xff\x00\x9c{", neither),
@@ -122,6 +126,6 @@ fn files_that_are_no_results_are_refused_with_a_sentence() {
     ] {
         let file = directory.path().join(name);
         std::fs::write(&file, bytes).unwrap();
-        refused(&format!("larder report {}", file.display()), said);
+        assert_refused(&format!("larder report {}", file.display()), message);
     }
 }

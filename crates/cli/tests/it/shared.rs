@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate.
+//! Helpers that several tests of this crate share.
 
 pub(crate) mod examples;
 pub(crate) mod masked;

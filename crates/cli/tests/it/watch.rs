@@ -1,10 +1,10 @@
-//! What `larder watch` says is what happened: page for page, by cachestat(2) right before each
-//! read, on real file systems.
+//! `larder watch` reports the true hits and misses: page for page, as cachestat(2) sees them right
+//! before each read, on real file systems.
 //!
-//! File systems are made in images on loop devices, which takes root, tracefs and their tools.
-//! Tests whose requirements are missing are skipped. `LARDER_BUDGET=long` selects the numbers of
-//! requests of the proof, and `LARDER_BINARY` names another program to test. Each figure is a line
-//! that begins with `shown: `.
+//! The file systems are created in images on loop devices, which takes root, tracefs and their
+//! tools. Tests whose requirements are missing are skipped. `LARDER_BUDGET=long` selects the
+//! numbers of requests of the proof, and `LARDER_BINARY` names another program to test. Each figure
+//! is a line that begins with `shown: `.
 
 #![expect(clippy::print_stdout, reason = "the proof reads the figures")]
 
@@ -18,17 +18,17 @@ mod sick;
 mod squeezed;
 mod without;
 
-use rig::{Bench, file_systems};
+use rig::{TestFs, file_systems};
 
-/// A share of the pages that may be told wrongly.
+/// Maximum share of the pages that the watch may report wrongly.
 const WRONG_MAX: f64 = 0.01;
 
 #[test]
 fn hits_and_misses_are_those_that_cachestat_sees() {
     for kind in file_systems() {
-        let Some(bench) = Bench::on(kind) else { continue };
+        let Some(test_fs) = TestFs::on(kind) else { continue };
         for (name, workload) in reads::WORKLOADS {
-            bench.compare(name, *workload);
+            test_fs.compare(name, *workload);
         }
     }
 }
@@ -36,38 +36,38 @@ fn hits_and_misses_are_those_that_cachestat_sees() {
 #[test]
 fn every_way_to_read_is_seen() {
     for kind in file_systems() {
-        let Some(bench) = Bench::on(kind) else { continue };
-        for (name, workload) in manners::WAYS {
-            bench.compare(name, *workload);
+        let Some(test_fs) = TestFs::on(kind) else { continue };
+        for (name, workload) in manners::READ_METHODS {
+            test_fs.compare(name, *workload);
         }
-        manners::several_processes(&bench);
-        manners::a_ring(&bench);
-        manners::past_the_cache(&bench);
-        manners::past_the_end(&bench);
-        manners::the_same_number(&bench);
-        manners::writes_of_any_size(&bench);
+        manners::check_processes(&test_fs);
+        manners::check_io_uring(&test_fs);
+        manners::check_direct_io(&test_fs);
+        manners::check_read_past_end(&test_fs);
+        manners::check_inode_reuse(&test_fs);
+        manners::check_write_sizes(&test_fs);
     }
 }
 
 #[test]
 fn what_is_written_later_carries_its_writers_name() {
     for kind in file_systems() {
-        let Some(bench) = Bench::on(kind) else { continue };
-        attribution::later(&bench);
-        attribution::by_themselves(&bench);
+        let Some(test_fs) = TestFs::on(kind) else { continue };
+        attribution::check_late_writes(&test_fs);
+        attribution::check_own_writes(&test_fs);
     }
 }
 
 #[test]
 fn nothing_is_left_behind() {
-    let Some(_bench) = Bench::on("ext4") else { return };
-    rig::nothing_stays_after_a_kill();
+    let Some(_bench) = TestFs::on("ext4") else { return };
+    rig::check_cleanup_after_kill();
 }
 
 #[test]
 fn what_is_missing_is_said_and_the_rest_is_shown() {
     without::without_root();
-    if !without::may_hide() {
+    if !without::can_hide() {
         return;
     }
     without::in_a_container();
@@ -78,28 +78,28 @@ fn what_is_missing_is_said_and_the_rest_is_shown() {
 
 #[test]
 fn a_directory_whose_server_is_dead_holds_nobody_up() {
-    let Some(bench) = Bench::on("xfs") else { return };
-    without::beside_a_dead_directory(&bench);
+    let Some(test_fs) = TestFs::on("xfs") else { return };
+    without::check_dead_directory(&test_fs);
 }
 
 #[test]
 fn findings_fire_on_what_is_sick_and_on_nothing_that_is_healthy() {
-    let Some(bench) = Bench::on("ext4") else { return };
-    sick::all(&bench);
-    squeezed::all(&bench);
+    let Some(test_fs) = TestFs::on("ext4") else { return };
+    sick::all(&test_fs);
+    squeezed::all(&test_fs);
     if larder_testing::is_long() {
-        limits::all(&bench);
+        limits::all(&test_fs);
     }
-    sick::none(&bench);
+    sick::none(&test_fs);
 }
 
 #[test]
 fn who_goes_into_a_group_is_watched_from_then_on() {
-    let Some(bench) = Bench::on("ext4") else { return };
-    manners::into_a_group(&bench);
+    let Some(test_fs) = TestFs::on("ext4") else { return };
+    manners::check_group_entry(&test_fs);
 }
 
 #[test]
 fn what_is_done_in_a_group() {
-    squeezed::in_a_group();
+    squeezed::run_task();
 }

@@ -1,28 +1,29 @@
-//! Several ways of doing the same work, played by turns: one trial of each, then one more of each.
+//! Alternating trials of several variants of the same work: one trial of each, then one more of
+//! each.
 //!
-//! What changes on the machine while it is measured then changes for all of them, and not for the
-//! one that came last. Each way from each start is a run of its own, so that two of them can be
-//! compared like any two runs.
+//! A change of the machine during the measurement then affects all variants, and not only the last
+//! one. Each variant from each start is a run of its own, so that two of them can be compared like
+//! any two runs.
 //!
-//! Invariants: in every other round the ways go in the opposite order, so that none always follows
-//! the same; all of them have a run with at least one trial, or there is no result; what the ways
-//! made is removed however it ends, the last one first.
+//! Invariants: every other round runs the variants in the opposite order, so that none always
+//! follows the same one; all of them have a run with at least one trial, or there is no result;
+//! however it ends, what the variants made is removed, that of the last one first.
 
 use super::error::BenchError;
 use super::host_env::HostEnv;
 use super::repeat::Plan;
-use super::trial_runner::{Progress, Step, TrialRunner, look_at_room};
+use super::trial_runner::{Progress, Step, TrialRunner, check_space};
 use super::workload::Workload;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 
-/// One way of doing the work.
+/// A variant of the work.
 pub struct TrialVariant<'a> {
-    /// The work, done in this way.
+    /// The work, done in this variant.
     pub workload: &'a mut dyn Workload,
-    /// The machine as this way sees it.
+    /// The machine as this variant sees it.
     pub surroundings: &'a dyn HostEnv,
 }
 
@@ -32,111 +33,116 @@ impl std::fmt::Debug for TrialVariant<'_> {
     }
 }
 
-/// How far it is.
+/// Progress of alternating trials.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnsProgress {
-    /// The way at hand, from 0.
+    /// The current variant, from 0.
     pub way: usize,
-    /// From where its trials start at the moment.
+    /// The start of its current trials.
     pub start: Start,
-    /// Trials of all ways and starts that are done.
+    /// Trials of all variants and starts that are done.
     pub done: u64,
-    /// How far the player is with those of this way from this start.
+    /// Progress of this variant from this start.
     pub progress: Progress,
 }
 
-/// What came out.
+/// Result of alternating trials.
 #[derive(Debug)]
 pub struct AlternatingTrials {
-    /// A run for each way from each start: those of the first way first.
+    /// A run for each variant from each start: those of the first variant first.
     pub runs: Vec<Run>,
-    /// Somebody stopped it before it was done.
+    /// True if a stop request ended the trials before all were done.
     pub stopped: bool,
 }
 
-/// One way from one start.
+/// One variant from one start.
 struct Cell<'a> {
-    way: usize,
+    variant: usize,
     start: Start,
-    player: TrialRunner<'a>,
+    runner: TrialRunner<'a>,
 }
 
-/// Plays all ways from all starts by turns. How often, for how long and with which seed the plan
-/// says; its own start is passed over. Of the time that may be spent all have what is left.
+/// Runs alternating trials of all variants from all starts. `plan` gives their number, time and
+/// seed; its own start is not used. All runs share the time of the plan.
 ///
 /// # Errors
-/// The first error of a way or the machine, or a stop before each had a trial that counts.
+/// The first error of a variant or the machine, or a stop before each had a trial that counts.
 ///
 /// # Panics
-/// Without ways or starts.
+/// Without variants or starts.
 pub fn play_by_turns(
-    ways: &mut [TrialVariant<'_>],
+    variants: &mut [TrialVariant<'_>],
     starts: &[Start],
     plan: &Plan,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(TurnsProgress),
+    on_progress: &mut dyn FnMut(TurnsProgress),
 ) -> Result<AlternatingTrials, BenchError> {
-    assert!(!ways.is_empty() && !starts.is_empty(), "something is measured");
+    assert!(!variants.is_empty() && !starts.is_empty(), "something is measured");
     let plans: Vec<Plan> =
         starts.iter().map(|start| Plan { start: *start, ..plan.clone() }).collect();
     let mut cells = Vec::new();
-    for (number, way) in ways.iter().enumerate() {
-        look_at_room(way.workload, way.surroundings)?;
+    for (number, variant) in variants.iter().enumerate() {
+        check_space(variant.workload, variant.surroundings)?;
         for plan in &plans {
-            let player = TrialRunner::new(way.workload, plan, way.surroundings, stop);
-            cells.push(Cell { way: number, start: plan.start, player });
+            let runner = TrialRunner::new(variant.workload, plan, variant.surroundings, stop);
+            cells.push(Cell { variant: number, start: plan.start, runner });
         }
     }
-    // A panic goes on upwards, but leaves no files behind.
-    let ended = catch_unwind(AssertUnwindSafe(|| rounds(&mut cells, ways, starts.len(), watch)));
-    report(&cells, 0, watch, Step::CleaningUp);
-    let cleaned =
-        ways.iter_mut().rev().map(|way| way.workload.clean_up()).fold(Ok(()), Result::and);
-    let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    let stopped = BenchError::first_of(ended, cleaned)?;
+    // A panic propagates, but leaves no files behind.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        run_rounds(&mut cells, variants, starts.len(), on_progress)
+    }));
+    report(&cells, 0, on_progress, Step::CleaningUp);
+    let cleaned = variants
+        .iter_mut()
+        .rev()
+        .map(|variant| variant.workload.clean_up())
+        .fold(Ok(()), Result::and);
+    let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+    let stopped = BenchError::first_of(result, cleaned)?;
     Ok(AlternatingTrials {
-        runs: cells.into_iter().map(|cell| cell.player.finish(stopped)).collect(),
+        runs: cells.into_iter().map(|cell| cell.runner.finish(stopped)).collect(),
         stopped,
     })
 }
 
-/// All rounds; whether it was stopped after each had a trial.
-fn rounds(
+/// Runs all rounds. Returns true if a stop ended them after each cell had a trial.
+fn run_rounds(
     cells: &mut [Cell<'_>],
-    ways: &mut [TrialVariant<'_>],
+    variants: &mut [TrialVariant<'_>],
     starts: usize,
-    watch: &mut dyn FnMut(TurnsProgress),
+    on_progress: &mut dyn FnMut(TurnsProgress),
 ) -> Result<bool, BenchError> {
-    for (number, way) in ways.iter_mut().enumerate() {
+    for (number, variant) in variants.iter_mut().enumerate() {
         let first = &cells[number * starts];
-        let mut shown = |progress| {
-            watch(TurnsProgress { way: number, start: first.start, done: 0, progress });
+        let mut report_step = |progress| {
+            on_progress(TurnsProgress { way: number, start: first.start, done: 0, progress });
         };
-        first.player.prepare(way.workload, &mut shown)?;
+        first.runner.prepare(variant.workload, &mut report_step)?;
     }
     for cell in &mut *cells {
-        cell.player.begin();
+        cell.runner.begin();
     }
-    let mut order: Vec<usize> = (0..ways.len()).collect();
+    let mut order: Vec<usize> = (0..variants.len()).collect();
     loop {
-        let mut played = false;
-        for &way in &order {
-            for number in way * starts..(way + 1) * starts {
-                if !cells[number].player.goes_on()? {
+        let mut ran_trial = false;
+        for &variant in &order {
+            for number in variant * starts..(variant + 1) * starts {
+                if !cells[number].runner.needs_trial()? {
                     continue;
                 }
-                played = true;
-                match trial(cells, number, ways, watch) {
+                ran_trial = true;
+                match trial(cells, number, variants, on_progress) {
                     Ok(()) => {}
                     Err(error) if error.is_stop() => {
-                        let all = cells.iter().all(|cell| cell.player.done() > 0);
+                        let all = cells.iter().all(|cell| cell.runner.done() > 0);
                         return if all { Ok(true) } else { Err(error) };
                     }
                     Err(error) => return Err(error),
                 }
             }
         }
-        if !played {
+        if !ran_trial {
             return Ok(false);
         }
         order.reverse();
@@ -146,25 +152,32 @@ fn rounds(
 fn trial(
     cells: &mut [Cell<'_>],
     number: usize,
-    ways: &mut [TrialVariant<'_>],
-    watch: &mut dyn FnMut(TurnsProgress),
+    variants: &mut [TrialVariant<'_>],
+    on_progress: &mut dyn FnMut(TurnsProgress),
 ) -> Result<(), BenchError> {
     let done = done(cells);
-    let Cell { way, start, player } = &mut cells[number];
-    let mut shown = |progress| watch(TurnsProgress { way: *way, start: *start, done, progress });
-    player.trial(ways[*way].workload, &mut shown)
+    let Cell { variant, start, runner } = &mut cells[number];
+    let mut report_step =
+        |progress| on_progress(TurnsProgress { way: *variant, start: *start, done, progress });
+    runner.trial(variants[*variant].workload, &mut report_step)
 }
 
 fn done(cells: &[Cell<'_>]) -> u64 {
-    cells.iter().map(|cell| cell.player.done() as u64).sum()
+    cells.iter().map(|cell| cell.runner.done() as u64).sum()
 }
 
-/// Says what is being done, which has no way of its own.
-fn report(cells: &[Cell<'_>], way: usize, watch: &mut dyn FnMut(TurnsProgress), step: Step) {
-    let (cell, done) = (&cells[way], done(cells));
-    let mut shown =
-        |progress| watch(TurnsProgress { way: cell.way, start: cell.start, done, progress });
-    cell.player.report(&mut shown, step);
+/// Reports a step that belongs to no single variant.
+fn report(
+    cells: &[Cell<'_>],
+    variant: usize,
+    on_progress: &mut dyn FnMut(TurnsProgress),
+    step: Step,
+) {
+    let (cell, done) = (&cells[variant], done(cells));
+    let mut report_step = |progress| {
+        on_progress(TurnsProgress { way: cell.variant, start: cell.start, done, progress })
+    };
+    cell.runner.report(&mut report_step, step);
 }
 
 #[cfg(test)]

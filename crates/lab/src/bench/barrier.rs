@@ -1,8 +1,8 @@
-//! A barrier that can break: when one thread fails, the others must not wait for it for ever.
+//! A barrier that can be aborted: when one thread fails, the others must not wait for it forever.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets threads through together, again and again, until it is broken.
+/// Releases all threads together, repeatedly, until it is aborted.
 #[derive(Debug)]
 pub(super) struct BreakableBarrier {
     threads: usize,
@@ -13,7 +13,7 @@ pub(super) struct BreakableBarrier {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// How often it has opened.
+    /// Number of times that it has opened.
     rounds: u64,
     broken: bool,
 }
@@ -23,7 +23,7 @@ impl BreakableBarrier {
         BreakableBarrier { threads, state: Mutex::default(), opened: Condvar::new() }
     }
 
-    /// Waits for all threads; false if the gate is broken and nobody shall go on.
+    /// Waits for all threads. Returns false if the barrier is aborted and the threads must end.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
@@ -40,8 +40,8 @@ impl BreakableBarrier {
         !state.broken
     }
 
-    /// Breaks it: all who wait and all who come are turned away.
-    pub(super) fn break_up(&self) {
+    /// Aborts the barrier: all current and later calls of `wait` return false.
+    pub(super) fn abort(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
         self.opened.notify_all();
     }

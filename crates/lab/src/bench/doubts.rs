@@ -1,5 +1,5 @@
-//! Why a result may be wrong although every trial went through: sentences that can follow
-//! "doubtful because".
+//! Reasons for which a result may be wrong although every trial succeeded: sentences that can
+//! follow "doubtful because".
 
 use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
 use larder_core::clock::Nanos;
@@ -7,30 +7,30 @@ use larder_report::format::{bytes, duration, percent};
 use larder_report::run::Run;
 use larder_report::run::trial::{Doubt, DoubtReason, Start, Trial};
 
-/// Stolen processor time above this share of a trial is said.
+/// Share of a trial above which stolen processor time is a doubt.
 const STEAL_MAX: f64 = 0.01;
-/// Foreign I/O above this share of what the disks moved is said.
+/// Share of the disk traffic above which foreign I/O is a doubt.
 const FOREIGN_MAX: f64 = 0.05;
-/// A phase that takes fewer ticks of the clock than this cannot be told apart by a percent.
+/// Minimum duration of a phase in clock ticks: a shorter one cannot be measured to a percent.
 const TICKS_MIN: u64 = 100;
-/// Bytes of a page where the machine does not say: what every Linux machine of today has or
-/// exceeds.
+/// Bytes of a page, if the machine does not report it: every current Linux machine has at least
+/// this.
 const PAGE_BYTES: u64 = 4096;
 
-/// All that can be said about a run with its trials and settings in place.
+/// Returns all doubts about a run whose trials and settings are complete.
 pub(super) fn of(run: &Run, plan: &Plan, clock_resolution: Nanos, stopped: bool) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    let mut say = |why, text: Option<String>| {
+    let mut add_doubt = |why, text: Option<String>| {
         doubts.extend(text.map(|text| Doubt { why, text }));
     };
-    say(DoubtReason::Steal, steal(&run.trials));
-    say(DoubtReason::Speed, speed(&run.trials, plan));
-    say(DoubtReason::ForeignIo, foreign(&run.trials));
-    say(DoubtReason::Interval, interval(run, plan));
-    say(DoubtReason::FitsMemory, fits_memory(run, plan));
-    say(DoubtReason::SettingsChanged, settings_changed(run));
-    say(DoubtReason::Clock, clock(&run.trials, clock_resolution));
-    say(
+    add_doubt(DoubtReason::Steal, steal(&run.trials));
+    add_doubt(DoubtReason::Speed, speed(&run.trials, plan));
+    add_doubt(DoubtReason::ForeignIo, foreign(&run.trials));
+    add_doubt(DoubtReason::Interval, interval(run, plan));
+    add_doubt(DoubtReason::FitsMemory, fits_memory(run, plan));
+    add_doubt(DoubtReason::SettingsChanged, settings_changed(run));
+    add_doubt(DoubtReason::Clock, clock(&run.trials, clock_resolution));
+    add_doubt(
         DoubtReason::Stopped,
         stopped.then(|| format!("it was stopped after {}", trials(run.trials.len()))),
     );
@@ -41,8 +41,8 @@ fn trials(count: usize) -> String {
     format!("{count} trial{}", if count == 1 { "" } else { "s" })
 }
 
-/// The worst trials by a share: `(how many are above the limit, the worst share)`.
-fn above(
+/// Returns the number of trials whose share is above the limit, and the highest share.
+fn worst_above(
     trials: &[Trial],
     limit: f64,
     share: impl Fn(&Trial) -> Option<f64>,
@@ -53,7 +53,7 @@ fn above(
 }
 
 fn steal(all: &[Trial]) -> Option<String> {
-    let (count, worst) = above(all, STEAL_MAX, |trial| trial.steal)?;
+    let (count, worst) = worst_above(all, STEAL_MAX, |trial| trial.steal)?;
     Some(format!(
         "the hypervisor took more than {} of the processors away in {count} of {} (at worst {})",
         percent(STEAL_MAX),
@@ -62,13 +62,13 @@ fn steal(all: &[Trial]) -> Option<String> {
     ))
 }
 
-/// Some trials count during which the machine was slower than during others.
+/// Some trials count although the machine was slower during them than during others.
 fn speed(all: &[Trial], plan: &Plan) -> Option<String> {
     let same = plan.same_speed?;
     let fastest = all.iter().filter_map(|trial| trial.speed).fold(0.0, f64::max);
     let best = same.as_fast_as.unwrap_or(fastest);
     let slower = |trial: &Trial| trial.speed.map(|speed| 1.0 - speed / best);
-    let (count, worst) = above(all, same.tolerance, slower)?;
+    let (count, worst) = worst_above(all, same.tolerance, slower)?;
     Some(format!(
         "the machine was more than {} slower than it can be in {count} of {} (at worst {}), as the \
          same small work before and after them shows",
@@ -79,7 +79,7 @@ fn speed(all: &[Trial], plan: &Plan) -> Option<String> {
 }
 
 fn foreign(all: &[Trial]) -> Option<String> {
-    let (count, worst) = above(all, FOREIGN_MAX, Trial::foreign)?;
+    let (count, worst) = worst_above(all, FOREIGN_MAX, Trial::foreign)?;
     let (disk, own) = all.iter().fold((0, 0), |(disk, own), trial| {
         (disk + trial.disk_bytes.unwrap_or(0), own + trial.own_bytes.unwrap_or(0))
     });
@@ -99,10 +99,10 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
     if plan.is_reached(&main.values) {
         return None;
     }
-    let wanted = percent(plan.confidence?);
+    let target = percent(plan.confidence?);
     Some(match half_width(&main.values) {
         Some(half) => format!(
-            "the 95 % interval of \"{}\" is +-{} after {}, not +-{wanted}",
+            "the 95 % interval of \"{}\" is +-{} after {}, not +-{target}",
             main.series,
             percent(half),
             trials(main.values.len())
@@ -115,7 +115,8 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
     })
 }
 
-/// Started as it happened to be, and small enough for memory: nobody knows who answered.
+/// The trials started as-is, and the files are small enough for memory, so memory or the disk may
+/// have answered.
 fn fits_memory(run: &Run, plan: &Plan) -> Option<String> {
     let pages = run.trials.iter().filter_map(|trial| trial.started.pages).max()?;
     let size = pages.checked_mul(PAGE_BYTES)?;

@@ -1,35 +1,35 @@
-//! What can go wrong in a run: one clear sentence each, which can follow "failed to".
+//! Errors of a run: one clear sentence each, which can follow "failed to".
 
 use larder_report::run::trial::Start;
 use std::io;
 use std::path::PathBuf;
 
-/// What the surroundings could not do: a sentence that can follow "failed to".
+/// An operation on the host that failed: a sentence that can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct HostError(pub String);
 
-/// Why a run ended without a result.
+/// The reason for which a run ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Somebody asked for it.
+    /// The user stopped the run.
     #[error("go on: it was stopped")]
     Stopped,
-    /// The workload met an error of the system.
+    /// The workload got an error from the system.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, and where.
+        /// The operation and its object.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The workload cannot go on for a reason of its own.
+    /// The workload cannot continue for a reason of its own.
     #[error("{0}")]
     Workload(String),
-    /// The machine could not be asked or changed.
+    /// The machine could not be queried or changed.
     #[error(transparent)]
-    Surroundings(#[from] HostError),
-    /// There is not enough room.
+    Host(#[from] HostError),
+    /// There is not enough free space.
     #[error(
         "run in {}: it needs {} and {} are free",
         directory.display(),
@@ -37,14 +37,14 @@ pub enum BenchError {
         larder_report::format::bytes(*free)
     )]
     NoSpace {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
         /// Bytes that the workload needs.
         needs: u64,
         /// Bytes that are free.
         free: u64,
     },
-    /// Pages stayed.
+    /// Pages stayed in memory.
     #[error(
         "start cold: {resident} of {pages} pages stay in memory; {} has {of_file} of them, and \
          {why}",
@@ -57,12 +57,12 @@ pub enum BenchError {
         pages: u64,
         /// The first file with resident pages.
         file: PathBuf,
-        /// How many it has.
+        /// Its number of resident pages.
         of_file: u64,
-        /// Why they stay.
+        /// The reason for which they stay.
         why: String,
     },
-    /// Pages are missing.
+    /// Pages are missing from memory.
     #[error(
         "start warm: {resident} of {pages} pages are in memory after everything was read; {} lacks \
          {of_file}, and {why}",
@@ -75,70 +75,71 @@ pub enum BenchError {
         pages: u64,
         /// The first file that lacks pages.
         file: PathBuf,
-        /// How many it lacks.
+        /// Its number of missing pages.
         of_file: u64,
-        /// Why they are missing.
+        /// The reason for which they are missing.
         why: String,
     },
-    /// What keeps its own cache has not the share that was asked for.
+    /// A target with its own cache does not have the requested share of its blocks cached.
     #[error("start {}: {resident} of {pages} blocks are cached", start.name())]
     NotStarted {
-        /// What was asked for.
+        /// The requested start.
         start: Start,
         /// Blocks that are cached.
         resident: u64,
         /// All blocks.
         pages: u64,
     },
-    /// Nobody can tell how it starts.
+    /// The start can be neither prepared nor verified.
     #[error("start {}: {why}; say --start as-is", start.name())]
     NoStart {
-        /// What was asked for.
+        /// The requested start.
         start: Start,
-        /// Why it can neither be made nor checked.
+        /// The reason.
         why: String,
     },
     /// A thread of the workload panicked.
     #[error("go on: thread {worker} panicked in phase \"{phase}\"")]
     Panicked {
-        /// Its number, from 0.
+        /// The number of the thread, from 0.
         worker: usize,
-        /// Where it was.
+        /// The phase.
         phase: String,
     },
-    /// A series that was announced has no value, or one that is no number.
+    /// An announced series has no value, or one that is not a number.
     #[error("record trial {trial}: series \"{series}\" has {what}")]
     NoValue {
-        /// Counted from 1.
+        /// The trial, from 1.
         trial: u64,
-        /// Which series.
+        /// The series.
         series: String,
-        /// What was there instead.
+        /// The value found instead.
         what: String,
     },
-    /// It ended with an error, and what it made is still there.
+    /// The run ended with an error, and its files could not be removed.
     #[error("{first}; and what it made could not be removed: {second}")]
     LeftBehind {
-        /// Why it ended.
+        /// The error that ended the run.
         first: Box<BenchError>,
-        /// Why it is still there.
+        /// The error of the removal.
         second: Box<BenchError>,
     },
 }
 
 impl BenchError {
-    /// An error of the system with what was being done, as in `"write /x"`.
+    /// Returns a function that adds the failed operation, such as `"write /x"`, to an error of the
+    /// system.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> BenchError {
         let what = what.into();
         move |source| BenchError::Io { what, source }
     }
 
-    /// What became of a run and of cleaning up after it, as one; no error is lost.
+    /// Combines the results of a run and of the cleanup after it, so that no error is lost.
     pub(crate) fn first_of<T>(
-        ended: Result<T, BenchError>,
-        cleaned: Result<(), BenchError>,
+        result: Result<T, BenchError>,
+        clean_up: Result<(), BenchError>,
     ) -> Result<T, BenchError> {
-        match (ended, cleaned) {
+        match (result, clean_up) {
             (Ok(value), Ok(())) => Ok(value),
             (Ok(_), Err(error)) | (Err(error), Ok(())) => Err(error),
             (Err(first), Err(second)) => {
@@ -147,7 +148,7 @@ impl BenchError {
         }
     }
 
-    /// Whether it ended because somebody asked for it.
+    /// Returns true if the run ended because the user stopped it.
     #[must_use]
     pub fn is_stop(&self) -> bool {
         matches!(self, BenchError::Stopped)

@@ -1,11 +1,11 @@
-//! Fileload on a machine: users who read files of their own in order, at random, or as a database
-//! would; several sets of files and several read sizes, one after the other.
+//! Fileload on a machine: users that each read a file in order, at random, or like a database;
+//! several sets of files and several read sizes, one after the other.
 //!
-//! Which places are read comes from [`crate::workload::fileload`]; this file only does it. A user
-//! has one open file and keeps so many reads of it in flight; they are completed in whatever order
-//! the system answers. A trial is the same number of reads for each user, and ends when the last
-//! one is answered. Each set with each read size is a part of the run with starts of its own.
-//! Sizes are bytes, times are nanoseconds.
+//! [`crate::workload::fileload`] chooses the offsets; this module performs the reads. A user has
+//! one open file and keeps a fixed number of reads of it in flight, which complete in any order. A
+//! trial is the same number of reads for each user, and ends when the last one completes. Each set
+//! with each read size is a part of the run with its own starts. Sizes are bytes, times are
+//! nanoseconds.
 
 use super::error::BenchError;
 use super::parts::InParts;
@@ -28,28 +28,28 @@ const THROUGHPUT: &str = "throughput";
 const READS: &str = "reads";
 const ANSWER: &str = "answer time";
 
-/// How the files are read.
+/// The way in which the files are read.
 #[derive(Clone, Debug)]
 pub struct ReadPattern {
-    /// In which order.
+    /// The order of the reads.
     pub order: Order,
     /// Bytes of a read; each makes a part of the run. Not empty.
     pub read_bytes: Vec<u64>,
-    /// Reads of a trial by each user; none for as many as the file has room for.
+    /// Reads of a trial by each user; `None` for as many as the file has room for.
     pub reads: Option<u64>,
     /// Reads that each user has in flight; at least 1.
     pub in_flight: usize,
-    /// What the kernel is told when a file is opened; `NoBuffering` reads past the page cache.
+    /// The hint given to the kernel when a file is opened; `NoBuffering` bypasses the page cache.
     pub hint: Hint,
 }
 
 /// Files that are measured together: one for each user.
 #[derive(Debug)]
 pub struct FileSet {
-    /// What it is called in results; empty if there is only one.
+    /// The name in results; empty if there is only one set.
     name: String,
     files: Vec<AtPath>,
-    /// Pieces on the disk of each file, where they are known.
+    /// Extents of each file on the disk; empty if unknown.
     pieces: Vec<u64>,
 }
 
@@ -58,62 +58,63 @@ fn buffering(hint: Hint) -> Buffering {
 }
 
 impl FileSet {
-    /// Files of so many bytes that are there; they are only read. `pieces` says of how many pieces
-    /// each is made on the disk; empty where that is not known.
+    /// Returns a set of existing files and their sizes, which are only read. `pieces` has the
+    /// number of extents of each file on the disk, and is empty if that is unknown.
     #[must_use]
     pub fn existing(name: &str, files: &[(PathBuf, u64)], pieces: Vec<u64>, hint: Hint) -> Self {
-        let place =
+        let file =
             |(path, bytes): &(PathBuf, u64)| AtPath::existing(path, *bytes, buffering(hint), false);
-        FileSet { name: name.to_owned(), files: files.iter().map(place).collect(), pieces }
+        FileSet { name: name.to_owned(), files: files.iter().map(file).collect(), pieces }
     }
 
-    /// A file of so many bytes for each user, made in this directory and removed at the end.
+    /// Returns a set with one file of `bytes` bytes for each user, created in this directory and
+    /// removed at the end.
     #[must_use]
     pub fn new(directory: &Path, users: usize, bytes: u64, hint: Hint) -> Self {
         let process = std::process::id();
-        let place = |user| {
+        let file = |user| {
             let path = directory.join(format!("larder-fileload-{process}-{user}"));
             AtPath::new(&path, bytes, buffering(hint))
         };
-        let files = (1..=users).map(place).collect();
+        let files = (1..=users).map(file).collect();
         FileSet { name: String::new(), files, pieces: Vec::new() }
     }
 
-    /// Where its files are, or will be.
+    /// Returns the paths of its files, which may not exist yet.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         self.files.iter().flat_map(Place::paths).collect()
     }
 }
 
-/// The whole run.
+/// A Fileload run over all its sets.
 #[derive(Debug)]
 pub struct FileloadBench {
-    manner: ReadPattern,
+    pattern: ReadPattern,
     sets: Vec<FileSet>,
 }
 
 impl FileloadBench {
-    /// These sets, one after the other.
+    /// Returns a run over these sets, one after the other.
     ///
     /// # Errors
     /// A file is too small for its reads.
     ///
     /// # Panics
     /// Without files, read sizes, or reads in flight.
-    pub fn new(manner: ReadPattern, sets: Vec<FileSet>) -> Result<Self, FileTooSmall> {
+    pub fn new(pattern: ReadPattern, sets: Vec<FileSet>) -> Result<Self, FileTooSmall> {
         assert!(!sets.is_empty() && sets.iter().all(|set| !set.files.is_empty()), "files");
-        assert!(!manner.read_bytes.is_empty() && manner.in_flight > 0, "somebody reads");
+        assert!(!pattern.read_bytes.is_empty() && pattern.in_flight > 0, "somebody reads");
         for file in sets.iter().flat_map(|set| &set.files) {
-            for &read_bytes in &manner.read_bytes {
-                Fileload::new(manner.order, file.bytes(), read_bytes)?;
+            for &read_bytes in &pattern.read_bytes {
+                Fileload::new(pattern.order, file.bytes(), read_bytes)?;
             }
         }
-        Ok(FileloadBench { manner, sets })
+        Ok(FileloadBench { pattern, sets })
     }
 
     fn order_name(&self) -> &'static str {
-        match self.manner.order {
+        match self.pattern.order {
             Order::Sequential => "sequential",
             Order::Random => "random",
             Order::Database => "database",
@@ -123,10 +124,10 @@ impl FileloadBench {
 
 impl InParts for FileloadBench {
     fn description(&self) -> String {
-        let sizes = self.manner.read_bytes.iter().map(|bytes| format::bytes(*bytes));
+        let sizes = self.pattern.read_bytes.iter().map(|bytes| format::bytes(*bytes));
         let sizes: Vec<String> = sizes.collect();
         let users = self.sets[0].files.len();
-        let hint = match self.manner.hint {
+        let hint = match self.pattern.hint {
             Hint::Normal => "no hint".to_owned(),
             hint => format!("hint {}", hint.name()),
         };
@@ -134,52 +135,52 @@ impl InParts for FileloadBench {
             "Fileload: {}, reads of {}, {} in flight by each of {users} user{}, {hint}",
             self.order_name(),
             sizes.join(", "),
-            self.manner.in_flight,
+            self.pattern.in_flight,
             if users == 1 { "" } else { "s" },
         )
     }
 
     fn parts(&self) -> usize {
-        self.sets.len() * self.manner.read_bytes.len()
+        self.sets.len() * self.pattern.read_bytes.len()
     }
 
     fn part(&mut self, number: usize) -> Box<dyn Workload + '_> {
-        let sizes = self.manner.read_bytes.len();
-        Box::new(Part {
+        let sizes = self.pattern.read_bytes.len();
+        Box::new(FileloadPart {
             set: number / sizes,
-            read_bytes: self.manner.read_bytes[number % sizes],
-            whole: self,
+            read_bytes: self.pattern.read_bytes[number % sizes],
+            bench: self,
         })
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
         let files = self.sets.iter_mut().flat_map(|set| &mut set.files);
-        // All of them are tried; the first error is told.
+        // All files are removed if possible; the first error is returned.
         files.map(Place::clean_up).fold(Ok(()), Result::and)
     }
 }
 
 /// One set with one read size.
-struct Part<'a> {
-    whole: &'a mut FileloadBench,
+struct FileloadPart<'a> {
+    bench: &'a mut FileloadBench,
     set: usize,
     read_bytes: u64,
 }
 
-impl Part<'_> {
+impl FileloadPart<'_> {
     fn set(&self) -> &FileSet {
-        &self.whole.sets[self.set]
+        &self.bench.sets[self.set]
     }
 
-    /// A name with what tells this part from the others.
+    /// Returns `name` with the name of the set, if there are several.
     fn named(&self, name: &str) -> String {
         let set = &self.set().name;
         if set.is_empty() { name.to_owned() } else { format!("{name}, {set}") }
     }
 
-    fn one(&self, name: &str, unit: &str, better: Direction) -> Series {
+    fn part_series(&self, name: &str, unit: &str, better: Direction) -> Series {
         let series = Series::new(self.named(name), unit, Some(better));
-        if self.whole.manner.read_bytes.len() == 1 {
+        if self.bench.pattern.read_bytes.len() == 1 {
             return series;
         }
         #[expect(clippy::cast_precision_loss, reason = "a read is shorter than 2^53 bytes")]
@@ -188,33 +189,33 @@ impl Part<'_> {
     }
 }
 
-impl Workload for Part<'_> {
+impl Workload for FileloadPart<'_> {
     fn name(&self) -> &'static str {
         "fileload"
     }
 
     fn description(&self) -> String {
-        self.whole.description()
+        self.bench.description()
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        let manner = &self.whole.manner;
+        let pattern = &self.bench.pattern;
         let bytes = |set: &FileSet| json!(set.files.iter().map(Place::bytes).collect::<Vec<_>>());
         let pieces = |set: &FileSet| json!(set.pieces);
-        let by_set = |what: &dyn Fn(&FileSet) -> Value| match &self.whole.sets[..] {
-            [set] => what(set),
-            sets => sets.iter().map(|set| (set.name.clone(), what(set))).collect(),
+        let by_set = |value: &dyn Fn(&FileSet) -> Value| match &self.bench.sets[..] {
+            [set] => value(set),
+            sets => sets.iter().map(|set| (set.name.clone(), value(set))).collect(),
         };
         let mut settings = vec![
-            ("order", json!(self.whole.order_name())),
+            ("order", json!(self.bench.order_name())),
             ("users", json!(self.set().files.len())),
             ("file_bytes", by_set(&bytes)),
-            ("read_bytes", json!(manner.read_bytes)),
-            ("reads", json!(manner.reads)),
-            ("in_flight", json!(manner.in_flight)),
-            ("hint", json!(manner.hint.name())),
+            ("read_bytes", json!(pattern.read_bytes)),
+            ("reads", json!(pattern.reads)),
+            ("in_flight", json!(pattern.in_flight)),
+            ("hint", json!(pattern.hint.name())),
         ];
-        if self.whole.sets.iter().any(|set| !set.pieces.is_empty()) {
+        if self.bench.sets.iter().any(|set| !set.pieces.is_empty()) {
             settings.push(("extents", by_set(&pieces)));
         }
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -222,14 +223,14 @@ impl Workload for Part<'_> {
 
     fn series(&self) -> Vec<Series> {
         vec![
-            self.one(THROUGHPUT, "bytes/s", Direction::Higher),
-            self.one(READS, "reads/s", Direction::Higher),
-            self.one(ANSWER, "ns", Direction::Lower),
+            self.part_series(THROUGHPUT, "bytes/s", Direction::Higher),
+            self.part_series(READS, "reads/s", Direction::Higher),
+            self.part_series(ANSWER, "ns", Direction::Lower),
         ]
     }
 
     fn space(&self) -> Vec<Space> {
-        // They lie in one directory, so what they need is needed together.
+        // The files are in one directory, so their space is needed at the same time.
         let mut spaces: Vec<Space> = Vec::new();
         for space in self.set().files.iter().flat_map(Place::space) {
             match spaces.iter_mut().find(|known| known.directory == space.directory) {
@@ -244,21 +245,21 @@ impl Workload for Part<'_> {
         self.set().paths()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        let files = &mut self.whole.sets[self.set].files;
-        files.iter_mut().try_for_each(|file| file.prepare(stage))
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        let files = &mut self.bench.sets[self.set].files;
+        files.iter_mut().try_for_each(|file| file.prepare(context))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(self.paths())
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
-        let manner = &self.whole.manner;
-        let (files, in_flight) = (self.set().files.iter(), manner.in_flight);
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+        let pattern = &self.bench.pattern;
+        let (files, in_flight) = (self.set().files.iter(), pattern.in_flight);
         let users = files
-            .zip(stage.seed..)
-            .map(|(file, seed)| User::new(manner, file, self.read_bytes, seed))
+            .zip(context.seed..)
+            .map(|(file, seed)| User::new(pattern, file, self.read_bytes, seed))
             .collect::<Result<Vec<_>, _>>()?;
         let reads: u64 = users.iter().map(|user| user.reads).sum();
         let mut readers = Vec::with_capacity(users.len() * in_flight);
@@ -268,7 +269,7 @@ impl Workload for Part<'_> {
             }
         }
         let phases =
-            worker_pool::run(stage, &["read"], &mut readers, |reader, _| reader.work(stage))?;
+            worker_pool::run(context, &["read"], &mut readers, |reader, _| reader.work(context))?;
         let mut times = HistogramSnapshot::default();
         for reader in &readers {
             reader.times.add_to(&mut times);
@@ -284,7 +285,7 @@ impl Workload for Part<'_> {
         ];
         let names = self.series().into_iter().map(|series| series.name);
         outcome.values = names.zip(values).collect();
-        let what = match manner.read_bytes.len() {
+        let what = match pattern.read_bytes.len() {
             1 => self.named("reads"),
             _ => format!("{} of {}", self.named("reads"), format::bytes(self.read_bytes)),
         };
@@ -293,28 +294,28 @@ impl Workload for Part<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // The files are for all parts, and the whole removes them.
+        // All parts share the files, which `FileloadBench` removes.
         Ok(())
     }
 }
 
-/// A user of a trial: an open file and the places that are still to be read.
+/// A user of a trial: an open file, and the offsets that remain to be read.
 struct User {
     file: File,
     buffering: Buffering,
     read_len: usize,
     /// Reads of the trial.
     reads: u64,
-    places: Mutex<RemainingReads>,
+    remaining: Mutex<RemainingReads>,
 }
 
-/// What is left to be read by all readers of a user.
+/// Reads that remain for all readers of a user.
 struct RemainingReads {
     offsets: Box<dyn Iterator<Item = u64> + Send>,
-    left: u64,
+    count: u64,
 }
 
-/// One read in flight, again and again.
+/// A reader that has one read in flight at a time.
 struct Reader<'a> {
     user: &'a User,
     target: AtFile,
@@ -324,31 +325,31 @@ struct Reader<'a> {
 
 impl User {
     fn new(
-        manner: &ReadPattern,
-        place: &AtPath,
+        pattern: &ReadPattern,
+        source: &AtPath,
         read_bytes: u64,
         seed: u64,
     ) -> Result<Self, BenchError> {
-        let file = place.open_file()?;
-        let advice = match manner.hint {
+        let file = source.open_file()?;
+        let advice = match pattern.hint {
             Hint::Normal | Hint::NoBuffering => Advice::Normal,
             Hint::Sequential => Advice::Sequential,
             Hint::Random => Advice::Random,
         };
-        let what = || format!("tell the kernel how {} will be read", place.path().display());
+        let what = || format!("tell the kernel how {} will be read", source.path().display());
         rustix::fs::fadvise(&file, 0, None, advice)
             .map_err(|error| BenchError::io(what())(error.into()))?;
-        let load = Fileload::new(manner.order, place.bytes(), read_bytes)
+        let load = Fileload::new(pattern.order, source.bytes(), read_bytes)
             .map_err(|error| BenchError::Workload(error.to_string()))?;
-        let reads = manner.reads.unwrap_or(load.reads());
+        let reads = pattern.reads.unwrap_or(load.reads());
         let read_len = usize::try_from(read_bytes)
             .map_err(|error| BenchError::Workload(format!("make room for a read: {error}")))?;
-        let places = RemainingReads { offsets: Box::new(load.offsets(seed)), left: reads };
-        let places = Mutex::new(places);
-        Ok(User { file, buffering: buffering(manner.hint), read_len, reads, places })
+        let remaining = RemainingReads { offsets: Box::new(load.offsets(seed)), count: reads };
+        let remaining = Mutex::new(remaining);
+        Ok(User { file, buffering: buffering(pattern.hint), read_len, reads, remaining })
     }
 
-    /// A reader with the same open file, so that the kernel sees one stream for each user.
+    /// Returns a reader with the same open file, so that the kernel sees one stream per user.
     fn reader(&self) -> Result<Reader<'_>, BenchError> {
         let file = self.file.try_clone().map_err(BenchError::io("open a file once more"))?;
         Ok(Reader {
@@ -359,24 +360,24 @@ impl User {
         })
     }
 
-    /// The place of the next read, or nothing when all were begun.
+    /// Returns the offset of the next read, or `None` when all have been started.
     fn next(&self) -> Option<u64> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.left = places.left.checked_sub(1)?;
-        places.offsets.next()
+        let mut remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
+        remaining.count = remaining.count.checked_sub(1)?;
+        remaining.offsets.next()
     }
 }
 
 impl Reader<'_> {
-    fn work(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn work(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         while let Some(offset) = self.user.next() {
-            stage.check()?;
-            let begun_at = stage.now();
+            context.check()?;
+            let begun_at = context.now();
             if let Err(error) = self.target.read_at(offset, &mut self.buffer) {
                 let what = format!("read {} bytes at {offset}", self.buffer.len());
                 return Err(BenchError::io(what)(error));
             }
-            self.times.record(stage.now() - begun_at);
+            self.times.record(context.now() - begun_at);
         }
         Ok(())
     }

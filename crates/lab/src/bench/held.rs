@@ -1,8 +1,8 @@
-//! What a benchmark makes in a directory of somebody: locked while its process lives, and so found by
-//! the next one after a kill.
+//! Locked files and directories of a benchmark in a directory of the user: the lock is held while
+//! the process lives, so that the next run finds those of a killed one.
 //!
-//! Invariants: only what is called as ours are, belongs to this user and has no lock is removed. A
-//! file system without locks lets nobody remove anything.
+//! Invariants: only entries that have the name of ours, belong to this user and are not locked are
+//! removed. On a file system without locks nothing is removed.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -11,24 +11,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How often something is made again that somebody who clears up has taken for left over, before
-/// it was locked.
+/// Maximum number of attempts to create a file, if another run removes it as left-over before it is
+/// locked.
 const ATTEMPTS: usize = 8;
 
-/// Holds a file or directory, until the last copy is dropped.
+/// A locked file or directory; the lock is released when the last copy is dropped.
 #[derive(Clone, Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
 
 impl Held {
-    /// Makes something at a path and locks it. `make` fails if there is something already.
+    /// Creates a file or directory at a path and locks it. `make` fails if the path exists.
     ///
     /// # Errors
-    /// It cannot be made or opened.
+    /// It cannot be created or opened.
     pub fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
         for _ in 0..ATTEMPTS {
             make()?;
             let Ok(file) = File::open(path) else { continue };
-            // Without locks nobody clears up either.
+            // Without locks, other runs remove nothing either.
             let locked = file.try_lock().is_ok();
             let ours = file.metadata()?.ino();
             if !locked || std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == ours) {
@@ -39,15 +39,15 @@ impl Held {
     }
 }
 
-/// Removes what runs of this user that were killed have left in a directory, of those who call what
-/// they make `STEM` with numbers behind it; what that was. What cannot be removed stays.
+/// Removes what killed runs of this user have left in a directory: entries whose name is `STEM`
+/// followed by numbers. Returns the removed paths. Entries that cannot be removed stay.
 #[must_use]
 pub fn clear_up(directory: &Path, stem: &str) -> Vec<PathBuf> {
     clear_up_after(directory, stem, &mut |_| true)
 }
 
-/// The same for those who made more than files: before something is removed `undo` is called with
-/// it, while it is locked. If that answers no, it stays.
+/// Does the same for runs that made more than files: calls `undo` with each entry before its
+/// removal, while it is locked. If `undo` returns false, the entry stays.
 pub fn clear_up_after(
     directory: &Path,
     stem: &str,
@@ -59,28 +59,28 @@ pub fn clear_up_after(
     named.map(|entry| entry.path()).filter(|path| remove(path, undo).unwrap_or(false)).collect()
 }
 
-/// The same beside something that was made by [`Held::make`], for those who were killed meanwhile.
-pub(super) fn clear_up_beside(path: &Path) {
+/// Does the same next to a path made by [`Held::make`], for ranks that were killed meanwhile.
+pub(super) fn clear_up_siblings(path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    // What is called by numbers alone is not ours.
+    // A name of numbers alone is not ours.
     if stem.len() < name.len() && !stem.is_empty() {
         let _removed = clear_up(directory.unwrap_or(Path::new(".")), &name[..=stem.len()]);
     }
 }
 
-/// Whether something is called so, with numbers behind it.
+/// Returns true if the name is `stem` followed by numbers.
 fn is_numbered(name: &OsStr, stem: &str) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(stem));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
     numbers.is_some_and(|numbers| numbers.split('-').all(is_number))
 }
 
-/// Removes it if nobody holds it; whether that was so.
+/// Removes an entry that no process has locked. Returns true if it was removed.
 fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> {
-    let me = rustix::process::geteuid().as_raw();
-    let is_ours = |found: &Metadata| found.uid() == me && !found.is_symlink();
+    let uid = rustix::process::geteuid().as_raw();
+    let is_ours = |found: &Metadata| found.uid() == uid && !found.is_symlink();
     if !is_ours(&std::fs::symlink_metadata(path)?) {
         return Ok(false);
     }
@@ -124,7 +124,7 @@ mod tests {
         assert!(clear_up_after(directory.path(), "larder-x-", &mut |_| false).is_empty());
         assert!(path("larder-x-1").exists(), "what cannot be undone stays");
         write("larder-x-9").unwrap();
-        clear_up_beside(&path("larder-x-9"));
+        clear_up_siblings(&path("larder-x-9"));
         assert!(!path("larder-x-1").exists() && !path("larder-x-9").exists());
         assert!(path("larder-xy-3").exists());
     }

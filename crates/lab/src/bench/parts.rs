@@ -1,5 +1,5 @@
-//! A measurement in parts: workloads that are played one after the other and share what was made
-//! for them, so that each of their trials starts cold or warm by itself. What they show is one run.
+//! A measurement in parts: workloads that run one after the other and share their files, so that
+//! each of their trials has its own cold or warm start. The result is one run.
 
 use super::error::BenchError;
 use super::host_env::HostEnv;
@@ -11,58 +11,60 @@ use std::sync::atomic::AtomicBool;
 
 /// A measurement in parts.
 pub trait InParts {
-    /// What is measured, in one line.
+    /// Returns a one-line description of the measurement.
     fn description(&self) -> String;
 
-    /// How many parts there are; at least one.
+    /// Returns the number of parts, at least one.
     fn parts(&self) -> usize;
 
-    /// The part with this number, from 0. Parts leave what they share for [`InParts::clean_up`].
+    /// Returns the part with this number, from 0. Parts leave shared files for
+    /// [`InParts::clean_up`].
     fn part(&mut self, number: usize) -> Box<dyn Workload + '_>;
 
-    /// Removes what the parts made and share. Called once, however the run ends.
+    /// Removes the shared files of the parts. Called once, however the run ends.
     ///
     /// # Errors
     /// Something cannot be removed.
     fn clean_up(&mut self) -> Result<(), BenchError>;
 }
 
-/// How far a run in parts is.
+/// Progress of a run in parts.
 #[derive(Clone, Copy, Debug)]
 pub struct PartsProgress {
-    /// The part at hand, counted from 1.
+    /// The current part, counted from 1.
     pub part: usize,
-    /// All there are.
+    /// The number of parts.
     pub parts: usize,
-    /// How far the player is with it.
+    /// Progress of the current part.
     pub progress: Progress,
 }
 
-/// Plays all parts. The time that may be spent is divided among them. A stop after the first trial
-/// gives what there is.
+/// Runs all parts, which share the time of the plan equally. A stop after the first trial returns
+/// the results so far.
 ///
 /// # Errors
-/// The first error of a part, or what was made cannot be removed.
+/// The first error of a part, or an error of the cleanup.
 pub fn play_parts(
     whole: &mut dyn InParts,
     plan: &Plan,
-    surroundings: &dyn HostEnv,
+    host: &dyn HostEnv,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(PartsProgress),
+    on_progress: &mut dyn FnMut(PartsProgress),
 ) -> Result<RunResult, BenchError> {
-    // A panic goes on upwards, but leaves no files behind.
-    let played = catch_unwind(AssertUnwindSafe(|| each(whole, plan, surroundings, stop, watch)));
-    let cleaned = whole.clean_up();
-    let played = played.unwrap_or_else(|panic| resume_unwind(panic));
-    BenchError::first_of(played, cleaned)
+    // A panic propagates, but leaves no files behind.
+    let result =
+        catch_unwind(AssertUnwindSafe(|| run_each_part(whole, plan, host, stop, on_progress)));
+    let clean_up = whole.clean_up();
+    let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+    BenchError::first_of(result, clean_up)
 }
 
-fn each(
+fn run_each_part(
     whole: &mut dyn InParts,
     plan: &Plan,
-    surroundings: &dyn HostEnv,
+    host: &dyn HostEnv,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(PartsProgress),
+    on_progress: &mut dyn FnMut(PartsProgress),
 ) -> Result<RunResult, BenchError> {
     let parts = whole.parts();
     assert!(parts > 0, "something is measured");
@@ -71,15 +73,16 @@ fn each(
     let what = whole.description();
     let mut sum: Option<RunResult> = None;
     for number in 0..parts {
-        let mut tell = |progress| watch(PartsProgress { part: number + 1, parts, progress });
-        let played = run_trials(&mut *whole.part(number), &plan, surroundings, stop, &mut tell);
-        match (&mut sum, played) {
-            (None, played) => sum = Some(played?),
+        let mut report_part =
+            |progress| on_progress(PartsProgress { part: number + 1, parts, progress });
+        let result = run_trials(&mut *whole.part(number), &plan, host, stop, &mut report_part);
+        match (&mut sum, result) {
+            (None, result) => sum = Some(result?),
             (Some(sum), Err(error)) if error.is_stop() => sum.stopped = true,
-            (Some(sum), played) => {
-                let played = played?;
-                sum.run.join(played.run);
-                sum.stopped = played.stopped;
+            (Some(sum), result) => {
+                let result = result?;
+                sum.run.join(result.run);
+                sum.stopped = result.stopped;
             }
         }
         if sum.as_ref().is_some_and(|sum| sum.stopped) {
@@ -93,13 +96,13 @@ fn each(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Double, Given, never, rate};
+    use super::super::testing::{FakeHost, FakeWorkload, no_stop, rate};
     use super::super::{Outcome, Start};
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// Parts whose trials show their number; the one that fails, if any, and how often the whole
-    /// was cleaned up.
+    /// Parts whose trials report their number. `fails` is the part that fails, if any; `cleaned`
+    /// counts the cleanups.
     struct Numbered {
         fails: Option<usize>,
         stop: Option<(usize, &'static AtomicBool)>,
@@ -117,7 +120,7 @@ mod tests {
 
         fn part(&mut self, number: usize) -> Box<dyn Workload + '_> {
             let (fails, stop) = (self.fails, self.stop);
-            Box::new(Given::doing(move |_| match (fails, stop) {
+            Box::new(FakeWorkload::doing(move |_| match (fails, stop) {
                 (Some(one), _) if one == number => {
                     Err(BenchError::Workload("go on: it broke".to_owned()))
                 }
@@ -139,8 +142,8 @@ mod tests {
         rate([1.0, 2.0, 3.0][number])
     }
 
-    fn machine() -> Double {
-        Double { free_bytes: 1 << 20, ..Double::default() }
+    fn machine() -> FakeHost {
+        FakeHost { free_bytes: 1 << 20, ..FakeHost::default() }
     }
 
     fn plan() -> Plan {
@@ -151,16 +154,16 @@ mod tests {
     fn what_all_parts_show_is_one_run() {
         let mut parts = Numbered { fails: None, stop: None, cleaned: 0 };
         let mut seen = Vec::new();
-        let played = play_parts(&mut parts, &plan(), &machine(), &never(), &mut |at| {
+        let result = play_parts(&mut parts, &plan(), &machine(), &no_stop(), &mut |at| {
             seen.push((at.part, at.parts));
         });
-        let played = played.unwrap();
-        assert!(!played.stopped);
-        assert_eq!(played.run.what, "numbers");
-        let values: Vec<_> = played.run.samples.iter().map(|it| it.values.clone()).collect();
+        let result = result.unwrap();
+        assert!(!result.stopped);
+        assert_eq!(result.run.what, "numbers");
+        let values: Vec<_> = result.run.samples.iter().map(|it| it.values.clone()).collect();
         assert_eq!(values, [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]);
-        assert_eq!(played.run.trials.len(), 2);
-        assert_eq!(played.run.trials[0].phases[0].duration_ns, 3_000_000_000);
+        assert_eq!(result.run.trials.len(), 2);
+        assert_eq!(result.run.trials[0].phases[0].duration_ns, 3_000_000_000);
         assert_eq!(parts.cleaned, 1);
         seen.dedup();
         assert_eq!(seen, [(1, 3), (2, 3), (3, 3)]);
@@ -170,8 +173,8 @@ mod tests {
     fn an_error_of_any_part_ends_it_and_what_was_made_is_removed() {
         for fails in 0..3 {
             let mut parts = Numbered { fails: Some(fails), stop: None, cleaned: 0 };
-            let played = play_parts(&mut parts, &plan(), &machine(), &never(), &mut |_| ());
-            assert_eq!(played.unwrap_err().to_string(), "go on: it broke");
+            let result = play_parts(&mut parts, &plan(), &machine(), &no_stop(), &mut |_| ());
+            assert_eq!(result.unwrap_err().to_string(), "go on: it broke");
             assert_eq!(parts.cleaned, 1);
         }
     }
@@ -180,9 +183,9 @@ mod tests {
     fn a_stop_leaves_what_was_shown_before() {
         static STOP: AtomicBool = AtomicBool::new(false);
         let mut parts = Numbered { fails: None, stop: Some((1, &STOP)), cleaned: 0 };
-        let played = play_parts(&mut parts, &plan(), &machine(), &STOP, &mut |_| ()).unwrap();
-        assert!(played.stopped);
-        let values: Vec<_> = played.run.samples.iter().map(|it| it.values.clone()).collect();
+        let result = play_parts(&mut parts, &plan(), &machine(), &STOP, &mut |_| ()).unwrap();
+        assert!(result.stopped);
+        let values: Vec<_> = result.run.samples.iter().map(|it| it.values.clone()).collect();
         assert_eq!(values, [vec![1.0, 1.0], vec![2.0]]);
         assert_eq!(parts.cleaned, 1);
     }

@@ -1,7 +1,7 @@
-//! PostMark as the player runs it: each trial makes its files and removes them.
+//! PostMark as a workload: each trial creates its files and removes them.
 //!
-//! Units are those of the series. Nothing is there before a trial, so that a cold start has nothing
-//! to drop; what is read was written a moment before, in every PostMark there ever was.
+//! Units are those of the series. There are no files before a trial, so a cold start has nothing to
+//! drop; PostMark reads only files that it has just written.
 
 use super::error::BenchError;
 use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
@@ -23,7 +23,8 @@ const READS: &str = "read in transactions";
 const APPENDS: &str = "appended in transactions";
 const READ: &str = "read, over all phases";
 const WRITTEN: &str = "written, over all phases";
-/// What a configuration and its seed fix: the same in every trial, and in every other program.
+/// Counts that a configuration and its seed determine: equal in every trial and in every
+/// implementation.
 const COUNTS: [(&str, &str); 6] = [
     ("created", "files"),
     ("read", "files"),
@@ -41,22 +42,22 @@ pub struct PostmarkBench {
 }
 
 impl PostmarkBench {
-    /// What each trial does.
+    /// Returns the workload whose trials run with these options.
     #[must_use]
     pub fn new(options: Options) -> Self {
         PostmarkBench { options, left_over: Vec::new() }
     }
 
-    /// Directories of runs that were killed, which the trials have removed.
+    /// Returns the directories of killed runs that the trials have removed.
     #[must_use]
     pub fn left_over(&self) -> &[PathBuf] {
         &self.left_over
     }
 
-    /// The most bytes that its files take at a time.
+    /// Returns the maximum number of bytes that its files take at a time.
     ///
     /// # Errors
-    /// They would run out.
+    /// The files would run out.
     pub fn room_bytes(&self) -> Result<u64, PostmarkError> {
         postmark::room_bytes(&self.options)
     }
@@ -68,7 +69,7 @@ impl PostmarkBench {
     }
 }
 
-/// What a run came to, as the player wants it.
+/// Returns the values of the series for the outcome of a run.
 fn values(outcome: &postmark::Outcome) -> BTreeMap<String, f64> {
     let (counts, total) = (&outcome.counts, outcome.total());
     let of_phase = |count, phase| per_s(count, outcome.duration(phase));
@@ -99,7 +100,7 @@ fn values(outcome: &postmark::Outcome) -> BTreeMap<String, f64> {
     values
 }
 
-/// A phase for the record.
+/// Converts a phase for the record.
 fn phase((phase, duration): &(Phase, Duration)) -> trial::Phase {
     let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     trial::Phase { name: phase.name().to_owned(), duration_ns }
@@ -170,7 +171,7 @@ impl Workload for PostmarkBench {
     }
 
     fn space(&self) -> Vec<Space> {
-        // Each trial looks itself, at inodes as well, before it writes anything.
+        // Each trial checks its space itself, with inodes, before it writes anything.
         Vec::new()
     }
 
@@ -188,10 +189,10 @@ impl Workload for PostmarkBench {
         StartState::Files(Vec::new())
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
-        let asked = || stage.check().is_err();
-        let begins = |phase: Phase| stage.wait_at_barrier(phase.name()).is_ok();
-        let control = Control::asking(&asked).before_phases(&begins);
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+        let should_stop = || context.check().is_err();
+        let may_begin = |phase: Phase| context.wait_at_barrier(phase.name()).is_ok();
+        let control = Control::with_stop_check(&should_stop).before_phases(&may_begin);
         match postmark::run(&self.options, &control) {
             Ok(mut outcome) => {
                 self.left_over.append(&mut outcome.left_over);
@@ -211,7 +212,7 @@ impl Workload for PostmarkBench {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // Each trial removes its files itself. A rank beside this one may have been killed.
+        // Each trial removes its files itself. Another rank may have been killed.
         self.left_over.append(&mut postmark::clear_up(&self.options.config));
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! The Probe workload on a machine: cycles of thinking, records and computing, one thread or
-//! several, measured by the second-half rule.
+//! The Probe workload on a machine: cycles of think time, records and computing, in one or several
+//! threads, measured by the second-half rule.
 //!
-//! What is asked for comes from [`crate::workload::probe`], when it counts from
-//! [`crate::workload::trial`]; this file only does it. A cycle's answer time is that of its records
-//! and its computing; thinking is waited for and not counted. Each thread draws from a seed of its
-//! own. At the end everything is flushed, in a phase of its own.
+//! [`crate::workload::probe`] chooses the requests, and [`crate::workload::trial`] decides which
+//! cycles count; this module performs them. The response time of a cycle is that of its records and
+//! its computing, without the think time. Each thread has its own seed. At the end of a trial
+//! everything is flushed, in a phase of its own.
 
 use super::error::BenchError;
 use super::target::{Place, Target};
-use super::worker_pool::{self, Place as Where};
+use super::worker_pool::{self, PhaseContext};
 use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
 use crate::random::{Random, Spread};
 use crate::workload::probe::{Action, Order, Probe, ProbeRequest, ProbeRequests};
@@ -27,33 +27,33 @@ const ANSWER: &str = "answer time";
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 
-/// What a pattern can ask for, with the series of each.
+/// Actions of a pattern, with the series of each.
 const ACTIONS: [(Action, &str, &str); 2] =
     [(Action::Read, READS, "reads/s"), (Action::Write, WRITES, "writes/s")];
 
-/// Something that goes on beside each trial: a process that takes memory, for one.
+/// A load that runs during each trial, such as a process that takes memory.
 pub trait BackgroundLoad: std::fmt::Debug {
-    /// Series of its own, behind those of the Probe.
+    /// Returns its own series, which follow those of the Probe.
     fn series(&self) -> Vec<Series>;
 
-    /// Parameters of its own, by name with the unit at the end.
+    /// Returns its own parameters, by name with the unit at the end.
     fn settings(&self) -> BTreeMap<String, Value>;
 
-    /// Begins, right before the first request of a trial.
+    /// Starts the load, right before the first request of a trial.
     ///
     /// # Errors
-    /// It cannot begin.
+    /// It cannot start.
     fn begin(&mut self) -> Result<(), BenchError>;
 
-    /// Ends, after the last request, also after one that failed; a value for each of its series,
-    /// and what makes the trial doubtful.
+    /// Ends the load after the last request, also after one that failed. Returns a value for each
+    /// of its series, and the doubts about the trial.
     ///
     /// # Errors
-    /// It cannot be ended or looked at.
+    /// It cannot be ended or examined.
     fn end(&mut self) -> Result<(BTreeMap<String, f64>, Vec<String>), BenchError>;
 }
 
-/// The workload, ready to be played.
+/// The Probe workload with its target.
 #[derive(Debug)]
 pub struct ProbeBench {
     place: Box<dyn Place>,
@@ -62,15 +62,15 @@ pub struct ProbeBench {
     compute: Spread,
     threads: usize,
     length: Nanos,
-    beside: Option<Box<dyn BackgroundLoad>>,
+    background: Option<Box<dyn BackgroundLoad>>,
 }
 
 impl ProbeBench {
-    /// `threads` threads for `length` nanoseconds a trial; each cycle computes for `compute`
-    /// nanoseconds (a negative draw becomes its absolute value).
+    /// Returns a workload of `threads` threads for `length` nanoseconds per trial; each cycle
+    /// computes for `compute` nanoseconds (a negative draw becomes its absolute value).
     ///
     /// # Panics
-    /// Without threads, or if the probe works beyond the end of the place.
+    /// Without threads, or if the probe works beyond the end of the target.
     #[must_use]
     pub fn new(
         place: Box<dyn Place>,
@@ -81,17 +81,17 @@ impl ProbeBench {
     ) -> Self {
         assert!(threads > 0, "somebody works");
         assert!(probe.file_bytes <= place.bytes(), "it works inside of the place");
-        ProbeBench { place, probe, compute, threads, length, beside: None }
+        ProbeBench { place, probe, compute, threads, length, background: None }
     }
 
-    /// The same with something beside each trial.
+    /// Adds a load that runs during each trial.
     #[must_use]
-    pub fn with_background_load(self, beside: Box<dyn BackgroundLoad>) -> Self {
-        ProbeBench { beside: Some(beside), ..self }
+    pub fn with_background_load(self, background: Box<dyn BackgroundLoad>) -> Self {
+        ProbeBench { background: Some(background), ..self }
     }
 }
 
-/// The letters of a pattern, as in `RWWW`.
+/// Returns the letters of a pattern, as in `RWWW`.
 fn letters(pattern: &[Action]) -> String {
     pattern.iter().map(|action| if *action == Action::Read { 'R' } else { 'W' }).collect()
 }
@@ -139,7 +139,7 @@ impl Workload for ProbeBench {
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
-        .chain(self.beside.iter().flat_map(|beside| beside.settings()))
+        .chain(self.background.iter().flat_map(|background| background.settings()))
         .collect()
     }
 
@@ -153,7 +153,7 @@ impl Workload for ProbeBench {
                 series.push(Series::new(name, unit, Some(Direction::Higher)));
             }
         }
-        series.extend(self.beside.iter().flat_map(|beside| beside.series()));
+        series.extend(self.background.iter().flat_map(|background| background.series()));
         series
     }
 
@@ -165,33 +165,38 @@ impl Workload for ProbeBench {
         self.place.paths()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        self.place.prepare(stage)
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        self.place.prepare(context)
     }
 
     fn start_state(&mut self) -> StartState<'_> {
         self.place.start_state()
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let mut workers = (0..self.threads)
-            .map(|number| Worker::new(self, stage.seed + number as u64))
+            .map(|number| Worker::new(self, context.seed + number as u64))
             .collect::<Result<Vec<_>, _>>()?;
-        if let Some(beside) = &mut self.beside {
-            beside.begin()?;
+        if let Some(background) = &mut self.background {
+            background.begin()?;
         }
         let length = self.length;
-        let phases = worker_pool::run(stage, &["probe", "flush"], &mut workers, |worker, place| {
-            if place.phase == 0 { worker.work(stage, place, length) } else { worker.flush() }
-        });
-        let beside = self.beside.as_mut().map(|beside| beside.end()).transpose();
-        let (phases, beside) = (phases?, beside?);
-        let mut sums = ProbeTotals::default();
+        let phases =
+            worker_pool::run(context, &["probe", "flush"], &mut workers, |worker, current| {
+                if current.phase == 0 {
+                    worker.work(context, current, length)
+                } else {
+                    worker.flush()
+                }
+            });
+        let background = self.background.as_mut().map(|background| background.end()).transpose();
+        let (phases, background) = (phases?, background?);
+        let mut totals = ProbeTotals::default();
         for worker in &workers {
-            sums.add(worker);
+            totals.add(worker);
         }
-        let mut outcome = Outcome { phases, ..sums.outcome(&self.probe.pattern) };
-        if let Some((values, doubts)) = beside {
+        let mut outcome = Outcome { phases, ..totals.outcome(&self.probe.pattern) };
+        if let Some((values, doubts)) = background {
             outcome.values.extend(values);
             outcome.doubts.extend(doubts);
         }
@@ -220,7 +225,8 @@ impl Worker {
         let len = usize::try_from(bench.probe.record_bytes)
             .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
         let mut random = Random::from_seed(seed);
-        // What cannot be compressed: some disks and file systems store zeros as nothing.
+        // Data that cannot be compressed, since some disks and file systems store zeros without
+        // space.
         let mut buffer = vec![0; len];
         for piece in buffer.chunks_mut(8) {
             piece.copy_from_slice(&random.bits().to_le_bytes()[..piece.len()]);
@@ -239,29 +245,29 @@ impl Worker {
 
     fn work(
         &mut self,
-        stage: &TrialContext<'_>,
-        place: Where<'_>,
+        context: &TrialContext<'_>,
+        current: PhaseContext<'_>,
         length: Nanos,
     ) -> Result<(), BenchError> {
-        let mut trial = Trial::new(place.begun_at, length);
-        let mut begun_at = place.begun_at;
-        let mut begins = true;
-        // Requests of the cycle at hand: they count if it does, over the same time.
+        let mut trial = Trial::new(current.begun_at, length);
+        let mut begun_at = current.begun_at;
+        let mut starts_cycle = true;
+        // Requests of the current cycle: they count if the cycle does, over the same time.
         let mut cycle: Vec<(Action, Nanos)> = Vec::new();
         while let Some(request) = self.requests.next() {
-            if begins {
-                stage.sleep(request.think)?;
-                begun_at = stage.now();
+            if starts_cycle {
+                context.sleep(request.think)?;
+                begun_at = context.now();
                 if trial.is_over(begun_at) {
                     break;
                 }
             }
-            let before = stage.now();
+            let before = context.now();
             self.perform(&request)?;
-            cycle.push((request.action, stage.now() - before));
-            begins = request.ends_cycle;
+            cycle.push((request.action, context.now() - before));
+            starts_cycle = request.ends_cycle;
             if request.ends_cycle {
-                let finished = self.compute(stage);
+                let finished = self.compute(context);
                 if trial.record(begun_at, finished, finished - begun_at) {
                     for &(action, took) in &cycle {
                         let times = if action == Action::Read { &self.reads } else { &self.writes };
@@ -285,16 +291,16 @@ impl Worker {
         result.map_err(BenchError::io(format!("{what} {len} bytes at {}", request.offset)))
     }
 
-    /// Keeps the processor busy; answers when it is done.
-    fn compute(&mut self, stage: &TrialContext<'_>) -> Nanos {
-        let now = stage.now();
+    /// Keeps the processor busy, and returns the time when it has finished.
+    fn compute(&mut self, context: &TrialContext<'_>) -> Nanos {
+        let now = context.now();
         if self.compute == Spread::default() {
             return now;
         }
         #[expect(clippy::cast_possible_truncation, reason = "saturates")]
         let until = now.saturating_add((self.random.normal(self.compute) as i64).unsigned_abs());
         loop {
-            let now = stage.now();
+            let now = context.now();
             if now >= until {
                 return now;
             }
@@ -307,7 +313,7 @@ impl Worker {
     }
 }
 
-/// What all threads showed.
+/// Sums over all threads.
 #[derive(Default)]
 struct ProbeTotals {
     cycles_per_s: f64,
@@ -315,7 +321,7 @@ struct ProbeTotals {
     writes_per_s: f64,
     cycles: f64,
     answers_ns: f64,
-    /// Whether a thread went on behind the end of the trial.
+    /// True if a thread continued beyond the end of the trial.
     prolonged: bool,
     reads: HistogramSnapshot,
     writes: HistogramSnapshot,
@@ -324,7 +330,7 @@ struct ProbeTotals {
 #[expect(clippy::cast_precision_loss, reason = "counts and times stay below 2^53")]
 impl ProbeTotals {
     fn add(&mut self, worker: &Worker) {
-        // A thread goes on until it has measured a cycle, unless the trial failed.
+        // A thread continues until it has measured a cycle, unless the trial failed.
         let Some(times) = worker.times else { return };
         let (mut reads, mut writes) = (HistogramSnapshot::default(), HistogramSnapshot::default());
         worker.reads.add_to(&mut reads);

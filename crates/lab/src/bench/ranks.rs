@@ -1,11 +1,11 @@
-//! Several processes, on one machine or on more, that do the same together.
+//! Several processes, on one or several machines, that do the same work at the same time.
 //!
-//! The one thing that they need of each other is to meet: to wait until all are at the same place,
-//! and to learn what each has said there. How they reach each other is the business of whoever runs
-//! the player.
+//! They need each other only at barriers: each rank waits until all have reached the same one, and
+//! receives the message of each rank. The caller of [`super::run_trials`] implements the
+//! communication.
 //!
-//! Invariants: all ranks meet at the same places in the same order; whether there is one more trial
-//! is decided once, by rank 0; no clock of a rank is compared with that of another.
+//! Invariants: all ranks reach the same barriers in the same order; rank 0 alone decides whether
+//! there is one more trial; clocks of different ranks are never compared.
 
 use super::doubts;
 use super::error::BenchError;
@@ -16,18 +16,19 @@ use larder_report::run::trial::DoubtReason;
 use serde_json::Value;
 use std::fmt;
 
-/// The other processes, as one of them sees them.
+/// The other ranks, as seen by one of them.
 pub trait Ranks: fmt::Debug + Send + Sync {
-    /// Waits until all ranks are at this place; what each has said there, by rank.
+    /// Waits until all ranks are at the barrier `label`. Returns the messages of all, by rank.
     ///
     /// # Errors
-    /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop; why is known to
-    /// whoever runs the player.
-    fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError>;
+    /// [`BenchError::Stopped`] if a rank is gone or the user stops the run; the implementation
+    /// knows the reason.
+    fn wait_at_barrier(&self, label: &str, message: Value) -> Result<Vec<Value>, BenchError>;
 }
 
-/// One run out of those of all ranks: in each trial rates and counts are added, and of times the
-/// longest counts. Doubts are those of the ranks, but for the interval, which is that of the sums.
+/// Combines the runs of all ranks into one: in each trial, rates and counts are added, and the
+/// longest of the times counts. Doubts are those of the ranks, except for the interval, which is
+/// that of the sums.
 ///
 /// # Panics
 /// Without parts.
@@ -35,7 +36,7 @@ pub trait Ranks: fmt::Debug + Send + Sync {
 pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
     let mut run = Run::together(parts);
     run.doubts.retain(|doubt| doubt.why != DoubtReason::Interval);
-    // The clocks are those of the ranks, which have said what is to be said of them.
+    // The clocks are those of the ranks, whose own doubts cover them.
     let of_sums = doubts::of(&run, plan, 0, false);
     run.doubts.extend(of_sums.into_iter().filter(|doubt| doubt.why == DoubtReason::Interval));
     run
@@ -44,81 +45,83 @@ pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::testing::{Double, Given, never, trial_context};
+    use crate::bench::testing::{FakeHost, FakeWorkload, no_stop, trial_context};
     use crate::bench::{Start, run_trials, worker_pool};
     use larder_report::run::trial::{Phase, Trial};
     use std::sync::{Arc, Condvar, Mutex};
 
     /// Ranks that are threads of one process.
     #[derive(Debug)]
-    struct Threads {
-        state: Mutex<Meeting>,
-        met: Condvar,
+    struct ThreadRanks {
+        state: Mutex<BarrierState>,
+        changed: Condvar,
     }
 
     #[derive(Debug)]
-    struct Meeting {
-        said: Vec<Option<Value>>,
-        /// Places that all have left behind, with what was said.
-        past: Vec<(String, Vec<Value>)>,
+    struct BarrierState {
+        messages: Vec<Option<Value>>,
+        /// Barriers that all ranks have passed, with the messages.
+        passed: Vec<(String, Vec<Value>)>,
         gone: bool,
     }
 
-    /// One of them, and how often it has met the others.
+    /// One of the ranks, and the number of barriers that it has passed.
     #[derive(Debug)]
-    struct One(Arc<Threads>, usize, Mutex<usize>);
+    struct ThreadRank(Arc<ThreadRanks>, usize, Mutex<usize>);
 
-    /// A machine with room, on which this is the rank with a number.
-    fn machine(threads: &Arc<Threads>, rank: usize) -> Double {
-        let one: Arc<dyn Ranks> = Arc::new(One(Arc::clone(threads), rank, Mutex::new(0)));
-        Double { free_bytes: 1 << 40, ranks: Some(one), ..Double::default() }
+    /// Returns a host with free space on which this process is rank `rank`.
+    fn machine(threads: &Arc<ThreadRanks>, rank: usize) -> FakeHost {
+        let one: Arc<dyn Ranks> = Arc::new(ThreadRank(Arc::clone(threads), rank, Mutex::new(0)));
+        FakeHost { free_bytes: 1 << 40, ranks: Some(one), ..FakeHost::default() }
     }
 
-    impl Threads {
+    impl ThreadRanks {
         fn new(count: usize) -> Self {
-            let state = Meeting { said: vec![None; count], past: Vec::new(), gone: false };
-            Threads { state: Mutex::new(state), met: Condvar::new() }
+            let state =
+                BarrierState { messages: vec![None; count], passed: Vec::new(), gone: false };
+            ThreadRanks { state: Mutex::new(state), changed: Condvar::new() }
         }
 
         fn leave(&self) {
             self.state.lock().unwrap().gone = true;
-            self.met.notify_all();
+            self.changed.notify_all();
         }
 
         fn places(&self) -> Vec<String> {
             let state = self.state.lock().unwrap();
-            state.past.iter().map(|(place, _)| place.clone()).collect()
+            state.passed.iter().map(|(label, _)| label.clone()).collect()
         }
     }
 
-    impl Ranks for One {
-        fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
+    impl Ranks for ThreadRank {
+        fn wait_at_barrier(&self, label: &str, message: Value) -> Result<Vec<Value>, BenchError> {
             let mut number = self.2.lock().unwrap();
             let mut state = self.0.state.lock().unwrap();
-            state.said[self.1] = Some(said);
-            if state.said.iter().all(Option::is_some) {
-                let all = state.said.iter_mut().map(|said| said.take().unwrap()).collect();
-                state.past.push((place.to_owned(), all));
-                self.0.met.notify_all();
+            state.messages[self.1] = Some(message);
+            if state.messages.iter().all(Option::is_some) {
+                let all =
+                    state.messages.iter_mut().map(|message| message.take().unwrap()).collect();
+                state.passed.push((label.to_owned(), all));
+                self.0.changed.notify_all();
             }
-            while state.past.len() == *number && !state.gone {
-                state = self.0.met.wait(state).unwrap();
+            while state.passed.len() == *number && !state.gone {
+                state = self.0.changed.wait(state).unwrap();
             }
-            if state.past.len() == *number {
+            if state.passed.len() == *number {
                 return Err(BenchError::Stopped);
             }
-            let (met, all) = state.past[*number].clone();
-            assert_eq!(met, place, "all meet at the same places");
+            let (expected_label, all) = state.passed[*number].clone();
+            assert_eq!(expected_label, label, "all meet at the same places");
             *number += 1;
             Ok(all)
         }
     }
 
     fn part(name: &str, values: &'static [f64]) -> Part {
-        let machine = machine(&Arc::new(Threads::new(1)), 0);
+        let machine = machine(&Arc::new(ThreadRanks::new(1)), 0);
         let plan = Plan { trials: 1..=1, confidence: None, ..Plan::default() };
-        let mut given = Given::values(values);
-        let run = run_trials(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap().run;
+        let mut given = FakeWorkload::values(values);
+        let run = run_trials(&mut given, &plan, &machine, &no_stop(), &mut |_| ()).unwrap().run;
         Part { name: name.to_owned(), labels: [].into(), run }
     }
 
@@ -144,8 +147,8 @@ mod tests {
 
     #[test]
     fn all_ranks_do_as_many_trials_as_their_sums_ask_for() {
-        let threads = Arc::new(Threads::new(2));
-        // Alone, each would go on: what they reach together does not vary.
+        let threads = Arc::new(ThreadRanks::new(2));
+        // Alone, each rank would continue, but their sums do not vary.
         let values: [&'static [f64]; 2] =
             [&[4.0, 6.0, 4.0, 6.0, 4.0, 6.0], &[6.0, 4.0, 6.0, 4.0, 6.0, 4.0]];
         let plan = Plan { start: Start::AsIs, trials: 6..=30, ..Plan::default() };
@@ -154,9 +157,9 @@ mod tests {
                 let (threads, plan, values) = (&threads, &plan, values[rank]);
                 scope.spawn(move || {
                     let machine = machine(threads, rank);
-                    let mut given = Given::values(values);
-                    let played = run_trials(&mut given, plan, &machine, &never(), &mut |_| ());
-                    played.unwrap().run.trials.len()
+                    let mut given = FakeWorkload::values(values);
+                    let result = run_trials(&mut given, plan, &machine, &no_stop(), &mut |_| ());
+                    result.unwrap().run.trials.len()
                 })
             };
             let ranks = [start(0), start(1)];
@@ -171,29 +174,30 @@ mod tests {
 
     #[test]
     fn a_rank_that_is_gone_ends_the_others_which_clean_up() {
-        let threads = Arc::new(Threads::new(2));
+        let threads = Arc::new(ThreadRanks::new(2));
         threads.leave();
-        let mut given = Given::values(&[1.0]);
+        let mut given = FakeWorkload::values(&[1.0]);
         let (plan, machine) = (Plan::default(), machine(&threads, 0));
-        let error = run_trials(&mut given, &plan, &machine, &never(), &mut |_| ()).unwrap_err();
+        let error = run_trials(&mut given, &plan, &machine, &no_stop(), &mut |_| ()).unwrap_err();
         assert!(error.is_stop(), "{error}");
         assert_eq!(given.cleaned, 1);
     }
 
     #[test]
     fn threads_of_all_ranks_begin_each_phase_together() {
-        let threads = Arc::new(Threads::new(2));
+        let threads = Arc::new(ThreadRanks::new(2));
         std::thread::scope(|scope| {
             for rank in 0..2 {
                 let threads = &threads;
                 scope.spawn(move || {
-                    let (machine, stop) = (machine(threads, rank), never());
-                    let stage = trial_context(&machine, &stop);
+                    let (machine, stop) = (machine(threads, rank), no_stop());
+                    let context = trial_context(&machine, &stop);
                     let mut workers = [0_usize; 3];
-                    let phases = worker_pool::run(&stage, &["a", "b"], &mut workers, |seen, _| {
-                        *seen = threads.places().len();
-                        Ok(())
-                    });
+                    let phases =
+                        worker_pool::run(&context, &["a", "b"], &mut workers, |seen, _| {
+                            *seen = threads.places().len();
+                            Ok(())
+                        });
                     assert_eq!(phases.unwrap().len(), 2);
                     assert_eq!(workers, [2, 2, 2], "nobody is in b before all have met there");
                 });

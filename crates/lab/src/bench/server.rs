@@ -1,12 +1,12 @@
-//! The load of a file server on a machine: steps with more and more clients, each step with a
-//! warm-up and a measure phase.
+//! The load of a file server on a machine: steps with an increasing number of clients, each step
+//! with a warm-up and a measured phase.
 //!
-//! What clients do comes from [`crate::workload::server`]; this file only does it. Each client is a
-//! thread with items of its own. A transaction counts if it ends in the measure phase of its step:
-//! what began in the warm-up and is answered later is load like any other. Throughput is the bytes
-//! of all clients over the time of the phase, a copy counting what it reads and what it writes.
-//! After each step what was written is flushed, so that no step pays for the one before. The stress
-//! point is found in the medians of all trials ([`larder_report::run::stress`]).
+//! [`crate::workload::server`] chooses the transactions; this module performs them. Each client is
+//! a thread with its own items. A transaction counts if it ends in the measured phase of its step;
+//! one that started in the warm-up and ends later is load like any other. Throughput is the bytes
+//! of all clients divided by the time of the phase; a copy counts the bytes that it reads and those
+//! that it writes. After each step the written data is flushed, so that no step pays for the one
+//! before. The stress point is found in the medians of all trials ([`larder_report::run::stress`]).
 
 mod share;
 
@@ -31,22 +31,22 @@ use std::path::PathBuf;
 const PEAK: &str = "peak throughput";
 const TRANSACTIONS: &str = "transactions";
 
-/// How the load is applied.
+/// The steps of the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
     /// Clients of each step, in order; not empty, none 0.
     pub clients: Vec<u64>,
-    /// Nanoseconds before anything is measured in a step.
+    /// Nanoseconds of warm-up in each step.
     pub warm_up: Nanos,
-    /// Nanoseconds that are measured; above 0.
+    /// Nanoseconds of the measured phase; above 0.
     pub measure: Nanos,
     /// Bytes that are read or written at a time; above 0.
     pub record_bytes: u64,
-    /// Make what a transaction writes stable before it ends.
+    /// True if a transaction flushes the data that it writes before it ends.
     pub sync: bool,
 }
 
-/// The workload, ready to be played.
+/// The server load with its target.
 #[derive(Debug)]
 pub struct ServerBench {
     share: Share,
@@ -56,10 +56,10 @@ pub struct ServerBench {
 }
 
 impl ServerBench {
-    /// Clients with `load.items` items of `item_bytes` each.
+    /// Returns the load of clients with `load.items` items of `item_bytes` each.
     ///
     /// # Panics
-    /// Without steps, or if something of them is 0.
+    /// Without steps, or if one of the numbers is 0.
     #[must_use]
     pub fn new(share: Share, load: ServerLoad, steps: Steps, item_bytes: u64) -> Self {
         assert!(!steps.clients.contains(&0) && steps.measure > 0, "somebody works");
@@ -69,36 +69,41 @@ impl ServerBench {
         ServerBench { share, load, steps, extent }
     }
 
-    /// A name with the step that it is of.
-    fn named(name: &str, unit: &str, better: Direction, clients: u64) -> Series {
+    /// Returns a series for the step with this number of clients.
+    fn series_at(name: &str, unit: &str, better: Direction, clients: u64) -> Series {
         #[expect(clippy::cast_precision_loss, reason = "clients are few")]
         let at = clients as f64;
         Series::new(name, unit, Some(better)).at(&[(CLIENTS, at)])
     }
 
-    fn of_step(clients: u64) -> [Series; 3] {
+    fn step_series(clients: u64) -> [Series; 3] {
         [
-            ServerBench::named(THROUGHPUT, "bytes/s", Direction::Higher, clients),
-            ServerBench::named(TRANSACTIONS, "transactions/s", Direction::Higher, clients),
-            ServerBench::named(ANSWER, "ns", Direction::Lower, clients),
+            ServerBench::series_at(THROUGHPUT, "bytes/s", Direction::Higher, clients),
+            ServerBench::series_at(TRANSACTIONS, "transactions/s", Direction::Higher, clients),
+            ServerBench::series_at(ANSWER, "ns", Direction::Lower, clients),
         ]
     }
 
-    /// One step: what it showed, put into the outcome, and its throughput.
+    /// Runs one step, adds its results to `outcome`, and returns its throughput.
     fn step(
         &self,
-        stage: &TrialContext<'_>,
+        context: &TrialContext<'_>,
         clients: u64,
         outcome: &mut Outcome,
     ) -> Result<f64, BenchError> {
         let name = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
         let mut workers = (0..clients)
-            .map(|client| Client::new(self, client, stage.seed))
+            .map(|client| Client::new(self, client, context.seed))
             .collect::<Result<Vec<_>, _>>()?;
         let flush = format!("{name}, flush");
-        let phases = worker_pool::run(stage, &[&name, &flush], &mut workers, |client, place| {
-            if place.phase == 0 { client.work(stage, place.begun_at) } else { client.items.flush() }
-        })?;
+        let phases =
+            worker_pool::run(context, &[&name, &flush], &mut workers, |client, current| {
+                if current.phase == 0 {
+                    client.work(context, current.begun_at)
+                } else {
+                    client.items.flush()
+                }
+            })?;
         outcome.phases.extend(phases);
         let mut times = HistogramSnapshot::default();
         for client in &workers {
@@ -110,10 +115,10 @@ impl ServerBench {
                 format!("measure {name}: no transaction ended within {time}; measure longer");
             return Err(BenchError::Workload(none));
         }
-        let silent = workers.iter().filter(|client| client.bytes == 0).count();
-        if silent > 0 {
+        let idle = workers.iter().filter(|client| client.bytes == 0).count();
+        if idle > 0 {
             outcome.doubts.push(format!(
-                "with {name} {silent} of them ended no transaction while it was measured"
+                "with {name} {idle} of them ended no transaction while it was measured"
             ));
         }
         let bytes: u64 = workers.iter().map(|client| client.bytes).sum();
@@ -125,8 +130,8 @@ impl ServerBench {
             times.sum() as f64,
         ];
         let values = [bytes * per_s, count * per_s, sum / count];
-        let named = ServerBench::of_step(clients).into_iter().map(|series| series.name);
-        outcome.values.extend(named.zip(values));
+        let series_at = ServerBench::step_series(clients).into_iter().map(|series| series.name);
+        outcome.values.extend(series_at.zip(values));
         outcome.latencies.push((name, times));
         Ok(values[0])
     }
@@ -170,7 +175,7 @@ impl Workload for ServerBench {
 
     fn series(&self) -> Vec<Series> {
         let mut series = vec![Series::new(PEAK, "bytes/s", Some(Direction::Higher))];
-        series.extend(self.steps.clients.iter().flat_map(|&it| ServerBench::of_step(it)));
+        series.extend(self.steps.clients.iter().flat_map(|&it| ServerBench::step_series(it)));
         series
     }
 
@@ -182,19 +187,19 @@ impl Workload for ServerBench {
         self.share.paths()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        self.share.prepare(&self.extent, stage)
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        self.share.prepare(&self.extent, context)
     }
 
     fn start_state(&mut self) -> StartState<'_> {
         self.share.start_state(&self.extent)
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let mut outcome = Outcome::default();
         let mut peak = 0.0_f64;
         for &clients in &self.steps.clients {
-            peak = peak.max(self.step(stage, clients, &mut outcome)?);
+            peak = peak.max(self.step(context, clients, &mut outcome)?);
         }
         outcome.values.insert(PEAK.to_owned(), peak);
         Ok(outcome)
@@ -211,7 +216,7 @@ struct Client<'a> {
     transactions: Box<dyn Iterator<Item = Transaction> + Send>,
     steps: &'a Steps,
     item_bytes: u64,
-    /// What is written, and where what is read comes to.
+    /// Payload of writes, and buffer of reads.
     record: Vec<u8>,
     times: Histogram,
     /// Bytes of the transactions that count.
@@ -223,7 +228,8 @@ impl<'a> Client<'a> {
         let len = usize::try_from(bench.steps.record_bytes.min(bench.extent.item_bytes))
             .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
         let seed = seed.wrapping_add(number);
-        // What cannot be compressed: some disks and file systems store zeros as nothing.
+        // Data that cannot be compressed, since some disks and file systems store zeros without
+        // space.
         let mut record = vec![0; len];
         Random::from_seed(seed).fill(&mut record);
         Ok(Client {
@@ -237,29 +243,29 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Works until the measure phase is over.
-    fn work(&mut self, stage: &TrialContext<'_>, begun_at: Nanos) -> Result<(), BenchError> {
-        let measures_from = begun_at + self.steps.warm_up;
-        let ends_at = measures_from + self.steps.measure;
+    /// Runs transactions until the measured phase is over.
+    fn work(&mut self, context: &TrialContext<'_>, begun_at: Nanos) -> Result<(), BenchError> {
+        let measured_from = begun_at + self.steps.warm_up;
+        let ends_at = measured_from + self.steps.measure;
         while let Some(transaction) = self.transactions.next() {
-            let left = ends_at.saturating_sub(stage.now());
-            stage.sleep(transaction.think.min(left))?;
-            let asked_at = stage.now();
-            if asked_at >= ends_at {
+            let left = ends_at.saturating_sub(context.now());
+            context.sleep(transaction.think.min(left))?;
+            let started_at = context.now();
+            if started_at >= ends_at {
                 break;
             }
-            let bytes = self.carry_out(&transaction)?;
-            let done_at = stage.now();
-            if (measures_from..ends_at).contains(&done_at) {
-                self.times.record(done_at - asked_at);
+            let bytes = self.execute(&transaction)?;
+            let done_at = context.now();
+            if (measured_from..ends_at).contains(&done_at) {
+                self.times.record(done_at - started_at);
                 self.bytes += bytes;
             }
         }
         Ok(())
     }
 
-    /// Does it; the bytes that were read and written.
-    fn carry_out(&mut self, transaction: &Transaction) -> Result<u64, BenchError> {
+    /// Executes a transaction, and returns the bytes that it read and wrote.
+    fn execute(&mut self, transaction: &Transaction) -> Result<u64, BenchError> {
         let (record, sync) = (&mut self.record, self.steps.sync);
         match transaction.kind {
             Kind::Read => self.items.read(transaction.item, record)?,

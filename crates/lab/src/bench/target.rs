@@ -1,10 +1,10 @@
-//! What block workloads work on: bytes by place, behind a path, an export, or an engine in process.
+//! Targets of block workloads: bytes by offset, behind a path, an export, or an engine in process.
 //!
-//! A [`Target`] is opened once for each worker. That of a path is here; exports and engines are the
-//! business of whoever runs the player, since this crate knows neither.
+//! A [`Target`] is opened once for each worker. The target of a path is here; the caller implements
+//! those of exports and engines, since this crate knows neither.
 
 use super::error::BenchError;
-use super::held::{Held, clear_up_beside};
+use super::held::{Held, clear_up_siblings};
 use super::workload::{Space, StartState, TrialContext};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -14,45 +14,45 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opened by one worker. Offsets and lengths are bytes.
+/// A target as one worker has opened it. Offsets and lengths are bytes.
 pub trait Target: Send {
-    /// Reads all of `buffer` from `offset` on.
+    /// Reads from `offset` until `buffer` is full.
     ///
     /// # Errors
-    /// What the system or the server said; too little is an error as well.
+    /// The error of the system or the server; too few bytes are an error as well.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all of `bytes` from `offset` on.
+    /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
     /// As above.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes what was written stable.
+    /// Makes written data stable.
     ///
     /// # Errors
     /// As above.
     fn flush(&mut self) -> io::Result<()>;
 }
 
-/// Where targets are opened.
+/// A source of targets, one for each worker.
 pub trait Place: fmt::Debug + Sync {
-    /// What it is, for people and records; no path of the machine.
+    /// Returns a description for people and records, without paths of the machine.
     fn description(&self) -> String;
 
-    /// Its length.
+    /// Returns the length of the target.
     fn bytes(&self) -> u64;
 
-    /// Room that it needs, if it is not there yet.
+    /// Returns the space that it needs, if it does not exist yet.
     fn space(&self) -> Vec<Space> {
         Vec::new()
     }
 
-    /// Makes it, if it is not there yet.
+    /// Creates it, if it does not exist yet.
     ///
     /// # Errors
-    /// It cannot be made.
-    fn prepare(&mut self, _stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    /// It cannot be created.
+    fn prepare(&mut self, _context: &TrialContext<'_>) -> Result<(), BenchError> {
         Ok(())
     }
 
@@ -70,54 +70,54 @@ pub trait Place: fmt::Debug + Sync {
     /// It cannot be opened.
     fn open(&self) -> Result<Box<dyn Target>, BenchError>;
 
-    /// What of it is cold or warm.
+    /// Returns the objects whose cache state a start sets.
     fn start_state(&mut self) -> StartState<'_>;
 
-    /// Paths whose disks and settings matter; none where they are on another machine.
+    /// Returns the paths whose disks and settings matter; none if they are on another machine.
     fn paths(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 }
 
-/// How a path is read and written.
+/// Use of the page cache for a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffering {
     /// Through the page cache.
     #[default]
     Buffered,
-    /// Past it (`O_DIRECT`).
+    /// Past the page cache (`O_DIRECT`).
     Unbuffered,
 }
 
-/// A file, or a block device that is there already.
+/// A file, or an existing block device.
 #[derive(Clone, Debug)]
 pub struct AtPath {
     path: PathBuf,
     bytes: u64,
     buffering: Buffering,
     writes: bool,
-    /// It is to be made, and what is made is removed.
+    /// True if the file is created for the run, and removed after it.
     new: bool,
-    made: Option<Held>,
+    held: Option<Held>,
 }
 
 impl AtPath {
-    /// A file or block device of so many bytes that is there; with `writes` it is opened for
+    /// Returns an existing file or block device of `bytes` bytes; with `writes` it is opened for
     /// writing as well.
     #[must_use]
     pub fn existing(path: &Path, bytes: u64, buffering: Buffering, writes: bool) -> Self {
         let path = path.to_path_buf();
-        AtPath { path, bytes, buffering, writes, new: false, made: None }
+        AtPath { path, bytes, buffering, writes, new: false, held: None }
     }
 
-    /// A file of so many bytes that is made for the run, full of what cannot be compressed, and
-    /// removed after it. The path must not be there.
+    /// Returns a file of `bytes` bytes that is created for the run, with data that cannot be
+    /// compressed, and removed after it. The path must not exist.
     #[must_use]
     pub fn new(path: &Path, bytes: u64, buffering: Buffering) -> Self {
         AtPath { new: true, ..AtPath::existing(path, bytes, buffering, true) }
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -131,16 +131,16 @@ impl AtPath {
         options.open(&self.path).map_err(BenchError::io(format!("open {}", self.path.display())))
     }
 
-    fn make(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn make(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         let failed = || BenchError::io(format!("make {}", self.path.display()));
         let create = || File::create_new(&self.path).map(drop);
-        self.made = Some(Held::make(&self.path, create).map_err(failed())?);
+        self.held = Some(Held::make(&self.path, create).map_err(failed())?);
         let mut file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
-        let mut random = Random::from_seed(stage.seed);
+        let mut random = Random::from_seed(context.seed);
         let mut piece = vec![0; PIECE_BYTES];
         let mut left = self.bytes;
         while left > 0 {
-            stage.check()?;
+            context.check()?;
             for word in piece.chunks_exact_mut(8) {
                 word.copy_from_slice(&random.bits().to_le_bytes());
             }
@@ -152,7 +152,7 @@ impl AtPath {
     }
 }
 
-/// Bytes that are written at a time when a file is made.
+/// Bytes of one write when a file is created.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Place for AtPath {
@@ -168,7 +168,7 @@ impl Place for AtPath {
     }
 
     fn space(&self) -> Vec<Space> {
-        let directory = self.path.parent().filter(|_| self.new && self.made.is_none());
+        let directory = self.path.parent().filter(|_| self.new && self.held.is_none());
         let directory = directory.map(|directory| {
             if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
         });
@@ -176,19 +176,19 @@ impl Place for AtPath {
         directory.map(|directory| Space { directory, bytes: self.bytes }).into_iter().collect()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        if self.new && self.made.is_none() { self.make(stage) } else { Ok(()) }
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        if self.new && self.held.is_none() { self.make(context) } else { Ok(()) }
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        if self.made.is_none() {
+        if self.held.is_none() {
             return Ok(());
         }
         let failed = BenchError::io(format!("remove {}", self.path.display()));
         std::fs::remove_file(&self.path).map_err(failed)?;
-        self.made = None;
-        // A rank beside this one may have been killed.
-        clear_up_beside(&self.path);
+        self.held = None;
+        // Another rank may have been killed.
+        clear_up_siblings(&self.path);
         Ok(())
     }
 
@@ -217,14 +217,14 @@ pub(crate) const O_DIRECT: i32 = 0o400_000;
 #[derive(Debug)]
 pub(super) struct AtFile {
     file: File,
-    /// Past the page cache the kernel wants memory at a multiple of the block.
-    bounce: Option<Aligned>,
+    /// Buffer for unbuffered I/O, for which the kernel requires memory aligned to a block.
+    bounce: Option<AlignedBuffer>,
 }
 
 impl AtFile {
-    /// A file that was opened in this way.
+    /// Returns the target over a file that was opened with this buffering.
     pub(super) fn over(file: File, buffering: Buffering) -> Self {
-        let bounce = (buffering == Buffering::Unbuffered).then(Aligned::default);
+        let bounce = (buffering == Buffering::Unbuffered).then(AlignedBuffer::default);
         AtFile { file, bounce }
     }
 }
@@ -258,11 +258,11 @@ impl Target for AtFile {
     }
 }
 
-/// Memory that begins at a multiple of a block, found inside of more memory than is needed.
+/// Memory aligned to a block, within a larger allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Aligned(Vec<u8>);
+pub(crate) struct AlignedBuffer(Vec<u8>);
 
-impl Aligned {
+impl AlignedBuffer {
     pub(crate) fn of(&mut self, len: usize) -> &mut [u8] {
         let block = usize::try_from(BLOCK_BYTES_U64).expect("a block is small");
         if self.0.len() < len + block {

@@ -1,5 +1,4 @@
-//! Doubles for the tests of the player: a machine that does as it is told, and a workload whose
-//! values are given.
+//! Fakes for the tests of benchmarks: a host with given readings, and a workload with given values.
 
 use super::*;
 use larder_core::clock::Nanos;
@@ -9,28 +8,28 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A machine on a clock that moves by 10 with each look, or by `step`.
+/// A host whose clock advances by 10 with each reading, or by `step`.
 #[derive(Debug, Default)]
-pub(crate) struct Double {
+pub(crate) struct FakeHost {
     pub(crate) clock: AtomicU64,
     pub(crate) step: Nanos,
     pub(crate) resolution: Nanos,
     pub(crate) memory_bytes: u64,
     pub(crate) free_bytes: u64,
-    /// What is found after a start is made, one after the other; the last one stays.
+    /// Residency after each start, in order; the last one is repeated.
     pub(crate) found: Mutex<VecDeque<Found>>,
-    /// What the counters say, one after the other; the last one stays.
+    /// Readings of the counters, in order; the last one is repeated.
     pub(crate) counted: Mutex<VecDeque<Counted>>,
     pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
     pub(crate) below: Vec<String>,
     pub(crate) ranks: Option<Arc<dyn Ranks>>,
-    /// How fast it is, one after the other; the last one stays.
+    /// Speeds, in order; the last one is repeated.
     pub(crate) speeds: Mutex<VecDeque<Option<f64>>>,
-    /// What was asked of it.
-    pub(crate) asked: Mutex<Vec<&'static str>>,
+    /// The calls to this host.
+    pub(crate) call_log: Mutex<Vec<&'static str>>,
 }
 
-/// The next of a queue; the last one is never taken.
+/// Takes the next element of a queue; the last one is not removed.
 fn next<T: Clone + Default>(queue: &Mutex<VecDeque<T>>) -> T {
     let mut queue = queue.lock().unwrap();
     if queue.len() > 1 {
@@ -40,17 +39,17 @@ fn next<T: Clone + Default>(queue: &Mutex<VecDeque<T>>) -> T {
     }
 }
 
-impl Double {
+impl FakeHost {
     pub(crate) fn calls(&self) -> Vec<&'static str> {
-        self.asked.lock().unwrap().clone()
+        self.call_log.lock().unwrap().clone()
     }
 
-    fn note(&self, what: &'static str) {
-        self.asked.lock().unwrap().push(what);
+    fn record_call(&self, what: &'static str) {
+        self.call_log.lock().unwrap().push(what);
     }
 }
 
-impl HostEnv for Double {
+impl HostEnv for FakeHost {
     fn now(&self) -> Nanos {
         let step = if self.step == 0 { 10 } else { self.step };
         self.clock.fetch_add(step, Ordering::Relaxed)
@@ -86,17 +85,17 @@ impl HostEnv for Double {
     }
 
     fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
-        self.note("cold");
+        self.record_call("cold");
         Ok(next(&self.found))
     }
 
     fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
-        self.note("warm");
+        self.record_call("warm");
         Ok(next(&self.found))
     }
 
     fn find_cached(&self, _: &[PathBuf]) -> Result<Found, HostError> {
-        self.note("look");
+        self.record_call("look");
         Ok(next(&self.found))
     }
 
@@ -109,20 +108,20 @@ impl HostEnv for Double {
     }
 }
 
-/// What a double does when it is asked for a trial.
+/// The trial of a fake workload.
 pub(crate) type Trial = Box<dyn FnMut(&TrialContext<'_>) -> Result<Outcome, BenchError>>;
 
 /// A workload with one series, `rate`.
-pub(crate) struct Given {
+pub(crate) struct FakeWorkload {
     pub(crate) trial: Trial,
     pub(crate) prepared: bool,
     pub(crate) cleaned: u32,
     pub(crate) fails_to_clean: bool,
-    pub(crate) unknown: bool,
-    pub(crate) own: Option<Counts>,
+    pub(crate) start_unknown: bool,
+    pub(crate) own_cache: Option<Counts>,
 }
 
-/// A cache of its own that has these blocks, whatever it is asked for.
+/// A target with its own cache, which has these blocks whatever start is requested.
 #[derive(Debug)]
 pub(crate) struct Counts(pub(super) Found);
 
@@ -132,29 +131,36 @@ impl OwnCache for Counts {
     }
 }
 
-impl Given {
+impl FakeWorkload {
     pub(crate) fn doing(
         trial: impl FnMut(&TrialContext<'_>) -> Result<Outcome, BenchError> + 'static,
     ) -> Self {
         let trial = Box::new(trial);
         let (prepared, cleaned, fails_to_clean) = (false, 0, false);
-        Given { trial, prepared, cleaned, fails_to_clean, unknown: false, own: None }
+        FakeWorkload {
+            trial,
+            prepared,
+            cleaned,
+            fails_to_clean,
+            start_unknown: false,
+            own_cache: None,
+        }
     }
 
-    /// The values of its trials, one after the other, again and again.
+    /// Returns a workload whose trials have these values in turn, repeated.
     pub(crate) fn values(values: &'static [f64]) -> Self {
         let mut values = values.iter().cycle();
-        Given::doing(move |_| Ok(rate(*values.next().unwrap())))
+        FakeWorkload::doing(move |_| Ok(rate(*values.next().unwrap())))
     }
 }
 
-/// An outcome with one phase of a second.
+/// Returns an outcome with one phase of a second.
 pub(crate) fn rate(value: f64) -> Outcome {
     let phases = vec![Phase { name: "work".to_owned(), duration_ns: 1_000_000_000 }];
     Outcome { values: [("rate".to_owned(), value)].into(), phases, ..Outcome::default() }
 }
 
-impl Workload for Given {
+impl Workload for FakeWorkload {
     fn name(&self) -> &'static str {
         "given"
     }
@@ -179,38 +185,38 @@ impl Workload for Given {
         Vec::new()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         self.prepared = true;
-        stage.check()
+        context.check()
     }
 
     fn start_state(&mut self) -> StartState<'_> {
-        match &mut self.own {
-            Some(own) => StartState::Own(own),
-            None if self.unknown => {
+        match &mut self.own_cache {
+            Some(own_cache) => StartState::Own(own_cache),
+            None if self.start_unknown => {
                 StartState::Unknown("the server has a cache of its own".to_owned())
             }
             None => StartState::Files(vec!["/given/file".into()]),
         }
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
-        (self.trial)(stage)
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+        (self.trial)(context)
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
         self.cleaned += 1;
-        let left = || BenchError::Workload("remove /given: it is busy".to_owned());
-        if self.fails_to_clean { Err(left()) } else { Ok(()) }
+        let error = || BenchError::Workload("remove /given: it is busy".to_owned());
+        if self.fails_to_clean { Err(error()) } else { Ok(()) }
     }
 }
 
-/// A flag that nobody raises.
-pub(crate) fn never() -> AtomicBool {
+/// Returns a flag that is never set.
+pub(crate) fn no_stop() -> AtomicBool {
     AtomicBool::new(false)
 }
 
-/// Where a workload stands that is run without the player.
-pub(crate) fn trial_context<'a>(double: &'a Double, stop: &'a AtomicBool) -> TrialContext<'a> {
-    TrialContext { trial: 1, seed: 1, stop, surroundings: double }
+/// Returns the context of a workload that runs without [`super::run_trials`].
+pub(crate) fn trial_context<'a>(host: &'a FakeHost, stop: &'a AtomicBool) -> TrialContext<'a> {
+    TrialContext { trial: 1, seed: 1, stop, host: host }
 }

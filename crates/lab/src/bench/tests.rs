@@ -1,4 +1,4 @@
-//! The player against a machine that does as it is told: order of calls, starts, ends, doubts.
+//! Trial runs on a fake host: order of calls, starts, ends, and doubts.
 
 use super::testing::*;
 use super::*;
@@ -7,10 +7,10 @@ use larder_report::run::Run;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A machine with room, whose files are found like this after each start.
-fn machine(found: &[Found]) -> Double {
+/// Returns a host with free space, which finds these residencies after the starts.
+fn machine(found: &[Found]) -> FakeHost {
     let found = std::sync::Mutex::new(found.iter().cloned().collect());
-    Double { free_bytes: 1 << 40, memory_bytes: 1 << 30, found, ..Double::default() }
+    FakeHost { free_bytes: 1 << 40, memory_bytes: 1 << 30, found, ..FakeHost::default() }
 }
 
 fn pages(resident: u64, pages: u64) -> Found {
@@ -22,12 +22,16 @@ fn plan(start: Start) -> Plan {
     Plan { start, ..Plan::default() }
 }
 
-fn played(workload: &mut Given, plan: &Plan, machine: &Double) -> Result<RunResult, BenchError> {
-    run_trials(workload, plan, machine, &never(), &mut |_| ())
+fn run_fake(
+    workload: &mut FakeWorkload,
+    plan: &Plan,
+    machine: &FakeHost,
+) -> Result<RunResult, BenchError> {
+    run_trials(workload, plan, machine, &no_stop(), &mut |_| ())
 }
 
-fn refused(workload: &mut Given, start: Start, machine: &Double) -> String {
-    let error = played(workload, &plan(start), machine).unwrap_err();
+fn expect_error(workload: &mut FakeWorkload, start: Start, machine: &FakeHost) -> String {
+    let error = run_fake(workload, &plan(start), machine).unwrap_err();
     assert_eq!(workload.cleaned, 1, "what was made is removed after: {error}");
     error.to_string()
 }
@@ -36,22 +40,22 @@ fn doubts(run: &Run, why: DoubtReason) -> Vec<&str> {
     run.doubts.iter().filter(|it| it.why == why).map(|it| it.text.as_str()).collect()
 }
 
-/// A plan for six trials at the same speed.
+/// Returns a plan for six trials at the same speed.
 fn at_same_speed() -> Plan {
     Plan { start: Start::AsIs, trials: 6..=6, confidence: None, ..Plan::default() }
 }
 
 #[test]
 fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
-    // Before each trial it is waited for, then the speed is taken before and after it. The first
-    // trial is done at a speed that turns out to be slow.
+    // The speed is read once while waiting for a trial, then before and after it. The first trial
+    // runs at a speed that turns out to be slow.
     let speeds = [80.0, 80.0, 80.0, 100.0, 100.0, 100.0, 80.0, 100.0, 100.0, 70.0, 100.0];
-    let machine = Double {
+    let machine = FakeHost {
         speeds: std::sync::Mutex::new(speeds.map(Some).into()),
         ..machine(&[pages(0, 16)])
     };
-    let mut workload = Given::values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-    let run = played(&mut workload, &at_same_speed(), &machine).unwrap().run;
+    let mut workload = FakeWorkload::values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let run = run_fake(&mut workload, &at_same_speed(), &machine).unwrap().run;
     assert_eq!(run.samples[0].values, [2.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     assert_eq!((run.set_aside, run.speed()), (2, Some(100.0)));
     assert_eq!(run.trials.iter().map(|trial| trial.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
@@ -62,14 +66,14 @@ fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
 #[test]
 fn without_patience_slow_trials_count_and_that_is_said() {
     let speeds = [100.0, 100.0, 100.0, 70.0];
-    let machine = Double {
+    let machine = FakeHost {
         speeds: std::sync::Mutex::new(speeds.map(Some).into()),
-        // Each look at the clock is a second.
+        // Each reading of the clock takes a second.
         step: 1_000_000_000,
         ..machine(&[pages(0, 16)])
     };
-    let mut workload = Given::values(&[1.0]);
-    let run = played(&mut workload, &at_same_speed(), &machine).unwrap().run;
+    let mut workload = FakeWorkload::values(&[1.0]);
+    let run = run_fake(&mut workload, &at_same_speed(), &machine).unwrap().run;
     assert_eq!(run.trials.len(), 6);
     assert_eq!(
         doubts(&run, DoubtReason::Speed),
@@ -77,19 +81,19 @@ fn without_patience_slow_trials_count_and_that_is_said() {
           30.0 %), as the same small work before and after them shows"]
     );
     let machine =
-        Double { speeds: std::sync::Mutex::new([Some(1.0), Some(9.0)].into()), ..machine };
+        FakeHost { speeds: std::sync::Mutex::new([Some(1.0), Some(9.0)].into()), ..machine };
     let plan = Plan { same_speed: None, ..at_same_speed() };
-    let run = played(&mut workload, &plan, &machine).unwrap().run;
+    let run = run_fake(&mut workload, &plan, &machine).unwrap().run;
     assert_eq!((run.set_aside, doubts(&run, DoubtReason::Speed).len()), (0, 0), "not asked for");
 }
 
 #[test]
 fn steady_values_end_after_six_trials_with_a_record_of_each() {
     let machine = machine(&[pages(0, 16)]);
-    let mut workload = Given::values(&[100.0, 101.0, 99.0]);
-    let played = played(&mut workload, &plan(Start::Cold), &machine).unwrap();
-    assert!(!played.stopped && workload.prepared && workload.cleaned == 1);
-    let run = played.run;
+    let mut workload = FakeWorkload::values(&[100.0, 101.0, 99.0]);
+    let result = run_fake(&mut workload, &plan(Start::Cold), &machine).unwrap();
+    assert!(!result.stopped && workload.prepared && workload.cleaned == 1);
+    let run = result.run;
     assert_eq!(run.samples[0].values, [100.0, 101.0, 99.0, 100.0, 101.0, 99.0]);
     assert_eq!((run.workload.as_str(), run.main.as_deref()), ("given", Some("rate")));
     assert_eq!(run.settings["start"], "cold");
@@ -107,19 +111,19 @@ fn steady_values_end_after_six_trials_with_a_record_of_each() {
 #[test]
 fn half_warm_is_refused_as_cold_and_as_warm_with_the_reason() {
     let half = || machine(&[pages(5, 16)]);
-    let mut workload = Given::values(&[1.0]);
+    let mut workload = FakeWorkload::values(&[1.0]);
     assert_eq!(
-        refused(&mut workload, Start::Cold, &half()),
+        expect_error(&mut workload, Start::Cold, &half()),
         "start cold: 5 of 16 pages stay in memory; /given/file has 3 of them, and somebody reads it"
     );
-    let mut workload = Given::values(&[1.0]);
+    let mut workload = FakeWorkload::values(&[1.0]);
     assert_eq!(
-        refused(&mut workload, Start::Warm, &half()),
+        expect_error(&mut workload, Start::Warm, &half()),
         "start warm: 5 of 16 pages are in memory after everything was read; /given/file lacks 3, \
          and somebody reads it"
     );
-    let mut workload = Given::values(&[1.0]);
-    let run = played(&mut workload, &plan(Start::AsIs), &half()).unwrap().run;
+    let mut workload = FakeWorkload::values(&[1.0]);
+    let run = run_fake(&mut workload, &plan(Start::AsIs), &half()).unwrap().run;
     assert_eq!(run.trials[0].started.resident, Some(5));
     assert!(
         doubts(&run, DoubtReason::FitsMemory)[0].starts_with("its files (64 KiB) fit into memory")
@@ -129,43 +133,46 @@ fn half_warm_is_refused_as_cold_and_as_warm_with_the_reason() {
 #[test]
 fn every_trial_is_looked_at_not_only_the_first() {
     let machine = machine(&[pages(0, 16), pages(0, 16), pages(1, 16)]);
-    let mut workload = Given::values(&[1.0]);
-    let error = refused(&mut workload, Start::Cold, &machine);
+    let mut workload = FakeWorkload::values(&[1.0]);
+    let error = expect_error(&mut workload, Start::Cold, &machine);
     assert!(error.starts_with("start cold: 1 of 16"), "{error}");
     assert_eq!(machine.calls().len(), 3);
 }
 
 #[test]
 fn what_nobody_can_tell_is_measured_as_is_only() {
-    let mut workload = Given { unknown: true, ..Given::values(&[1.0]) };
+    let mut workload = FakeWorkload { start_unknown: true, ..FakeWorkload::values(&[1.0]) };
     assert_eq!(
-        refused(&mut workload, Start::Cold, &machine(&[])),
+        expect_error(&mut workload, Start::Cold, &machine(&[])),
         "start cold: the server has a cache of its own; say --start as-is"
     );
-    let mut workload = Given { unknown: true, ..Given::values(&[1.0]) };
-    let run = played(&mut workload, &plan(Start::AsIs), &machine(&[])).unwrap().run;
+    let mut workload = FakeWorkload { start_unknown: true, ..FakeWorkload::values(&[1.0]) };
+    let run = run_fake(&mut workload, &plan(Start::AsIs), &machine(&[])).unwrap().run;
     assert_eq!(run.trials[0].started.pages, None);
     assert!(doubts(&run, DoubtReason::FitsMemory).is_empty(), "{:?}", run.doubts);
 }
 
 #[test]
 fn a_cache_of_its_own_is_judged_by_what_it_counts() {
-    let own = |resident| Given { own: Some(Counts(pages(resident, 4))), ..Given::values(&[1.0]) };
-    assert!(played(&mut own(0), &plan(Start::Cold), &machine(&[])).is_ok());
-    assert!(played(&mut own(4), &plan(Start::Warm), &machine(&[])).is_ok());
-    let error = refused(&mut own(3), Start::Warm, &machine(&[]));
+    let own_cache = |resident| FakeWorkload {
+        own_cache: Some(Counts(pages(resident, 4))),
+        ..FakeWorkload::values(&[1.0])
+    };
+    assert!(run_fake(&mut own_cache(0), &plan(Start::Cold), &machine(&[])).is_ok());
+    assert!(run_fake(&mut own_cache(4), &plan(Start::Warm), &machine(&[])).is_ok());
+    let error = expect_error(&mut own_cache(3), Start::Warm, &machine(&[]));
     assert_eq!(error, "start warm: 3 of 4 blocks are cached");
     assert_eq!(
-        refused(&mut own(3), Start::Cold, &machine(&[])),
+        expect_error(&mut own_cache(3), Start::Cold, &machine(&[])),
         "start cold: 3 of 4 blocks are cached"
     );
 }
 
 #[test]
 fn room_is_looked_at_before_anything_is_made() {
-    let machine = Double { free_bytes: 999, ..machine(&[]) };
-    let mut workload = Given::values(&[1.0]);
-    let error = played(&mut workload, &plan(Start::Cold), &machine).unwrap_err().to_string();
+    let machine = FakeHost { free_bytes: 999, ..machine(&[]) };
+    let mut workload = FakeWorkload::values(&[1.0]);
+    let error = run_fake(&mut workload, &plan(Start::Cold), &machine).unwrap_err().to_string();
     assert_eq!(error, "run in /given: it needs 1000 B and 999 B are free");
     assert!(!workload.prepared && workload.cleaned == 0 && machine.calls().is_empty());
 }
@@ -175,21 +182,21 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
     for (after, kept) in [(0, None), (3, Some(3))] {
         let stop = Arc::new(AtomicBool::new(false));
         let raised = Arc::clone(&stop);
-        let mut workload = Given::doing(move |stage| {
-            raised.store(stage.trial > after, Ordering::Relaxed);
-            stage.check()?;
+        let mut workload = FakeWorkload::doing(move |context| {
+            raised.store(context.trial > after, Ordering::Relaxed);
+            context.check()?;
             Ok(rate(1.0))
         });
-        let played =
+        let result =
             run_trials(&mut workload, &plan(Start::Cold), &machine(&[]), &stop, &mut |_| ());
         assert_eq!(workload.cleaned, 1);
         match kept {
-            None => assert!(played.unwrap_err().is_stop()),
+            None => assert!(result.unwrap_err().is_stop()),
             Some(kept) => {
-                let played = played.unwrap();
-                assert!(played.stopped && played.run.trials.len() == kept);
+                let result = result.unwrap();
+                assert!(result.stopped && result.run.trials.len() == kept);
                 assert_eq!(
-                    doubts(&played.run, DoubtReason::Stopped),
+                    doubts(&result.run, DoubtReason::Stopped),
                     ["it was stopped after 3 trials"]
                 );
             }
@@ -199,55 +206,59 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
 
 #[test]
 fn an_error_ends_the_run_and_what_is_left_behind_is_said() {
-    let failing = || Given::doing(|_| Err(BenchError::Workload("write /x: disk full".to_owned())));
-    assert_eq!(refused(&mut failing(), Start::Cold, &machine(&[])), "write /x: disk full");
-    let mut workload = Given { fails_to_clean: true, ..failing() };
+    let failing =
+        || FakeWorkload::doing(|_| Err(BenchError::Workload("write /x: disk full".to_owned())));
+    assert_eq!(expect_error(&mut failing(), Start::Cold, &machine(&[])), "write /x: disk full");
+    let mut workload = FakeWorkload { fails_to_clean: true, ..failing() };
     assert_eq!(
-        refused(&mut workload, Start::Cold, &machine(&[])),
+        expect_error(&mut workload, Start::Cold, &machine(&[])),
         "write /x: disk full; and what it made could not be removed: remove /given: it is busy"
     );
-    let mut workload = Given { fails_to_clean: true, ..Given::values(&[1.0]) };
-    assert_eq!(refused(&mut workload, Start::Cold, &machine(&[])), "remove /given: it is busy");
+    let mut workload = FakeWorkload { fails_to_clean: true, ..FakeWorkload::values(&[1.0]) };
+    assert_eq!(
+        expect_error(&mut workload, Start::Cold, &machine(&[])),
+        "remove /given: it is busy"
+    );
 }
 
 #[test]
 fn a_panic_goes_on_upwards_after_cleaning_up() {
-    let mut workload = Given::doing(|_| panic!("broken"));
+    let mut workload = FakeWorkload::doing(|_| panic!("broken"));
     let machine = machine(&[]);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        played(&mut workload, &plan(Start::Cold), &machine)
+        run_fake(&mut workload, &plan(Start::Cold), &machine)
     }));
     assert!(result.is_err() && workload.cleaned == 1);
 }
 
 #[test]
 fn a_value_that_is_missing_or_no_number_ends_the_run() {
-    let mut workload = Given::doing(|_| Ok(Outcome::default()));
-    let error = refused(&mut workload, Start::Cold, &machine(&[]));
+    let mut workload = FakeWorkload::doing(|_| Ok(Outcome::default()));
+    let error = expect_error(&mut workload, Start::Cold, &machine(&[]));
     assert_eq!(error, "record trial 1: series \"rate\" has no value");
-    let mut workload = Given::doing(|_| Ok(rate(f64::NAN)));
-    let error = refused(&mut workload, Start::Cold, &machine(&[]));
+    let mut workload = FakeWorkload::doing(|_| Ok(rate(f64::NAN)));
+    let error = expect_error(&mut workload, Start::Cold, &machine(&[]));
     assert_eq!(error, "record trial 1: series \"rate\" has a value that is not finite");
 }
 
 #[test]
 fn steal_and_foreign_io_are_counted_for_the_trials_alone() {
-    let counted = |total, stolen, disk: u64, own: u64| Counted {
+    let counted = |total, stolen, disk: u64, own_cache: u64| Counted {
         cpu: Some((total, stolen)),
         disk_bytes: Some(disk << 20),
-        own_bytes: own << 20,
+        own_bytes: own_cache << 20,
     };
-    // Pairs of readings: what happens between two trials counts for none.
+    // Pairs of readings: activity between two trials counts for none of them.
     let readings = [
         counted(0, 0, 0, 0),
         counted(100, 2, 100, 90),
         counted(900, 500, 900, 100),
         counted(1000, 500, 1000, 200),
     ];
-    let machine = Double { counted: std::sync::Mutex::new(readings.into()), ..machine(&[]) };
+    let machine = FakeHost { counted: std::sync::Mutex::new(readings.into()), ..machine(&[]) };
     let plan = Plan { trials: 2..=2, confidence: None, ..Plan::default() };
-    let run = played(&mut Given::values(&[1.0]), &plan, &machine).unwrap().run;
-    let near = |share: Option<f64>, wanted: f64| (share.unwrap() - wanted).abs() < 1e-12;
+    let run = run_fake(&mut FakeWorkload::values(&[1.0]), &plan, &machine).unwrap().run;
+    let near = |share: Option<f64>, expected: f64| (share.unwrap() - expected).abs() < 1e-12;
     assert!(near(run.trials[0].steal, 0.02) && near(run.trials[1].steal, 0.0));
     assert!(near(run.trials[0].foreign(), 0.1) && near(run.trials[1].foreign(), 0.0));
     let steal = doubts(&run, DoubtReason::Steal);
@@ -267,10 +278,10 @@ fn steal_and_foreign_io_are_counted_for_the_trials_alone() {
 fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
     let settings = std::sync::Mutex::new([("vm.swappiness", "60"), ("vm.swappiness", "10")].into());
     let machine =
-        Double { resolution: 100_000_000, settings, below: vec!["FUSE".into()], ..machine(&[]) };
+        FakeHost { resolution: 100_000_000, settings, below: vec!["FUSE".into()], ..machine(&[]) };
     let plan = Plan { trials: 6..=6, ..Plan::default() };
-    let mut workload = Given::values(&[1.0, 2.0]);
-    let run = played(&mut workload, &plan, &machine).unwrap().run;
+    let mut workload = FakeWorkload::values(&[1.0, 2.0]);
+    let run = run_fake(&mut workload, &plan, &machine).unwrap().run;
     let interval = doubts(&run, DoubtReason::Interval)[0];
     assert!(interval.starts_with("the 95 % interval of \"rate\" is +-33.3 %"), "{interval}");
     assert_eq!(
@@ -281,7 +292,7 @@ fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
     assert_eq!(doubts(&run, DoubtReason::SettingsChanged), [changed]);
     assert_eq!(doubts(&run, DoubtReason::Below), ["FUSE"], "said once, not per trial");
     let few = Plan { trials: 3..=3, ..plan };
-    let run = played(&mut Given::values(&[1.0]), &few, &machine).unwrap().run;
+    let run = run_fake(&mut FakeWorkload::values(&[1.0]), &few, &machine).unwrap().run;
     assert!(doubts(&run, DoubtReason::Interval)[0].starts_with("3 trials of \"rate\" are too few"));
 }
 
@@ -289,48 +300,49 @@ fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
 fn progress_names_steps_and_counts_trials() {
     use Step::{CleaningUp, Preparing, Running, Starting};
 
-    let mut told = Vec::new();
+    let mut steps = Vec::new();
     let plan = Plan { trials: 2..=2, confidence: None, ..Plan::default() };
     let machine = machine(&[]);
-    let mut watch = |progress: Progress| told.push((progress.step, progress.done));
-    run_trials(&mut Given::values(&[1.0]), &plan, &machine, &never(), &mut watch).unwrap();
+    let mut on_progress = |progress: Progress| steps.push((progress.step, progress.done));
+    run_trials(&mut FakeWorkload::values(&[1.0]), &plan, &machine, &no_stop(), &mut on_progress)
+        .unwrap();
     let trial = |done| [(Starting, done), (Running, done)];
     let expected = [vec![(Preparing, 0)], trial(0).into(), trial(1).into(), vec![(CleaningUp, 2)]];
-    assert_eq!(told, expected.concat());
+    assert_eq!(steps, expected.concat());
 }
 
-/// Runs a crew of four inside of a trial and answers what the step saw.
-fn crew_of_four<F>(step: F) -> Result<RunResult, BenchError>
+/// Runs four workers within a trial, and returns the result.
+fn run_four_workers<F>(step: F) -> Result<RunResult, BenchError>
 where
-    F: Fn(&mut Vec<usize>, worker_pool::Place<'_>) -> Result<(), BenchError>
+    F: Fn(&mut Vec<usize>, worker_pool::PhaseContext<'_>) -> Result<(), BenchError>
         + Sync
         + Clone
         + 'static,
 {
-    let mut workload = Given::doing(move |stage| {
+    let mut workload = FakeWorkload::doing(move |context| {
         let mut workers: Vec<Vec<usize>> = vec![Vec::new(); 4];
         let phases =
-            worker_pool::run(stage, &["write", "read", "remove"], &mut workers, step.clone())?;
+            worker_pool::run(context, &["write", "read", "remove"], &mut workers, step.clone())?;
         assert!(workers.iter().all(|phases| *phases == [0, 1, 2]), "{workers:?}");
         Ok(Outcome { phases, ..rate(1.0) })
     });
     let plan = Plan { trials: 1..=1, confidence: None, ..Plan::default() };
-    played(&mut workload, &plan, &machine(&[]))
+    run_fake(&mut workload, &plan, &machine(&[]))
 }
 
 #[test]
 fn no_worker_begins_a_phase_before_all_have_ended_the_one_before() {
-    let inside = Arc::new([const { AtomicUsize::new(0) }; 3]);
-    let seen = Arc::clone(&inside);
-    let played = crew_of_four(move |worker, place| {
-        worker.push(place.phase);
-        seen[place.phase].fetch_add(1, Ordering::SeqCst);
-        if place.phase > 0 {
-            assert_eq!(seen[place.phase - 1].load(Ordering::SeqCst), 4, "all four went before");
+    let entered = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let seen = Arc::clone(&entered);
+    let result = run_four_workers(move |worker, current| {
+        worker.push(current.phase);
+        seen[current.phase].fetch_add(1, Ordering::SeqCst);
+        if current.phase > 0 {
+            assert_eq!(seen[current.phase - 1].load(Ordering::SeqCst), 4, "all four went before");
         }
         Ok(())
     });
-    let run = played.unwrap().run;
+    let run = result.unwrap().run;
     let names: Vec<&str> = run.trials[0].phases.iter().map(|phase| phase.name.as_str()).collect();
     assert_eq!(names, ["write", "read", "remove"]);
     assert!(run.trials[0].phases.iter().all(|phase| phase.duration_ns >= 10));
@@ -338,15 +350,15 @@ fn no_worker_begins_a_phase_before_all_have_ended_the_one_before() {
 
 #[test]
 fn a_worker_that_fails_or_panics_holds_up_nobody() {
-    let failing = crew_of_four(|worker, place| {
-        worker.push(place.phase);
-        let bad = place.worker == 2 && place.phase == 1;
+    let failing = run_four_workers(|worker, current| {
+        worker.push(current.phase);
+        let bad = current.worker == 2 && current.phase == 1;
         if bad { Err(BenchError::Workload("read /x: broken".to_owned())) } else { Ok(()) }
     });
     assert_eq!(failing.unwrap_err().to_string(), "read /x: broken");
-    let panicking = crew_of_four(|worker, place| {
-        worker.push(place.phase);
-        assert!(place.worker != 1 || place.phase != 2, "on purpose");
+    let panicking = run_four_workers(|worker, current| {
+        worker.push(current.phase);
+        assert!(current.worker != 1 || current.phase != 2, "on purpose");
         Ok(())
     });
     let error = panicking.unwrap_err().to_string();
@@ -362,11 +374,11 @@ fn answer_times_are_kept_as_they_were_counted() {
     let mut times = HistogramSnapshot::default();
     histogram.add_to(&mut times);
     let expected = times.clone();
-    let mut workload = Given::doing(move |_| {
+    let mut workload = FakeWorkload::doing(move |_| {
         Ok(Outcome { latencies: vec![("read".to_owned(), times.clone())], ..rate(1.0) })
     });
     let plan = Plan { trials: 1..=1, confidence: None, ..Plan::default() };
-    let run = played(&mut workload, &plan, &machine(&[])).unwrap().run;
+    let run = run_fake(&mut workload, &plan, &machine(&[])).unwrap().run;
     let kept = &run.trials[0].latencies[0];
     assert_eq!((kept.count(), kept.sum_ns, kept.max_ns), (4, expected.sum(), expected.max()));
     for part in [0.0, 0.5, 0.75, 1.0] {

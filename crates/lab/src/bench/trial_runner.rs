@@ -1,9 +1,9 @@
-//! Playing a workload: space, settings, start, trials, doubts, cleaning up.
+//! Trials of a workload: space, settings, starts, trials, doubts, cleanup.
 
 use super::doubts;
 use super::error::BenchError;
 use super::host_env::{Counted, Found, HostEnv};
-use super::pace::Pace;
+use super::pace::SpeedTracker;
 use super::repeat::{Plan, half_width};
 use super::workload::{Outcome, Series, StartState, TrialContext, Workload};
 use larder_core::clock::Nanos;
@@ -19,78 +19,75 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is being done.
+/// A step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Files are made.
+    /// The workload creates its files.
     Preparing,
-    /// The start is made and read back.
+    /// The start of a trial is prepared and verified.
     Starting,
-    /// The machine is slower than it can be, and that is waited for.
+    /// The run waits because the machine is slower than it can be.
     Waiting,
     /// A trial runs.
     Running,
-    /// What was made is removed.
+    /// The workload removes its files.
     CleaningUp,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The current step.
     pub step: Step,
     /// Trials that are done.
     pub done: u64,
-    /// The most that there will be.
+    /// The maximum number of trials.
     pub most: u64,
     /// Half the width of the interval so far, as a share of the median.
     pub half_width: Option<f64>,
-    /// The time that is left, if it can be said.
+    /// The time that is left, if it can be estimated.
     pub left: Option<Nanos>,
 }
 
-/// A run that came to an end.
+/// A run that has ended with a result.
 #[derive(Debug)]
 pub struct RunResult {
-    /// What it showed; at least one trial.
+    /// The run, with at least one trial.
     pub run: Run,
-    /// Somebody stopped it before it was done.
+    /// True if a stop request ended the run before all trials were done.
     pub stopped: bool,
 }
 
-/// Plays a workload. `stop` is looked at all the time; `watch` is told how far it is. If there are
-/// other ranks, all begin each trial and phase together, and there are as many trials as the sums
-/// of all ask for.
+/// Runs the trials of a workload. Checks `stop` continuously, and reports to `on_progress`. If
+/// there are other ranks, all of them begin each trial and each phase at the same time, and the
+/// sums over all ranks decide the number of trials.
 ///
 /// # Errors
-/// There is no result: the first error of the workload or the machine, a start that cannot be made,
-/// or a stop before the first trial was done. What the workload made has been removed, or the error
-/// says that it has not.
+/// There is no result: the first error of the workload or the machine, a start that cannot be
+/// reached, or a stop before the first trial was done. The files of the workload have been removed,
+/// or the error says that they have not.
 pub fn run_trials(
     workload: &mut dyn Workload,
     plan: &Plan,
-    surroundings: &dyn HostEnv,
+    host: &dyn HostEnv,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(Progress),
+    on_progress: &mut dyn FnMut(Progress),
 ) -> Result<RunResult, BenchError> {
-    look_at_room(workload, surroundings)?;
-    let mut player = TrialRunner::new(workload, plan, surroundings, stop);
-    // A panic is a broken invariant and goes on upwards, but leaves no files behind.
-    let ended = catch_unwind(AssertUnwindSafe(|| player.trials(workload, watch)));
-    player.report(watch, Step::CleaningUp);
-    let cleaned = workload.clean_up();
-    let ended = ended.unwrap_or_else(|panic| resume_unwind(panic));
-    let stopped = BenchError::first_of(ended, cleaned)?;
-    Ok(RunResult { run: player.finish(stopped), stopped })
+    check_space(workload, host)?;
+    let mut runner = TrialRunner::new(workload, plan, host, stop);
+    // A panic is a broken invariant and propagates, but leaves no files behind.
+    let result = catch_unwind(AssertUnwindSafe(|| runner.trials(workload, on_progress)));
+    runner.report(on_progress, Step::CleaningUp);
+    let clean_up = workload.clean_up();
+    let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+    let stopped = BenchError::first_of(result, clean_up)?;
+    Ok(RunResult { run: runner.finish(stopped), stopped })
 }
 
-/// Whether a workload has the room that it needs; an error if not.
-pub(super) fn look_at_room(
-    workload: &dyn Workload,
-    surroundings: &dyn HostEnv,
-) -> Result<(), BenchError> {
+/// Checks that there is enough free space for a workload.
+pub(super) fn check_space(workload: &dyn Workload, host: &dyn HostEnv) -> Result<(), BenchError> {
     for space in workload.space() {
-        let free = surroundings.free_bytes(&space.directory)?;
+        let free = host.free_bytes(&space.directory)?;
         if free < space.bytes {
             return Err(BenchError::NoSpace {
                 directory: space.directory,
@@ -102,31 +99,30 @@ pub(super) fn look_at_room(
     Ok(())
 }
 
-/// Trials of a workload from one start, one after the other.
+/// Consecutive trials of a workload from one start.
 pub(super) struct TrialRunner<'a> {
     plan: &'a Plan,
-    surroundings: &'a dyn HostEnv,
+    host: &'a dyn HostEnv,
     stop: &'a AtomicBool,
     series: Vec<Series>,
     paths: Vec<PathBuf>,
     run: Run,
-    /// Sentences of the workload and about what is below the page cache, each once.
-    said: BTreeSet<(DoubtReason, String)>,
-    /// Values of the main series, those of all ranks together; empty where there is one alone.
+    /// Doubts of the workload and about caches below the page cache, each once.
+    doubt_texts: BTreeSet<(DoubtReason, String)>,
+    /// Values of the main series, summed over all ranks; empty without other ranks.
     totals: Vec<f64>,
     begun_at: Nanos,
-    pace: Pace,
+    speed_tracker: SpeedTracker,
 }
 
 impl<'a> TrialRunner<'a> {
     pub(super) fn new(
         workload: &dyn Workload,
         plan: &'a Plan,
-        surroundings: &'a dyn HostEnv,
+        host: &'a dyn HostEnv,
         stop: &'a AtomicBool,
     ) -> Self {
-        let mut run =
-            Run::new(workload.description(), surroundings.time_of_day(), surroundings.machine());
+        let mut run = Run::new(workload.description(), host.time_of_day(), host.machine());
         workload.name().clone_into(&mut run.workload);
         run.settings = workload.settings();
         run.settings.insert("start".to_owned(), plan.start.name().into());
@@ -142,25 +138,37 @@ impl<'a> TrialRunner<'a> {
             })
             .collect();
         let paths = workload.paths();
-        run.environment = surroundings.settings(&paths);
-        let begun_at = surroundings.now();
-        let (said, totals) = (BTreeSet::new(), Vec::new());
-        // A trial that one rank sets aside would have to go in all of them.
-        let alone = surroundings.ranks().is_none();
-        let pace = Pace::new(plan.same_speed.filter(|_| alone));
-        TrialRunner { plan, surroundings, stop, series, paths, run, said, totals, begun_at, pace }
+        run.environment = host.settings(&paths);
+        let begun_at = host.now();
+        let (doubt_texts, totals) = (BTreeSet::new(), Vec::new());
+        // With several ranks, all of them would have to set aside the same trials.
+        let alone = host.ranks().is_none();
+        let speed_tracker = SpeedTracker::new(plan.same_speed.filter(|_| alone));
+        TrialRunner {
+            plan,
+            host,
+            stop,
+            series,
+            paths,
+            run,
+            doubt_texts,
+            totals,
+            begun_at,
+            speed_tracker,
+        }
     }
 
-    /// Prepares and does all trials; whether it was stopped after at least one.
+    /// Prepares the workload and runs all trials. Returns true if a stop request ended them after
+    /// at least one.
     fn trials(
         &mut self,
         workload: &mut dyn Workload,
-        watch: &mut dyn FnMut(Progress),
+        on_progress: &mut dyn FnMut(Progress),
     ) -> Result<bool, BenchError> {
-        self.prepare(workload, watch)?;
+        self.prepare(workload, on_progress)?;
         self.begin();
-        while self.goes_on()? {
-            match self.trial(workload, watch) {
+        while self.needs_trial()? {
+            match self.trial(workload, on_progress) {
                 Ok(()) => {}
                 Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
                 Err(error) => return Err(error),
@@ -169,116 +177,117 @@ impl<'a> TrialRunner<'a> {
         Ok(false)
     }
 
-    /// Has the workload make what it needs.
+    /// Has the workload create its files.
     pub(super) fn prepare(
         &self,
         workload: &mut dyn Workload,
-        watch: &mut dyn FnMut(Progress),
+        on_progress: &mut dyn FnMut(Progress),
     ) -> Result<(), BenchError> {
-        self.report(watch, Step::Preparing);
-        let stage = self.trial_context(0);
-        stage.check()?;
-        workload.prepare(&stage)?;
-        stage.wait_at_barrier("prepared")
+        self.report(on_progress, Step::Preparing);
+        let context = self.trial_context(0);
+        context.check()?;
+        workload.prepare(&context)?;
+        context.wait_at_barrier("prepared")
     }
 
-    /// From now on the time that may be spent is counted.
+    /// Starts counting the time of the plan.
     pub(super) fn begin(&mut self) {
-        self.begun_at = self.surroundings.now();
+        self.begun_at = self.host.now();
     }
 
-    /// Whether there is one more trial, as rank 0 sees it.
-    pub(super) fn goes_on(&self) -> Result<bool, BenchError> {
-        let goes_on = self.plan.goes_on(self.values(), self.spent());
-        let Some(ranks) = self.surroundings.ranks() else { return Ok(goes_on) };
-        let said = ranks.wait_at_barrier("whether to go on", goes_on.into())?;
-        Ok(said.first() == Some(&Value::Bool(true)))
+    /// Returns true if there is one more trial, as rank 0 decides.
+    pub(super) fn needs_trial(&self) -> Result<bool, BenchError> {
+        let needs_trial = self.plan.needs_trial(self.values(), self.spent());
+        let Some(ranks) = self.host.ranks() else { return Ok(needs_trial) };
+        let answers = ranks.wait_at_barrier("whether to go on", needs_trial.into())?;
+        Ok(answers.first() == Some(&Value::Bool(true)))
     }
 
-    /// Adds up the values of the last trial in all ranks.
-    fn note_total(&mut self) -> Result<(), BenchError> {
-        let Some(ranks) = self.surroundings.ranks() else { return Ok(()) };
+    /// Sums the values of the last trial over all ranks.
+    fn record_total(&mut self) -> Result<(), BenchError> {
+        let Some(ranks) = self.host.ranks() else { return Ok(()) };
         let Some(sample) = self.run.samples.first() else { return Ok(()) };
-        let own = sample.values.last().copied().expect("a trial was recorded");
-        let said = ranks
-            .wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), own.into())?;
-        let all: Vec<f64> = said.iter().filter_map(Value::as_f64).collect();
+        let value = sample.values.last().copied().expect("a trial was recorded");
+        let values = ranks
+            .wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), value.into())?;
+        let all: Vec<f64> = values.iter().filter_map(Value::as_f64).collect();
         self.totals.push(together(&sample.unit, &all));
         Ok(())
     }
 
-    /// One trial, which may be set aside.
+    /// Runs one trial, which may be set aside.
     pub(super) fn trial(
         &mut self,
         workload: &mut dyn Workload,
-        watch: &mut dyn FnMut(Progress),
+        on_progress: &mut dyn FnMut(Progress),
     ) -> Result<(), BenchError> {
         let number = self.run.trials.len() as u64 + 1;
-        self.wait_for_speed(number, watch)?;
+        self.wait_for_speed(number, on_progress)?;
         self.trial_context(number).check()?;
-        self.report(watch, Step::Starting);
+        self.report(on_progress, Step::Starting);
         let started = self.start(workload)?;
-        // One that still drops or fills would disturb those that begin.
+        // A rank that still drops or fills caches would disturb those that have begun.
         self.trial_context(number).wait_at_barrier(&format!("start of trial {number}"))?;
-        self.report(watch, Step::Running);
-        let speed = self.surroundings.speed();
-        let before = self.surroundings.count(&self.paths);
-        let begun_at = self.surroundings.now();
-        let stage = self.trial_context(number);
-        let outcome = workload.trial(&stage)?;
-        let duration_ns = self.surroundings.now() - begun_at;
-        let after = self.surroundings.count(&self.paths);
-        let speed = speed.zip(self.surroundings.speed()).map(|(one, other)| one.min(other));
-        if self.pace.sets_aside(speed, duration_ns) {
-            self.pace.lose(duration_ns);
+        self.report(on_progress, Step::Running);
+        let speed = self.host.speed();
+        let before = self.host.count(&self.paths);
+        let begun_at = self.host.now();
+        let context = self.trial_context(number);
+        let outcome = workload.trial(&context)?;
+        let duration_ns = self.host.now() - begun_at;
+        let after = self.host.count(&self.paths);
+        let speed = speed.zip(self.host.speed()).map(|(one, other)| one.min(other));
+        if self.speed_tracker.is_rejected(speed, duration_ns) {
+            self.speed_tracker.add_lost_time(duration_ns);
             self.run.set_aside += 1;
             return Ok(());
         }
-        self.pace.keep(duration_ns);
-        let trial = Trial { number, started, duration_ns, speed, ..measured(before, after) };
+        self.speed_tracker.add_counted_time(duration_ns);
+        let trial =
+            Trial { number, started, duration_ns, speed, ..counter_difference(before, after) };
         self.record(outcome, trial)?;
-        if speed.is_some_and(|speed| self.pace.add_speed(speed)) {
-            self.look_back();
+        if speed.is_some_and(|speed| self.speed_tracker.add_speed(speed)) {
+            self.reject_slow_trials();
         }
-        self.note_total()
+        self.record_total()
     }
 
-    /// Waits while the machine is slower than it can be, as long as there is patience.
+    /// Waits while the machine is slower than it can be, as long as more time may be lost.
     fn wait_for_speed(
         &mut self,
         number: u64,
-        watch: &mut dyn FnMut(Progress),
+        on_progress: &mut dyn FnMut(Progress),
     ) -> Result<(), BenchError> {
-        let begun_at = self.surroundings.now();
+        let begun_at = self.host.now();
         let mut waited = 0;
-        while self.pace.has_patience() && !self.is_spent() {
-            match self.surroundings.speed() {
-                Some(speed) if self.pace.is_off(speed) => {}
+        while self.speed_tracker.may_lose_time() && !self.is_spent() {
+            match self.host.speed() {
+                Some(speed) if self.speed_tracker.is_deviating(speed) => {}
                 _ => break,
             }
             self.trial_context(number).check()?;
-            self.report(watch, Step::Waiting);
-            let now = self.surroundings.now() - begun_at;
-            self.pace.lose(now - waited);
+            self.report(on_progress, Step::Waiting);
+            let now = self.host.now() - begun_at;
+            self.speed_tracker.add_lost_time(now - waited);
             waited = now;
         }
         Ok(())
     }
 
-    /// Sets trials aside that counted until the machine showed that it can be faster.
-    fn look_back(&mut self) {
-        let mut place = 0;
-        while place < self.run.trials.len() {
-            let Trial { speed, duration_ns, .. } = self.run.trials[place];
-            if !self.pace.sets_aside(speed, duration_ns) {
-                place += 1;
+    /// Sets aside trials that counted before the machine showed that it can be faster.
+    fn reject_slow_trials(&mut self) {
+        let mut index = 0;
+        while index < self.run.trials.len() {
+            let Trial { speed, duration_ns, .. } = self.run.trials[index];
+            if !self.speed_tracker.is_rejected(speed, duration_ns) {
+                index += 1;
                 continue;
             }
-            self.pace.give_up(duration_ns);
+            self.speed_tracker.reject_counted(duration_ns);
             self.run.set_aside += 1;
-            self.run.trials.remove(place);
+            self.run.trials.remove(index);
             for sample in &mut self.run.samples {
-                sample.values.remove(place);
+                sample.values.remove(index);
             }
         }
         for (trial, number) in self.run.trials.iter_mut().zip(1..) {
@@ -286,10 +295,10 @@ impl<'a> TrialRunner<'a> {
         }
     }
 
-    /// Makes the start and reads it back.
+    /// Prepares the start and verifies it.
     fn start(&mut self, workload: &mut dyn Workload) -> Result<Started, BenchError> {
         let (start, stop) = (self.plan.start, self.stop);
-        let mut more = || !stop.load(Ordering::Relaxed);
+        let mut keep_going = || !stop.load(Ordering::Relaxed);
         let started = |found: &Found| Started {
             start,
             files: found.files,
@@ -301,8 +310,8 @@ impl<'a> TrialRunner<'a> {
                 Ok(Started { start, ..Started::default() })
             }
             StartState::Unknown(why) => Err(BenchError::NoStart { start, why }),
-            StartState::Own(own) => {
-                let found = own.start(start)?;
+            StartState::Own(cache) => {
+                let found = cache.start(start)?;
                 let right = match start {
                     Start::Cold => found.resident == 0,
                     Start::Warm => found.resident == found.pages,
@@ -316,19 +325,20 @@ impl<'a> TrialRunner<'a> {
                 })
             }
             StartState::Files(files) => {
-                let below = self.surroundings.caches_below(&files);
+                let below = self.host.caches_below(&files);
                 if start != Start::AsIs {
-                    self.said.extend(below.into_iter().map(|text| (DoubtReason::Below, text)));
+                    self.doubt_texts
+                        .extend(below.into_iter().map(|text| (DoubtReason::Below, text)));
                 }
                 let found = match start {
-                    Start::Cold => self.surroundings.make_cold(&files, &mut more)?,
-                    Start::Warm => self.surroundings.make_warm(&files, &mut more)?,
-                    Start::AsIs => self.surroundings.find_cached(&files)?,
+                    Start::Cold => self.host.make_cold(&files, &mut keep_going)?,
+                    Start::Warm => self.host.make_warm(&files, &mut keep_going)?,
+                    Start::AsIs => self.host.find_cached(&files)?,
                 };
-                if !more() {
+                if !keep_going() {
                     return Err(BenchError::Stopped);
                 }
-                judge(start, &found)?;
+                check_start(start, &found)?;
                 Ok(started(&found))
             }
         }
@@ -352,7 +362,8 @@ impl<'a> TrialRunner<'a> {
             values.is_empty(),
             "a workload announces its series, and these it did not: {values:?}"
         );
-        self.said.extend(outcome.doubts.into_iter().map(|text| (DoubtReason::Workload, text)));
+        self.doubt_texts
+            .extend(outcome.doubts.into_iter().map(|text| (DoubtReason::Workload, text)));
         trial.phases = outcome.phases;
         let latencies = outcome.latencies.iter().map(|(what, times)| latency(what, times));
         trial.latencies = latencies.collect();
@@ -360,59 +371,54 @@ impl<'a> TrialRunner<'a> {
         Ok(())
     }
 
-    /// The record, with what can be said at the end only.
+    /// Returns the run with what is known only at its end.
     pub(super) fn finish(mut self, stopped: bool) -> Run {
-        let after = self.surroundings.settings(&self.paths);
+        let after = self.host.settings(&self.paths);
         self.run.environment_changes = SettingChange::between(&self.run.environment, &after);
-        let resolution = self.surroundings.clock_resolution();
+        let resolution = self.host.clock_resolution();
         let doubts = doubts::of(&self.run, self.plan, resolution, stopped);
         self.run.doubts = doubts;
-        self.run.doubts.extend(self.said.into_iter().map(|(why, text)| Doubt { why, text }));
+        self.run.doubts.extend(self.doubt_texts.into_iter().map(|(why, text)| Doubt { why, text }));
         self.run
     }
 
     fn trial_context(&self, trial: u64) -> TrialContext<'a> {
-        TrialContext {
-            trial,
-            seed: self.plan.seed,
-            stop: self.stop,
-            surroundings: self.surroundings,
-        }
+        TrialContext { trial, seed: self.plan.seed, stop: self.stop, host: self.host }
     }
 
-    /// Trials that count so far.
+    /// Returns the number of trials that count so far.
     pub(super) fn done(&self) -> usize {
         self.run.trials.len()
     }
 
-    /// Values of the main series so far, those of all ranks together.
+    /// Returns the values of the main series so far, summed over all ranks.
     fn values(&self) -> &[f64] {
         let own = || self.run.samples.first().map_or(&[][..], |sample| &sample.values);
-        if self.surroundings.ranks().is_some() { &self.totals } else { own() }
+        if self.host.ranks().is_some() { &self.totals } else { own() }
     }
 
     fn spent(&self) -> Nanos {
-        self.surroundings.now() - self.begun_at
+        self.host.now() - self.begun_at
     }
 
-    /// Whether the time that may be spent is over.
+    /// Returns true if the time of the plan is over.
     fn is_spent(&self) -> bool {
         self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
-    pub(super) fn report(&self, watch: &mut dyn FnMut(Progress), step: Step) {
-        watch(Progress {
+    pub(super) fn report(&self, on_progress: &mut dyn FnMut(Progress), step: Step) {
+        on_progress(Progress {
             step,
             done: self.run.trials.len() as u64,
             most: *self.plan.trials.end(),
             half_width: half_width(self.values()),
-            left: self.plan.left(self.values(), self.spent()),
+            left: self.plan.time_left(self.values(), self.spent()),
         });
     }
 }
 
-/// Whether files are as they should be; if not, the sentence that refuses the trial.
-fn judge(start: Start, found: &Found) -> Result<(), BenchError> {
+/// Checks the residency against the start.
+fn check_start(start: Start, found: &Found) -> Result<(), BenchError> {
     let &Found { pages, resident, .. } = found;
     let (file, of_file) = found.wrong.clone().unwrap_or_default();
     let why = found.why.clone();
@@ -427,8 +433,8 @@ fn judge(start: Start, found: &Found) -> Result<(), BenchError> {
     }
 }
 
-/// What the counters say of the time between two readings.
-fn measured(before: Counted, after: Counted) -> Trial {
+/// Returns a trial with the activity between two readings of the counters.
+fn counter_difference(before: Counted, after: Counted) -> Trial {
     let steal = before.cpu.zip(after.cpu).and_then(|(before, after)| {
         let (total, stolen) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
         #[expect(clippy::cast_precision_loss, reason = "ticks stay below 2^53")]

@@ -1,9 +1,9 @@
 //! The threads of a trial: all of them go through the same phases, and none begins a phase before
 //! all have ended the one before, in this rank and in all others.
 //!
-//! Invariants: a phase takes from the moment when the first thread begins it to the one when the
-//! last is done with it; the first error, or a panic, ends the crew, and no thread waits for one
-//! that is gone.
+//! Invariants: a phase lasts from the time when the first thread begins it to the time when the
+//! last one ends it; the first error or panic ends all threads, and no thread waits for one that
+//! has ended.
 
 use super::barrier::BreakableBarrier;
 use super::error::BenchError;
@@ -12,54 +12,54 @@ use larder_core::clock::Nanos;
 use larder_report::run::trial::Phase;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a worker is told about where it stands.
+/// The worker and phase of one call of a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PhaseContext<'a> {
     /// Number of the worker, from 0.
     pub worker: usize,
     /// Number of the phase, from 0.
     pub phase: usize,
-    /// Its name.
+    /// Name of the phase.
     pub name: &'a str,
-    /// When this worker began the phase, nanoseconds of the stage's clock.
+    /// Time at which this worker began the phase, on the clock of the trial context.
     pub begun_at: Nanos,
 }
 
-/// What a worker did: when each of its phases began and ended, or why it ended early. A worker that
-/// ended because another one did has no error of its own.
-struct Done {
+/// Result of a worker: begin and end of each phase, and its error if it ended early. A worker that
+/// ended because of another one has no error of its own.
+struct WorkerResult {
     times: Vec<(Nanos, Nanos)>,
-    failed: Option<BenchError>,
+    error: Option<BenchError>,
 }
 
-/// Runs the phases with one thread for each worker; what each phase took. What a worker learns it
-/// keeps for itself.
+/// Runs the phases with one thread for each worker, and returns the duration of each phase. Workers
+/// keep their other results themselves.
 ///
 /// # Errors
-/// The first error of any worker, by its number; a panic is one.
+/// The first error of any worker, by number; a panic is an error.
 pub fn run<W: Send>(
-    stage: &TrialContext<'_>,
+    context: &TrialContext<'_>,
     phases: &[&str],
     workers: &mut [W],
-    step: impl Fn(&mut W, Place<'_>) -> Result<(), BenchError> + Sync,
+    step: impl Fn(&mut W, PhaseContext<'_>) -> Result<(), BenchError> + Sync,
 ) -> Result<Vec<Phase>, BenchError> {
     assert!(!workers.is_empty(), "a crew has workers");
-    let gate = BreakableBarrier::new(workers.len());
-    let (gate, step) = (&gate, &step);
-    let done: Vec<Done> = std::thread::scope(|scope| {
+    let barrier = BreakableBarrier::new(workers.len());
+    let (barrier, step) = (&barrier, &step);
+    let result: Vec<WorkerResult> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
             .enumerate()
             .map(|(number, worker)| {
-                scope.spawn(move || run_phases(stage, phases, number, worker, gate, step))
+                scope.spawn(move || run_phases(context, phases, number, worker, barrier, step))
             })
             .collect();
-        let joined = threads.into_iter().map(|thread| thread.join().expect("panics are caught"));
-        joined.collect()
+        let results = threads.into_iter().map(|thread| thread.join().expect("panics are caught"));
+        results.collect()
     });
-    let mut times = Vec::with_capacity(done.len());
-    for one in done {
-        if let Some(error) = one.failed {
+    let mut times = Vec::with_capacity(result.len());
+    for one in result {
+        if let Some(error) = one.error {
             return Err(error);
         }
         times.push(one.times);
@@ -74,44 +74,44 @@ pub fn run<W: Send>(
 }
 
 fn run_phases<W>(
-    stage: &TrialContext<'_>,
+    context: &TrialContext<'_>,
     phases: &[&str],
     number: usize,
     worker: &mut W,
-    gate: &BreakableBarrier,
-    step: &(impl Fn(&mut W, Place<'_>) -> Result<(), BenchError> + Sync),
-) -> Done {
-    let mut done = Done { times: Vec::with_capacity(phases.len()), failed: None };
+    barrier: &BreakableBarrier,
+    step: &(impl Fn(&mut W, PhaseContext<'_>) -> Result<(), BenchError> + Sync),
+) -> WorkerResult {
+    let mut result = WorkerResult { times: Vec::with_capacity(phases.len()), error: None };
     for (phase, name) in phases.iter().enumerate() {
-        if !gate.wait() {
-            return done;
+        if !barrier.wait() {
+            return result;
         }
-        if stage.is_in_company() {
-            // One goes to meet the other ranks, and the rest of this one waits for it.
+        if context.has_ranks() {
+            // One thread waits for the other ranks, and the others of this rank wait for it.
             if number == 0
-                && let Err(error) = stage.wait_at_barrier(name)
+                && let Err(error) = context.wait_at_barrier(name)
             {
-                done.failed = Some(error);
-                gate.break_up();
-                return done;
+                result.error = Some(error);
+                barrier.abort();
+                return result;
             }
-            if !gate.wait() {
-                return done;
+            if !barrier.wait() {
+                return result;
             }
         }
-        let begun_at = stage.now();
-        let place = Place { worker: number, phase, name, begun_at };
-        // The worker is not looked at again after a panic.
-        let result = catch_unwind(AssertUnwindSafe(|| step(worker, place)));
-        done.times.push((begun_at, stage.now()));
-        let failed = match result {
+        let begun_at = context.now();
+        let current = PhaseContext { worker: number, phase, name, begun_at };
+        // The worker is not used again after a panic.
+        let step_result = catch_unwind(AssertUnwindSafe(|| step(worker, current)));
+        result.times.push((begun_at, context.now()));
+        let error = match step_result {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
             Err(_) => BenchError::Panicked { worker: number, phase: (*name).to_owned() },
         };
-        done.failed = Some(failed);
-        gate.break_up();
-        return done;
+        result.error = Some(error);
+        barrier.abort();
+        return result;
     }
-    done
+    result
 }

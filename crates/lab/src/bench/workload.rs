@@ -1,4 +1,4 @@
-//! What is measured, as the player sees it.
+//! Workloads, and the interface to the run of their trials.
 
 use super::error::BenchError;
 use super::host_env::{Found, HostEnv};
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The longest nap between two looks at the flag that stops a run.
-const NAP_MAX: Nanos = 50 * MILLISECOND;
+/// Maximum time between two checks of the stop flag.
+const SLEEP_MAX: Nanos = 50 * MILLISECOND;
 
 /// A series of values: one for each trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,16 +22,16 @@ pub struct Series {
     pub name: String,
     /// Unit of the values.
     pub unit: String,
-    /// Which values are better; none for what is neither, as a count.
+    /// The better direction of the values; `None` for neutral values such as counts.
     pub better: Option<Direction>,
-    /// What it measures without `at`; none where it stands alone.
+    /// The name without the coordinates; `None` for a series without a group.
     pub group: Option<String>,
-    /// Where in its group it lies, as `clients: 4`.
+    /// The coordinates within the group, as `clients: 4`.
     pub at: BTreeMap<String, f64>,
 }
 
 impl Series {
-    /// A series that stands alone.
+    /// Returns a series without a group.
     pub fn new(
         name: impl Into<String>,
         unit: impl Into<String>,
@@ -41,56 +41,59 @@ impl Series {
         Series { name, unit, better, group: None, at: BTreeMap::new() }
     }
 
-    /// The same as part of a group: its name becomes `GROUP at WHAT VALUE, ...`.
+    /// Turns the series into one of a group: its name becomes `GROUP at NAME VALUE, ...`.
     #[must_use]
-    pub fn at(mut self, places: &[(&str, f64)]) -> Self {
-        let said: Vec<String> = places.iter().map(|(what, at)| format!("{what} {at}")).collect();
+    pub fn at(mut self, coordinates: &[(&str, f64)]) -> Self {
+        let labels: Vec<String> =
+            coordinates.iter().map(|(name, value)| format!("{name} {value}")).collect();
         self.group = Some(self.name.clone());
-        self.name = format!("{} at {}", self.name, said.join(", "));
-        self.at = places.iter().map(|(what, at)| ((*what).to_owned(), *at)).collect();
+        self.name = format!("{} at {}", self.name, labels.join(", "));
+        self.at = coordinates.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         self
     }
 }
 
-/// Room that a workload needs.
+/// Free space that a workload needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// A directory that is there.
+    /// An existing directory.
     pub directory: PathBuf,
-    /// Bytes at the most at any moment.
+    /// Maximum number of bytes at any time.
     pub bytes: u64,
 }
 
-/// What is cold or warm when a trial begins, and who can tell.
+/// Cache state at the start of a trial, and how it is verified.
 #[derive(Debug)]
 pub enum StartState<'a> {
-    /// Files behind the page cache: the player makes and reads back. Files that are not there yet
-    /// are not named.
+    /// Files behind the page cache, whose residency the run sets and verifies. Files that do not
+    /// exist yet are not included.
     Files(Vec<PathBuf>),
-    /// Something with a cache of its own, which makes and counts.
+    /// A target with its own cache, which sets its state and counts.
     Own(&'a mut dyn OwnCache),
-    /// Nobody can tell, with why: a server with a cache of its own. Only `as-is` is allowed.
+    /// The state cannot be known, with the reason, such as a server with a cache of its own. Only
+    /// the start `as-is` is allowed.
     Unknown(String),
 }
 
-/// Something with a cache of its own.
+/// A target with its own cache.
 pub trait OwnCache: std::fmt::Debug {
-    /// Makes it cold or warm, and counts: blocks that it is about, and those that are cached.
+    /// Makes the cache cold or warm, and returns the number of its target's blocks and of those
+    /// that are cached.
     ///
     /// # Errors
-    /// It cannot be made so.
+    /// The state cannot be reached.
     fn start(&mut self, start: Start) -> Result<Found, BenchError>;
 }
 
-/// What a trial is given.
+/// The environment of a trial.
 #[derive(Clone, Copy)]
 pub struct TrialContext<'a> {
-    /// Counted from 1; 0 while preparing.
+    /// The trial, from 1; 0 during the preparation.
     pub trial: u64,
-    /// The seed of everything random: the same in each trial, so that each does the same.
+    /// The seed of all random numbers: the same in each trial, so that each does the same work.
     pub seed: u64,
     pub(super) stop: &'a AtomicBool,
-    pub(super) surroundings: &'a dyn HostEnv,
+    pub(super) host: &'a dyn HostEnv,
 }
 
 impl std::fmt::Debug for TrialContext<'_> {
@@ -100,31 +103,31 @@ impl std::fmt::Debug for TrialContext<'_> {
 }
 
 impl TrialContext<'_> {
-    /// Nanoseconds of the player's clock.
+    /// Returns nanoseconds of the host's clock.
     #[must_use]
     pub fn now(&self) -> Nanos {
-        self.surroundings.now()
+        self.host.now()
     }
 
-    /// Waits for all ranks, before a phase begins in any of them; at once where there is only one.
-    /// All ranks come to the same places in the same order.
+    /// Waits for all ranks before a phase begins in any of them; returns immediately if there is
+    /// only one. All ranks reach the same barriers in the same order.
     ///
     /// # Errors
-    /// [`BenchError::Stopped`] if a rank is gone, or somebody wants to stop.
+    /// [`BenchError::Stopped`] if a rank is gone or the user stops the run.
     pub fn wait_at_barrier(&self, place: &str) -> Result<(), BenchError> {
-        let ranks = self.surroundings.ranks();
+        let ranks = self.host.ranks();
         ranks.map_or(Ok(()), |ranks| ranks.wait_at_barrier(place, Value::Null).map(drop))
     }
 
-    /// Whether there are others to wait for.
-    pub(super) fn is_in_company(&self) -> bool {
-        self.surroundings.ranks().is_some()
+    /// Returns true if there are other ranks.
+    pub(super) fn has_ranks(&self) -> bool {
+        self.host.ranks().is_some()
     }
 
-    /// Sleeps for so many nanoseconds, and looks up now and then whether somebody wants to stop.
+    /// Sleeps for `time` nanoseconds, and checks the stop flag repeatedly.
     ///
     /// # Errors
-    /// [`BenchError::Stopped`] in that case.
+    /// [`BenchError::Stopped`] if the user stops the run.
     pub fn sleep(&self, time: Nanos) -> Result<(), BenchError> {
         let until = self.now().saturating_add(time);
         loop {
@@ -133,69 +136,70 @@ impl TrialContext<'_> {
             if left == 0 {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_nanos(left.min(NAP_MAX)));
+            std::thread::sleep(Duration::from_nanos(left.min(SLEEP_MAX)));
         }
     }
 
-    /// To be asked often, at least once a second: an error if somebody wants to stop.
+    /// Returns an error if the user stops the run. Call it often, at least once a second.
     ///
     /// # Errors
-    /// [`BenchError::Stopped`] in that case.
+    /// [`BenchError::Stopped`] if the user stops the run.
     pub fn check(&self) -> Result<(), BenchError> {
         if self.stop.load(Ordering::Relaxed) { Err(BenchError::Stopped) } else { Ok(()) }
     }
 }
 
-/// What a trial showed.
+/// Results of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// A value for each series, by name.
     pub values: BTreeMap<String, f64>,
-    /// Phases in their order; [`super::crew::run`] makes them.
+    /// Phases in their order, as returned by [`super::worker_pool::run`].
     pub phases: Vec<Phase>,
-    /// Answer times by what was asked.
+    /// Response times by kind of request.
     pub latencies: Vec<(String, HistogramSnapshot)>,
-    /// What makes this trial doubtful, as sentences that can follow "doubtful because".
+    /// Doubts about this trial, as sentences that can follow "doubtful because".
     pub doubts: Vec<String>,
 }
 
-/// What is measured. Calls come in this order: `space`, `prepare`, then for each trial `footing`
-/// and `trial`, then `clean_up`, which is called however the run ends.
+/// A workload that can be measured. Calls have this order: `space`, `prepare`, then for each trial
+/// `start_state` and `trial`, then `clean_up`, which is called however the run ends.
 pub trait Workload {
-    /// Its name, as on the command line.
+    /// Returns the name, as on the command line.
     fn name(&self) -> &str;
 
-    /// What is measured, in one line.
+    /// Returns a one-line description.
     fn description(&self) -> String;
 
-    /// Its parameters, by name with the unit at the end.
+    /// Returns the parameters, by name with the unit at the end.
     fn settings(&self) -> BTreeMap<String, Value>;
 
-    /// Its series, the main one first; known before the first trial.
+    /// Returns the series, the main one first; known before the first trial.
     fn series(&self) -> Vec<Series>;
 
-    /// The room it needs, on top of what is there before `prepare`.
+    /// Returns the space needed in addition to what exists before `prepare`.
     fn space(&self) -> Vec<Space>;
 
-    /// The paths whose disks and settings matter.
+    /// Returns the paths whose disks and settings matter.
     fn paths(&self) -> Vec<PathBuf>;
 
-    /// Makes what the trials need. Not timed.
+    /// Creates what the trials need. Not timed.
     ///
     /// # Errors
-    /// It cannot be made.
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError>;
+    /// It cannot be created.
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError>;
 
-    /// What must be cold or warm before the next trial.
+    /// Returns what must be cold or warm before the next trial.
     fn start_state(&mut self) -> StartState<'_>;
 
-    /// One trial: the same work each time.
+    /// Runs one trial: the same work each time.
     ///
     /// # Errors
-    /// Anything that makes its values meaningless; a request that failed, for one.
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError>;
+    /// Anything that makes its values meaningless, such as a request that failed.
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError>;
 
-    /// Removes what it made, and nothing else. Called once, also after an error or a stop.
+    /// Removes what the workload made, and nothing else. Called once, also after an error or a
+    /// stop.
     ///
     /// # Errors
     /// Something cannot be removed.

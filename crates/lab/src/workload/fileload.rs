@@ -1,37 +1,37 @@
-//! Fileload: reads of one container file in order, at random, or as a database would.
+//! Fileload: reads of one container file in order, at random, or like a database.
 //!
-//! The program of that name (1998) was never published; this is defined by what its reports say of
-//! it. In database mode the file is divided into eight regions. Four stand for indexes and four for
-//! data, in turns; nine of ten requests go to the index regions, the tenth is spread evenly over
-//! the data regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
+//! The program of that name (1998) was never published; this definition follows its reports. In
+//! database mode the file is divided into eight regions, which alternately represent indexes and
+//! data; nine of ten requests go to the index regions, the tenth is spread evenly over the data
+//! regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
 //!
 //! Invariants: every request lies inside the file, at a multiple of the read size, and is one read
-//! long; what is left over at the end of the file is not read; the same seed gives the same
-//! requests. Sizes and offsets are bytes.
+//! long; a remainder at the end of the file is not read; the same seed gives the same requests.
+//! Sizes and offsets are bytes.
 
 use crate::random::Random;
 
-/// Bytes of the container file, unless told otherwise.
+/// Bytes of the container file by default.
 pub const FILE_BYTES: u64 = 100 << 20;
-/// Bytes of a read, unless told otherwise.
+/// Bytes of a read by default.
 pub const READ_BYTES: u64 = 8 << 10;
-/// The same of a database.
+/// Bytes of a read of a database by default.
 pub const DATABASE_READ_BYTES: u64 = 64 << 10;
 /// Regions of a database; every second one is an index.
 pub const REGIONS: u64 = 8;
-/// Of so many requests of a database ...
+/// Requests of a database in a group ...
 const OF_REQUESTS: u64 = 10;
-/// ... so many go to the indexes.
+/// ... and those of them that go to the indexes.
 const INDEX_REQUESTS: u64 = 9;
 
-/// In which order the file is read.
+/// The order in which the file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// From the start to the end, again and again.
+    /// From the start to the end, repeatedly.
     Sequential,
-    /// Every read as likely as the other.
+    /// All reads with the same probability.
     Random,
-    /// Mostly in the regions that stand for indexes.
+    /// Mostly in the regions that represent indexes.
     Database,
 }
 
@@ -59,7 +59,7 @@ pub struct FileTooSmall {
 }
 
 impl Fileload {
-    /// Checks it.
+    /// Checks the sizes.
     ///
     /// # Errors
     /// The file is shorter than a read, or than one for each region of a database.
@@ -71,22 +71,22 @@ impl Fileload {
         Ok(Fileload { order, file_bytes, read_bytes })
     }
 
-    /// Reads that the file has room for.
+    /// Returns the number of reads that the file has room for.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.file_bytes / self.read_bytes
     }
 
-    /// First read and number of reads of a region of a database.
+    /// Returns the first read and the number of reads of a region of a database.
     #[must_use]
     pub fn region(&self, region: u64) -> (u64, u64) {
         let start = |region| u128::from(self.reads()) * u128::from(region) / u128::from(REGIONS);
         let [start, end] = [start(region), start(region + 1)]
-            .map(|place| u64::try_from(place).expect("a place in the file"));
+            .map(|read| u64::try_from(read).expect("a place in the file"));
         (start, end - start)
     }
 
-    /// The endless offsets that belong to `seed`.
+    /// Returns the endless sequence of offsets for `seed`.
     pub fn offsets(self, seed: u64) -> impl Iterator<Item = u64> {
         let mut random = Random::from_seed(seed);
         let mut next = 0;
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn the_same_seed_reads_the_same_and_another_does_not() {
         let load = Fileload::new(Order::Random, FILE_BYTES, READ_BYTES).unwrap();
-        let some = |seed| load.offsets(seed).take(100).collect::<Vec<_>>();
-        assert_eq!(some(1), some(1));
-        assert_ne!(some(1), some(2));
-        assert!(some(1).iter().all(|offset| offset + READ_BYTES <= FILE_BYTES));
+        let first_reads = |seed| load.offsets(seed).take(100).collect::<Vec<_>>();
+        assert_eq!(first_reads(1), first_reads(1));
+        assert_ne!(first_reads(1), first_reads(2));
+        assert!(first_reads(1).iter().all(|offset| offset + READ_BYTES <= FILE_BYTES));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Files for Fileload: a set of intertwined files, each in so many pieces on the disk, and copies
-//! of them in one piece each.
+//! Files for Fileload: a set of interleaved files with a given number of extents each, and copies
+//! of them in one extent each.
 //!
-//! Room is asked for piece by piece, in turns among the files (fallocate(2)), so that the file
-//! system puts the pieces side by side; then the bytes are written into it. Whether it did is not
-//! believed but counted, by whoever calls, and a file that is not as it was asked for is an error.
-//! Invariants: nothing that was there before is changed or removed; after an error or a stop
-//! nothing of what was made is left, or the error says so. Sizes are bytes.
+//! Space is allocated piece by piece, alternating among the files (fallocate(2)), so that the file
+//! system places the pieces next to each other; then the bytes are written into it. The caller
+//! counts the extents, and a file with another number of extents than requested is an error.
+//! Invariants: nothing that existed before is changed or removed; after an error or a stop no file
+//! is left, or the error says so. Sizes are bytes.
 
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -14,105 +14,106 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The directory of the files in pieces.
+/// Directory of the fragmented files.
 pub const FRAGMENTED: &str = "fragmented";
-/// That of the copies in one piece.
+/// Directory of the contiguous copies.
 pub const CONTIGUOUS: &str = "contiguous";
-/// Their names begin so and end with a number from 1.
+/// Prefix of the file names, followed by a number from 1.
 const FILE: &str = "file-";
-/// How often room in one piece is asked for, with what was given before kept away.
+/// Additional attempts to allocate a file in one extent, while the space of the earlier ones is
+/// kept allocated.
 const ATTEMPTS: usize = 8;
-/// Bytes that are written at a time.
+/// Bytes of one write.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What to make.
+/// Numbers and sizes of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragments {
     /// Files of each kind.
     pub files: u32,
     /// Bytes of each, a multiple of 4 KiB.
     pub file_bytes: u64,
-    /// Pieces of each file in pieces: from 1 to one for each 4 KiB.
+    /// Extents of each fragmented file: from 1 to one for each 4 KiB.
     pub extents: u64,
-    /// Where the bytes come from: the same in a file and its copy.
+    /// The seed of the content: the same for a file and its copy.
     pub seed: u64,
 }
 
-/// Why they were not made. Every message can follow "failed to".
+/// The reason for which the files were not made. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum FragmentsError {
-    /// It cannot be done with these numbers.
+    /// The numbers do not fit together.
     #[error("make files of {file_bytes} bytes in {extents} extents: {why}")]
     Impossible {
         /// Bytes of each file.
         file_bytes: u64,
-        /// Pieces of each.
+        /// Extents of each.
         extents: u64,
-        /// What does not fit.
+        /// The reason.
         why: &'static str,
     },
-    /// The system failed.
+    /// The system reported an error.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, and where.
+        /// The operation and its object.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Nobody can tell in how many pieces a file is.
+    /// The extents of a file cannot be counted.
     #[error("count the extents of {}: {why}", path.display())]
     Uncounted {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The file system did something else.
+    /// The file system allocated another number of extents.
     #[error(
         "make {} in {asked} extent{}: the file system gave {given}",
         path.display(),
         if *asked == 1 { "" } else { "s" }
     )]
     OtherCount {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was asked for.
+        /// Requested extents.
         asked: u64,
-        /// What it is.
+        /// Actual extents.
         given: u64,
     },
-    /// Somebody asked for it.
+    /// The user stopped it.
     #[error("go on: it was stopped")]
     Stopped,
-    /// A directory holds what was not made here.
+    /// A directory contains an entry that was not made here.
     #[error("remove {}: it is not one of the files that were made", path.display())]
     Foreign {
-        /// What else there is.
+        /// The entry.
         path: PathBuf,
     },
-    /// It ended with an error, and what it made is still there.
+    /// It ended with an error, and its files could not be removed.
     #[error("{first}; and what it made could not be removed: {second}")]
     LeftBehind {
-        /// Why it ended.
+        /// The error that ended it.
         first: Box<FragmentsError>,
-        /// Why it is still there.
+        /// The error of the removal.
         second: Box<FragmentsError>,
     },
 }
 
-fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> FragmentsError {
+fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> FragmentsError {
     let what = format!("{what} {}", path.display());
     move |source| FragmentsError::Io { what, source }
 }
 
-/// Counts the pieces of a file on its disk, or says why it cannot.
+/// Counts the extents of a file on its disk, or returns the reason for which it cannot.
 pub type Count<'a> = &'a dyn Fn(&File) -> Result<u64, String>;
 
-/// Is told how many bytes of all were written; false if it is to end.
+/// Gets the number of bytes written so far; returns false to stop.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> bool;
 
 impl Fragments {
-    /// Bytes that all files take.
+    /// Returns the bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         2 * u64::from(self.files) * self.file_bytes
@@ -133,12 +134,12 @@ impl Fragments {
         Err(FragmentsError::Impossible { file_bytes, extents, why })
     }
 
-    /// Makes both sets in a directory that is there: `fragmented/file-1` and so on, and the same in
+    /// Makes both sets in an existing directory: `fragmented/file-1` and so on, and the same in
     /// `contiguous`.
     ///
     /// # Errors
-    /// The numbers do not fit, something of these names is there, the file system fails or does
-    /// not give what was asked for, or `watch` says to stop.
+    /// The numbers do not fit, an entry with one of these names exists, the file system fails or
+    /// allocates other extents than requested, or `watch` returns false.
     pub fn make(
         &self,
         directory: &Path,
@@ -150,10 +151,10 @@ impl Fragments {
         for (number, kind) in kinds.iter().enumerate() {
             if let Err(error) = std::fs::create_dir(kind) {
                 let made = &kinds[..number];
-                return undone(failed("make", kind)(error), made);
+                return clean_up_after(io_error("make", kind)(error), made);
             }
         }
-        self.fill(&kinds, count, watch).or_else(|error| undone(error, &kinds))
+        self.fill(&kinds, count, watch).or_else(|error| clean_up_after(error, &kinds))
     }
 
     fn fill(
@@ -163,9 +164,9 @@ impl Fragments {
         watch: Watch<'_>,
     ) -> Result<(), FragmentsError> {
         let [contiguous, fragmented] = kinds;
-        // What needs room in one piece comes first.
-        let mut made = self.in_one_piece(contiguous, count)?;
-        made.extend(self.intertwined(fragmented)?);
+        // Contiguous space is allocated first.
+        let mut made = self.reserve_contiguous(contiguous, count)?;
+        made.extend(self.reserve_interleaved(fragmented)?);
         let mut written = 0;
         for (number, made) in made.iter().enumerate() {
             let seed = self.seed.wrapping_add(number as u64 % u64::from(self.files));
@@ -174,27 +175,27 @@ impl Fragments {
                 watch(written)
             })?;
         }
-        made.iter().try_for_each(|made| made.expect(count))
+        made.iter().try_for_each(|made| made.check_extents(count))
     }
 
-    /// Empty files with room in one piece, each with the number 1.
-    fn in_one_piece(
+    /// Creates empty files with space in one extent each.
+    fn reserve_contiguous(
         &self,
         directory: &Path,
         count: Count<'_>,
-    ) -> Result<Vec<Made>, FragmentsError> {
+    ) -> Result<Vec<ReservedFile>, FragmentsError> {
         let mut all = Vec::new();
         for number in 1..=self.files {
-            let mut set_aside = Vec::new();
+            let mut rejected = Vec::new();
             let found = loop {
-                let made = Made::new(directory, number, 1)?;
+                let made = ReservedFile::new(directory, number, 1)?;
                 made.reserve(0, self.file_bytes)?;
-                match made.expect(count) {
+                match made.check_extents(count) {
                     Ok(()) => break made,
-                    Err(FragmentsError::OtherCount { .. }) if set_aside.len() < ATTEMPTS => {
-                        // It keeps its room as long as it is open.
+                    Err(FragmentsError::OtherCount { .. }) if rejected.len() < ATTEMPTS => {
+                        // The file keeps its space as long as it is open.
                         made.remove()?;
-                        set_aside.push(made);
+                        rejected.push(made);
                     }
                     Err(error) => return Err(error),
                 }
@@ -204,14 +205,14 @@ impl Fragments {
         Ok(all)
     }
 
-    /// Files with room in pieces that lie in turns.
-    fn intertwined(&self, directory: &Path) -> Result<Vec<Made>, FragmentsError> {
+    /// Creates files whose extents are interleaved.
+    fn reserve_interleaved(&self, directory: &Path) -> Result<Vec<ReservedFile>, FragmentsError> {
         let numbers = 1..=self.files;
-        let files = numbers.map(|number| Made::new(directory, number, self.extents));
+        let files = numbers.map(|number| ReservedFile::new(directory, number, self.extents));
         let files = files.collect::<Result<Vec<_>, _>>()?;
-        // A file alone is intertwined with one that is gone afterwards.
-        let between = if self.files == 1 && self.extents > 1 {
-            let made = Made::new(directory, 2, 0)?;
+        // A single file is interleaved with a file that is removed afterwards.
+        let spacer = if self.files == 1 && self.extents > 1 {
+            let made = ReservedFile::new(directory, 2, 0)?;
             made.remove()?;
             Some(made)
         } else {
@@ -227,7 +228,7 @@ impl Fragments {
             for made in &files {
                 made.reserve(start, end - start)?;
             }
-            if let Some(made) = &between {
+            if let Some(made) = &spacer {
                 made.reserve(piece * BLOCK_BYTES_U64, BLOCK_BYTES_U64)?;
             }
         }
@@ -236,9 +237,9 @@ impl Fragments {
 
     fn write(
         &self,
-        Made { file, path, .. }: &Made,
+        ReservedFile { file, path, .. }: &ReservedFile,
         seed: u64,
-        more: &mut dyn FnMut(u64) -> bool,
+        on_written: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(), FragmentsError> {
         let (mut file, mut random) = (file, Random::from_seed(seed));
         let mut piece = vec![0; PIECE_BYTES];
@@ -246,44 +247,44 @@ impl Fragments {
         while left > 0 {
             let len = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
             random.fill(&mut piece[..len]);
-            file.write_all(&piece[..len]).map_err(failed("write", path))?;
+            file.write_all(&piece[..len]).map_err(io_error("write", path))?;
             left -= len as u64;
-            if !more(len as u64) {
+            if !on_written(len as u64) {
                 return Err(FragmentsError::Stopped);
             }
         }
-        file.sync_all().map_err(failed("write out", path))
+        file.sync_all().map_err(io_error("write out", path))
     }
 }
 
-/// A file that was made, and of how many pieces it is to be.
-struct Made {
+/// A new file with allocated space, and its required number of extents.
+struct ReservedFile {
     file: File,
     path: PathBuf,
-    asked: u64,
+    extents: u64,
 }
 
-impl Made {
-    fn new(directory: &Path, number: u32, asked: u64) -> Result<Made, FragmentsError> {
+impl ReservedFile {
+    fn new(directory: &Path, number: u32, extents: u64) -> Result<ReservedFile, FragmentsError> {
         let path = directory.join(format!("{FILE}{number}"));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(&path);
-        Ok(Made { file: file.map_err(failed("make", &path))?, path, asked })
+        Ok(ReservedFile { file: file.map_err(io_error("make", &path))?, path, extents })
     }
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), FragmentsError> {
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len)
-            .map_err(|error| failed("reserve room for", &self.path)(error.into()))
+            .map_err(|error| io_error("reserve room for", &self.path)(error.into()))
     }
 
-    /// Removes its name; its room goes when it is closed.
+    /// Removes the name; the file system frees the space when the file is closed.
     fn remove(&self) -> Result<(), FragmentsError> {
-        std::fs::remove_file(&self.path).map_err(failed("remove", &self.path))
+        std::fs::remove_file(&self.path).map_err(io_error("remove", &self.path))
     }
 
-    /// An error unless it is in as many pieces as it is to be.
-    fn expect(&self, count: Count<'_>) -> Result<(), FragmentsError> {
-        let (path, asked) = (self.path.clone(), self.asked);
+    /// Checks that the file has the required number of extents.
+    fn check_extents(&self, count: Count<'_>) -> Result<(), FragmentsError> {
+        let (path, asked) = (self.path.clone(), self.extents);
         match count(&self.file) {
             Ok(given) if given == asked => Ok(()),
             Ok(given) => Err(FragmentsError::OtherCount { path, asked, given }),
@@ -292,8 +293,8 @@ impl Made {
     }
 }
 
-/// The error, after what was made is removed.
-fn undone(first: FragmentsError, directories: &[PathBuf]) -> Result<(), FragmentsError> {
+/// Removes what was made, and returns the error.
+fn clean_up_after(first: FragmentsError, directories: &[PathBuf]) -> Result<(), FragmentsError> {
     match directories.iter().try_for_each(|directory| remove_directory(directory).map(|_| ())) {
         Ok(()) => Err(first),
         Err(second) => {
@@ -302,10 +303,11 @@ fn undone(first: FragmentsError, directories: &[PathBuf]) -> Result<(), Fragment
     }
 }
 
-/// Removes both sets from a directory; how many files they had. A set that is not there has none.
+/// Removes both sets from a directory, and returns the number of their files. A missing set has
+/// none.
 ///
 /// # Errors
-/// Something else lies in a set: then nothing of that set is removed. Or a file cannot be removed.
+/// A set contains another entry, and nothing of that set is removed; or a file cannot be removed.
 pub fn remove(directory: &Path) -> Result<u64, FragmentsError> {
     let mut removed = 0;
     for kind in [FRAGMENTED, CONTIGUOUS] {
@@ -319,8 +321,8 @@ pub fn remove(directory: &Path) -> Result<u64, FragmentsError> {
 
 fn remove_directory(directory: &Path) -> Result<u64, FragmentsError> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed("list", directory))? {
-        let entry = entry.map_err(failed("list", directory))?;
+    for entry in std::fs::read_dir(directory).map_err(io_error("list", directory))? {
+        let entry = entry.map_err(io_error("list", directory))?;
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(FILE));
@@ -330,9 +332,9 @@ fn remove_directory(directory: &Path) -> Result<u64, FragmentsError> {
         files.push(entry.path());
     }
     for file in &files {
-        std::fs::remove_file(file).map_err(failed("remove", file))?;
+        std::fs::remove_file(file).map_err(io_error("remove", file))?;
     }
-    std::fs::remove_dir(directory).map_err(failed("remove", directory))?;
+    std::fs::remove_dir(directory).map_err(io_error("remove", directory))?;
     Ok(files.len() as u64)
 }
 

@@ -1,8 +1,8 @@
-//! The IOzone grid: the tests of IOzone by their numbers and column names, which cells of file and
-//! record size there are, and in which order each test goes through the records of a file.
+//! The IOzone grid: the tests of IOzone with their numbers and column names, the cells of file and
+//! record size, and the order in which each test goes through the records of a file.
 //!
-//! The behaviour is that of IOzone 3.487, as far as it is worth having. What differs on purpose: a
-//! cell that was not measured is never 0 but says why, columns never run together, and a cell can
+//! The behavior is that of IOzone 3.487, as far as it is useful. Intended differences: a cell that
+//! was not measured is never 0 but states the reason, columns never run together, and a cell can
 //! hold several repetitions. Sizes are bytes, rates are bytes per second. No I/O here.
 
 pub mod cell;
@@ -16,10 +16,10 @@ pub mod subject;
 pub mod tables;
 pub mod throughput;
 
-/// Something that is measured in every cell: a test of `-i`, as a whole or one of its halves.
+/// A column of results: a test of `-i`, as a whole or one of its halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Column {
-    /// Number of the test that it belongs to, as `-i` takes it.
+    /// Number of its test, as `-i` takes it.
     pub test: u8,
     /// Name of its report in the tables for spreadsheets.
     pub report: &'static str,
@@ -34,7 +34,7 @@ const fn column(test: u8, report: &'static str, title: &'static str, name: &'sta
 }
 
 impl Column {
-    /// Whether it is a rate of writing.
+    /// Returns true if it is a rate of writes.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.name.contains("write")
@@ -62,18 +62,18 @@ pub const COLUMNS: [Column; 17] = [
     column(10, "Re-Pread report", "repread", "repread"),
 ];
 
-/// The tests that run if none is named.
+/// The tests that run by default.
 pub const DEFAULT_TESTS: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// The test that mixes readers and writers, which has no column: it is of throughput mode only.
+/// The test that mixes readers and writers; it has no column, as only throughput mode has it.
 pub const MIX_TEST: u8 = 8;
-/// The test of random reads and random writes, of which that one is made.
+/// The test of random reads and random writes, of which the mix test consists.
 pub const RANDOM_TEST: u8 = 2;
-/// The test that writes the first record again and again, which threads do not do.
+/// The test that writes the first record repeatedly; throughput mode does not have it.
 pub const RECORD_REWRITE_TEST: u8 = 4;
-/// The last test that there is.
+/// The highest test number.
 pub const LAST_TEST: u8 = 10;
 
-/// The columns of these tests, in the order of reports.
+/// Returns the columns of these tests, in the order of reports.
 #[must_use]
 pub fn columns(tests: &[u8]) -> Vec<Column> {
     COLUMNS.iter().filter(|column| tests.contains(&column.test)).copied().collect()

@@ -1,11 +1,11 @@
 //! PostMark: many small files that are created, read, appended to and deleted (Katcher, 1997).
 //!
-//! Written from what versions 1.5 to 1.53 do, not from how they are made. [`engine`] draws the
-//! operations from [`generator`] over a table of files; who carries them out is behind [`files`].
-//! [`session`] is the original as it was, script, prompt, messages and system calls included.
-//! [`trial`] is a run of today: the same operations by any number of threads, timed one by one,
-//! with every result looked at; [`script`] reads scripts for it. Invariant: the same configuration
-//! and seed give the same operations, to the byte, as the original's.
+//! Written from the behavior of versions 1.5 to 1.53, not from their source. [`engine`] draws the
+//! operations from [`generator`] over a table of files, and executes them through the traits in
+//! [`files`]. [`session`] is the original program, with script, prompt, messages and system calls.
+//! [`trial`] is a modern run: the same operations in any number of threads, each timed, with every
+//! result checked; [`script`] reads scripts for it. Invariant: the same configuration and seed give
+//! the same operations, to the byte, as the original.
 
 mod checked;
 mod classic;

@@ -2,9 +2,8 @@
 //!
 //! It follows the Response Probe of the Windows NT Resource Kit: cycles of think time and records;
 //! one normally distributed seek before the first record of a cycle, the others in order after it;
-//! an action pattern such as `RWWW` that runs over the records of successive cycles. Normally
-//! distributed seeks make the working set a dial: the narrower they are, the less memory holds
-//! them.
+//! an action pattern such as `RWWW` that runs over the records of successive cycles. The spread of
+//! the seeks sets the working set: the narrower it is, the less memory holds the records.
 //!
 //! Invariants: every request lies inside the file and is one record long, except the last record
 //! of a file that is no multiple of the record; the same seed gives the same requests.
@@ -13,18 +12,20 @@
 use crate::random::{Random, Spread};
 use larder_core::clock::Nanos;
 
-/// Bytes of a record, unless told otherwise.
+/// Bytes of a record by default.
 pub const RECORD_BYTES: u64 = 4096;
 
 /// Working set of scenario 1 in multiples of the cache: a 16 MB file where the cache could grow to
 /// 26 MB (it grew to 13 MB and hit 99.9 %).
 pub const FITS: f64 = 16.0 / 26.0;
-/// That of scenario 2: 128 MB on the same machine (it hit 48 %, and the lazy writer thrashed).
+/// Working set of scenario 2: 128 MB on the same machine (it hit 48 %, and the lazy writer
+/// thrashed).
 pub const OVERRUN: f64 = 128.0 / 26.0;
-/// That of scenario 3: 128 MB where the cache was favoured and grew beyond 40 MB (it hit 61 %).
+/// Working set of scenario 3: 128 MB where the cache was favored and grew beyond 40 MB (it hit 61
+/// %).
 pub const OVERRUN_FAVOURED: f64 = 128.0 / 40.0;
 
-/// What one record is asked for.
+/// The action on one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read it.
@@ -33,31 +34,31 @@ pub enum Action {
     Write,
 }
 
-/// Where the first record of each cycle lies.
+/// The order of the first records of cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// Record numbers drawn from a normal distribution, folded into the file.
     Normal(Spread),
-    /// Every record is as likely as the other.
+    /// Every record with the same probability.
     Uniform,
-    /// Where the last cycle ended; from the end it goes on at the start.
+    /// From the end of the last cycle on; the end of the file is followed by its start.
     Sequential,
 }
 
 /// The description of a Probe run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// Bytes of the file or of the part of a volume that is worked on.
+    /// Bytes of the file, or of the used part of a volume.
     pub file_bytes: u64,
     /// Bytes of a record.
     pub record_bytes: u64,
-    /// What is done to successive records, again and again; see [`parse_pattern`].
+    /// The actions on successive records, repeated; see [`parse_pattern`].
     pub pattern: Vec<Action>,
-    /// Where cycles begin.
+    /// The order of the first records of cycles.
     pub order: Order,
-    /// Records of a cycle; at least one is worked on.
+    /// Records of a cycle; at least one is used.
     pub cycle_records: Spread,
-    /// Nanoseconds of thinking before each cycle; a negative draw becomes its absolute value.
+    /// Nanoseconds of think time before each cycle; a negative draw becomes its absolute value.
     pub think: Spread,
 }
 
@@ -66,38 +67,38 @@ pub struct Probe {
 pub struct ProbeRequest {
     /// Number of its cycle, from 0.
     pub cycle: u64,
-    /// Whether it is the last of its cycle: the cycle's answer time ends with it.
+    /// True if it is the last one of its cycle: the cycle's response time ends with it.
     pub ends_cycle: bool,
-    /// Nanoseconds to think before it; 0 inside a cycle.
+    /// Nanoseconds of think time before it; 0 inside a cycle.
     pub think: Nanos,
     /// Read or write.
     pub action: Action,
-    /// First byte.
+    /// The first byte.
     pub offset: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 
-/// A pattern that cannot be read.
+/// A pattern that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// There is nothing in it.
+    /// The pattern is empty.
     #[error("read the action pattern: it is empty; write something like RWWW")]
     Empty,
-    /// Something else than R and W is in it.
+    /// The pattern has another letter than R and W.
     #[error("read the action pattern {pattern:?}: {letter:?} is neither R nor W")]
     Letter {
         /// The whole pattern.
         pattern: String,
-        /// What is wrong in it.
+        /// The wrong letter.
         letter: char,
     },
 }
 
-/// Reads a pattern such as `RWWW`: one read, then three writes.
+/// Parses a pattern such as `RWWW`: one read, then three writes.
 ///
 /// # Errors
-/// The pattern is empty or holds other letters than R and W (upper or lower case).
+/// The pattern is empty or has other letters than R and W (upper or lower case).
 pub fn parse_pattern(pattern: &str) -> Result<Vec<Action>, PatternError> {
     let actions = pattern.chars().map(|letter| match letter.to_ascii_uppercase() {
         'R' => Ok(Action::Read),
@@ -109,10 +110,10 @@ pub fn parse_pattern(pattern: &str) -> Result<Vec<Action>, PatternError> {
 }
 
 impl Probe {
-    /// The workload of the published scenarios over `file_bytes`: random 4 KiB records, one read
-    /// to three writes, one record a cycle, no think time. Seeks are normal around the middle with
-    /// a standard deviation of a sixth of the file: that is what makes a cache of 40 of 128 MB hit
-    /// 61 %, as was measured.
+    /// Returns the workload of the published scenarios over `file_bytes`: random 4 KiB records, one
+    /// read to three writes, one record per cycle, no think time. Seeks are normally distributed
+    /// around the middle with a standard deviation of a sixth of the file: with this, a cache of 40
+    /// of 128 MB hits 61 %, as measured.
     #[must_use]
     pub fn random(file_bytes: u64) -> Self {
         let mut probe = Probe {
@@ -128,7 +129,7 @@ impl Probe {
         probe
     }
 
-    /// [`Probe::random`] over `times` the size of the cache, in whole records.
+    /// Returns [`Probe::random`] over `times` the size of the cache, in whole records.
     #[must_use]
     pub fn sized(cache_bytes: u64, times: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
@@ -148,13 +149,13 @@ impl Probe {
         Probe::sized(cache_bytes, OVERRUN)
     }
 
-    /// Records of the file.
+    /// Returns the number of records of the file.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.file_bytes.div_ceil(self.record_bytes)
     }
 
-    /// The endless requests that belong to `seed`.
+    /// Returns the endless sequence of requests for `seed`.
     #[must_use]
     pub fn requests(&self, seed: u64) -> ProbeRequests {
         assert!(self.file_bytes > 0 && self.record_bytes > 0, "a file with records");
@@ -179,9 +180,9 @@ pub struct ProbeRequests {
     cycle: u64,
     /// Records left in the cycle.
     left: u64,
-    /// The record that is next.
+    /// The next record.
     record: u64,
-    /// The place in the pattern.
+    /// Index of the next action in the pattern.
     action: usize,
 }
 
@@ -199,7 +200,7 @@ impl ProbeRequests {
         think
     }
 
-    /// A whole number that is not negative. What never varies takes nothing from the generator.
+    /// Draws a non-negative whole number. A spread of zero draws nothing from the generator.
     fn draw(&mut self, spread: Spread) -> u64 {
         if spread.sdev == 0.0 {
             #[expect(clippy::cast_possible_truncation, reason = "saturates")]

@@ -1,27 +1,27 @@
 //! The load of a file server: transactions of clients that read, write and copy whole items, with
 //! think time between them.
 //!
-//! After the file tests of Dynameasure (1996 to 1998): more clients step by step, each of which
-//! thinks, takes an item from the server (read), puts one there (write), or has one copied (read
-//! and written again). No I/O here. Invariants: every item is one of the client's own; a copy has
+//! Modeled after the file tests of Dynameasure (1996 to 1998): the number of clients increases in
+//! steps; each client thinks, then reads an item from the server, writes one, or copies one (reads
+//! it and writes it again). No I/O here. Invariants: every item belongs to the client; a copy has
 //! two different items unless there is only one; the same seed gives the same transactions. Times
 //! are nanoseconds.
 
 use crate::random::{Random, Spread};
 use larder_core::clock::Nanos;
 
-/// What a transaction does with an item.
+/// The operation of a transaction on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads all of it.
+    /// Reads the whole item.
     Read,
-    /// Writes all of it anew.
+    /// Overwrites the whole item.
     Write,
-    /// Reads it and writes what it holds to another one.
+    /// Reads the item and writes its content to another one.
     Copy,
 }
 
-/// How often each kind comes, as weights.
+/// Relative frequency of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Weight of reads.
@@ -32,7 +32,7 @@ pub struct Mix {
     pub copy: u32,
 }
 
-/// A mix that cannot be read.
+/// A mix that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the mix {text:?}: {why}; write something like read=70,write=20,copy=10")]
 pub struct MixError {
@@ -41,41 +41,41 @@ pub struct MixError {
 }
 
 impl Mix {
-    /// Reads a mix such as `read=70,write=20,copy=10`; what is not named does not come.
+    /// Parses a mix such as `read=70,write=20,copy=10`; kinds that are not named have the weight 0.
     ///
     /// # Errors
-    /// A part is no weight of a kind, a kind comes twice, or all weights are 0.
+    /// A part is not the weight of a kind, a kind occurs twice, or all weights are 0.
     pub fn parse(text: &str) -> Result<Mix, MixError> {
-        let wrong = |why| MixError { text: text.to_owned(), why };
+        let mix_error = |why| MixError { text: text.to_owned(), why };
         let mut mix = Mix { read: 0, write: 0, copy: 0 };
         let mut seen: Vec<&str> = Vec::new();
         for part in text.split(',') {
-            let (kind, weight) = part.split_once('=').ok_or(wrong("a part has no \"=\""))?;
-            let place = match kind {
+            let (kind, weight) = part.split_once('=').ok_or(mix_error("a part has no \"=\""))?;
+            let weight_slot = match kind {
                 "read" => &mut mix.read,
                 "write" => &mut mix.write,
                 "copy" => &mut mix.copy,
-                _ => return Err(wrong("there are read, write and copy")),
+                _ => return Err(mix_error("there are read, write and copy")),
             };
             if seen.contains(&kind) {
-                return Err(wrong("a kind comes twice"));
+                return Err(mix_error("a kind comes twice"));
             }
             seen.push(kind);
             let weight = weight.parse().ok().filter(|weight| *weight <= 1_000_000);
-            *place = weight.ok_or(wrong("a weight is a whole number up to 1000000"))?;
+            *weight_slot = weight.ok_or(mix_error("a weight is a whole number up to 1000000"))?;
         }
-        if mix.sum() == 0 { Err(wrong("nothing has a weight")) } else { Ok(mix) }
+        if mix.sum() == 0 { Err(mix_error("nothing has a weight")) } else { Ok(mix) }
     }
 
-    /// As [`Mix::parse`] reads it.
+    /// Returns the mix in the form that [`Mix::parse`] parses.
     #[must_use]
     pub fn in_words(&self) -> String {
         let all = [("read", self.read), ("write", self.write), ("copy", self.copy)];
-        let named = all.iter().filter(|(_, weight)| *weight > 0);
-        named.map(|(kind, weight)| format!("{kind}={weight}")).collect::<Vec<_>>().join(",")
+        let weighted = all.iter().filter(|(_, weight)| *weight > 0);
+        weighted.map(|(kind, weight)| format!("{kind}={weight}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether anything is written.
+    /// Returns true if any transaction writes.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.write > 0 || self.copy > 0
@@ -86,10 +86,10 @@ impl Mix {
     }
 
     fn draw(&self, random: &mut Random) -> Kind {
-        let place = random.below(self.sum());
-        if place < u64::from(self.read) {
+        let drawn = random.below(self.sum());
+        if drawn < u64::from(self.read) {
             Kind::Read
-        } else if place < u64::from(self.read) + u64::from(self.write) {
+        } else if drawn < u64::from(self.read) + u64::from(self.write) {
             Kind::Write
         } else {
             Kind::Copy
@@ -97,12 +97,12 @@ impl Mix {
     }
 }
 
-/// What a client does.
+/// The load of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerLoad {
-    /// How often each kind of transaction comes.
+    /// Relative frequency of each kind of transaction.
     pub mix: Mix,
-    /// Nanoseconds of thinking before each; a negative draw becomes its absolute value.
+    /// Nanoseconds of think time before each; a negative draw becomes its absolute value.
     pub think: Spread,
     /// Items of each client; at least 1.
     pub items: u64,
@@ -111,18 +111,18 @@ pub struct ServerLoad {
 /// One transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Nanoseconds to think before it.
+    /// Nanoseconds of think time before it.
     pub think: Nanos,
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// The item, from 0.
     pub item: u64,
-    /// The item that a copy is written to; of the others it means nothing.
+    /// The item to which a copy is written; unused for other kinds.
     pub to: u64,
 }
 
 impl ServerLoad {
-    /// The endless transactions that belong to `seed`.
+    /// Returns the endless sequence of transactions for `seed`.
     pub fn transactions(self, seed: u64) -> impl Iterator<Item = Transaction> + Send {
         assert!(self.items > 0, "there is something to work on");
         let mut random = Random::from_seed(seed);
@@ -130,7 +130,7 @@ impl ServerLoad {
             let think = random.normal_within(self.think, u64::MAX);
             let kind = self.mix.draw(&mut random);
             let item = random.below(self.items);
-            // One of the others, each as likely.
+            // Another item, all with the same probability.
             let to = (item + 1 + random.below((self.items - 1).max(1))) % self.items;
             Transaction { think, kind, item, to }
         })
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn the_same_seed_does_the_same_and_one_item_is_copied_to_itself() {
-        let some = |seed| LOAD.transactions(seed).take(50).collect::<Vec<_>>();
-        assert_eq!(some(3), some(3));
-        assert_ne!(some(3), some(4));
+        let first_transactions = |seed| LOAD.transactions(seed).take(50).collect::<Vec<_>>();
+        assert_eq!(first_transactions(3), first_transactions(3));
+        assert_ne!(first_transactions(3), first_transactions(4));
         let one = ServerLoad { items: 1, ..LOAD };
         assert!(one.transactions(1).take(50).all(|it| (it.item, it.to) == (0, 0)));
     }

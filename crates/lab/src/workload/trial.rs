@@ -1,26 +1,26 @@
-//! The second-half rule and the answer times that it lets through.
+//! The second-half rule, and the response times that count by it.
 //!
-//! A trial is measured from the first cycle that begins after half of it has passed, to its end:
-//! the first half warms the cache. If nothing is measured until then, because cycles take so long
-//! or the machine stood still, it goes on until one cycle is. What is counted is stated by the
-//! summary itself. Times are nanoseconds.
+//! The measured part of a trial is from the first cycle that begins after half of the trial, to its
+//! end: the first half warms the cache. If no cycle is measured until then, because cycles take
+//! long or the machine stalled, the trial continues until one is. The summary states what it
+//! counts. Times are nanoseconds.
 
 use larder_core::clock::Nanos;
 
-/// A trial and the answer times of its measured half.
+/// A trial and the response times of its measured half.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     begins_at: Nanos,
     measures_from: Nanos,
     ends_at: Nanos,
-    /// When the first measured cycle began.
+    /// Time at which the first measured cycle began.
     measured_from: Option<Nanos>,
     measured_to: Nanos,
-    tally: RunningStatistics,
+    statistics: RunningStatistics,
     unmeasured: u64,
 }
 
-/// Mean and spread, one value at a time (Welford's method).
+/// Mean and deviation, updated with one value at a time (Welford's method).
 #[derive(Clone, Copy, Debug, Default)]
 struct RunningStatistics {
     count: u64,
@@ -30,12 +30,13 @@ struct RunningStatistics {
     max: Nanos,
 }
 
-/// Answer times of a trial, nanoseconds.
+/// Response times of a trial, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResponseTimes {
     /// Cycles measured.
     pub count: u64,
-    /// Cycles that belong to the first half or ended after the trial, but for one waited for.
+    /// Cycles that began in the first half or ended after the trial, except one that was waited
+    /// for.
     pub unmeasured: u64,
     /// Mean, nanoseconds.
     pub mean_ns: f64,
@@ -47,12 +48,12 @@ pub struct ResponseTimes {
     pub max_ns: Nanos,
     /// Nanoseconds from the begin of the first measured cycle to the end of the last.
     pub measured_ns: Nanos,
-    /// Nanoseconds that the trial went on for, because nothing was measured before its end.
+    /// Nanoseconds that the trial continued, because no cycle was measured before its end.
     pub prolonged_ns: Nanos,
 }
 
 impl Trial {
-    /// A trial of `length` nanoseconds from `begins_at` on.
+    /// Returns a trial of `length` nanoseconds that begins at `begins_at`.
     #[must_use]
     pub fn new(begins_at: Nanos, length: Nanos) -> Self {
         Trial {
@@ -61,33 +62,33 @@ impl Trial {
             ends_at: begins_at + length,
             measured_from: None,
             measured_to: 0,
-            tally: RunningStatistics::default(),
+            statistics: RunningStatistics::default(),
             unmeasured: 0,
         }
     }
 
-    /// When it began.
+    /// Returns the time at which it began.
     #[must_use]
     pub fn begins_at(&self) -> Nanos {
         self.begins_at
     }
 
-    /// Whether the trial is over: no cycle begins at `now`.
+    /// Returns true if the trial is over: no cycle begins at `now`.
     #[must_use]
     pub fn is_over(&self, now: Nanos) -> bool {
         now >= self.ends_at && self.measured_from.is_some()
     }
 
-    /// Whether a cycle that begins at `now` is measured.
+    /// Returns true if a cycle that begins at `now` is measured.
     #[must_use]
     pub fn measures(&self, now: Nanos) -> bool {
         now >= self.measures_from && !self.is_over(now)
     }
 
-    /// Takes a cycle that ran from `begun_at` to `finished_at` and answered in `response`
-    /// nanoseconds (its own overhead and, if wanted, its think time taken off by the caller).
-    /// Cycles that began in the first half or ended after the trial are counted, not measured; one
-    /// is measured in any case. Whether this one is.
+    /// Adds a cycle that ran from `begun_at` to `finished_at` and had a response time of `response`
+    /// nanoseconds (from which the caller subtracts its own overhead and, if required, the think
+    /// time). Cycles that began in the first half or ended after the trial are counted, not
+    /// measured; one is measured in any case. Returns true if this cycle is measured.
     pub fn record(&mut self, begun_at: Nanos, finished_at: Nanos, response: Nanos) -> bool {
         assert!(finished_at >= begun_at, "a cycle ends after it begins");
         let is_late = finished_at > self.ends_at && self.measured_from.is_some();
@@ -98,21 +99,21 @@ impl Trial {
         let first = self.measured_from.map_or(begun_at, |from| from.min(begun_at));
         self.measured_from = Some(first);
         self.measured_to = self.measured_to.max(finished_at);
-        self.tally.add(response);
+        self.statistics.add(response);
         true
     }
 
-    /// The answer times, or nothing if no cycle was measured.
+    /// Returns the response times, or `None` if no cycle was measured.
     #[must_use]
     pub fn response_times(&self) -> Option<ResponseTimes> {
         let from = self.measured_from?;
         Some(ResponseTimes {
-            count: self.tally.count,
+            count: self.statistics.count,
             unmeasured: self.unmeasured,
-            mean_ns: self.tally.mean,
-            sdev_ns: self.tally.sdev(),
-            min_ns: self.tally.min,
-            max_ns: self.tally.max,
+            mean_ns: self.statistics.mean,
+            sdev_ns: self.statistics.sdev(),
+            min_ns: self.statistics.min,
+            max_ns: self.statistics.max,
             measured_ns: self.measured_to - from,
             prolonged_ns: self.measured_to.saturating_sub(self.ends_at),
         })
@@ -126,9 +127,9 @@ impl RunningStatistics {
         self.max = self.max.max(value);
         self.count += 1;
         let value = value as f64;
-        let off = value - self.mean;
-        self.mean += off / self.count as f64;
-        self.squares += off * (value - self.mean);
+        let deviation = value - self.mean;
+        self.mean += deviation / self.count as f64;
+        self.squares += deviation * (value - self.mean);
     }
 
     fn sdev(&self) -> f64 {
@@ -145,11 +146,11 @@ mod tests {
         let mut trial = Trial::new(1_000, 300);
         assert!(!trial.measures(1_149) && trial.measures(1_150));
         trial.record(1_000, 1_100, 100);
-        // It ends in the second half but began in the first.
+        // This cycle ends in the second half but began in the first.
         trial.record(1_149, 1_160, 11);
         trial.record(1_160, 1_200, 40);
         trial.record(1_200, 1_260, 60);
-        // It ends after the trial.
+        // This cycle ends after the trial.
         trial.record(1_290, 1_310, 20);
         let times = trial.response_times().unwrap();
         assert_eq!((times.count, times.unmeasured), (2, 3));

@@ -1,5 +1,5 @@
-//! The simulator against published hit ratios, on the traces that they were published for. If the
-//! traces are not beside the repository, the tests are skipped.
+//! The simulator against published hit ratios, on the traces for which they were published. Without
+//! the traces next to the repository, the tests are skipped.
 
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::curve::exact::Exact;
@@ -24,17 +24,17 @@ fn references(name: &str, split: Option<Split>) -> Option<Vec<Reference>> {
 }
 
 fn miss_ratio(references: &[Reference], policy: &str, pages: u32) -> f64 {
-    let mut made = cache(PolicyKind::from_name(policy).unwrap(), pages, FindBy::Page);
-    made.run(references, &[]);
-    ratio(made.counts().misses().references, made.counts().all().references)
+    let mut value = cache(PolicyKind::from_name(policy).unwrap(), pages, FindBy::Page);
+    value.run(references, &[]);
+    ratio(value.counts().misses().references, value.counts().all().references)
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
     larder_report::stats::hit_ratio(part, whole).unwrap()
 }
 
-fn close(made: f64, published: f64, within: f64, what: &str) {
-    assert!((made - published).abs() <= within, "{what}: {made:.5}, published {published}");
+fn assert_close(value: f64, published: f64, within: f64, what: &str) {
+    assert!((value - published).abs() <= within, "{what}: {value:.5}, published {published}");
 }
 
 /// Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST '03.
@@ -55,18 +55,18 @@ fn lru_and_arc_on_the_traces_of_arc() {
             (15_000, 0.6463, 0.6540),
         ];
         for (pages, lru, arc) in published {
-            close(1.0 - miss_ratio(&oltp, "lru", pages), lru, half_a_digit, "lru");
-            close(curve.hit_ratio(pages.into()).unwrap(), lru, half_a_digit, "the curve");
-            close(1.0 - miss_ratio(&oltp, "arc", pages), arc, 0.000_55, "arc");
+            assert_close(1.0 - miss_ratio(&oltp, "lru", pages), lru, half_a_digit, "lru");
+            assert_close(curve.hit_ratio(pages.into()).unwrap(), lru, half_a_digit, "the curve");
+            assert_close(1.0 - miss_ratio(&oltp, "arc", pages), arc, 0.000_55, "arc");
         }
     }
     if let Some(p3) = references("arc_P3.lis.zst", None) {
-        close(1.0 - miss_ratio(&p3, "lru", 32_768), 0.0357, half_a_digit, "lru on P3");
-        close(1.0 - miss_ratio(&p3, "arc", 32_768), 0.1711, 0.000_55, "arc on P3");
+        assert_close(1.0 - miss_ratio(&p3, "lru", 32_768), 0.0357, half_a_digit, "lru on P3");
+        assert_close(1.0 - miss_ratio(&p3, "arc", 32_768), 0.1711, 0.000_55, "arc on P3");
     }
 }
 
-/// What `libCacheSim` finds, request by request, in a cache of 10 % of the 48,974 objects.
+/// Results of `libCacheSim`, request by request, for a cache of 10 % of the 48,974 objects.
 #[test]
 fn requests_without_splitting_as_other_simulators_count_them() {
     let Some(all) = references("cloudPhysicsIO.vscsi", Some(Split::Requests)) else { return };
@@ -76,7 +76,7 @@ fn requests_without_splitting_as_other_simulators_count_them() {
     let known = future.known();
     assert_eq!(known.footprint(), 48_974);
     let found = known.run(4_897).counts;
-    close(ratio(found.misses().references, 113_872), 0.6290, 0.000_1, "min");
+    assert_close(ratio(found.misses().references, 113_872), 0.6290, 0.000_1, "min");
     for (policy, published, within) in [
         ("lru", 0.8049, 0.000_05),
         ("fifo", 0.8054, 0.000_05),
@@ -85,7 +85,7 @@ fn requests_without_splitting_as_other_simulators_count_them() {
         ("lirs", 0.7518, 0.005),
         ("sieve", 0.7907, 0.005),
     ] {
-        close(miss_ratio(&all, policy, 4_897), published, within, policy);
+        assert_close(miss_ratio(&all, policy, 4_897), published, within, policy);
     }
 }
 
@@ -95,6 +95,6 @@ fn pages_of_a_block_trace_at_one_gibibyte() {
         let split = Some(Split::Pages(page_bytes));
         let Some(all) = references("cloudPhysicsIO.vscsi", split) else { return };
         let pages = (1 << 30) / page_bytes;
-        close(miss_ratio(&all, "lru", pages), published, 0.000_5, "lru at 1 GiB");
+        assert_close(miss_ratio(&all, "lru", pages), published, 0.000_5, "lru at 1 GiB");
     }
 }

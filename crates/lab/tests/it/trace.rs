@@ -1,7 +1,7 @@
-//! Traces of every format: right input gives the right records, wrong input gives an error with its
-//! place, and never a panic, a hang, or memory without bound.
+//! Traces of every format: valid input gives the correct records, invalid input gives an error with
+//! its position, and never a panic, a hang, or unbounded memory.
 //!
-//! `LARDER_FUZZ_SECONDS` makes the fuzzing run as long as that; `LARDER_SEED` is its seed.
+//! `LARDER_FUZZ_SECONDS` sets the duration of the fuzzing, `LARDER_SEED` its seed.
 
 mod formats;
 mod fuzz;
@@ -12,19 +12,19 @@ mod wrong_input;
 use larder_lab::trace::{BoxedSource, OpenOptions, Record, TraceError, open_stream};
 use samples::{Sample, binaries, texts};
 
-/// One sample of every format, but for those that only we write.
-fn samples(asked: &[Record]) -> Vec<Sample> {
-    let mut all = texts(asked);
-    all.extend(binaries(asked));
+/// Returns one sample of every format, except for those that only Larder writes.
+fn samples(requests: &[Record]) -> Vec<Sample> {
+    let mut all = texts(requests);
+    all.extend(binaries(requests));
     all
 }
 
-/// Opens bytes as if they were a file.
+/// Opens bytes like a file.
 fn open(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<BoxedSource, TraceError> {
     open_stream(name, Box::new(std::io::Cursor::new(bytes.to_vec())), options)
 }
 
-/// All records.
+/// Reads all records.
 fn drain(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
     let (mut records, mut batch) = (Vec::new(), Vec::new());
     while source.next_batch(&mut batch)? {
@@ -33,7 +33,7 @@ fn drain(source: &mut BoxedSource) -> Result<Vec<Record>, TraceError> {
     Ok(records)
 }
 
-/// Opens and reads all.
+/// Opens bytes and reads all records.
 fn read(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<Vec<Record>, TraceError> {
     drain(&mut open(name, bytes, options)?)
 }

@@ -1,5 +1,5 @@
-//! Probe on what is no file: an engine in process, which counts what it caches, and an export,
-//! which tells nobody.
+//! Probe on targets that are not files: an engine in process, which counts its cached blocks, and
+//! an NBD export, whose server does not report its cache.
 
 use super::rig::{bench, content};
 use larder_report::run::Run;
@@ -14,31 +14,31 @@ const COMMON: [&str; 8] =
 fn an_engine_in_process_starts_as_told() {
     let engine = ["probe", "--in-process", "memory", "--size", "8MiB", "--format", "json"];
     for (start, resident) in [("cold", 0), ("warm", 2048)] {
-        let words = [&engine[..], &COMMON[..], &["--memory", "64MiB", "--start", start]].concat();
-        let outcome = bench(&words);
+        let args = [&engine[..], &COMMON[..], &["--memory", "64MiB", "--start", start]].concat();
+        let outcome = bench(&args);
         assert!(outcome.succeeded(), "{outcome:?}");
         let run = Run::from_json(&outcome.out).unwrap();
         for trial in &run.trials {
             assert_eq!((trial.started.pages, trial.started.resident), (Some(2048), Some(resident)));
         }
     }
-    // What does not fit is not warm.
-    let words =
+    // Data that does not fit in memory cannot start warm.
+    let args =
         [&engine[..3], &COMMON[..], &["--size", "64MiB", "--memory", "16MiB", "--start", "warm"]];
-    let refused = bench(&words.concat());
+    let refused = bench(&args.concat());
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("start warm: ") && refused.err.contains("blocks are cached"));
 }
 
-/// An image that is served until dropped.
-pub(crate) struct Served {
+/// An image served by `larder serve` until dropped.
+pub(crate) struct ImageServer {
     server: Child,
     pub(crate) uri: String,
     _directory: TempDir,
 }
 
-impl Served {
-    pub(crate) fn image(bytes: u64) -> Served {
+impl ImageServer {
+    pub(crate) fn image(bytes: u64) -> ImageServer {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         std::fs::write(&image, content(bytes)).unwrap();
@@ -50,11 +50,11 @@ impl Served {
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let uri = line.trim().rsplit_once(" at ").map_or("", |(_, uri)| uri).to_owned();
-        Served { server, uri, _directory: directory }
+        ImageServer { server, uri, _directory: directory }
     }
 }
 
-impl Drop for Served {
+impl Drop for ImageServer {
     fn drop(&mut self) {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
@@ -63,7 +63,7 @@ impl Drop for Served {
 
 #[test]
 fn an_export_is_measured_as_it_is_and_never_called_cold() {
-    let served = Served::image(4 << 20);
+    let served = ImageServer::image(4 << 20);
     let uri = served.uri.as_str();
     let as_is = bench(&[&["probe", uri, "--start", "as-is"][..], &COMMON[..]].concat());
     let cold = bench(&[&["probe", uri][..], &COMMON[..]].concat());

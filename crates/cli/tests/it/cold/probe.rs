@@ -1,6 +1,6 @@
-//! Probe through a mapping, and beside a process that takes memory.
+//! Probe through a memory mapping, and next to a process that takes memory.
 
-use super::rig::{bench, on_a_disk, until};
+use super::rig::{bench, create_disk_directory, until};
 use larder_report::run::Run;
 use larder_testing::stays_resident;
 use std::process::{Command, Stdio};
@@ -9,40 +9,40 @@ const SHORT: [&str; 6] = ["--trials", "2", "--confidence", "off", "--length", "4
 
 #[test]
 fn a_mapped_file_starts_as_told_and_is_read_and_written() {
-    let Some(directory) = on_a_disk() else { return };
+    let Some(directory) = create_disk_directory() else { return };
     let here = directory.path().to_str().unwrap();
     for start in ["cold", "warm"] {
-        let words = ["probe", here, "--mapped", "--size", "1MiB", "--start", start];
-        let done = bench(&[&words[..], &SHORT, &["--format", "json"]].concat());
+        let args = ["probe", here, "--mapped", "--size", "1MiB", "--start", start];
+        let done = bench(&[&args[..], &SHORT, &["--format", "json"]].concat());
         assert!(done.succeeded(), "{done:?}");
         let run = Run::from_json(&done.out).unwrap();
         assert_eq!(run.settings["target"], "a file mapped into memory");
         for trial in &run.trials {
             let pages = trial.started.pages.unwrap();
-            let wanted = if start == "cold" { 0 } else { pages };
-            assert!(stays_resident(trial.started.resident.unwrap(), wanted), "{trial:?}");
+            let expected = if start == "cold" { 0 } else { pages };
+            assert!(stays_resident(trial.started.resident.unwrap(), expected), "{trial:?}");
         }
-        // Where the machine stood still for most of a trial, one request is all that is measured.
+        // If the machine stalls for most of a trial, the trial measures only one request.
         let all = !run.doubts.iter().any(|doubt| doubt.text.contains("no cycle fitted"));
         for series in ["reads", "writes"] {
             let values = &run.sample(series).unwrap().values;
             assert!(values.iter().all(|value| *value > 0.0 || !all), "{series}: {values:?}");
         }
     }
-    let both = bench(&["probe", here, "--mapped", "--unbuffered"]);
-    assert_eq!(both.code, Some(2), "{both:?}");
+    let outcome = bench(&["probe", here, "--mapped", "--unbuffered"]);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
     let engine = bench(&["probe", "--in-process", "memory", "--mapped"]);
     assert!(engine.err.contains("--mapped is for files"), "{engine:?}");
 }
 
 #[test]
 fn a_leak_takes_what_was_said_and_no_more() {
-    let Some(directory) = on_a_disk() else { return };
+    let Some(directory) = create_disk_directory() else { return };
     let here = directory.path().to_str().unwrap();
-    let words = ["probe", here, "--scenario", "leak", "--memory", "4MiB", "--leak", "8MiB"];
-    // All is taken within a fifth of a second, once there is a processor for it.
+    let args = ["probe", here, "--scenario", "leak", "--memory", "4MiB", "--leak", "8MiB"];
+    // The helper takes all of its memory within a fifth of a second once it has a processor.
     let long = ["--trials", "2", "--confidence", "off", "--length", "2s", "--format", "json"];
-    let done = bench(&[&words[..], &long].concat());
+    let done = bench(&[&args[..], &long].concat());
     assert!(done.succeeded(), "{done:?}");
     let run = Run::from_json(&done.out).unwrap();
     let taken = f64::from(8 << 20);
@@ -51,21 +51,21 @@ fn a_leak_takes_what_was_said_and_no_more() {
     let file = run.settings["file_bytes"].as_f64().unwrap();
     let left = &run.sample("file left in memory").unwrap().values;
     assert!(left.iter().all(|left| (0.0..=file).contains(left)), "{left:?} of {file}");
-    for (words, why) in [
+    for (args, reason) in [
         (["--leak", "900TiB", "--memory", "4MiB", "--scenario", "leak"], "a tenth of it is left"),
         (["--leak", "8MiB", "--memory", "4MiB", "--scenario", "fits"], "is for --scenario leak"),
     ] {
-        let refused = bench(&[&["probe", here][..], &words].concat());
-        assert!(refused.code == Some(2) && refused.err.contains(why), "{refused:?}");
+        let refused = bench(&[&["probe", here][..], &args].concat());
+        assert!(refused.code == Some(2) && refused.err.contains(reason), "{refused:?}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// Whether a process runs that takes so many bytes.
+/// Returns true if a process that takes `bytes` of memory is running.
 fn is_taking(bytes: u64) -> bool {
     let takes = |text: &[u8]| {
-        let words: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
-        words.contains(&b"take-memory".as_slice()) && words.contains(&bytes.to_string().as_bytes())
+        let args: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
+        args.contains(&b"take-memory".as_slice()) && args.contains(&bytes.to_string().as_bytes())
     };
     let entries = std::fs::read_dir("/proc").unwrap();
     entries
@@ -75,8 +75,8 @@ fn is_taking(bytes: u64) -> bool {
 
 #[test]
 fn a_leak_ends_when_larder_is_killed() {
-    let Some(directory) = on_a_disk() else { return };
-    // A number that nobody else takes.
+    let Some(directory) = create_disk_directory() else { return };
+    // A size that no other test takes.
     let bytes = (8 << 20) + 4096 * u64::from(std::process::id() % 1000);
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(["bench", "probe"]).arg(directory.path()).args(["--scenario", "leak"]);

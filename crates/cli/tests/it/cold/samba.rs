@@ -1,5 +1,5 @@
-//! A real file server on the loopback interface: Samba, mounted with the kernel's client where
-//! there is one, else with smbnetfs over FUSE.
+//! A Samba server on the loopback interface, mounted with the SMB client of the kernel if it has
+//! one, else with smbnetfs over FUSE.
 
 use super::rig::{tool, undo, until};
 use larder_host::mounts::Mount;
@@ -15,20 +15,22 @@ use tempfile::TempDir;
 const END: &str = "umount \"$1\" || umount --lazy \"$1\"; kill -s TERM -- \"-$2\"
 rm -rf --one-file-system -- \"$3\"";
 
-/// A share that is served and mounted until dropped, or until the test process dies.
+/// A share that is served and mounted until dropped or until the test process dies.
 pub(crate) struct Samba {
     server: Child,
     /// The server admits every client as root, so it must not outlive the test.
     cleanup: Cleanup,
-    /// Where the mounted share is seen, and where the server keeps it.
-    pub(crate) seen: PathBuf,
-    pub(crate) kept: PathBuf,
+    /// Path of the share in the mounted file system.
+    pub(crate) share: PathBuf,
+    /// Directory that the server exports.
+    pub(crate) exported: PathBuf,
     point: Option<PathBuf>,
     _directory: TempDir,
 }
 
 impl Samba {
-    /// Nothing where this machine cannot: then why was printed.
+    /// Starts the server and mounts its share. Reports a skip and returns `None` if this machine
+    /// cannot.
     pub(crate) fn mounted() -> Option<Samba> {
         if !is_root() || !has_tool("smbd") {
             return None;
@@ -39,26 +41,29 @@ impl Samba {
             std::fs::create_dir(&path).unwrap();
             path
         };
-        let [kept, seen_at, home, state] = ["kept", "seen", "home", "state"].map(subdirectory);
-        // A port that was free a moment ago; Samba takes no socket from outside.
+        let [exported, mount_point, home, state] =
+            ["kept", "seen", "home", "state"].map(subdirectory);
+        // A port that was free a moment ago: Samba does not take a socket from its parent.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = directory.path().join("smb.conf");
-        std::fs::write(&config, settings(port, &kept, &state)).unwrap();
+        std::fs::write(&config, settings(port, &exported, &state)).unwrap();
         let mut command = Command::new("smbd");
         command.arg(format!("--configfile={}", config.display()));
         command.args(["--foreground", "--no-process-group"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // When it ends it ends its whole process group, which must not be ours.
+        // When smbd exits, it ends its whole process group, which must not be the group of the
+        // test.
         command.process_group(0);
         let server = command.spawn().unwrap();
-        let (point, group) = (seen_at.to_str().unwrap(), server.id().to_string());
+        let (point, group) = (mount_point.to_str().unwrap(), server.id().to_string());
         let cleanup = Cleanup::with(END, &[point, &group, directory.path().to_str().unwrap()]);
         until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        let seen = PathBuf::new();
-        let mut samba = Samba { server, cleanup, seen, kept, point: None, _directory: directory };
-        // Before the mount: a test that fails during it has to unmount as well.
-        samba.point = Some(seen_at.clone());
-        samba.seen = mount(&seen_at, &home, &config, port)?;
+        let share = PathBuf::new();
+        let mut samba =
+            Samba { server, cleanup, share, exported, point: None, _directory: directory };
+        // Set before the mount, so that a test that fails during the mount unmounts as well.
+        samba.point = Some(mount_point.clone());
+        samba.share = mount(&mount_point, &home, &config, port)?;
         Some(samba)
     }
 }
@@ -68,19 +73,19 @@ impl Drop for Samba {
         if let Some(point) = &self.point {
             undo("umount", &[point.to_str().unwrap()]);
         }
-        // It and its children, which are in its group.
+        // Ends the server and its children, which are in its process group.
         kill_process_group(Pid::from_child(&self.server), Signal::TERM).unwrap();
         self.server.wait().unwrap();
         self.cleanup.cancel();
     }
 }
 
-fn settings(port: u16, kept: &Path, state: &Path) -> String {
+fn settings(port: u16, exported: &Path, state: &Path) -> String {
     let state = state.display();
     let directories = ["pid", "lock", "state", "cache", "private", "ncalrpc"]
-        .map(|what| {
-            let kind = if what == "private" || what == "ncalrpc" { "dir" } else { "directory" };
-            format!("{what} {kind} = {state}\n")
+        .map(|option| {
+            let kind = if option == "private" || option == "ncalrpc" { "dir" } else { "directory" };
+            format!("{option} {kind} = {state}\n")
         })
         .concat();
     format!(
@@ -88,11 +93,11 @@ fn settings(port: u16, kept: &Path, state: &Path) -> String {
          smb ports = {port}\ndisable netbios = yes\nmap to guest = Bad User\nguest account = root\n\
          load printers = no\ndisable spoolss = yes\nlog file = {state}/log\n{directories}\
          [share]\npath = {}\nread only = no\nguest ok = yes\n",
-        kept.display()
+        exported.display()
     )
 }
 
-/// Mounts the share; where it is seen.
+/// Mounts the share and returns its path.
 fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf> {
     let shown = point.to_str().unwrap();
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
@@ -108,7 +113,7 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
     let directory = home.join(".smb");
     std::fs::create_dir(&directory).unwrap();
     std::fs::copy(config, directory.join("smb.conf")).unwrap();
-    // Pages that are said to be free; the server is not asked.
+    // smbnetfs reports this free space and does not query the server.
     let options = directory.join("smbnetfs.conf");
     let hosts = format!("host 127.0.0.1:{port} visible=true\n");
     std::fs::write(directory.join("smbnetfs.host"), hosts).unwrap();
@@ -116,7 +121,7 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
     let text = "free_space_size 1000000\nsmb_query_browsers \"false\"\n\
                 include \"smbnetfs.auth\"\ninclude \"smbnetfs.host\"\n";
     std::fs::write(&options, text).unwrap();
-    // It reads passwords from these files and insists that nobody else can.
+    // smbnetfs reads passwords from these files and rejects files that other users can read.
     for name in ["smbnetfs.conf", "smbnetfs.host", "smbnetfs.auth"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(directory.join(name), mode).unwrap();
@@ -128,8 +133,8 @@ fn mount(point: &Path, home: &Path, config: &Path, port: u16) -> Option<PathBuf>
         skip(format_args!("smbnetfs: {}", String::from_utf8_lossy(&output.stderr).trim()));
         return None;
     }
-    let seen = point.join(format!("127.0.0.1:{port}")).join("share");
-    until("the share is seen", || seen.is_dir());
-    assert_eq!(Mount::of(&seen).unwrap().fs_type, "fuse.smbnetfs");
-    Some(seen)
+    let share = point.join(format!("127.0.0.1:{port}")).join("share");
+    until("the share is seen", || share.is_dir());
+    assert_eq!(Mount::of(&share).unwrap().fs_type, "fuse.smbnetfs");
+    Some(share)
 }

@@ -1,7 +1,7 @@
-//! The server load against a directory, a mounted file server and an export: steps, stress point,
-//! nothing left.
+//! The server load against a directory, a mounted file server and an NBD export: load steps, stress
+//! point, and no files left behind.
 
-use super::places::Served;
+use super::places::ImageServer;
 use super::rig::bench;
 use super::samba::Samba;
 use larder_report::run::Run;
@@ -24,18 +24,19 @@ const SHORT: [&str; 14] = [
     "--measure",
     "400ms",
 ];
-const PLAY: [&str; 6] = ["--trials", "2", "--confidence", "off", "--format", "json"];
+const TRIAL_ARGS: [&str; 6] = ["--trials", "2", "--confidence", "off", "--format", "json"];
 
 fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Runs three short steps; what they showed.
-fn steps_of(target: &str, more: &[&str]) -> Run {
-    let words = [&["server", target][..], &SHORT, &PLAY, more].concat();
-    // A machine that stands still for as long as a step is measured shows nothing.
+/// Runs three short load steps and returns the run record.
+fn run_steps(target: &str, more: &[&str]) -> Run {
+    let args = [&["server", target][..], &SHORT, &TRIAL_ARGS, more].concat();
+    // A step measures nothing if the machine stalls for its whole duration; then the run is
+    // repeated.
     let done = (0..5)
-        .map(|_| bench(&words))
+        .map(|_| bench(&args))
         .find(|done| !done.err.contains("no transaction ended within"))
         .expect("a machine that goes on");
     assert!(done.succeeded(), "{done:?}");
@@ -45,10 +46,11 @@ fn steps_of(target: &str, more: &[&str]) -> Run {
     let clients: Vec<f64> = steps.iter().map(|step| step.clients).collect();
     assert_eq!(clients, [1.0, 2.0, 4.0]);
     assert!(steps.iter().all(|step| step.throughput > 0.0 && step.answer_ns > 0.0), "{steps:?}");
-    // It is said in text and on the page, where load is drawn against throughput and answer time.
-    let said = run.stress_in_words().unwrap();
+    // The text and the HTML page state the stress point. The page plots throughput and response
+    // time over load.
+    let stress = run.stress_in_words().unwrap();
     let page = run.to_html();
-    assert!(run.to_text().contains(&said) && page.contains(&said));
+    assert!(run.to_text().contains(&stress) && page.contains(&stress));
     for group in ["throughput", "answer time"] {
         assert!(page.contains(&format!("{group} over clients")), "{group}");
     }
@@ -58,7 +60,7 @@ fn steps_of(target: &str, more: &[&str]) -> Run {
 #[test]
 fn a_directory_is_loaded_step_by_step() {
     let directory = tempfile::tempdir().unwrap();
-    let run = steps_of(directory.path().to_str().unwrap(), &["--sync"]);
+    let run = run_steps(directory.path().to_str().unwrap(), &["--sync"]);
     assert!(run.trials.iter().all(|trial| trial.started.start == Start::AsIs));
     assert!(is_empty(directory.path()));
 }
@@ -66,27 +68,27 @@ fn a_directory_is_loaded_step_by_step() {
 #[test]
 fn a_mounted_file_server_is_loaded_step_by_step() {
     let Some(samba) = Samba::mounted() else { return };
-    steps_of(samba.seen.to_str().unwrap(), &[]);
-    assert!(is_empty(&samba.kept), "what was made on the server is removed");
+    run_steps(samba.share.to_str().unwrap(), &[]);
+    assert!(is_empty(&samba.exported), "what was made on the server is removed");
 }
 
 #[test]
 fn an_export_is_loaded_step_by_step() {
-    let served = Served::image(4 << 20);
+    let served = ImageServer::image(4 << 20);
     let refused = bench(&["server", &served.uri, "--items", "2"]);
     assert!(refused.code == Some(2) && refused.err.contains("it has 4194304"), "{refused:?}");
     let refused = bench(&[&["server", &served.uri][..], &SHORT].concat());
     assert!(refused.err.contains("say --overwrite, or --mix read=1"), "{refused:?}");
-    let run = steps_of(&served.uri, &["--overwrite"]);
+    let run = run_steps(&served.uri, &["--overwrite"]);
     assert!(run.trials.iter().all(|trial| trial.started.pages.is_none()));
-    steps_of(&served.uri, &["--mix", "read=1"]);
+    run_steps(&served.uri, &["--mix", "read=1"]);
 }
 
 #[test]
 fn what_cannot_be_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path().to_str().unwrap();
-    for (words, why) in [
+    for (args, reason) in [
         (&["/no/such/directory"][..], "find /no/such/directory"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x?socket=/no/such/socket"),
         (&[here, "--clients", "4,2"], "each step has more clients than the one before"),
@@ -97,9 +99,9 @@ fn what_cannot_be_is_said() {
         (&[here, "--size", "900TiB"], "are free"),
         (&[here, "--think", "60000", "--measure", "10ms", "--warm-up", "0s"], "measure longer"),
     ] {
-        let refused = bench(&[&["server"][..], words].concat());
-        assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
-        assert!(refused.err.contains(why), "{words:?}: {refused:?}");
+        let refused = bench(&[&["server"][..], args].concat());
+        assert_eq!(refused.code, Some(2), "{args:?}: {refused:?}");
+        assert!(refused.err.contains(reason), "{args:?}: {refused:?}");
     }
     assert!(is_empty(directory.path()));
 }

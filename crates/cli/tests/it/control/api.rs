@@ -1,4 +1,4 @@
-//! What the control interface answers.
+//! Responses of the control interface.
 
 use super::files::LAZY;
 use super::rig::{MIB, Server, eventually};
@@ -77,7 +77,7 @@ fn volumes_have_their_settings() {
 
 #[test]
 fn what_is_at_risk_is_gone_after_a_flush() {
-    // The lazy writer is told to leave everything where it is.
+    // Writeback is delayed, so that all dirty pages stay in memory.
     let lazy = ["--set", "first-delay=60000", "--set", "age-max=3600000"];
     let server = Server::start(&["one"], &lazy);
     let at_risk = || server.get("/v1/at-risk").json()["volumes"][0].clone();
@@ -104,7 +104,7 @@ fn what_is_at_risk_is_gone_after_a_flush() {
         assert_eq!(line["total_bytes"], MIB);
     }
     assert_eq!(at_risk()["lost_by_kill_bytes"], 0);
-    // What was flushed is in the image, past the cache.
+    // The flushed data is in the image file itself.
     let image = std::fs::read(server.path("one.img")).unwrap();
     assert_eq!((image[4095], image[4096], image[4096 + (1 << 20) - 1]), (0, 7, 7));
     server.stop();
@@ -140,7 +140,7 @@ fn what_was_warmed_hits() {
 #[test]
 fn what_makes_no_sense_is_refused_with_a_sentence() {
     let server = Server::start(&["one"], &[]);
-    let refused = |status, answer: super::rig::Answer, reason: &str| {
+    let refused = |status, answer: super::rig::Response, reason: &str| {
         assert_eq!(answer.status, status, "{answer:?}");
         assert!(answer.error().contains(reason), "{}", answer.error());
     };
@@ -159,9 +159,9 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
 #[test]
 fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
     let server = Server::start(&["one"], &[]);
-    let ask = |method: &str, path: &str| {
+    let send = |method: &str, path: &str| {
         let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let answer = server.ask(&head);
+        let answer = server.send_raw(&head);
         let allowed = answer.head.lines().find_map(|line| line.strip_prefix("allow: "));
         (answer.status, allowed.map(str::to_owned), answer)
     };
@@ -170,7 +170,7 @@ fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
         ("/v1/flush", "POST", ["PUT", "GET", "HEAD", "CONNECT"]),
     ] {
         for method in others {
-            let (status, allowed, answer) = ask(method, path);
+            let (status, allowed, answer) = send(method, path);
             assert_eq!((status, allowed.as_deref()), (405, Some(methods)), "{method}: {answer:?}");
             assert_eq!(answer.body.is_empty(), method == "HEAD", "{method}: {answer:?}");
         }
@@ -178,11 +178,11 @@ fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
     // HEAD returns the headers of GET. Absolute URIs, as for a proxy, are accepted; misspelled
     // paths are not.
     for path in ["/v1/files", "/v1/stats", "/metrics", "/nothing"] {
-        let length = |answer: &super::rig::Answer| {
+        let length = |answer: &super::rig::Response| {
             let mut lines = answer.head.lines();
             lines.find_map(|line| line.strip_prefix("content-length: ").map(str::len))
         };
-        let ((of_head, _, head), (of_get, _, get)) = (ask("HEAD", path), ask("GET", path));
+        let ((of_head, _, head), (of_get, _, get)) = (send("HEAD", path), send("GET", path));
         assert_eq!((of_head, length(&head)), (of_get, length(&get)), "{path}");
         assert!(length(&get).is_some() && head.body.is_empty() && !get.body.is_empty(), "{path}");
     }
@@ -200,12 +200,12 @@ fn a_path_accepts_only_its_methods_and_its_exact_spelling() {
         ("/", 404),
         ("http://larder", 404),
     ] {
-        let (found, allowed, answer) = ask("GET", path);
+        let (found, allowed, answer) = send("GET", path);
         assert_eq!((found, allowed), (status, None), "{path}: {answer:?}");
         assert!(status == 200 || answer.error().contains("has no such path"), "{answer:?}");
     }
-    assert_eq!(ask("OPTIONS", "*").0, 404);
-    assert_eq!(ask("CONNECT", "larder:80").0, 404);
+    assert_eq!(send("OPTIONS", "*").0, 404);
+    assert_eq!(send("CONNECT", "larder:80").0, 404);
     server.stop();
 }
 
@@ -225,10 +225,11 @@ fn a_connection_serves_several_requests_in_order() {
         request("POST", "/v1/freeze", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
         request("GET", "/metrics", "Connection: close\r\n\r\n"),
     ];
-    let answer = server.ask(&all.concat());
-    let said = format!("{}{}", answer.head, answer.body);
-    let statuses: Vec<_> = said.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
-    assert_eq!(statuses, ["404", "405", "200", "404", "200", "200"], "{said}");
+    let answer = server.send_raw(&all.concat());
+    let responses = format!("{}{}", answer.head, answer.body);
+    let statuses: Vec<_> =
+        responses.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["404", "405", "200", "404", "200", "200"], "{responses}");
     server.stop();
 }
 
@@ -245,7 +246,7 @@ fn a_stop_is_followed_to_its_end() {
     let directory = server.directory.path().to_owned();
     eventually("the server has ended", || !socket.exists());
     assert_eq!(std::fs::read(image).unwrap()[(1 << 20) - 1], 7);
-    let said = server.wait();
-    assert!(said.contains("volume one"), "the tables of the end: {said}");
+    let stderr = server.wait();
+    assert!(stderr.contains("volume one"), "the tables of the end: {stderr}");
     assert!(!directory.exists(), "the server's directory went with it");
 }

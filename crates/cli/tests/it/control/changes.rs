@@ -1,5 +1,5 @@
-//! Settings that are changed while clients are served, by `larder ctl set` and by a file that is
-//! read again.
+//! Settings that change while clients are served: by `larder ctl set`, and by reading the
+//! configuration file again.
 
 use super::rig::{MIB, Server, eventually, images, larder, text};
 use rustix::process::Signal;
@@ -23,8 +23,8 @@ fn settings_change_while_clients_are_served() {
     let changed = answer.json();
     let changed = changed["changed"].as_array().unwrap();
     let one = |volume: &str, name: &str| {
-        let is_it = |change: &&Value| change["volume"] == volume && change["name"] == name;
-        let change = changed.iter().find(is_it).unwrap_or_else(|| panic!("{volume} {name}"));
+        let matches = |change: &&Value| change["volume"] == volume && change["name"] == name;
+        let change = changed.iter().find(matches).unwrap_or_else(|| panic!("{volume} {name}"));
         [&change["from"], &change["to"]].map(|value| value.as_str().unwrap().to_owned())
     };
     assert_eq!(changed.len(), 8);
@@ -38,7 +38,7 @@ fn settings_change_while_clients_are_served() {
         (&now["settings"]["policy"], &now["tunables"]["age-max"]),
         (&"lru".into(), &700.into())
     );
-    // Memory goes in the background, and what is in it is not lost.
+    // The server shrinks its memory in the background and loses no data.
     let pool = || server.get("/v1/stats").json()["pool"].clone();
     eventually("the memory is what was asked for", || {
         let pool = pool();
@@ -51,7 +51,7 @@ fn settings_change_while_clients_are_served() {
     let mut read = vec![0; 4 << 20];
     client.read_at(0, &mut read).unwrap();
     assert!(read.iter().all(|&byte| byte == 7));
-    // Write-through: nothing is only in memory after a write.
+    // Write-through: after a write, no data is only in memory.
     client.write_at(0, &[8; 4096], false).unwrap();
     eventually("what was dirty is written", || {
         server.get("/v1/at-risk").json()["volumes"][0]["lost_by_kill_bytes"] == 0
@@ -62,8 +62,8 @@ fn settings_change_while_clients_are_served() {
         shown.lines().any(|line| line.starts_with("two") && line.contains("ignore")),
         "{shown}"
     );
-    let said = server.stop();
-    assert!(said.contains("WARNING: two ignores flushes"), "it is said aloud: {said}");
+    let stderr = server.stop();
+    assert!(stderr.contains("WARNING: two ignores flushes"), "it is said aloud: {stderr}");
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn pages_become_larger_and_smaller_while_clients_are_served() {
     let mut client = server.client(0);
     let bytes: Vec<u8> = (0..4 << 20).map(|i: u32| (i / 512 % 251) as u8).collect();
     client.write_at(0, &bytes, false).unwrap();
-    // Larger than the ceiling that it comes with would have allowed, and smaller with a lower one.
+    // Each request sets page size and ceiling together. A larger page may need the new, higher
+    // ceiling; a lower ceiling may need the new, smaller page.
     for (size, max) in [("1MiB", "12MiB"), ("64KiB", "2MiB"), ("1MiB", "all"), ("4KiB", "2MiB")] {
         server.ctl_text(&["set", &format!("one.page-size={size}"), &format!("one.max={max}")]);
         assert_eq!(settings(&server, 0)["settings"]["page-size"], size);
@@ -153,21 +154,25 @@ fn a_file_that_is_read_again_changes_what_differs() {
     let policy = |server: &Server| settings(server, 0)["settings"]["policy"].clone();
     assert_eq!(policy(&server), "arc");
     server.ctl_text(&["set", "age-max=700"]);
-    // What differs is changed, what was set meanwhile stays, what cannot be changed is named.
+    // The server applies settings that differ in the file, keeps settings made with `ctl set`, and
+    // names those that it cannot change.
     write(&config, &socket, &image, "memory = \"16MiB\"\nplain-io = true", "policy = \"lru\"");
     server.signal(Signal::HUP);
-    assert_eq!(server.hear(|line| line.contains(" was ")), "larder: one.policy was arc and is lru");
-    let note = server.hear(|line| line.contains("note"));
+    assert_eq!(
+        server.wait_for_line(|line| line.contains(" was ")),
+        "larder: one.policy was arc and is lru"
+    );
+    let note = server.wait_for_line(|line| line.contains("note"));
     assert_eq!(note, "larder: note: plain-io cannot be changed while it serves; start it anew");
-    server.hear(|line| line == "larder: read again");
+    server.wait_for_line(|line| line == "larder: read again");
     assert_eq!(policy(&server), "lru");
     assert_eq!(settings(&server, 0)["tunables"]["age-max"], 700);
-    // A file with anything wrong changes nothing.
+    // A file with any error changes nothing.
     write(&config, &socket, &image, "memory = \"1KiB\"", "policy = \"fifo\"");
     server.signal(Signal::HUP);
-    let said = server.hear(|line| line.contains("failed"));
-    assert!(said.contains("line 2: use 1 KiB of memory"), "{said}");
-    assert!(said.ends_with("; nothing has changed"), "{said}");
+    let stderr = server.wait_for_line(|line| line.contains("failed"));
+    assert!(stderr.contains("line 2: use 1 KiB of memory"), "{stderr}");
+    assert!(stderr.ends_with("; nothing has changed"), "{stderr}");
     assert_eq!(policy(&server), "lru");
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! `larder ctl` as people and scripts use it.
+//! `larder ctl` in interactive use and in scripts.
 
 use super::rig::{MIB, Server, eventually, larder, text};
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,35 +57,44 @@ fn volumes_flush_warm_and_stop() {
 #[test]
 fn what_is_wrong_ends_with_2_and_a_sentence() {
     let server = Server::start(&["one"], &[]);
-    let wrong = |words: &[&str], reason: &str| {
-        let output = server.ctl(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        assert!(said.contains(reason), "{words:?}: {said}");
+    let assert_refused = |args: &[&str], reason: &str| {
+        let output = server.ctl(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(reason), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
     };
-    wrong(&["flush", "three"], "failed to find the volume \"three\"");
-    wrong(&["warm", "three"], "failed to find the volume \"three\": there are one");
-    wrong(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
-    wrong(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
-    wrong(&["stats", "--watch", "1us"], "10ms are the least");
-    wrong(&["flush", "--watch", "1s"], "only stats, volumes, at-risk and curve can be watched");
-    wrong(&["stats", "--token", "x"], "needs none");
+    assert_refused(&["flush", "three"], "failed to find the volume \"three\"");
+    assert_refused(&["warm", "three"], "failed to find the volume \"three\": there are one");
+    assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
+    assert_refused(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
+    assert_refused(&["stats", "--watch", "1us"], "10ms are the least");
+    assert_refused(
+        &["flush", "--watch", "1s"],
+        "only stats, volumes, at-risk and curve can be watched",
+    );
+    assert_refused(&["stats", "--token", "x"], "needs none");
     let socket = server.socket();
     server.stop();
-    let nobody = |control: &str, reason: &str| {
+    let assert_unreachable = |control: &str, reason: &str| {
         let output = larder().args(["ctl", "stats", "--control", control]).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(reason), "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(reason), "{stderr}");
     };
-    nobody(&socket.display().to_string(), "there is no such socket; is larder serve running?");
-    nobody("http://127.0.0.1:1", "it needs --token FILE");
-    nobody("http://192.0.2.1:80", "from outside");
+    assert_unreachable(
+        &socket.display().to_string(),
+        "there is no such socket; is larder serve running?",
+    );
+    assert_unreachable("http://127.0.0.1:1", "it needs --token FILE");
+    assert_unreachable("http://192.0.2.1:80", "from outside");
     let directory = tempfile::tempdir().unwrap();
     let stale = directory.path().join("larder-x.control");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
-    nobody(&stale.display().to_string(), "nobody listens there; is larder serve running?");
+    assert_unreachable(
+        &stale.display().to_string(),
+        "nobody listens there; is larder serve running?",
+    );
 }
 
 #[test]
@@ -129,7 +138,7 @@ fn watching_shows_rates_of_each_interval_and_ends_at_ctrl_c() {
         client.read_at(0, &mut [0; 4096]).unwrap();
         reads += 1;
     }
-    // The rates of the intervals add up to what was done.
+    // The rates of the intervals add up to the number of reads.
     let (mut sum, mut total) = (0.0, 0);
     while total < reads {
         let line = next();
@@ -143,7 +152,7 @@ fn watching_shows_rates_of_each_interval_and_ends_at_ctrl_c() {
     assert!((sum - reads).abs() < 0.01 * reads + 10.0, "{sum} of {reads}");
     kill_process(Pid::from_child(&watch), Signal::INT).unwrap();
     assert!(watch.wait().unwrap().success(), "Ctrl-C is no failure");
-    // Text, and what becomes of a watch when the server goes.
+    // Text output, and the exit code of a watch whose server stops.
     let watch = server.ctl_command(&["stats", "--watch", "50ms"]).stdout(Stdio::piped()).spawn();
     let mut watch = watch.unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -166,13 +175,13 @@ fn a_file_is_checked_without_being_served() {
     assert!(fine.status.success());
     assert!(text(&fine.stdout).ends_with(": fine: 64 MiB for a\n"), "{}", text(&fine.stdout));
     let empty = check("");
-    let said = text(&empty.stdout);
-    assert!(said.ends_with(": fine: 256 MiB for the volumes of the command line\n"), "{said}");
+    let output = text(&empty.stdout);
+    assert!(output.ends_with(": fine: 256 MiB for the volumes of the command line\n"), "{output}");
     let wrong = check("memory = \"64MiB\"\npolcy = \"lru\"\n");
     assert_eq!(wrong.status.code(), Some(2));
-    let said = text(&wrong.stderr);
+    let output = text(&wrong.stderr);
     let known = "line 2: there is no key \"polcy\"; did you mean \"policy\"?\n";
-    assert!(said.starts_with("larder: failed to use ") && said.ends_with(known), "{said}");
+    assert!(output.starts_with("larder: failed to use ") && output.ends_with(known), "{output}");
     let none = larder().arg("check-config").arg(directory.path().join("none")).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
 }
@@ -180,19 +189,19 @@ fn a_file_is_checked_without_being_served() {
 #[test]
 fn wrong_uses_of_ctl_are_refused_with_the_reason() {
     let server = Server::start(&["one"], &[]);
-    let refused = |words: &[&str]| {
-        let output = server.ctl(words);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+    let assert_refused = |args: &[&str]| {
+        let output = server.ctl(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
         text(&output.stderr)
     };
-    let said = refused(&["set", "memory=16MiB", "memory=24MiB"]);
-    assert_eq!(said, "larder: failed to set memory: it is named twice\n");
-    let said = refused(&["set", "one.min=1TiB"]);
-    assert!(said.starts_with("larder: failed to set min of one: it is more than "), "{said}");
-    let said = refused(&["set", "memory=3"]);
-    assert!(said.contains("use 3 B of memory"), "{said}");
-    let said = refused(&["metrics", "--format", "json"]);
-    assert!(said.starts_with("larder: failed to print the metrics: "), "{said}");
+    let message = assert_refused(&["set", "memory=16MiB", "memory=24MiB"]);
+    assert_eq!(message, "larder: failed to set memory: it is named twice\n");
+    let message = assert_refused(&["set", "one.min=1TiB"]);
+    assert!(message.starts_with("larder: failed to set min of one: it is more than "), "{message}");
+    let message = assert_refused(&["set", "memory=3"]);
+    assert!(message.contains("use 3 B of memory"), "{message}");
+    let message = assert_refused(&["metrics", "--format", "json"]);
+    assert!(message.starts_with("larder: failed to print the metrics: "), "{message}");
     server.stop();
 }
 
@@ -201,10 +210,10 @@ fn a_socket_that_is_not_for_control_is_named() {
     let server = Server::start(&["one"], &[]);
     let socket = server.path("nbd.sock").display().to_string();
     let output = larder().args(["ctl", "--control", &socket, "stats"]).output().unwrap();
-    let wanted = format!(
+    let expected = format!(
         "larder: failed to ask {socket}: it does not answer as a control socket of larder, whose \
          name ends in .control\n"
     );
-    assert_eq!(text(&output.stderr), wanted);
+    assert_eq!(text(&output.stderr), expected);
     server.stop();
 }

@@ -1,35 +1,36 @@
-//! The examples in docs/ctl.md and docs/control.md are what a real server says.
+//! The examples in docs/ctl.md and docs/control.md match the responses of a real server.
 //!
-//! An example is a block of code after a comment that says how it is made: `<!-- example: ctl stats
-//! -->` or `<!-- example: GET /v1/stats -->`. The test asks a server for each and compares all but
-//! the numbers; with `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it writes them.
+//! An example is a code block after a comment that holds its request: `<!-- example: ctl stats -->`
+//! or `<!-- example: GET /v1/stats -->`. The test sends each request to a server and compares
+//! everything but the numbers. With `LARDER_WRITE_DOCS=1`, which `cargo xtask docs` sets, it writes
+//! the examples.
 
 use super::rig::{MIB, Server, images, text};
-use crate::shared::examples::{MARK, renewed};
+use crate::shared::examples::{MARK, update_examples};
 use std::path::{Path, PathBuf};
 
-/// Longer examples are cut.
+/// Maximum number of lines of an example; longer ones are truncated.
 const LINES_MAX: usize = 40;
-/// What the documents show as the directory of the server.
-const SHOWN: &str = "/srv/larder";
+/// Directory of the server as the documents show it.
+const DOC_DIRECTORY: &str = "/srv/larder";
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
-/// A directory whose name is as long as the one that the documents show instead, so that tables stay
-/// aligned.
-fn short() -> tempfile::TempDir {
-    let random = SHOWN.len() - "/tmp/l".len();
+/// Creates a directory whose path is as long as `DOC_DIRECTORY`, which replaces it in the
+/// documents, so that tables stay aligned.
+fn create_directory() -> tempfile::TempDir {
+    let random = DOC_DIRECTORY.len() - "/tmp/l".len();
     let mut directory = tempfile::Builder::new();
     directory.prefix("l").rand_bytes(random).tempdir_in("/tmp").expect("a directory")
 }
 
-/// A server with something to tell.
+/// Starts a server with data and activity to report.
 fn server() -> Server {
     let options =
         ["--set", "first-delay=60000", "--set", "logs.age-max=600000", "--max", "logs=8MiB"];
-    let server = Server::start_in(short(), &["data", "logs"], &options);
+    let server = Server::start_in(create_directory(), &["data", "logs"], &options);
     images(server.directory.path(), &["more"]);
     let mut data = server.client(0);
     data.write_at(0, &vec![7; 1 << 20], true).unwrap();
@@ -40,41 +41,43 @@ fn server() -> Server {
     server
 }
 
-/// What an example shows.
-fn made(server: &Server, how: &str) -> String {
+/// Returns the text of the example for `request`.
+fn render_example(server: &Server, request: &str) -> String {
     let directory = server.directory.path().display().to_string();
-    let (asked, said) = match how.split_once(' ').expect("two words") {
-        ("ctl", words) => {
-            let real = words.replace(SHOWN, &directory);
-            let words: Vec<_> = real.split(' ').collect();
-            let output = server.ctl(&words);
-            let said = if output.status.success() { output.stdout } else { output.stderr };
-            (format!("larder {how}"), text(&said))
+    let (command_line, response) = match request.split_once(' ').expect("two words") {
+        ("ctl", args) => {
+            let real = args.replace(DOC_DIRECTORY, &directory);
+            let args: Vec<_> = real.split(' ').collect();
+            let output = server.ctl(&args);
+            let response = if output.status.success() { output.stdout } else { output.stderr };
+            (format!("larder {request}"), text(&response))
         }
         ("GET", path) => {
-            let asked = format!("curl --unix-socket {SHOWN}/nbd.control http://larder{path}");
-            (asked, server.get(path).body)
+            let command_line =
+                format!("curl --unix-socket {DOC_DIRECTORY}/nbd.control http://larder{path}");
+            (command_line, server.get(path).body)
         }
         ("POST", rest) => {
             let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
             let data = if body.is_empty() { "-X POST".into() } else { format!("-d '{body}'") };
-            let asked =
-                format!("curl --unix-socket {SHOWN}/nbd.control http://larder{path} {data}");
-            (asked, server.post(path, body).body)
+            let command_line = format!(
+                "curl --unix-socket {DOC_DIRECTORY}/nbd.control http://larder{path} {data}"
+            );
+            (command_line, server.post(path, body).body)
         }
-        _ => panic!("an example made by {how}"),
+        _ => panic!("an example made by {request}"),
     };
-    let said = said.replace(&directory, SHOWN);
-    let mut lines: Vec<_> = said.trim_end().lines().map(str::to_owned).collect();
+    let response = response.replace(&directory, DOC_DIRECTORY);
+    let mut lines: Vec<_> = response.trim_end().lines().map(str::to_owned).collect();
     if lines.len() > LINES_MAX {
         lines.truncate(LINES_MAX);
         lines.push("...".to_owned());
     }
-    format!("$ {asked}\n{}\n", lines.join("\n"))
+    format!("$ {command_line}\n{}\n", lines.join("\n"))
 }
 
-/// A text without its numbers, without what depends on how wide they are, and without the lines of
-/// progress, which may be left out.
+/// Returns `text` without its numbers, without units and spacing, which depend on the width of the
+/// numbers, and without progress events, which the server may omit.
 fn masked(text: &str) -> String {
     let units = ["ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "min", "%", "M", "G", "<", ">"];
     let line = |line: &str| {
@@ -98,10 +101,10 @@ fn check(name: &str) {
     let old = std::fs::read_to_string(&path).unwrap();
     assert!(old.contains(MARK), "{name} has examples");
     let server = server();
-    let new = renewed(&old, |how| made(&server, how));
+    let new = update_examples(&old, |request| render_example(&server, request));
     server.stop();
     if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
-        // What only measures differently stays as it is.
+        // A document that differs only in measured values stays as it is.
         if masked(&new) != masked(&old) {
             std::fs::write(&path, new).unwrap();
         }
@@ -134,15 +137,15 @@ fn the_paths_in_the_document_are_there() {
             continue;
         };
         let path = path.trim_matches('`');
-        // A wrong body is refused after the path and the method have been found right.
+        // The server checks path and method before it rejects the body.
         let answer = if method == "GET" { server.get(path) } else { server.post(path, "[]") };
-        let wanted = match (method, path) {
+        let expected = match (method, path) {
             // This server has no directory.
             (_, "/v1/files") => 404,
             ("GET", _) => 200,
             _ => 400,
         };
-        assert_eq!(answer.status, wanted, "{method} {path}: {answer:?}");
+        assert_eq!(answer.status, expected, "{method} {path}: {answer:?}");
         paths += 1;
     }
     assert!(paths >= 8, "{paths} paths were tried");

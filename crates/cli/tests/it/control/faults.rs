@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Returns whether the program has fault points.
+/// Returns true if the program has fault points.
 fn can_inject() -> bool {
     let can = cfg!(debug_assertions) && std::env::var_os("LARDER_BINARY").is_none();
     if !can {
@@ -32,7 +32,7 @@ fn faulty(point: &str) -> Command {
     command
 }
 
-/// A server of the volumes left and right.
+/// Starts a server of the volumes `left` and `right`, with a fault point armed.
 fn serve(point: &str, options: &[&str]) -> Server {
     let directory = TempDir::new().unwrap();
     let mut command = faulty(point);
@@ -52,9 +52,9 @@ fn check_served(server: &Server, volume: usize, byte: u8) {
     assert_eq!(read, [byte; 8192]);
     client.disconnect().unwrap();
     let image = File::open(server.path(["left.img", "right.img"][volume])).unwrap();
-    let mut behind = [0; 8192];
-    image.read_exact_at(&mut behind, 5 * MIB).unwrap();
-    assert_eq!(behind, [byte; 8192]);
+    let mut stored = [0; 8192];
+    image.read_exact_at(&mut stored, 5 * MIB).unwrap();
+    assert_eq!(stored, [byte; 8192]);
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     }
     let error = left.flush().unwrap_err().to_string();
     assert!(error.contains("internal error"), "requests under way are answered: {error}");
-    let said = server.hear(|line| line.contains("the volume has failed"));
+    let log = server.wait_for_line(|line| line.contains("the volume has failed"));
     let ranges = "12 KiB: bytes 1048576 to 1052672, 3145728 to 3153920";
-    assert!(said.contains("left") && said.contains(ranges), "{said}");
+    assert!(log.contains("left") && log.contains(ranges), "{log}");
     let mut read = [0; 4096];
     assert!(left.read_at(MIB, &mut read).is_err(), "not even what is in the cache");
     assert!(left.read_at(9 * MIB, &mut read).is_err());
@@ -86,17 +86,17 @@ fn the_panic_of_a_store_fails_its_volume_and_no_other() {
     }
     right.flush().unwrap();
     check_served(&server, 1, 7);
-    // The volume stays until its data is given up.
+    // The server keeps the volume until its data is given up.
     left.disconnect().unwrap();
-    let mut kept = String::new();
+    let mut stderr = String::new();
     eventually("no client is connected to it", || {
-        kept = text(&server.ctl(&["remove", "left"]).stderr);
-        !kept.contains("connected")
+        stderr = text(&server.ctl(&["remove", "left"]).stderr);
+        !stderr.contains("connected")
     });
-    assert!(kept.contains("internal error"), "{kept}");
+    assert!(stderr.contains("internal error"), "{stderr}");
     server.ctl_text(&["remove", "left", "--give-up"]);
-    let said = server.hear(|line| line.contains("given up"));
-    assert!(said.contains("bytes 1048576 to 1052672"), "{said}");
+    let log = server.wait_for_line(|line| line.contains("given up"));
+    assert!(log.contains("bytes 1048576 to 1052672"), "{log}");
     assert!(server.ctl(&["at-risk"]).status.success());
     // Another process may serve the image again: the server does not hold it.
     let before = fs::read(server.path("left.img")).unwrap();
@@ -118,9 +118,9 @@ fn a_stop_names_what_a_failed_volume_loses_and_writes_the_others() {
     left.write_at(MIB, &[1; 4096], false).unwrap();
     right.write_at(MIB, &[2; 4096], false).unwrap();
     assert!(left.flush().is_err());
-    let (directory, code, said) = server.end_with(Signal::TERM);
-    assert_eq!(code, Some(2), "{said}");
-    let last = said.lines().rfind(|line| line.contains("failed to use left")).expect(&said);
+    let (directory, code, log) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(2), "{log}");
+    let last = log.lines().rfind(|line| line.contains("failed to use left")).expect(&log);
     assert!(last.contains("not written: 4 KiB: bytes 1048576 to 1052672"), "{last}");
     let image = fs::read(directory.path().join("right.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [2; 4096], "the other one is written");
@@ -181,10 +181,10 @@ fn the_panic_of_the_main_thread_stops_the_server_and_loses_nothing() {
     let server = serve("main=report", &[]);
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
-    let (directory, code, said) = server.end_with(Signal::USR1);
-    assert_eq!(code, Some(2), "{said}");
+    let (directory, code, log) = server.end_with(Signal::USR1);
+    assert_eq!(code, Some(2), "{log}");
     let image = fs::read(directory.path().join("left.img")).unwrap();
-    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {log}");
 }
 
 #[test]
@@ -199,29 +199,29 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     right.flush().unwrap();
     // A change of the memory size wakes the maintenance thread.
     let _ended = server.ctl(&["set", "memory=12MiB"]).status.success();
-    let (directory, code, said) = server.end_with(Signal::CONT);
-    assert_eq!(code, None, "as after a power failure: {said}");
-    assert!(said.contains("left: not written: 4 KiB: bytes 1048576 to 1052672"), "{said}");
-    assert!(said.contains("right: everything was written"), "{said}");
+    let (directory, code, log) = server.end_with(Signal::CONT);
+    assert_eq!(code, None, "as after a power failure: {log}");
+    assert!(log.contains("left: not written: 4 KiB: bytes 1048576 to 1052672"), "{log}");
+    assert!(log.contains("right: everything was written"), "{log}");
     let image = fs::read(directory.path().join("right.img")).unwrap();
     assert!(image[2 << 20..][..4096] == [2; 4096], "what was flushed is there");
 }
 
-/// A mount of which one thread panics at its first request, with dirty data. The point has the
-/// mountpoint as its name if it has none.
+/// Starts a mount in which one thread panics at its first request. Writeback is delayed. A `point`
+/// without a name gets the mountpoint as its name.
 fn mount(point: &str, options: &[&str]) -> (Server, Mountpoint) {
     let (directory, mountpoint) = (TempDir::new().unwrap(), Mountpoint::new());
     fs::create_dir(source(directory.path())).unwrap();
     fs::write(source(directory.path()).join("old"), vec![9; 100_000]).unwrap();
-    let of_mount = format!("{point}={}", mountpoint.path().display());
-    let mut command = faulty(if point.contains('=') { point } else { &of_mount });
+    let named_point = format!("{point}={}", mountpoint.path().display());
+    let mut command = faulty(if point.contains('=') { point } else { &named_point });
     command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     command.args(LAZY).args(options);
     (Server::spawn(directory, command, 1), mountpoint)
 }
 
-/// Checks that every request to a failed mount gets EIO at once.
+/// Checks that a failed mount answers every request with EIO.
 fn check_refuses(mountpoint: &Mountpoint) {
     for error in [
         fs::metadata(mountpoint.file("other")).unwrap_err(),
@@ -239,15 +239,15 @@ fn the_panic_of_a_thread_of_a_mount_fails_the_mount_with_eio() {
     }
     for options in [&[][..], &["--plain-io"]] {
         let (mut server, mountpoint) = mount("mount", options);
-        // Another process, such as df, may make the first request to the mount and meet the panic,
-        // while another thread still answers this one.
+        // Another process, such as df, may make the first request to the mount and trigger the
+        // panic while another thread still answers this request.
         let request = || fs::metadata(mountpoint.file("old")).err();
         let error = std::iter::repeat_with(request).flatten().next().expect("it does not end");
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
-        server.hear(|line| line.contains("the mount has failed"));
+        server.wait_for_line(|line| line.contains("the mount has failed"));
         check_refuses(&mountpoint);
-        let said = server.stop();
-        assert!(!mountpoint.is_mounted(), "{said}");
+        let log = server.stop();
+        assert!(!mountpoint.is_mounted(), "{log}");
     }
 }
 
@@ -263,14 +263,14 @@ fn the_panic_of_a_worker_that_may_wait_fails_the_mount_and_what_was_written_is_k
         // A change of the length may block, so a worker does it.
         let error = file.set_len(200_000).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "it is answered: {error}");
-        server.hear(|line| line.contains("the mount has failed"));
+        server.wait_for_line(|line| line.contains("the mount has failed"));
         assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
         drop(file);
         check_refuses(&mountpoint);
         let (directory, _) = server.stop_and_keep();
         assert!(!mountpoint.is_mounted());
-        let behind = fs::read(source(directory.path()).join("new")).unwrap();
-        assert!(behind == vec![5; 300_000], "{} bytes", behind.len());
+        let stored = fs::read(source(directory.path()).join("new")).unwrap();
+        assert!(stored == vec![5; 300_000], "{} bytes", stored.len());
     }
 }
 
@@ -295,12 +295,12 @@ fn the_panic_of_the_store_of_a_mount_fails_its_files_and_every_request_is_answer
     let mut file = File::create(mountpoint.file("new")).unwrap();
     file.write_all(&vec![5; 300_000]).unwrap();
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
-    server.hear(|line| line.contains("the volume has failed"));
+    server.wait_for_line(|line| line.contains("the volume has failed"));
     assert_eq!(file.write_all(&[6; 5000]).unwrap_err().raw_os_error(), Some(libc::EIO));
     let listed = text(&server.ctl(&["at-risk"]).stdout);
     assert!(listed.contains(" of new"), "the file is named: {listed}");
     drop(file);
-    let (_directory, code, said) = server.end_with(Signal::TERM);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(!mountpoint.is_mounted(), "{said}");
+    let (_directory, code, log) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(2), "{log}");
+    assert!(!mountpoint.is_mounted(), "{log}");
 }

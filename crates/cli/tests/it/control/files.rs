@@ -1,6 +1,6 @@
-//! `--fuse`: volumes as files, from the start to the end of a server, killed ones included.
+//! `--fuse`: volumes as files, from the start to the stop of a server, including killed servers.
 //!
-//! As root on a machine with FUSE; else each test says why it is skipped.
+//! The tests need root and FUSE; otherwise each of them reports a skip.
 
 use super::rig::{MIB, Server, eventually, images, larder, text};
 use larder_testing::{can_mount, has_tool, skip};
@@ -12,11 +12,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Nothing is written unless it is asked for.
+/// Settings that delay writeback until a client requests it.
 pub(crate) const LAZY: [&str; 6] =
     ["--set", "first-delay=60000", "--set", "idle-delay=60000", "--set", "age-max=3600000"];
 
-/// A directory for files that is not left mounted, whatever happens.
+/// A mountpoint that is unmounted when dropped.
 pub(crate) struct Mountpoint(TempDir);
 
 impl Mountpoint {
@@ -33,21 +33,21 @@ impl Mountpoint {
     }
 
     pub(crate) fn is_mounted(&self) -> bool {
-        let own = std::fs::metadata(self.path()).map(|found| found.dev());
+        let device = std::fs::metadata(self.path()).map(|found| found.dev());
         let parent = std::fs::metadata(self.path().parent().expect("a parent")).expect("there");
-        own.map_or(true, |own| own != parent.dev())
+        device.map_or(true, |device| device != parent.dev())
     }
 }
 
 impl Drop for Mountpoint {
     fn drop(&mut self) {
-        // Mostly nothing is mounted any more.
+        // In most tests the server has already unmounted it.
         let flags = rustix::mount::UnmountFlags::DETACH;
         let _was_mounted = rustix::mount::unmount(self.path(), flags).is_ok();
     }
 }
 
-/// A server of images that shows them at `mountpoint`; images that are there stay as they are.
+/// Starts a server of images that shows them at `mountpoint`. Existing images stay as they are.
 fn serve(directory: TempDir, names: &[&str], mountpoint: &Mountpoint) -> Server {
     let image = |name: &&str| directory.path().join(format!("{name}.img"));
     if !names.iter().map(image).all(|path| path.exists()) {
@@ -86,11 +86,11 @@ fn the_file_and_the_export_of_a_volume_are_one() {
     let image = server.path("one.img");
     let mut kept = std::fs::read(&image).unwrap();
     assert!(kept[5000..17_000].iter().all(|&byte| byte == 0), "nothing was asked to be written");
-    let (directory, said) = server.stop_and_keep();
+    let (directory, log) = server.stop_and_keep();
     kept = std::fs::read(&image).unwrap();
-    assert!(kept[5000..7000] == [1; 2000] && kept[7000..17_000] == [2; 10_000], "{said}");
+    assert!(kept[5000..7000] == [1; 2000] && kept[7000..17_000] == [2; 10_000], "{log}");
     assert!(std::fs::read(directory.path().join("two.img")).unwrap().starts_with(b"other"));
-    assert!(!mountpoint.is_mounted(), "{said}");
+    assert!(!mountpoint.is_mounted(), "{log}");
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_directory_over(
         file.write_all_at(&[round; 8192], 0).unwrap();
         file.sync_all().unwrap();
         file.write_all_at(&[77; 8192], 8 * MIB).unwrap();
-        let said;
-        (directory, said) = server.kill_and_keep();
+        let log;
+        (directory, log) = server.kill_and_keep();
         assert_eq!(
-            said.contains("was still mounted by a larder that was killed"),
+            log.contains("was still mounted by a larder that was killed"),
             round > 1,
-            "{said}"
+            "{log}"
         );
         let image = std::fs::read(directory.path().join("disk.img")).unwrap();
         assert!(image[..8192] == [round; 8192], "round {round}");
@@ -141,9 +141,12 @@ fn files_come_and_go_with_their_volumes_and_not_under_those_who_use_them() {
     let file = open(&two);
     file.write_all_at(&[5; 4096], 4096).unwrap();
     let refused = server.ctl(&["remove", "two"]);
-    let why = text(&refused.stderr);
+    let stderr = text(&refused.stderr);
     let user = format!("process {} (", std::process::id());
-    assert!(!refused.status.success() && why.contains("is in use") && why.contains(&user), "{why}");
+    assert!(
+        !refused.status.success() && stderr.contains("is in use") && stderr.contains(&user),
+        "{stderr}"
+    );
     drop(file);
     eventually("it is closed", || server.ctl(&["remove", "two"]).status.success());
     assert!(!two.exists());
@@ -156,8 +159,11 @@ fn files_come_and_go_with_their_volumes_and_not_under_those_who_use_them() {
     assert_eq!(Errno::from_io_error(&gone), Some(Errno::SHUTDOWN));
     drop(file);
     let refused = server.ctl(&["add", &format!("..={}", server.path("two.img").display())]);
-    let why = text(&refused.stderr);
-    assert!(why.contains("show the volume \"..\" as a file: no file can be called so"), "{why}");
+    let stderr = text(&refused.stderr);
+    assert!(
+        stderr.contains("show the volume \"..\" as a file: no file can be called so"),
+        "{stderr}"
+    );
     server.stop();
 }
 
@@ -171,11 +177,11 @@ fn a_stop_waits_for_those_who_use_a_file_and_says_who_they_are() {
     let file = open(&mountpoint.file("disk"));
     file.write_all_at(&[1; 4096], 0).unwrap();
     server.signal(Signal::TERM);
-    let said = server.hear(|line| line.contains("is in use"));
-    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    let log = server.wait_for_line(|line| line.contains("is in use"));
+    assert!(log.contains(&format!("process {} (", std::process::id())), "{log}");
     let image = server.path("disk.img");
     assert!(std::fs::read(&image).unwrap()[..4096] == [1; 4096], "all of it is written");
-    // It is served, and what is written now is in the store at once.
+    // The server still serves the file, and writes each request through to the store.
     file.write_all_at(&[2; 4096], 4096).unwrap();
     assert!(std::fs::read(&image).unwrap()[4096..8192] == [2; 4096]);
     drop(file);
@@ -193,10 +199,10 @@ fn a_second_signal_cuts_off_those_who_use_a_file() {
     let file = open(&mountpoint.file("disk"));
     file.write_all_at(&[1; 4096], 0).unwrap();
     server.signal(Signal::TERM);
-    server.hear(|line| line.contains("is in use"));
+    server.wait_for_line(|line| line.contains("is in use"));
     server.signal(Signal::TERM);
-    let said = server.wait();
-    assert!(said.contains("is cut off from those who use it"), "{said}");
+    let log = server.wait();
+    assert!(log.contains("is cut off from those who use it"), "{log}");
     assert!(!mountpoint.is_mounted());
     assert!(file.read_at(&mut [0; 10], 0).is_err());
 }
@@ -217,23 +223,23 @@ fn what_cannot_be_mounted_is_said_and_nothing_is_left_behind() {
         ("file", "it is not a directory"),
         ("full", "it is not empty, and what is in it would be hidden"),
     ];
-    for (name, why) in cases {
+    for (name, reason) in cases {
         let mut command = larder();
         command.arg("serve").arg(&image).arg("--fuse").arg(path(name));
         command.arg("--listen").arg(format!("unix:{}", path("sock").display()));
         let output = command.output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        let expected = format!("larder: failed to mount at {}: {why}", path(name).display());
-        assert!(said.lines().any(|line| line == expected), "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let expected = format!("larder: failed to mount at {}: {reason}", path(name).display());
+        assert!(stderr.lines().any(|line| line == expected), "{stderr}");
         assert!(!path("sock").exists(), "{name}: it does not listen");
     }
     let config = path("larder.toml");
     let tables = "fuse = \"/mnt\"\n[[volume]]\nname = \"..\"\npath = \"/x\"\n";
     std::fs::write(&config, tables).unwrap();
     let output = larder().arg("check-config").arg(&config).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(said.contains("line 3: show the volume \"..\" as a file"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("line 3: show the volume \"..\" as a file"), "{stderr}");
 }
 
 #[test]
@@ -255,8 +261,9 @@ fn a_user_mounts_with_the_helper() {
     for path in [directory.path(), mountpoint.path(), &image] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    // The program itself may lie where nobody may go. Copied by us, a child of another test could
-    // have it open for writing, and what is written cannot be run.
+    // The user may have no access to the directory of the program. If this process copied it, a
+    // child of another test could still hold the copy open for writing, and it could not be
+    // executed.
     let program = directory.path().join("larder");
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg(env!("CARGO_BIN_EXE_larder")).arg(&program).status().unwrap().success());
@@ -275,6 +282,6 @@ fn a_user_mounts_with_the_helper() {
     client.disconnect().unwrap();
     let output = read(mountpoint.file("disk"));
     assert_eq!(text(&output.stdout), "hello", "{}", text(&output.stderr));
-    let said = server.stop();
-    assert!(!mountpoint.is_mounted(), "{said}");
+    let log = server.stop();
+    assert!(!mountpoint.is_mounted(), "{log}");
 }

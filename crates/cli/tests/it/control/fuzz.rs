@@ -138,12 +138,12 @@ fn send(socket: &Path, session: &Session, ends: bool) -> std::io::Result<Form> {
 
 /// Returns the kinds and errors of the replies in an answer, without handles and data.
 fn form(answer: &[u8]) -> Form {
-    let kind = |here: &[u8]| match here[..4] {
+    let kind = |bytes: &[u8]| match bytes[..4] {
         // The option (all unknown ones count as one), and the type of its reply.
-        [0x00, 0x03, 0xe8, 0x89] => Some([1, here[11].min(11), here[12], here[15]]),
+        [0x00, 0x03, 0xe8, 0x89] => Some([1, bytes[11].min(11), bytes[12], bytes[15]]),
         // A simple reply with its error; a chunk with its flags and type.
-        [0x67, 0x44, 0x66, 0x98] => Some([2, here[7], 0, 0]),
-        [0x66, 0x8e, 0x33, 0xef] => Some([3, here[5], here[6], here[7]]),
+        [0x67, 0x44, 0x66, 0x98] => Some([2, bytes[7], 0, 0]),
+        [0x66, 0x8e, 0x33, 0xef] => Some([3, bytes[5], bytes[6], bytes[7]]),
         _ => None,
     };
     answer.windows(16).filter_map(kind).collect()
@@ -230,10 +230,10 @@ fn mutate(sessions: &[Session], random: &mut Random) -> Session {
             _ => {}
         }
     }
-    let mut room = SESSION_BYTES_MAX;
+    let mut remaining = SESSION_BYTES_MAX;
     session.retain(|message| {
-        let fits = message.len() <= room;
-        room = room.saturating_sub(message.len());
+        let fits = message.len() <= remaining;
+        remaining = remaining.saturating_sub(message.len());
         fits
     });
     session
@@ -270,7 +270,7 @@ fn break_message(bytes: &mut Vec<u8>, change: usize, random: &mut Random) {
 #[test]
 fn corpus_files_are_parsed() {
     assert_eq!(parse("# what\n00ff 01*3 # why\n\n"), [[0, 255, 1, 1, 1]]);
-    assert!(["0", "xy"].iter().all(|wrong| std::panic::catch_unwind(|| parse(wrong)).is_err()));
+    assert!(["0", "xy"].iter().all(|invalid| std::panic::catch_unwind(|| parse(invalid)).is_err()));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! What stays in the cache: dropping, freezing and pinning from outside.
+//! Control requests that decide on cached data: drop, freeze and pin.
 
 use super::rig::{MIB, Server, eventually, text};
 use serde_json::Value;
 
-/// The lazy writer is told to leave everything where it is, and nothing is read ahead.
-const STILL: [&str; 6] =
+/// Settings that delay writeback and disable read-ahead.
+const NO_BACKGROUND_IO: [&str; 6] =
     ["--set", "first-delay=60000", "--set", "age-max=3600000", "--hint", "random"];
 
 fn volume(server: &Server, number: usize) -> Value {
@@ -17,11 +17,12 @@ fn counter(server: &Server, name: &str) -> u64 {
 
 #[test]
 fn what_is_clean_is_dropped_and_what_is_dirty_stays() {
-    let server = Server::start(&["one", "two"], &STILL);
+    let server = Server::start(&["one", "two"], &NO_BACKGROUND_IO);
     let mut client = server.client(0);
     client.write_at(0, &vec![7; 1 << 20], false).unwrap();
     client.read_at(4 * MIB, &mut vec![0; 2 << 20]).unwrap();
-    // Until a reply is sent as a whole, its pages are held: the next one says that it is.
+    // The server holds the pages of a reply until it is sent completely. The reply to the next
+    // request shows that it is.
     client.read_at(0, &mut [0; 512]).unwrap();
     let answer = server.post("/v1/drop", r#"{"volume": "one"}"#);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -41,7 +42,7 @@ fn what_is_clean_is_dropped_and_what_is_dirty_stays() {
 
 #[test]
 fn a_frozen_volume_takes_nothing_in_and_says_so() {
-    let server = Server::start(&["one"], &STILL);
+    let server = Server::start(&["one"], &NO_BACKGROUND_IO);
     let mut client = server.client(0);
     client.read_at(0, &mut vec![0; 1 << 20]).unwrap();
     let shown = server.ctl_text(&["freeze", "one"]);
@@ -64,7 +65,7 @@ fn a_frozen_volume_takes_nothing_in_and_says_so() {
 
 #[test]
 fn pinned_ranges_come_and_stay_until_they_are_unpinned() {
-    let server = Server::start(&["one"], &STILL);
+    let server = Server::start(&["one"], &NO_BACKGROUND_IO);
     let mut client = server.client(0);
     let shown = server.ctl_text(&["pin", "one", "1MiB+2MiB", "5MiB+100"]);
     assert!(shown.contains("1,048,576  2 MiB") || shown.contains("1,048,576   2 MiB"), "{shown}");
@@ -82,11 +83,11 @@ fn pinned_ranges_come_and_stay_until_they_are_unpinned() {
     assert_eq!(now["pinned_bytes"], 2 * MIB + 4096);
     assert_eq!(now["pinned"].as_array().unwrap().len(), 2);
     assert!(server.ctl_text(&["volumes"]).contains("one: 2 MiB pinned, number of ranges: 2"));
-    // Too much is refused as a whole.
+    // A request that exceeds the limit is refused as a whole.
     let refused = server.ctl(&["pin", "one", "0+4KiB", "6MiB+8MiB"]);
     assert_eq!(refused.status.code(), Some(2));
-    let said = text(&refused.stderr);
-    assert!(said.starts_with("larder: failed to pin 8192 KiB of one: "), "{said}");
+    let stderr = text(&refused.stderr);
+    assert!(stderr.starts_with("larder: failed to pin 8192 KiB of one: "), "{stderr}");
     assert_eq!(volume(&server, 0)["pinned"], now["pinned"], "nothing has changed");
     let outside = server
         .post("/v1/pin", r#"{"volume": "one", "ranges": [{"offset": 16777216, "length": 1}]}"#);

@@ -14,7 +14,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Returns a command under limits of prlimit(1).
+/// Returns `command` under limits set by prlimit(1).
 fn limited(limits: &[&str], command: &Command) -> Command {
     let mut limited = Command::new("prlimit");
     limited.args(limits).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
@@ -40,7 +40,7 @@ fn serve(directory: TempDir, names: &[&str], limits: &[&str]) -> Server {
 fn the_descriptors_of_clients_that_have_left_are_closed_without_a_next_client() {
     let server = Server::start(&["disk"], &[]);
     let clients: Vec<_> = (0..16).map(|_| server.client(0)).collect();
-    // Two of each client. The server may still open files of its own.
+    // Each client has two descriptors. The server may still open other files.
     let most = server.open_files() - clients.len();
     drop(clients);
     eventually("fewer descriptors", || server.open_files() <= most);
@@ -53,7 +53,7 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
         return;
     }
     let mut server = serve(TempDir::new().unwrap(), &["disk"], &["--fsize=4194304:"]);
-    let note = server.hear(|line| line.contains("RLIMIT_FSIZE"));
+    let note = server.wait_for_line(|line| line.contains("RLIMIT_FSIZE"));
     assert!(note.contains("disk.img beyond its first 4194304 bytes will fail"), "{note}");
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
@@ -67,8 +67,8 @@ fn a_limit_on_the_size_of_files_fails_writes_and_loses_nothing() {
     assert!(client.write_at(9 * MIB, &[3; 4096], true).is_err(), "it is written through");
     let listed = server.ctl(&["at-risk"]);
     assert_eq!(listed.status.code(), Some(1));
-    let said = text(&listed.stdout);
-    assert!(said.contains("failing: bytes 8388608 to 8392704"), "{said}");
+    let stdout = text(&listed.stdout);
+    assert!(stdout.contains("failing: bytes 8388608 to 8392704"), "{stdout}");
     let mut read = [0; 4096];
     client.read_at(8 * MIB, &mut read).unwrap();
     assert_eq!(read, [2; 4096], "it is kept");
@@ -94,9 +94,9 @@ fn a_quota_that_is_used_up_fails_writes_and_loses_nothing() {
         return;
     }
     let Some(disk) = Loop::with("btrfs") else { return };
-    let quota = |words: &[&str]| {
-        let done = Command::new("btrfs").args(words).arg(disk.path()).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
+    let quota = |args: &[&str]| {
+        let output = Command::new("btrfs").args(args).arg(disk.path()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
     };
     quota(&["quota", "enable"]);
     quota(&["qgroup", "limit", "4M"]);
@@ -132,7 +132,7 @@ fn a_zeroing_beyond_the_limit_on_the_size_of_files_does_not_end_the_server() {
         command.arg(format!("unix:{}", directory.path().join("nbd.sock").display()));
         let server = Server::spawn(directory, limited(&["--fsize=4194304:"], &command), 1);
         let mut client = server.client(0);
-        // The first request is answered, allowed or not, and so is the next one.
+        // The server answers each request, whether the limit allows it or not.
         for no_hole in [false, true] {
             let flags = ZeroFlags { no_hole, ..ZeroFlags::default() };
             let _answered = client.write_zeroes(8 * MIB, 65536, flags).is_ok();
@@ -157,7 +157,7 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     command.args(["--memory", "16MiB", "--control"]).arg(directory.path().join("nbd.control"));
     command.args(LAZY);
     let mut server = Server::spawn(directory, limited(&["--fsize=1048576:"], &command), 1);
-    server.hear(|line| line.contains("beyond their first 1048576 bytes"));
+    server.wait_for_line(|line| line.contains("beyond their first 1048576 bytes"));
     fs::write(mountpoint.file("small"), vec![1; 100_000]).unwrap();
     fs::write(mountpoint.file("large"), vec![2; 2_000_000]).unwrap();
     File::open(mountpoint.file("small")).unwrap().sync_all().unwrap();
@@ -165,7 +165,7 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     let error = large.sync_all().unwrap_err();
     assert!([libc::ENOSPC, libc::EFBIG].contains(&error.raw_os_error().unwrap()), "{error}");
     assert!(fs::read(mountpoint.file("large")).unwrap() == vec![2; 2_000_000], "it is kept");
-    // The mount itself sets lengths, too.
+    // The limit also applies to lengths that the mount sets.
     let grown = File::create(mountpoint.file("grown")).unwrap();
     assert!(grown.set_len(4 << 20).is_err(), "beyond the limit");
     drop(grown);
@@ -173,14 +173,14 @@ fn files_of_a_mount_beyond_the_limit_on_their_size_fail_and_are_kept() {
     eventually("the kept data is written", || large.sync_all().is_ok());
     drop(large);
     let (directory, _) = server.stop_and_keep();
-    let behind = |name: &str| fs::read(source(directory.path()).join(name)).unwrap();
-    assert!(behind("small") == vec![1; 100_000] && behind("large") == vec![2; 2_000_000]);
+    let stored = |name: &str| fs::read(source(directory.path()).join(name)).unwrap();
+    assert!(stored("small") == vec![1; 100_000] && stored("large") == vec![2; 2_000_000]);
 }
 
 /// Runs a command with a file size limit of 8 KiB.
-fn with_small_files(directory: &TempDir, words: &[&str]) -> Output {
+fn run_with_small_files(directory: &TempDir, args: &[&str]) -> Output {
     let mut command = larder();
-    command.args(words);
+    command.args(args);
     limited(&["--fsize=8192"], &command).current_dir(directory.path()).output().unwrap()
 }
 
@@ -190,18 +190,18 @@ fn commands_that_write_files_outlive_the_limit_on_their_size() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    for words in [
+    for args in [
         &["trace", "synth", "zipf", "large.csv", "--requests", "100000"][..],
         &["trace", "synth", "zipf", "large.ltr", "--requests", "1000000"],
         &["trace", "record", "live.ltr", "--for", "1h"],
     ] {
-        let output = with_small_files(&directory, words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {:?}: {said}", output.status);
-        let errors: Vec<_> = said.lines().filter(|line| line.contains("failed to")).collect();
-        assert_eq!(errors.len(), 1, "{words:?}: {said}");
-        if words[1] == "synth" {
-            assert!(errors[0].contains("File too large"), "{words:?}: {said}");
+        let output = run_with_small_files(&directory, args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {:?}: {stderr}", output.status);
+        let errors: Vec<_> = stderr.lines().filter(|line| line.contains("failed to")).collect();
+        assert_eq!(errors.len(), 1, "{args:?}: {stderr}");
+        if args[1] == "synth" {
+            assert!(errors[0].contains("File too large"), "{args:?}: {stderr}");
         }
     }
 }
@@ -215,7 +215,8 @@ fn clients_beyond_the_limit_on_descriptors_wait_and_are_served_when_others_leave
     if !has_tool("prlimit") {
         return;
     }
-    // A connection has two descriptors: either its socket or what belongs to it is refused.
+    // A connection needs two descriptors. With one limit its socket is refused, with the other its
+    // second descriptor.
     for limit in ["--nofile=40:40", "--nofile=41:41"] {
         clients_beyond_the_limit_on_descriptors_are_served_later(limit);
     }
@@ -227,18 +228,19 @@ fn clients_beyond_the_limit_on_descriptors_are_served_later(limit: &str) {
     first.write_at(0, &[1; 4096], false).unwrap();
     let path = server.path("nbd.sock");
     let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    server.hear(|line| line.contains("cannot be accepted") || line.contains("a thread for"));
+    server
+        .wait_for_line(|line| line.contains("cannot be accepted") || line.contains("a thread for"));
     first.write_at(4096, &[2; 4096], false).unwrap();
     first.flush().unwrap();
     drop(crowd);
     eventually("there is room again", || connect(&server).is_ok());
     first.disconnect().unwrap();
-    // A stop needs no descriptor, and none is free.
+    // A stop needs no descriptor; none is free here.
     let crowd: Vec<_> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let said = server.stop();
-    assert!(!said.contains("panicked"), "{said}");
-    let warnings = said.lines().filter(|line| line.contains("cannot be accepted")).count();
-    assert!(warnings <= 2, "one warning per refusal: {said}");
+    let log = server.stop();
+    assert!(!log.contains("panicked"), "{log}");
+    let warnings = log.lines().filter(|line| line.contains("cannot be accepted")).count();
+    assert!(warnings <= 2, "one warning per refusal: {log}");
     drop(crowd);
 }
 
@@ -259,10 +261,10 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
     command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none", "--ttl", "1h"]);
     // Without this capability root cannot raise the limit.
-    let mut without = Command::new("setpriv");
-    without.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
-    without.arg(command.get_program()).args(command.get_args());
-    let limited = limited(&["--nofile=512:512"], &without);
+    let mut unprivileged = Command::new("setpriv");
+    unprivileged.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]);
+    unprivileged.arg(command.get_program()).args(command.get_args());
+    let limited = limited(&["--nofile=512:512"], &unprivileged);
     let server = Server::spawn(directory, limited, 1);
     for _ in 0..2 {
         for name in ["a", "b", "c"] {
@@ -279,8 +281,8 @@ fn more_files_than_descriptors_are_no_error_of_a_program() {
             }
         }
     }
-    let known = server.open_files();
-    assert!(known < 512, "{known} descriptors");
+    let descriptors = server.open_files();
+    assert!(descriptors < 512, "{descriptors} descriptors");
     server.stop();
 }
 
@@ -302,7 +304,7 @@ fn clients_that_do_not_read_their_responses_hold_a_few_bodies_in_memory() {
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
     };
     let one = server.get("/metrics").body.len();
-    // The first two are less than the maximum, so a third one is made.
+    // Two bodies are smaller than the limit of the server, so it creates a third.
     assert!(one > 700_000, "{one} bytes");
     let before = peak_bytes();
     let clients: Vec<_> = (0..14)
@@ -317,12 +319,12 @@ fn clients_that_do_not_read_their_responses_hold_a_few_bodies_in_memory() {
     assert!(more < 6 * one, "{} bodies", more / one);
     // Requests with small responses do not wait.
     assert_eq!(server.post("/v1/unfreeze", "").status, 200);
-    let waiting = std::thread::spawn({
+    let waiter = std::thread::spawn({
         let mut client = clients[13].try_clone().unwrap();
         move || client.read_exact(&mut [0; 1024])
     });
     drop(clients);
-    waiting.join().unwrap().expect("it is served when the others have left");
+    waiter.join().unwrap().expect("it is served when the others have left");
     assert_eq!(server.get("/metrics").status, 200);
     server.stop();
 }

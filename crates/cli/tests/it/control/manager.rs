@@ -1,6 +1,6 @@
-//! What systemd expects of a service, by a test that plays its part.
+//! The systemd service protocol; the test acts as the service manager.
 
-use super::rig::{PATIENCE, Server, images, larder, talk, text};
+use super::rig::{Server, TIMEOUT, images, larder, send_request, text};
 use larder_io::nbd_client::Client;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec};
 use rustix::process::Signal;
@@ -9,54 +9,57 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A socket that hears what the service says.
-fn ear(directory: &TempDir) -> UnixDatagram {
+/// Binds the notification socket that receives the messages of the service.
+fn notify_socket(directory: &TempDir) -> UnixDatagram {
     let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
-fn heard(ear: &UnixDatagram) -> String {
+fn receive_message(notify_socket: &UnixDatagram) -> String {
     let mut message = [0; 4096];
-    let length = ear.recv(&mut message).expect("it says something");
+    let length = notify_socket.recv(&mut message).expect("it says something");
     text(&message[..length])
 }
 
 #[test]
 fn the_manager_hears_when_it_is_ready_and_while_it_stops() {
     let directory = TempDir::new().unwrap();
-    let ear = ear(&directory);
+    let notify_socket = notify_socket(&directory);
     let config = directory.path().join("larder.toml");
     let image = images(directory.path(), &["one"]).remove(0);
     let socket = directory.path().join("nbd.sock");
-    let written = format!(
+    let config_text = format!(
         "memory = \"16MiB\"\nlisten = \"unix:{}\"\n[[volume]]\npath = \"{}\"\n",
         socket.display(),
         image.display()
     );
-    std::fs::write(&config, &written).unwrap();
+    std::fs::write(&config, &config_text).unwrap();
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config);
     command.env("NOTIFY_SOCKET", directory.path().join("notify"));
     let mut server = Server::spawn(directory, command, 1);
-    let ready = heard(&ear);
+    let ready = receive_message(&notify_socket);
     assert!(ready.starts_with("READY=1\nSTATUS=serving 1 volume; 0 B not written"), "{ready}");
     assert!(ready.ends_with(&format!("MAINPID={}", server.pid())), "{ready}");
-    // What is announced is served.
+    // The announced volume is served.
     server.client(0).write_at(0, &[7; 4096], false).unwrap();
     server.signal(Signal::HUP);
-    let reloading = heard(&ear);
+    let reloading = receive_message(&notify_socket);
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
-    assert!(heard(&ear).starts_with("READY=1\n"));
+    assert!(receive_message(&notify_socket).starts_with("READY=1\n"));
     std::fs::write(&config, "memori = 1\n").unwrap();
     server.signal(Signal::HUP);
-    assert!(heard(&ear).starts_with("RELOADING=1\n"));
-    assert!(heard(&ear).starts_with("READY=1\n"), "a bad file changes nothing");
-    let said = server.hear(|line| line.contains("memori"));
-    assert!(said.contains("did you mean \"memory\"?") && said.contains("line 1"), "{said}");
+    assert!(receive_message(&notify_socket).starts_with("RELOADING=1\n"));
+    assert!(receive_message(&notify_socket).starts_with("READY=1\n"), "a bad file changes nothing");
+    let log = server.wait_for_line(|line| line.contains("memori"));
+    assert!(log.contains("did you mean \"memory\"?") && log.contains("line 1"), "{log}");
     server.signal(Signal::TERM);
-    assert_eq!(heard(&ear), "STOPPING=1");
-    assert!(heard(&ear).starts_with("EXTEND_TIMEOUT_USEC="), "the manager must be patient");
+    assert_eq!(receive_message(&notify_socket), "STOPPING=1");
+    assert!(
+        receive_message(&notify_socket).starts_with("EXTEND_TIMEOUT_USEC="),
+        "the manager must be patient"
+    );
     server.wait();
 }
 
@@ -65,7 +68,8 @@ fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
     let directory = TempDir::new().unwrap();
     let [nbd, control] = ["given", "steered"].map(|name| directory.path().join(name));
     let sockets = [&nbd, &control].map(|path| UnixListener::bind(path).unwrap());
-    // The service inherits them, as from systemd; by numbers that are none of those they get.
+    // The service inherits the sockets as from systemd. Their descriptors here differ from 3 and 4,
+    // to which the shell duplicates them.
     let inherited = sockets.map(|socket| fcntl_dupfd_cloexec(socket, 100).unwrap());
     for socket in &inherited {
         rustix::io::fcntl_setfd(socket, FdFlags::empty()).unwrap();
@@ -85,7 +89,7 @@ fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
     let client = Client::connect(&server.uris[0].parse().unwrap()).unwrap();
     client.disconnect().unwrap();
     let request = "GET /v1/volumes HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let answer = talk(UnixStream::connect(&control).unwrap(), request);
+    let answer = send_request(UnixStream::connect(&control).unwrap(), request);
     assert_eq!(answer.json()["volumes"][0]["name"], "one");
     server.signal(Signal::TERM);
     super::rig::eventually("nothing listens", || UnixStream::connect(&nbd).is_err());

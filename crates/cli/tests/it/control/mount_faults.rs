@@ -1,7 +1,7 @@
-//! `larder mount` where something is wrong: a directory that is full, no FUSE, no rights; and one that
-//! others change.
+//! `larder mount` under adverse conditions: a full SOURCE, no FUSE, missing permissions, and a
+//! SOURCE that other processes change.
 //!
-//! As root on a machine with FUSE; else each test says why it is skipped.
+//! The tests need root and FUSE; otherwise each of them reports a skip.
 
 use super::files::{LAZY, Mountpoint};
 use super::mount::{mount, source};
@@ -17,22 +17,22 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Whoever has no rights.
+/// A user without permissions.
 const NOBODY: u32 = 65_534;
 
-/// A small file system in memory, gone when it is dropped.
-struct Small(PathBuf);
+/// A small tmpfs, unmounted when dropped.
+struct SmallFs(PathBuf);
 
-impl Small {
+impl SmallFs {
     fn new(path: PathBuf) -> Self {
         fs::create_dir_all(&path).unwrap();
         let flags = MountFlags::empty();
         rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=1m").unwrap();
-        Small(path)
+        SmallFs(path)
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFs {
     fn drop(&mut self) {
         let _was_mounted = rustix::mount::unmount(&self.0, UnmountFlags::DETACH).is_ok();
     }
@@ -44,24 +44,24 @@ fn files_that_a_full_directory_cannot_take_are_listed_by_name_until_it_can() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let small = Small::new(source(directory.path()));
+    let small = SmallFs::new(source(directory.path()));
     assert!(fs::write(small.0.join("filler"), vec![0; 2 << 20]).is_err(), "it is small");
     let mountpoint = Mountpoint::new();
     let server = mount(directory, &mountpoint, &[]);
     fs::create_dir(mountpoint.file("logs")).unwrap();
     fs::write(mountpoint.file("logs/new"), vec![7; 100_000]).unwrap();
     let at_risk = || server.ctl(&["at-risk"]);
-    // It tries again and again, also while it is asked.
-    let mut said = String::new();
+    // The server retries the writes repeatedly, also while `ctl` queries it.
+    let mut stdout = String::new();
     eventually("the lazy writer has tried", || {
         let listed = at_risk();
-        said = text(&listed.stdout);
-        listed.status.code() == Some(1) && said.contains("failing: ")
+        stdout = text(&listed.stdout);
+        listed.status.code() == Some(1) && stdout.contains("failing: ")
     });
-    let line = said.lines().find(|line| line.contains("failing: ")).expect("it is listed");
+    let line = stdout.lines().find(|line| line.contains("failing: ")).expect("it is listed");
     assert!(line.starts_with("WARNING: source: failing: "), "{line}");
     assert!(line.ends_with(" of logs/new: No space left on device (os error 28)"), "{line}");
-    assert!(!said.contains("failing: bytes "), "places in the store mean nothing: {said}");
+    assert!(!stdout.contains("failing: bytes "), "places in the store mean nothing: {stdout}");
     eventually("it is named for programs too", || {
         let json = server.get("/v1/at-risk").json();
         json["volumes"][0]["files"][0]["path"] == "logs/new"
@@ -69,8 +69,8 @@ fn files_that_a_full_directory_cannot_take_are_listed_by_name_until_it_can() {
     fs::remove_file(mountpoint.file("filler")).unwrap();
     eventually("there is room", || at_risk().status.success());
     let directory = server.stop_and_keep().0;
-    let behind = fs::read(source(directory.path()).join("logs/new")).unwrap();
-    assert!(behind == vec![7; 100_000]);
+    let stored = fs::read(source(directory.path()).join("logs/new")).unwrap();
+    assert!(stored == vec![7; 100_000]);
     drop(small);
 }
 
@@ -80,10 +80,10 @@ fn a_full_file_system_inside_of_the_directory_does_not_stop_writes_beside_it() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let inner = Small::new(source(directory.path()).join("inner"));
+    let inner = SmallFs::new(source(directory.path()).join("inner"));
     let mountpoint = Mountpoint::new();
     let server = mount(directory, &mountpoint, &[]);
-    // More than the dirty limit, in many files.
+    // The files together are larger than the dirty limit.
     let piece = vec![1; 1 << 20];
     let refused = |number: i32| {
         let name = mountpoint.file(&format!("inner/{number}"));
@@ -119,23 +119,23 @@ fn what_others_change_is_seen_while_it_is_believed() {
     }
     let mountpoint = Mountpoint::new();
     let server = mount(directory, &mountpoint, &["--shared", "--ttl", "1h"]);
-    let behind = |name: &str| source(server.directory.path()).join(name);
+    let source_file = |name: &str| source(server.directory.path()).join(name);
     fs::write(mountpoint.file("f"), "ours").unwrap();
     fs::write(mountpoint.file("g"), "ours").unwrap();
     File::open(mountpoint.file("f")).unwrap().sync_all().unwrap();
     let open = File::open(mountpoint.file("f")).unwrap();
-    fs::write(behind("f"), "theirs").unwrap();
+    fs::write(source_file("f"), "theirs").unwrap();
     eventually("the size is seen", || open.metadata().unwrap().len() == 6);
     assert_eq!(fs::read(mountpoint.file("f")).unwrap(), b"theirs");
     assert!(!mountpoint.file("new").exists());
-    fs::write(behind("new"), "new").unwrap();
+    fs::write(source_file("new"), "new").unwrap();
     eventually("the name is seen", || mountpoint.file("new").exists());
-    fs::rename(behind("g"), behind("h")).unwrap();
+    fs::rename(source_file("g"), source_file("h")).unwrap();
     eventually("the old name is gone", || !mountpoint.file("g").exists());
     assert_eq!(fs::read(mountpoint.file("h")).unwrap(), b"ours");
     drop(open);
-    let said = server.stop();
-    assert!(!said.contains("believed"), "nothing was missed: {said}");
+    let log = server.stop();
+    assert!(!log.contains("believed"), "nothing was missed: {log}");
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn a_change_that_is_not_reported_is_seen_in_an_open_file_after_the_ttl() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    // Changes in a file system inside of SOURCE are never reported.
-    let inner = Small::new(source(directory.path()).join("inner"));
+    // The server gets no events for changes in a file system that is mounted inside SOURCE.
+    let inner = SmallFs::new(source(directory.path()).join("inner"));
     let mountpoint = Mountpoint::new();
     let server = mount(directory, &mountpoint, &["--shared", "--ttl", "50ms"]);
     fs::write(inner.0.join("f"), "old").unwrap();
@@ -175,10 +175,10 @@ fn without_fuse_it_is_said_what_is_missing() {
     for name in ["source", "at"] {
         fs::create_dir(path(name)).unwrap();
     }
-    // In a namespace of its own, in which /dev is empty.
-    let own = env!("CARGO_BIN_EXE_larder");
+    // The command runs in a mount namespace in which /dev is empty.
+    let program = env!("CARGO_BIN_EXE_larder");
     let script = format!(
-        "mount -t tmpfs none /dev && exec {own} mount {} {} --control none",
+        "mount -t tmpfs none /dev && exec {program} mount {} {} --control none",
         path("source").display(),
         path("at").display()
     );
@@ -186,12 +186,12 @@ fn without_fuse_it_is_said_what_is_missing() {
         return;
     }
     let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    let wanted = "larder: failed to open /dev/fuse: No such file or directory (os error 2); it \
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let expected = "larder: failed to open /dev/fuse: No such file or directory (os error 2); it \
                   comes with the kernel's module fuse (modprobe fuse), and a container must be \
                   given it";
-    assert!(said.lines().any(|line| line == wanted), "{said}");
+    assert!(stderr.lines().any(|line| line == expected), "{stderr}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
     }
     let mut command = larder();
     command.arg("mount").arg(path("source")).arg(path("at")).args(["--control", "none"]);
-    // A PATH without the helper.
+    // The helper is not in PATH.
     command.uid(NOBODY).gid(NOBODY).env("PATH", path("source"));
     let output = match command.output() {
         Ok(output) => output,
@@ -217,15 +217,16 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
             return;
         }
     };
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    let line = said.lines().find(|line| line.starts_with("larder: failed to "));
-    let line = line.unwrap_or_else(|| panic!("no sentence: {said}"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let line = stderr.lines().find(|line| line.starts_with("larder: failed to "));
+    let line = line.unwrap_or_else(|| panic!("no sentence: {stderr}"));
     if line.contains("/dev/fuse") {
         assert!(line.contains("Permission denied"), "{line}");
     } else {
-        let wanted = "only root mounts by itself, and fusermount3 (package fuse3) cannot be run: ";
-        assert!(line.contains(wanted), "{line}");
+        let expected =
+            "only root mounts by itself, and fusermount3 (package fuse3) cannot be run: ";
+        assert!(line.contains(expected), "{line}");
     }
     assert_eq!(fs::read_dir(path("at")).unwrap().count(), 0, "nothing is left there");
 }
@@ -236,7 +237,7 @@ fn a_directory_that_is_read_only_for_a_while_loses_nothing() {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let small = Small::new(source(directory.path()));
+    let small = SmallFs::new(source(directory.path()));
     let mountpoint = Mountpoint::new();
     let server = mount(directory, &mountpoint, &LAZY);
     fs::write(mountpoint.file("f"), vec![7; 100_000]).unwrap();
@@ -248,8 +249,8 @@ fn a_directory_that_is_read_only_for_a_while_loses_nothing() {
     drop(file);
     let listed = server.ctl(&["at-risk"]);
     assert_eq!(listed.status.code(), Some(1));
-    let said = text(&listed.stdout);
-    assert!(said.contains(" of f: Read-only file system (os error 30)"), "{said}");
+    let stdout = text(&listed.stdout);
+    assert!(stdout.contains(" of f: Read-only file system (os error 30)"), "{stdout}");
     remount(MountFlags::empty()).unwrap();
     let directory = server.stop_and_keep().0;
     assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![7; 100_000]);

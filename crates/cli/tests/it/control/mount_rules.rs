@@ -1,7 +1,7 @@
-//! `larder mount --rule`: files that are handled in another way, as volumes that `larder ctl`
-//! knows; and rules that are refused.
+//! `larder mount --rule`: files with settings of their own, which `larder ctl` shows as volumes;
+//! and rules that are refused.
 //!
-//! As root on a machine with FUSE; else each test says why it is skipped.
+//! The tests need root and FUSE; otherwise each of them reports a skip.
 
 use super::files::{LAZY, Mountpoint};
 use super::mount::{mount, source};
@@ -24,9 +24,9 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     for name in ["a.db", "a.raw", "logs/a", "rest"] {
         fs::write(mountpoint.file(name), vec![3; 100_000]).unwrap();
     }
-    let behind =
+    let stored_len =
         |name: &str| fs::metadata(source(server.directory.path()).join(name)).unwrap().len();
-    assert_eq!(["a.db", "a.raw", "logs/a", "rest"].map(behind), [100_000, 100_000, 0, 0]);
+    assert_eq!(["a.db", "a.raw", "logs/a", "rest"].map(stored_len), [100_000, 100_000, 0, 0]);
     let volumes = server.ctl_text(&["volumes"]);
     let line = |name: &str| {
         let mut lines = volumes.lines().filter(|line| line.starts_with(name));
@@ -48,12 +48,15 @@ fn the_files_of_a_rule_are_a_volume_that_ctl_knows() {
     assert!(!metrics.lines().any(|line| samples.iter().any(|name| line.starts_with(name))));
     server.ctl_text(&["set", "rule1.write-mode=back", "rule1.page-size=16KiB"]);
     fs::write(mountpoint.file("b.db"), vec![4; 100_000]).unwrap();
-    assert_eq!(behind("b.db"), 0, "lazily now");
+    assert_eq!(stored_len("b.db"), 0, "lazily now");
     server.ctl_text(&["set", "rule1.write-mode=read-only"]);
     assert!(fs::write(mountpoint.file("c.db"), "x").is_err(), "not now");
     let refused = server.ctl(&["add", "/etc/hostname"]);
-    let why = text(&refused.stderr);
-    assert!(why.contains("a mounted directory, whose volumes are those of its rules"), "{why}");
+    let stderr = text(&refused.stderr);
+    assert!(
+        stderr.contains("a mounted directory, whose volumes are those of its rules"),
+        "{stderr}"
+    );
     let directory = server.stop_and_keep().0;
     for name in ["a.db", "a.raw", "logs/a", "rest", "b.db"] {
         assert_eq!(fs::metadata(source(directory.path()).join(name)).unwrap().len(), 100_000);
@@ -75,17 +78,17 @@ fn a_wrong_rule_is_refused_before_anything_is_mounted() {
             "failed to write what \"*.log\" names: --write-mode read-only is of all files",
         ),
     ];
-    for (words, why) in cases {
+    for (args, reason) in cases {
         let mut command = larder();
-        command.args(["mount", "/missing", "/missing", "--control", "none"]).args(words);
+        command.args(["mount", "/missing", "/missing", "--control", "none"]).args(args);
         let output = command.output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(why), "{words:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(reason), "{args:?}: {stderr}");
     }
     let many = (0..13).flat_map(|n| ["--rule".to_owned(), format!("{n}=pin")]);
     let mut command = larder();
     command.args(["mount", "/missing", "/missing", "--control", "none"]).args(many);
-    let said = text(&command.output().unwrap().stderr);
-    assert!(said.contains("failed to take 13 rules: 12 are the most"), "{said}");
+    let stderr = text(&command.output().unwrap().stderr);
+    assert!(stderr.contains("failed to take 13 rules: 12 are the most"), "{stderr}");
 }

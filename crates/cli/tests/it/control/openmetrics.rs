@@ -1,4 +1,5 @@
-//! `/metrics` by a strict parser of our own, and by one that others wrote.
+//! `/metrics`, checked by the strict parser below and by the one of the Prometheus client for
+//! Python.
 
 use super::rig::{MIB, Server, eventually};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, Unit};
@@ -18,7 +19,7 @@ struct Family {
     samples: Vec<(String, Labels, String)>,
 }
 
-/// Reads a text as the specification says, and panics at the first thing that it does not allow.
+/// Parses `text` by the OpenMetrics specification, and panics at the first violation.
 fn parse(text: &str) -> BTreeMap<String, Family> {
     let body = text.strip_suffix("# EOF\n").expect("the text ends in # EOF");
     assert!(!body.contains("# EOF"), "there is one end");
@@ -27,10 +28,10 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
     for line in body.lines() {
         assert_eq!(line.trim(), line, "no blanks around");
         if let Some(rest) = line.strip_prefix("# ") {
-            let (what, rest) = rest.split_once(' ').expect("a word");
+            let (keyword, rest) = rest.split_once(' ').expect("a word");
             let (name, value) = rest.split_once(' ').expect("a name");
             assert!(is_name(name), "{line}");
-            if what == "TYPE" {
+            if keyword == "TYPE" {
                 let new = Family { kind: value.to_owned(), ..Family::default() };
                 assert!(families.insert(name.to_owned(), new).is_none(), "{name} comes twice");
                 name.clone_into(&mut current);
@@ -39,7 +40,7 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
             assert_eq!(name, current, "metadata before its type: {line}");
             let family = families.get_mut(name).unwrap();
             assert!(family.samples.is_empty(), "metadata after samples: {line}");
-            match what {
+            match keyword {
                 "UNIT" => {
                     assert!(name.ends_with(&format!("_{value}")), "{line}");
                     value.clone_into(&mut family.unit);
@@ -71,18 +72,18 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// `name{label="value",...} number`.
+/// Parses `name{label="value",...} number`.
 fn sample(line: &str) -> (String, Labels, String) {
     let end = line.find(['{', ' ']).expect("a value");
     let (name, mut rest) = line.split_at(end);
     assert!(is_name(name), "{line}");
     let mut labels = Vec::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
+    if let Some(label_text) = rest.strip_prefix('{') {
+        rest = label_text;
         loop {
-            let (label, after) = rest.split_once("=\"").expect("a label");
+            let (label, tail) = rest.split_once("=\"").expect("a label");
             assert!(is_name(label), "{line}");
-            let (mut value, mut chars) = (String::new(), after.char_indices());
+            let (mut value, mut chars) = (String::new(), tail.char_indices());
             let end = loop {
                 match chars.next().expect("the end of a value") {
                     (_, '\\') => value.push(match chars.next().expect("an escape").1 {
@@ -95,7 +96,7 @@ fn sample(line: &str) -> (String, Labels, String) {
                 }
             };
             labels.push((label.to_owned(), value));
-            rest = &after[end + 1..];
+            rest = &tail[end + 1..];
             match rest.strip_prefix(',') {
                 Some(more) => rest = more,
                 None => break,
@@ -108,7 +109,7 @@ fn sample(line: &str) -> (String, Labels, String) {
     (name.to_owned(), labels, value.to_owned())
 }
 
-/// Buckets of each label set ascend and end in `+Inf`, which is the count.
+/// Checks that the buckets of each label set ascend and end in `+Inf`, whose value is the count.
 fn check_histogram(name: &str, family: &Family) {
     let of = |suffix: &str| {
         let full = format!("{name}{suffix}");
@@ -133,14 +134,14 @@ fn check_histogram(name: &str, family: &Family) {
 }
 
 fn value(families: &BTreeMap<String, Family>, family: &str, sample: &str, volume: &str) -> u64 {
-    let wanted = [("volume".to_owned(), volume.to_owned())];
-    let found = families[family].samples.iter().find(|s| s.0 == sample && s.1 == wanted);
+    let expected = [("volume".to_owned(), volume.to_owned())];
+    let found = families[family].samples.iter().find(|s| s.0 == sample && s.1 == expected);
     found.unwrap_or_else(|| panic!("{sample} of {volume}")).2.parse().unwrap()
 }
 
 #[test]
 fn metrics_are_open_metrics_with_the_whole_catalogue() {
-    // Names that have to be escaped.
+    // Volume names that have to be escaped.
     let server = Server::start(&["one", "a\"b\\c"], &[]);
     let mut client = server.client(0);
     client.write_at(0, &[1; 4096], true).unwrap();
@@ -178,23 +179,23 @@ fn metrics_are_open_metrics_with_the_whole_catalogue() {
     );
     assert_eq!(value(&families, "larder_read_total_ns", "larder_read_total_ns_count", "one"), 1);
     assert_eq!(families["larder_memory_bytes"].samples.len(), 1, "the pool counts once");
-    // Counters only grow.
+    // Counters do not decrease.
     client.read_at(0, &mut [0; 4096]).unwrap();
     eventually("the next read is counted", || {
         let later = parse(&server.get("/metrics").body);
         for (name, family) in &families {
             for (before, after) in family.samples.iter().zip(&later[name].samples) {
-                let [was, is] = [before, after].map(|sample| sample.2.parse::<f64>().unwrap());
-                assert!(family.kind == "gauge" || is >= was, "{name}: {was} became {is}");
+                let [old, new] = [before, after].map(|sample| sample.2.parse::<f64>().unwrap());
+                assert!(family.kind == "gauge" || new >= old, "{name}: {old} became {new}");
             }
         }
         value(&later, "larder_read_requests", "larder_read_requests_total", "one") == 2
     });
-    others_can_read(&answer.body);
+    check_with_python_parser(&answer.body);
     server.stop();
 }
 
-/// One client has a session.
+/// Checks the metrics of a server with one client session.
 fn check_sessions(families: &BTreeMap<String, Family>) {
     let samples = |family: &str| {
         let Family { kind, unit, help, samples } = &families[family];
@@ -207,8 +208,8 @@ fn check_sessions(families: &BTreeMap<String, Family>) {
         (kind.clone(), unit.clone(), samples.iter().map(named).collect::<Vec<_>>())
     };
     for (family, value) in [("larder_sessions", 1), ("larder_sessions_max", 64)] {
-        let known = vec![(family.to_owned(), String::new(), value)];
-        assert_eq!(samples(family), ("gauge".to_owned(), String::new(), known));
+        let expected = vec![(family.to_owned(), String::new(), value)];
+        assert_eq!(samples(family), ("gauge".to_owned(), String::new(), expected));
     }
     for figure in ["size", "leased", "peak"] {
         let family = format!("larder_budget_{figure}_bytes");
@@ -219,7 +220,7 @@ fn check_sessions(families: &BTreeMap<String, Family>) {
         let bytes: Vec<_> = samples.iter().map(|(_, _, bytes)| *bytes).collect();
         match figure {
             "size" => assert!(bytes.iter().all(|&size| size > 0), "{bytes:?}"),
-            // The read of 1 MiB is more than the share of a session; no write had to wait.
+            // The read of 1 MiB exceeds the share of a session; no write has to wait.
             "peak" => assert!(bytes[0] == 0 && bytes[1] > 0, "{bytes:?}"),
             _ => assert_eq!(bytes[0], 0, "{family}"),
         }
@@ -231,16 +232,17 @@ fn check_sessions(families: &BTreeMap<String, Family>) {
     }
 }
 
-/// The parser of the Prometheus client for Python takes the text, and finds as many families.
-fn others_can_read(text: &str) {
+/// Checks that the parser of the Prometheus client for Python accepts the text and finds the same
+/// number of families.
+fn check_with_python_parser(text: &str) {
     let script = "import sys\n\
                   from prometheus_client.openmetrics.parser import text_string_to_metric_families\n\
                   print(sum(1 for _ in text_string_to_metric_families(sys.stdin.read())))\n";
-    let has_it = Command::new("/usr/bin/python3")
+    let import_status = Command::new("/usr/bin/python3")
         .args(["-c", "import prometheus_client.openmetrics.parser"])
         .stderr(Stdio::null())
         .status();
-    if !has_it.is_ok_and(|status| status.success()) {
+    if !import_status.is_ok_and(|status| status.success()) {
         skip("the OpenMetrics parser of python3-prometheus-client is not installed");
         return;
     }

@@ -1,6 +1,6 @@
-//! Who may control a server, and what a bad client cannot do.
+//! Access to the control interface, and limits that protect it from misbehaving clients.
 
-use super::rig::{Answer, PATIENCE, Server, larder, talk, text};
+use super::rig::{Response, Server, TIMEOUT, larder, send_request, text};
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn token_file(directory: &Path, mode: u32) -> String {
     path.display().to_string()
 }
 
-/// A port that nobody has.
+/// Returns a TCP port that is free at the moment.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -46,16 +46,19 @@ fn the_socket_is_for_its_owner_and_goes_with_the_server() {
     let mode = server.socket().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let directory = server.directory.path().to_owned();
-    let left = || {
+    let entry_names = || {
         let entries = std::fs::read_dir(&directory).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     };
-    assert_eq!(left(), ["nbd.control", "nbd.control.lock", "nbd.sock", "nbd.sock.lock", "one.img"]);
+    assert_eq!(
+        entry_names(),
+        ["nbd.control", "nbd.control.lock", "nbd.sock", "nbd.sock.lock", "one.img"]
+    );
     server.signal(rustix::process::Signal::TERM);
-    super::rig::eventually("nothing but the image is left", || left() == ["one.img"]);
+    super::rig::eventually("nothing but the image is left", || entry_names() == ["one.img"]);
     server.wait();
 }
 
@@ -63,8 +66,8 @@ fn the_socket_is_for_its_owner_and_goes_with_the_server() {
 fn two_servers_cannot_have_one_socket_and_none_may_be_wanted() {
     let server = Server::start(&["one"], &[]);
     let socket = server.socket().display().to_string();
-    let said = refused(&["--control", &socket]);
-    assert!(said.contains("another server is listening there"), "{said}");
+    let stderr = refused(&["--control", &socket]);
+    assert!(stderr.contains("another server is listening there"), "{stderr}");
     let none = Server::start(&["one"], &["--control", "none"]);
     assert!(!none.socket().exists());
     none.stop();
@@ -74,16 +77,16 @@ fn two_servers_cannot_have_one_socket_and_none_may_be_wanted() {
 #[test]
 fn there_is_no_control_over_tcp_without_a_token() {
     let directory = TempDir::new().unwrap();
-    let said = refused(&["--control-tcp", "127.0.0.1:0"]);
-    assert!(said.contains("--control-token"), "{said}");
+    let stderr = refused(&["--control-tcp", "127.0.0.1:0"]);
+    assert!(stderr.contains("--control-token"), "{stderr}");
     let token = token_file(directory.path(), 0o600);
     for outside in ["0.0.0.0:0", "192.0.2.1:80", "[::]:0"] {
-        let said = refused(&["--control-tcp", outside, "--control-token", &token]);
-        assert!(said.contains("from outside"), "{said}");
+        let stderr = refused(&["--control-tcp", outside, "--control-token", &token]);
+        assert!(stderr.contains("from outside"), "{stderr}");
     }
     let open = token_file(directory.path(), 0o644);
-    let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &open]);
-    assert!(said.contains("other than its owner may use it"), "{said}");
+    let stderr = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &open]);
+    assert!(stderr.contains("other than its owner may use it"), "{stderr}");
 }
 
 #[test]
@@ -93,10 +96,10 @@ fn only_the_right_token_opens_the_door() {
     let address = format!("127.0.0.1:{}", free_port());
     let options = ["--control-tcp", address.as_str(), "--control-token", token.as_str()];
     let server = Server::start(&["one"], &options);
-    let ask = |method: &str, path: &str, header: &str| -> Answer {
+    let send = |method: &str, path: &str, header: &str| -> Response {
         let request =
             format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{header}Connection: close\r\n\r\n");
-        talk(TcpStream::connect(&address).unwrap(), &request)
+        send_request(TcpStream::connect(&address).unwrap(), &request)
     };
     let wrong = TOKEN.replace('9', "8");
     for header in [
@@ -109,19 +112,19 @@ fn only_the_right_token_opens_the_door() {
         for (method, path) in
             [("GET", "/v1/stats"), ("GET", "/metrics"), ("POST", "/v1/stop"), ("GET", "/")]
         {
-            let answer = ask(method, path, &header);
+            let answer = send(method, path, &header);
             assert_eq!(answer.status, 401, "{header}: {answer:?}");
             assert!(answer.head.to_ascii_lowercase().contains("www-authenticate: bearer"));
             assert!(!answer.body.contains(TOKEN), "the secret stays one");
         }
     }
-    // Nor does the response reveal which paths and methods exist.
-    let known = ask("DELETE", "/v1/stats", "");
+    // The response does not reveal either which paths and methods exist.
+    let known = send("DELETE", "/v1/stats", "");
     assert_eq!((known.status, known.head.contains("allow:")), (401, false), "{known:?}");
     let right = format!("Authorization: Bearer {TOKEN}\r\n");
-    assert_eq!(ask("GET", "/v1/stats", &right).status, 200);
-    assert_eq!(ask("GET", "/nothing", &right).status, 404);
-    // The same with larder ctl.
+    assert_eq!(send("GET", "/v1/stats", &right).status, 200);
+    assert_eq!(send("GET", "/nothing", &right).status, 404);
+    // `larder ctl` needs the token as well.
     let ctl = |token: &[&str]| {
         let mut command = larder();
         command.args(["ctl", "--control", &format!("http://{address}")]).args(token);
@@ -140,8 +143,9 @@ fn requests_that_are_too_long_are_refused() {
     let long = format!(r#"{{"volume": "{}"}}"#, "x".repeat(100_000));
     let answer = server.post("/v1/flush", &long);
     assert_eq!(answer.status, 413, "{answer:?}");
-    // Not said before, and not sent either: only the part that may be is read.
-    let answer = server.ask(&format!(
+    // A chunked request does not announce the length of its body. The server reads the body only up
+    // to the maximum.
+    let answer = server.send_raw(&format!(
         "POST /v1/flush HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\
          \r\n\r\n18000\r\n{}\r\n0\r\n\r\n",
         "y".repeat(0x18000)
@@ -149,10 +153,10 @@ fn requests_that_are_too_long_are_refused() {
     assert_eq!(answer.status, 413, "{answer:?}");
     let head =
         format!("GET /v1/stats HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "z".repeat(30_000));
-    assert_eq!(server.ask(&head).status, 431);
+    assert_eq!(server.send_raw(&head).status, 431);
     let many = "A: b\r\n".repeat(100);
-    assert_eq!(server.ask(&format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n")).status, 431);
-    assert_eq!(server.ask("this is no HTTP\r\n\r\n").status, 400);
+    assert_eq!(server.send_raw(&format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n")).status, 431);
+    assert_eq!(server.send_raw("this is no HTTP\r\n\r\n").status, 400);
     assert_eq!(server.get("/v1/stats").status, 200);
     server.stop();
 }
@@ -163,14 +167,14 @@ fn slow_clients_stop_nobody_and_are_let_go() {
     let mut slow: Vec<_> = (0..12)
         .map(|i| {
             let mut stream = UnixStream::connect(server.socket()).unwrap();
-            // Half a head, half a body, an answer that is not read.
+            // Half a request head, half a body, and a client that does not read the response.
             let half = match i % 3 {
                 0 => "GET /v1/st",
                 1 => "POST /v1/flush HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
                 _ => "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
             };
             stream.write_all(half.as_bytes()).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             stream
         })
         .collect();
@@ -186,21 +190,21 @@ fn slow_clients_stop_nobody_and_are_let_go() {
     server.stop();
 }
 
-/// Opens `count` connections that each send `bytes`, including those that the server closes for
+/// Opens `count` connections that each send `bytes`. The server may close some of them in favor of
 /// others.
 fn crowd<S: Write>(count: usize, bytes: &[u8], connect: impl Fn() -> S) -> Vec<S> {
     let begin = |_| {
         let mut stream = connect();
-        // The server may have closed it already.
+        // The server may have closed the connection already.
         drop(stream.write_all(bytes));
         stream
     };
     (0..count).map(begin).collect()
 }
 
-/// Limit of an answer beside a thousand other connections; on a busy machine the time that making
-/// these connections took is added.
-const SECOND: Duration = Duration::from_secs(1);
+/// Maximum response time next to a thousand other connections. On a busy machine, the time that it
+/// took to open these is added.
+const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_thousand_clients_without_a_token_keep_nobody_out() {
@@ -217,7 +221,7 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
          close\r\n\r\n"
     );
     let wrong = request.replace(TOKEN, &TOKEN.replace('9', "8"));
-    for (what, bytes) in [
+    for (case, bytes) in [
         ("nothing", &b""[..]),
         ("half a head", b"GET /v1/st"),
         ("half a token", &request.as_bytes()[..60]),
@@ -225,16 +229,16 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
     ] {
         let began = Instant::now();
         let silent = crowd(1000, bytes, || TcpStream::connect(&address).unwrap());
-        let (limit, started) = (SECOND + began.elapsed(), Instant::now());
-        let answer = talk(TcpStream::connect(&address).unwrap(), &request);
-        assert_eq!(answer.status, 200, "{what}: {answer:?}");
-        assert!(started.elapsed() < limit, "{what}: {:?}", started.elapsed());
+        let (limit, started) = (RESPONSE_TIME_MAX + began.elapsed(), Instant::now());
+        let answer = send_request(TcpStream::connect(&address).unwrap(), &request);
+        assert_eq!(answer.status, 200, "{case}: {answer:?}");
+        assert!(started.elapsed() < limit, "{case}: {:?}", started.elapsed());
         drop(silent);
     }
-    // The same over the unix socket, as this user.
+    // The same over the Unix socket, as the user of this process.
     let began = Instant::now();
     let silent = crowd(1000, b"", || UnixStream::connect(server.socket()).unwrap());
-    let (limit, started) = (SECOND + began.elapsed(), Instant::now());
+    let (limit, started) = (RESPONSE_TIME_MAX + began.elapsed(), Instant::now());
     assert_eq!(server.get("/v1/stats").status, 200);
     assert!(started.elapsed() < limit, "{:?}", started.elapsed());
     drop(silent);
@@ -244,7 +248,7 @@ fn a_thousand_clients_without_a_token_keep_nobody_out() {
 /// A user that is unrelated to this process.
 const OTHER: u32 = 54_321;
 
-/// Returns the program at a path where any user may run it.
+/// Copies the program to a path at which any user may run it, and returns that path.
 fn program_for_all(directory: &Path) -> std::path::PathBuf {
     let program = directory.join("larder");
     std::fs::copy(larder().get_program(), &program).unwrap();
@@ -265,15 +269,15 @@ fn server_and_ctl_of_different_users_do_not_trust_each_other() {
     };
     open(directory, 0o755);
     open(&server.socket(), 0o666);
-    let ask = |socket: &Path, user: u32, words: &[&str]| {
+    let run_ctl = |socket: &Path, user: u32, args: &[&str]| {
         let mut command = std::process::Command::new(&program);
-        command.args(["ctl", "volumes", "--control"]).arg(socket).args(words);
+        command.args(["ctl", "volumes", "--control"]).arg(socket).args(args);
         command.current_dir("/").uid(user).gid(user).output().unwrap()
     };
-    assert!(ask(&server.socket(), 0, &[]).status.success());
-    let refused = ask(&server.socket(), OTHER, &[]);
+    assert!(run_ctl(&server.socket(), 0, &[]).status.success());
+    let refused = run_ctl(&server.socket(), OTHER, &[]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-    // The other way round: root queries a server of that user.
+    // Conversely, root queries a server of that user.
     let theirs = TempDir::new().unwrap();
     std::os::unix::fs::chown(theirs.path(), Some(OTHER), None).unwrap();
     let image = super::rig::images(theirs.path(), &["two"]).remove(0);
@@ -283,13 +287,13 @@ fn server_and_ctl_of_different_users_do_not_trust_each_other() {
     command.arg("serve").arg(&image).args(["--memory", "16MiB"]);
     command.current_dir("/").uid(OTHER).gid(OTHER);
     let other = Server::spawn(theirs, command, 1);
-    let refused = ask(&socket, 0, &[]);
+    let refused = run_ctl(&socket, 0, &[]);
     assert_eq!(refused.status.code(), Some(2));
-    let said = text(&refused.stderr);
-    assert!(said.contains("it runs as uid 54321, and not as you or root"), "{said}");
-    let asked = ask(&socket, 0, &["--trust-uid", "54321"]);
-    assert!(text(&asked.stdout).contains("two"), "{}", text(&asked.stderr));
-    assert!(ask(&socket, OTHER, &[]).status.success());
+    let stderr = text(&refused.stderr);
+    assert!(stderr.contains("it runs as uid 54321, and not as you or root"), "{stderr}");
+    let trusted = run_ctl(&socket, 0, &["--trust-uid", "54321"]);
+    assert!(text(&trusted.stdout).contains("two"), "{}", text(&trusted.stderr));
+    assert!(run_ctl(&socket, OTHER, &[]).status.success());
     other.stop();
     server.stop();
 }
@@ -314,17 +318,17 @@ fn a_token_is_not_sent_to_the_server_of_another_user() {
     command.arg("serve").arg(&image).args(["--memory", "16MiB", "--control-tcp", &address]);
     command.args(["--control-token", &their_token]).current_dir("/").uid(OTHER).gid(OTHER);
     let other = Server::spawn(theirs, command, 1);
-    let ask = |more: &[&str]| {
+    let run_ctl = |more: &[&str]| {
         let mut command = larder();
         command.args(["ctl", "volumes", "--control", &format!("http://{address}")]);
         command.args(["--token", &token]).args(more).output().unwrap()
     };
-    let refused = ask(&[]);
+    let refused = run_ctl(&[]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-    let said = text(&refused.stderr);
-    assert!(said.contains("it runs as uid 54321, and not as you or root"), "{said}");
-    let asked = ask(&["--trust-uid", "54321"]);
-    assert!(text(&asked.stdout).contains("two"), "{}", text(&asked.stderr));
+    let stderr = text(&refused.stderr);
+    assert!(stderr.contains("it runs as uid 54321, and not as you or root"), "{stderr}");
+    let trusted = run_ctl(&["--trust-uid", "54321"]);
+    assert!(text(&trusted.stdout).contains("two"), "{}", text(&trusted.stderr));
     other.stop();
 }
 
@@ -347,7 +351,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
         text(&output.stderr)
     };
     assert!(ctl(&runtime).contains("find a server: none listens"));
-    // A directory that others may write to is not searched.
+    // `larder ctl` does not search a directory that other users may write to.
     assert!(ctl(&shared).contains("find a server"));
     assert!(planted.accept().is_err(), "somebody connected");
     let image = super::rig::images(directory.path(), &["one"]).remove(0);
@@ -355,8 +359,8 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
     command.arg("serve").arg(image).args(["--memory", "16MiB"]).env("RUNTIME_DIRECTORY", &shared);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
-    assert!(said.contains("other users may write to it (chmod go-w)"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("other users may write to it (chmod go-w)"), "{stderr}");
 }
 
 #[test]
@@ -372,19 +376,22 @@ fn files_behind_links_of_another_user_are_not_written() {
     std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
     let link = link.display().to_string();
     for flag in ["--counters", "--record"] {
-        let said = refused(&[flag, &link]);
-        assert!(said.contains("symbolic link link.json belongs to uid 54321"), "{flag}: {said}");
+        let stderr = refused(&[flag, &link]);
+        assert!(
+            stderr.contains("symbolic link link.json belongs to uid 54321"),
+            "{flag}: {stderr}"
+        );
     }
     let config = directory.path().join("larder.toml");
     std::fs::write(&config, "").unwrap();
     std::os::unix::fs::chown(&config, Some(OTHER), None).unwrap();
     let output = larder().arg("check-config").arg(&config).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(said.contains("larder.toml: it belongs to uid 54321"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("larder.toml: it belongs to uid 54321"), "{stderr}");
     let token = token_file(directory.path(), 0o600);
     std::os::unix::fs::chown(&token, Some(OTHER), None).unwrap();
-    let said = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &token]);
-    assert!(said.contains("it belongs to uid 54321"), "{said}");
+    let stderr = refused(&["--control-tcp", "127.0.0.1:0", "--control-token", &token]);
+    assert!(stderr.contains("it belongs to uid 54321"), "{stderr}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
@@ -399,7 +406,7 @@ fn the_scheme_has_no_case_and_a_name_occurs_once() {
         "GET /v1/stats HTTP/1.1\r\nHost: x\r\nauthorization: bearer {TOKEN}\r\nConnection: \
          close\r\n\r\n"
     );
-    assert_eq!(talk(TcpStream::connect(&address).unwrap(), &request).status, 200);
+    assert_eq!(send_request(TcpStream::connect(&address).unwrap(), &request).status, 200);
     let twice = r#"{"set": {"age-max": "1000", "age-max": "2000"}}"#;
     let answer = server.post("/v1/set", twice);
     assert_eq!(answer.status, 400, "{answer:?}");

@@ -1,5 +1,5 @@
-//! What the cache decides by itself: policies and the division of the memory, asked for, seen and
-//! taken back.
+//! Automatic decisions of the cache, on policies and on the division of the memory: enabled,
+//! observed and reverted.
 
 use super::rig::{MIB, Server, eventually};
 use serde_json::Value;
@@ -9,10 +9,10 @@ fn volume(server: &Server, number: usize) -> Value {
 }
 
 /// Reads the first `mib` MiB of the first volume in order, over and over, until `condition` holds.
-fn read_around(server: &Server, mib: u64, what: &str, mut condition: impl FnMut() -> bool) {
+fn read_around(server: &Server, mib: u64, event: &str, mut condition: impl FnMut() -> bool) {
     let mut client = server.client(0);
     let mut bytes = vec![0; 64 << 10];
-    eventually(what, || {
+    eventually(event, || {
         for piece in 0..mib * 16 {
             client.read_at(piece << 16, &mut bytes).unwrap();
         }
@@ -22,7 +22,7 @@ fn read_around(server: &Server, mib: u64, what: &str, mut condition: impl FnMut(
 
 #[test]
 fn auto_changes_the_policy_and_says_when_and_why() {
-    // A loop that does not quite fit: there LIRS hits most.
+    // A loop slightly larger than the cache, for which LIRS has the highest hit ratio.
     let options = ["--policy", "auto", "--hint", "random"];
     let server = Server::start(&["one"], &options);
     let before = volume(&server, 0);
@@ -64,13 +64,13 @@ fn auto_is_a_setting_like_others() {
         [one, two].map(|(name, auto)| (name.to_owned(), auto))
     };
     assert_eq!(policies(), expected(("sieve", false), ("s3fifo", false)));
-    // One that cannot be compared gives way at once.
+    // `auto` immediately replaces a policy that it cannot compare with others.
     let changed = server.ctl_text(&["set", "one.policy=auto"]);
     assert!(changed.contains("sieve") && changed.contains("auto"), "{changed}");
     assert_eq!(policies(), expected(("s3fifo", true), ("s3fifo", false)));
     server.ctl_text(&["set", "policy=lru"]);
     assert_eq!(policies(), expected(("lru", false), ("lru", false)));
-    // One that can be compared stays until another is clearly better.
+    // A policy that it can compare stays until another is clearly better.
     server.ctl_text(&["set", "two.policy=auto"]);
     assert_eq!(policies(), expected(("lru", false), ("lru", true)));
     assert_eq!(volume(&server, 1)["settings"]["policy"], "auto");
@@ -86,7 +86,7 @@ fn the_memory_is_divided_where_that_is_asked_for() {
     let server = Server::start(&["hot", "cold"], &options);
     let targets = || [0, 1].map(|number| volume(&server, number)["target_bytes"].as_u64());
     assert_eq!(server.get("/v1/volumes").json()["share"], "auto");
-    // One volume is read again and again, nobody reads the other.
+    // Clients read one volume repeatedly, and never the other.
     read_around(
         &server,
         10,
@@ -99,7 +99,7 @@ fn the_memory_is_divided_where_that_is_asked_for() {
     let pool = stats["pool"]["memory_bytes"].as_u64().unwrap();
     let gauge = |number: usize| stats["volumes"][number]["gauges"]["target_bytes"].as_u64();
     assert_eq!(gauge(0).unwrap() + gauge(1).unwrap(), pool, "they add up to what there is");
-    // And taken back.
+    // The setting can be reverted.
     let changed = server.ctl_text(&["set", "share=coldest"]);
     assert!(changed.lines().last().unwrap().contains("share"), "{changed}");
     assert_eq!(targets(), [None, None]);
@@ -117,31 +117,31 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     let young = server.ctl_text(&["curve", "one"]);
     assert!(young.contains("Nothing is known yet: 0 references are too few."), "{young}");
     let curve = || server.get("/v1/curve").json()["volumes"][0].clone();
-    // A loop of 10 MiB in 8 MiB: LRU hits nothing, and with a little more all of it.
+    // A loop of 10 MiB in 8 MiB of cache: LRU has no hits, and with a little more memory only hits.
     read_around(&server, 10, "the curve is known", || {
         let curve = curve();
         curve["region"] == "steep" && curve["needed"]["point"]["hit_ratio"].as_f64() > Some(0.8)
     });
-    let made = curve();
-    let needed = made["needed"]["point"]["bytes"].as_u64().unwrap();
-    assert!((9 * MIB..12 * MIB).contains(&needed), "{made}");
-    assert!(made["points"].as_array().unwrap().len() > 30, "{made}");
-    let said = made["advice"][0].as_str().unwrap();
-    assert!(said.starts_with("one needs ") && said.contains(" more to reach "), "{said}");
+    let result = curve();
+    let needed = result["needed"]["point"]["bytes"].as_u64().unwrap();
+    assert!((9 * MIB..12 * MIB).contains(&needed), "{result}");
+    assert!(result["points"].as_array().unwrap().len() > 30, "{result}");
+    let advice = result["advice"][0].as_str().unwrap();
+    assert!(advice.starts_with("one needs ") && advice.contains(" more to reach "), "{advice}");
     let shown = server.ctl_text(&["curve", "one"]);
     for part in ["Hit-ratio curve", "Regions", "Policies in miniature", "Advice", "Findings"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(shown.lines().all(|line| !line.starts_with("two:")), "{shown}");
-    // What it suffers from is said wherever one looks.
+    // All views report the finding.
     let line = "one: it thrashes: pages are missed that were there a moment ago; ";
-    for words in ["stats", "volumes"] {
-        let shown = server.ctl_text(&[words]);
+    for command in ["stats", "volumes"] {
+        let shown = server.ctl_text(&[command]);
         assert!(shown.contains(line) && shown.contains("; it needs "), "{shown}");
     }
     let metrics = server.get("/metrics").body;
-    let gauge = |finding: &str, is: u64| {
-        let line = format!("larder_finding{{volume=\"one\",finding=\"{finding}\"}} {is}\n");
+    let gauge = |finding: &str, value: u64| {
+        let line = format!("larder_finding{{volume=\"one\",finding=\"{finding}\"}} {value}\n");
         assert!(metrics.contains(&line), "{line}{metrics}");
     };
     gauge("thrashing", 1);

@@ -1,4 +1,4 @@
-//! Volumes that come and go while others are served.
+//! Volumes that are added and removed while others are served.
 
 use super::rig::{MIB, Server, eventually, images, larder, text};
 use larder_io::nbd_client::{Client, ClientError};
@@ -12,17 +12,17 @@ fn connect(uri: &str) -> Result<Client, ClientError> {
     Client::connect(&uri.parse().expect("an address"))
 }
 
-/// Adds an image of the server's directory; the address of the export.
+/// Adds an image of the server's directory, and returns the address of the export.
 fn add(server: &Server, name: &str, settings: &[&str]) -> String {
     let volume = format!("{name}={}", server.path(&format!("{name}.img")).display());
-    let said = server.ctl_text(&[&["add", &volume], settings].concat());
-    assert!(said.starts_with(&format!("serving {name} (16 MiB, ")), "{said}");
-    said.trim_end().split_once(" at ").expect("an address").1.to_owned()
+    let stdout = server.ctl_text(&[&["add", &volume], settings].concat());
+    assert!(stdout.starts_with(&format!("serving {name} (16 MiB, ")), "{stdout}");
+    stdout.trim_end().split_once(" at ").expect("an address").1.to_owned()
 }
 
-fn refused(server: &Server, words: &[&str]) -> String {
-    let output = server.ctl(words);
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", text(&output.stdout));
+fn expect_refusal(server: &Server, args: &[&str]) -> String {
+    let output = server.ctl(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stdout));
     text(&output.stderr)
 }
 
@@ -50,9 +50,9 @@ fn a_volume_comes_and_goes_while_another_is_served() {
         client.read_at(8 * MIB, &mut read).unwrap();
         assert_eq!(read, [round - 1; 4096], "what was written before it went");
         client.write_at(8 * MIB, &[round; 4096], false).unwrap();
-        let said = refused(&server, &["remove", "two"]);
+        let stderr = expect_refusal(&server, &["remove", "two"]);
         let reason = "larder: failed to remove two: 1 client is connected; let them go first";
-        assert!(said.starts_with(reason), "{said}");
+        assert!(stderr.starts_with(reason), "{stderr}");
         client.read_at(0, &mut read).unwrap();
         client.disconnect().unwrap();
         eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
@@ -63,7 +63,7 @@ fn a_volume_comes_and_goes_while_another_is_served() {
         one.read_at(0, &mut read).unwrap();
         assert_eq!(read, [1; 4096]);
     }
-    // The last one may go as well.
+    // The last volume can be removed as well.
     server.ctl_text(&["remove", "one", "--disconnect"]);
     assert_eq!(server.get("/v1/stats").status, 200);
     assert_eq!(server.get("/metrics").status, 200);
@@ -80,8 +80,8 @@ fn a_file_that_the_server_writes_is_not_added_as_a_volume() {
     let counters = directory.path().join("counters.img");
     std::fs::write(&counters, vec![7; 1 << 20]).unwrap();
     let server = Server::start(&["one"], &["--counters", counters.to_str().unwrap()]);
-    let said = refused(&server, &["add", counters.to_str().unwrap()]);
-    assert!(said.contains("it is the file ") && said.ends_with(" that is read\n"), "{said}");
+    let stderr = expect_refusal(&server, &["add", counters.to_str().unwrap()]);
+    assert!(stderr.contains("it is the file ") && stderr.ends_with(" that is read\n"), "{stderr}");
     server.stop();
 }
 
@@ -91,12 +91,12 @@ fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
     let server = Server::start(&["one", "two"], &lazy);
     let [mut one, mut two] = [0, 1].map(|volume| server.client(volume));
     two.write_at(0, &vec![7; 1 << 20], false).unwrap();
-    let said = server.ctl_text(&["remove", "two", "--disconnect"]);
-    assert!(said.starts_with("removed: 1 MiB in "), "{said}");
+    let stdout = server.ctl_text(&["remove", "two", "--disconnect"]);
+    assert!(stdout.starts_with("removed: 1 MiB in "), "{stdout}");
     assert_eq!(std::fs::read(server.path("two.img")).unwrap()[..1 << 20], vec![7; 1 << 20]);
     assert!(two.read_at(0, &mut [0; 4096]).is_err(), "its volume is gone");
     one.read_at(0, &mut [0; 4096]).unwrap();
-    assert!(refused(&server, &["remove", "two"]).contains("find the volume \"two\""));
+    assert!(expect_refusal(&server, &["remove", "two"]).contains("find the volume \"two\""));
     server.stop();
 }
 
@@ -106,8 +106,8 @@ fn what_cannot_be_added_changes_nothing() {
     images(server.directory.path(), &["two"]);
     std::fs::write(server.path("odd.img"), [0; 1000]).unwrap();
     let before = server.get("/v1/volumes").json()["volumes"].clone();
-    let place = |name: &str| server.path(name).display().to_string();
-    let [one, two, odd, none] = ["one.img", "two.img", "odd.img", "none.img"].map(place);
+    let path = |name: &str| server.path(name).display().to_string();
+    let [one, two, odd, none] = ["one.img", "two.img", "odd.img", "none.img"].map(path);
     let again = format!("again={one}");
     let wrong: [(&[&str], &str); 9] = [
         (&[&one], "add one: there is a volume of this name"),
@@ -120,40 +120,40 @@ fn what_cannot_be_added_changes_nothing() {
         (&[&two, "memory=1GiB"], "there is no setting \"memory\" here"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
     ];
-    for (words, reason) in wrong {
-        let said = refused(&server, &[&["add"], words].concat());
-        assert!(said.starts_with("larder: failed to ") && said.contains(reason), "{said}");
-        assert!(said.matches("No such file").count() < 2, "{said}");
+    for (args, reason) in wrong {
+        let stderr = expect_refusal(&server, &[&["add"], args].concat());
+        assert!(stderr.starts_with("larder: failed to ") && stderr.contains(reason), "{stderr}");
+        assert!(stderr.matches("No such file").count() < 2, "{stderr}");
         assert_eq!(
             server.get("/v1/volumes").json()["volumes"][0]["settings"],
             before[0]["settings"]
         );
         assert_eq!(names(&server), ["one"]);
     }
-    // And nothing of it stays open.
+    // After the refusals, the image can be added: none of them keeps it open.
     add(&server, "two", &[]);
     server.stop();
 }
 
 #[test]
 fn an_upstream_volume_takes_its_buffers_from_the_memory_and_gives_them_back() {
-    let far = Server::start(&["far"], &[]);
-    let near = Server::start(&["one"], &[]);
-    let target = || near.get("/v1/stats").json()["pool"]["memory_target_bytes"].as_u64().unwrap();
+    let upstream = Server::start(&["far"], &[]);
+    let server = Server::start(&["one"], &[]);
+    let target = || server.get("/v1/stats").json()["pool"]["memory_target_bytes"].as_u64().unwrap();
     let before = target();
-    let volume = format!("up={}", far.uris[0]);
-    let said = near.ctl_text(&["add", &volume]);
-    let uri = said.trim_end().split_once(" at ").unwrap().1;
+    let volume = format!("up={}", upstream.uris[0]);
+    let stdout = server.ctl_text(&["add", &volume]);
+    let uri = stdout.trim_end().split_once(" at ").unwrap().1;
     assert!(target() + 6 * MIB <= before + MIB, "{} of {before}", target());
     connect(uri).unwrap().write_at(0, &[9; 4096], false).unwrap();
-    eventually("nobody is connected", || near.ctl(&["remove", "up"]).status.success());
-    // Tables that a larger cache once needed stay, and are counted.
+    eventually("nobody is connected", || server.ctl(&["remove", "up"]).status.success());
+    // Tables that a larger cache once needed stay allocated, and are counted.
     assert!(target() + MIB >= before, "{} of {before}", target());
     let mut read = [0; 4096];
-    far.client(0).read_at(0, &mut read).unwrap();
+    upstream.client(0).read_at(0, &mut read).unwrap();
     assert_eq!(read, [9; 4096]);
-    near.stop();
-    far.stop();
+    server.stop();
+    upstream.stop();
 }
 
 #[test]
@@ -171,27 +171,30 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
         client.disconnect().unwrap();
         eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
     }
-    let said = server.stop();
-    assert!(said.contains("recorded 5 requests"), "{said}");
+    let log = server.stop();
+    assert!(log.contains("recorded 5 requests"), "{log}");
     let summary = larder().args(["trace", "summary", "--json", &trace]).output().unwrap();
     let summary: Value = serde_json::from_slice(&summary.stdout).unwrap();
-    let asked = |name: &str, op: &str| {
+    let requests = |name: &str, op: &str| {
         let volumes = summary["volumes"].as_array().unwrap();
         let volume = volumes.iter().find(|volume| volume["volume"] == name).unwrap();
         volume["ops"][op]["requests"].as_u64().unwrap_or(0)
     };
-    assert_eq!((asked("one", "read"), asked("two", "read"), asked("two", "write")), (1, 2, 2));
+    assert_eq!(
+        (requests("one", "read"), requests("two", "read"), requests("two", "write")),
+        (1, 2, 2)
+    );
 }
 
 fn write(config: &Path, directory: &Path, volumes: &[&str]) {
     let socket = directory.join("nbd.sock");
-    let mut written = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
+    let mut config_text = format!("memory = \"16MiB\"\nlisten = \"unix:{}\"\n", socket.display());
     for volume in volumes {
         let image = directory.join(format!("{volume}.img"));
-        writeln!(written, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
+        writeln!(config_text, "[[volume]]\nname = \"{volume}\"\npath = \"{}\"", image.display())
             .expect("it is text");
     }
-    std::fs::write(config, written).unwrap();
+    std::fs::write(config, config_text).unwrap();
 }
 
 #[test]
@@ -203,15 +206,15 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
     let mut command = larder();
     command.args(["serve", "--config"]).arg(&config);
     let mut server = Server::spawn(directory, command, 2);
-    let reload = |server: &mut Server, volumes: &[&str], said: &str| {
+    let reload = |server: &mut Server, volumes: &[&str], expected: &str| {
         write(&config, server.directory.path(), volumes);
         server.signal(Signal::HUP);
-        let line = server.hear(|line| line.contains(said));
-        server.hear(|line| line == "larder: read again");
+        let line = server.wait_for_line(|line| line.contains(expected));
+        server.wait_for_line(|line| line == "larder: read again");
         line
     };
     let mut client = server.client(1);
-    // From its first answer on the client counts as one that uses the volume.
+    // A client counts as a user of the volume from its first response on.
     client.read_at(0, &mut [0; 512]).unwrap();
     let line = reload(&mut server, &["one", "three"], "serving");
     assert!(line.starts_with("larder: serving three (16 MiB, back) at nbd+unix:"), "{line}");
@@ -231,15 +234,15 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
 #[test]
 fn nobody_need_hear_what_it_says() {
     let mut server = Server::start(&["one"], &["--set", "age-max=60000"]);
-    server.hear_no_more();
+    server.close_stderr();
     let mut client = server.client(0);
     client.write_at(0, &vec![7; 100_000], false).unwrap();
     client.disconnect().unwrap();
-    // Its counters, and then its progress.
+    // The server writes its counters, and then its progress.
     server.signal(Signal::USR1);
     let directory = server.stop_and_keep().0;
-    let written = std::fs::read(directory.path().join("one.img")).unwrap();
-    assert!(written[..100_000] == vec![7; 100_000], "all of it is written");
+    let stored = std::fs::read(directory.path().join("one.img")).unwrap();
+    assert!(stored[..100_000] == vec![7; 100_000], "all of it is written");
 }
 
 #[test]
@@ -253,8 +256,8 @@ fn a_name_of_more_than_255_bytes_is_refused_wherever_it_enters() {
     let answer = server.post("/v1/add", &body(&longer));
     assert_eq!(answer.status, 422, "{answer:?}");
     assert!(answer.error().contains(reason), "{answer:?}");
-    let said = refused(&server, &["add", &format!("{longer}={path}")]);
-    assert!(said.contains(reason), "{said}");
+    let stderr = expect_refusal(&server, &["add", &format!("{longer}={path}")]);
+    assert!(stderr.contains(reason), "{stderr}");
     assert_eq!(names(&server), ["one"]);
     assert_eq!(server.post("/v1/add", &body(&longest)).status, 200);
     assert_eq!(names(&server), ["one", &longest]);
@@ -263,8 +266,8 @@ fn a_name_of_more_than_255_bytes_is_refused_wherever_it_enters() {
     std::fs::write(&config, format!("[[volume]]\nname = \"{longer}\"\npath = \"{path}\"\n"))
         .unwrap();
     let config = config.display().to_string();
-    for words in [[format!("{longer}={path}").as_str(), "--memory=16MiB"], ["--config", &config]] {
-        let output = larder().arg("serve").args(words).output().unwrap();
+    for args in [[format!("{longer}={path}").as_str(), "--memory=16MiB"], ["--config", &config]] {
+        let output = larder().arg("serve").args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
     }

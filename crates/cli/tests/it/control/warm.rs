@@ -1,5 +1,5 @@
-//! Warm restarts: what was cached is read back after a stop and after a kill, and a list that is of
-//! no use is said and harms nobody.
+//! Warm restarts: the server reads cached data back after a stop and after a kill. It reports a
+//! list that it cannot use, and serves the volume cold.
 
 use super::rig::{MIB, Server, eventually, images, larder, text};
 use larder_io::warm_list::{self, StoreIdentity};
@@ -11,12 +11,13 @@ use tempfile::TempDir;
 
 const BLOCK: usize = 4096;
 
-/// What clients ask for: blocks all over the volume, some of them next to each other.
-fn hot() -> impl Iterator<Item = u64> {
+/// Returns the blocks that clients read: spread over the volume, some of them adjacent.
+fn hot_blocks() -> impl Iterator<Item = u64> {
     (0..512_u64).map(|i| i / 4 * 32 + i % 4)
 }
 
-/// A directory with an image that says in each block which one it is, and a directory for lists.
+/// Creates a directory with an image, each block of which holds its own number, and with a
+/// directory for lists.
 fn data() -> TempDir {
     let directory = TempDir::new().unwrap();
     images(directory.path(), &["one"]);
@@ -35,19 +36,19 @@ fn command(data: &Path, directory: &TempDir, options: &[&str]) -> Command {
     command
 }
 
-/// Serves it, with lists saved so often.
-fn serve(data: &TempDir, every: &str) -> Server {
+/// Serves the image, with lists saved at this interval.
+fn serve(data: &TempDir, save_interval: &str) -> Server {
     let directory = TempDir::new().unwrap();
     let mut command =
-        command(data.path(), &directory, &["--warm-list-every", every, "--warm-list"]);
+        command(data.path(), &directory, &["--warm-list-every", save_interval, "--warm-list"]);
     command.arg(data.path().join("lists"));
     Server::spawn(directory, command, 1)
 }
 
-/// Reads all that is hot, and finds what must be there.
+/// Reads all hot blocks and checks their content.
 fn read_hot(server: &Server) {
     let mut client = server.client(0);
-    for block in hot() {
+    for block in hot_blocks() {
         let mut read = [0; BLOCK];
         client.read_at(block * BLOCK as u64, &mut read).unwrap();
         assert_eq!(read[BLOCK - 8..], block.to_le_bytes());
@@ -62,14 +63,14 @@ fn resident_blocks(server: &Server) -> u64 {
     number(server, "gauges", "resident_bytes") / BLOCK as u64
 }
 
-/// Waits until everything is read back; then all that is hot must hit.
-fn must_be_warm(server: &Server, data: &TempDir) {
+/// Waits until everything is read back, then checks that all hot blocks hit.
+fn check_warm(server: &Server, data: &TempDir) {
     // Read-ahead may make more than the hot set resident, and the last reads may still be in flight
     // when `warming_bytes` is 0.
-    let wanted: u64 = listed(data).unwrap().iter().map(|range| range.end - range.start).sum();
+    let expected: u64 = load_list(data).unwrap().iter().map(|range| range.end - range.start).sum();
     eventually("what was cached is read back", || {
         let volume = &server.get("/v1/volumes").json()["volumes"][0];
-        volume["warming_bytes"] == 0 && resident_blocks(server) >= wanted.max(512)
+        volume["warming_bytes"] == 0 && resident_blocks(server) >= expected.max(512)
     });
     let misses = number(server, "counters", "read_miss_pages");
     read_hot(server);
@@ -86,14 +87,14 @@ fn what_was_cached_is_read_back_after_a_stop() {
     server.stop();
     for _ in 0..3 {
         let server = serve(&data, "off");
-        must_be_warm(&server, &data);
-        let said = server.stop();
-        assert!(!said.contains("cold"), "{said}");
+        check_warm(&server, &data);
+        let log = server.stop();
+        assert!(!log.contains("cold"), "{log}");
     }
 }
 
-/// The ranges of the list, if it is there and about the image.
-fn listed(data: &TempDir) -> Option<Vec<Range<u64>>> {
+/// Returns the ranges of the list, or `None` if there is no list or it is about another image.
+fn load_list(data: &TempDir) -> Option<Vec<Range<u64>>> {
     let image = StoreIdentity::of_path(&data.path().join("one.img"), 16 * MIB).unwrap();
     warm_list::load(&data.path().join("lists/one.warm"), &image, usize::MAX).unwrap()
 }
@@ -105,13 +106,13 @@ fn after_a_kill_the_last_list_is_used() {
     read_hot(&server);
     server.client(0).write_at(0, &0_u64.to_le_bytes(), false).unwrap();
     eventually("all that is hot is listed", || {
-        let ranges = listed(&data).unwrap_or_default();
-        hot().all(|block| ranges.iter().any(|range| range.contains(&block)))
+        let ranges = load_list(&data).unwrap_or_default();
+        hot_blocks().all(|block| ranges.iter().any(|range| range.contains(&block)))
     });
     drop(server);
     for _ in 0..2 {
         let server = serve(&data, "off");
-        must_be_warm(&server, &data);
+        check_warm(&server, &data);
         drop(server);
     }
 }
@@ -124,11 +125,11 @@ fn a_list_of_no_use_is_said_and_the_volume_is_served_cold() {
     server.stop();
     let (list, image) = (data.path().join("lists/one.warm"), data.path().join("one.img"));
     let whole = std::fs::read(&list).unwrap();
-    let is_cold = |reason: &str| {
+    let check_cold = |reason: &str| {
         let mut server = serve(&data, "off");
-        let said = server.hear(|line| line.contains("cold"));
-        let begin = "larder: note: one starts cold: failed to use the list ";
-        assert!(said.starts_with(begin) && said.ends_with(reason), "{said}");
+        let note = server.wait_for_line(|line| line.contains("cold"));
+        let prefix = "larder: note: one starts cold: failed to use the list ";
+        assert!(note.starts_with(prefix) && note.ends_with(reason), "{note}");
         assert_eq!(resident_blocks(&server), 0);
         drop(server);
         std::fs::write(&list, &whole).unwrap();
@@ -136,27 +137,27 @@ fn a_list_of_no_use_is_said_and_the_volume_is_served_cold() {
     let mut damaged = whole.clone();
     *damaged.last_mut().unwrap() ^= 1;
     std::fs::write(&list, damaged).unwrap();
-    is_cold("it is damaged: its checksum is wrong");
+    check_cold("it is damaged: its checksum is wrong");
     std::fs::write(&list, &whole[..20]).unwrap();
-    is_cold("it is damaged: it is cut short");
+    check_cold("it is damaged: it is cut short");
     std::fs::write(&list, "something else").unwrap();
-    is_cold("it is not a list of resident blocks");
-    let mut later = whole.clone();
-    later[8] = 7;
-    std::fs::write(&list, later).unwrap();
-    is_cold("its version is 7, and 1 is the latest known here");
+    check_cold("it is not a list of resident blocks");
+    let mut newer = whole.clone();
+    newer[8] = 7;
+    std::fs::write(&list, newer).unwrap();
+    check_cold("its version is 7, and 1 is the latest known here");
     let file = std::fs::File::options().write(true).open(&image).unwrap();
-    let was = file.metadata().unwrap().modified().unwrap();
+    let original = file.metadata().unwrap().modified().unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(7)).unwrap();
-    is_cold("it is stale: the file was changed by others since");
-    file.set_modified(was).unwrap();
+    check_cold("it is stale: the file was changed by others since");
+    file.set_modified(original).unwrap();
     file.set_len(17 * MIB).unwrap();
-    file.set_modified(was).unwrap();
-    is_cold("it is stale: the store was 16777216 bytes long and now is 17825792");
+    file.set_modified(original).unwrap();
+    check_cold("it is stale: the store was 16777216 bytes long and now is 17825792");
     file.set_len(16 * MIB).unwrap();
-    file.set_modified(was).unwrap();
+    file.set_modified(original).unwrap();
     let server = serve(&data, "off");
-    must_be_warm(&server, &data);
+    check_warm(&server, &data);
     server.stop();
 }
 
@@ -175,17 +176,17 @@ fn lists_are_kept_where_it_was_said_and_nowhere_else() {
     assert!(!start(&["--warm-list", "none"]));
     assert!(start(&[]), "the directory for state that the service manager gives");
     let nowhere = data.path().join("nowhere").display().to_string();
-    for (place, reason) in [
+    for (path, reason) in [
         (nowhere.as_str(), "No such file or directory"),
         (&data.path().join("one.img").display().to_string(), "it is not a directory"),
     ] {
         let directory = TempDir::new().unwrap();
-        let mut command = command(data.path(), &directory, &["--warm-list", place]);
+        let mut command = command(data.path(), &directory, &["--warm-list", path]);
         let output = command.output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        let begin = format!("larder: failed to keep lists of what is cached in {place}: {reason}");
-        assert!(said.starts_with(&begin), "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let prefix = format!("larder: failed to keep lists of what is cached in {path}: {reason}");
+        assert!(stderr.starts_with(&prefix), "{stderr}");
     }
 }
 
@@ -197,6 +198,6 @@ fn a_volume_that_goes_and_comes_back_is_warm() {
     eventually("nobody is connected", || server.ctl(&["remove", "one"]).status.success());
     let image = data.path().join("one.img").display().to_string();
     server.ctl_text(&["add", &image]);
-    must_be_warm(&server, &data);
+    check_warm(&server, &data);
     server.stop();
 }

@@ -12,14 +12,14 @@ const MIB: u64 = 1 << 20;
 
 /// Returns the peak resident memory of a run of the program in bytes (`ru_maxrss`), and its exit
 /// code.
-fn peak(directory: &Path, words: &[&str]) -> (u64, Option<i32>) {
-    let told = directory.join("peak");
+fn peak(directory: &Path, args: &[&str]) -> (u64, Option<i32>) {
+    let report = directory.join("peak");
     let mut command = Command::new("time");
-    command.args(["--quiet", "-f", "%M", "-o"]).arg(&told).arg(program()).args(words);
+    command.args(["--quiet", "-f", "%M", "-o"]).arg(&report).arg(program()).args(args);
     command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let code = command.status().unwrap().code();
-    let told = fs::read_to_string(told).unwrap();
-    (told.trim().parse::<u64>().expect("a number of KiB") * 1024, code)
+    let report = fs::read_to_string(report).unwrap();
+    (report.trim().parse::<u64>().expect("a number of KiB") * 1024, code)
 }
 
 /// Writes a file of about this many bytes.
@@ -28,7 +28,7 @@ type Fill = fn(&mut dyn std::io::Write, u64);
 const TRACE: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
                      file_name,process_name\n";
 
-/// Many columns, with a row for each.
+/// Many columns, and one row with a value for each.
 fn columns(to: &mut dyn std::io::Write, bytes: u64) {
     let count = bytes / 48;
     write!(to, "\"(PDH-CSV 4.0)\"").unwrap();
@@ -131,7 +131,7 @@ const CASES: [(&str, Fill, &[&str], u64); 12] = [
     ("names.csv", trace_names, &["trace", "summary", "names.csv"], 12),
     ("volumes.csv", trace_volumes, &["trace", "summary", "volumes.csv"], 60),
     ("again.csv", trace_volumes, &["sim", "again.csv", "--size", "1MiB"], 60),
-    // A larger file must only be refused as too large.
+    // The reader may refuse a larger file only because it is too large.
     ("config", config, &["check-config", "config"], 1),
     ("nested-config", nesting, &["check-config", "nested-config"], 1),
 ];
@@ -143,13 +143,13 @@ fn readers_of_foreign_files_take_memory_in_proportion_to_the_input() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
-    for (name, fill, words, factor) in CASES {
+    for (name, fill, args, factor) in CASES {
         let at = |bytes: u64| {
             let path = directory.path().join(name);
             let mut to = BufWriter::new(File::create(&path).unwrap());
             fill(&mut to, bytes);
             to.into_inner().unwrap();
-            let (peak, code) = peak(directory.path(), words);
+            let (peak, code) = peak(directory.path(), args);
             assert!(code.is_some_and(|code| code <= 2), "{name}: {code:?}");
             (fs::metadata(path).unwrap().len(), peak)
         };

@@ -19,45 +19,45 @@ const TRACE: &str = "t\u{1b}[2J\nSPOOF.csv";
 const CONFIG: &str = "c\u{1b}[2J\nSPOOF.toml";
 
 /// Fails if the output contains a control sequence of the name.
-pub(super) fn check_output(what: &str, output: &Output) {
+pub(super) fn check_output(label: &str, output: &Output) {
     for (stream, bytes) in [("output", &output.stdout), ("errors", &output.stderr)] {
-        let text = str::from_utf8(bytes).unwrap_or_else(|_| panic!("{what}: {stream} are text"));
+        let text = str::from_utf8(bytes).unwrap_or_else(|_| panic!("{label}: {stream} are text"));
         let allowed = |c: char| c == '\n' || c == '\t' || !is_unsafe(c);
-        assert!(text.chars().all(allowed), "{what}: {stream}: {text:?}");
-        assert!(!text.lines().any(|line| line.starts_with("SPOOF")), "{what}: {stream}: {text}");
+        assert!(text.chars().all(allowed), "{label}: {stream}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("SPOOF")), "{label}: {stream}: {text}");
     }
 }
 
 /// A directory with one file of each kind, all with hostile contents and names.
-struct Scene {
+struct HostileFiles {
     directory: TempDir,
 }
 
-impl Scene {
+impl HostileFiles {
     fn new() -> Self {
-        let scene = Scene { directory: TempDir::new().unwrap() };
-        scene.write("record.json", &record(HOSTILE));
-        scene.write("plain.json", &record("plain"));
-        scene.write("perfmon.csv", &perfmon());
-        scene.write("config.toml", "\"listen\\u001b[2J\\nSPOOF\" = 1\n");
-        scene.write("value.toml", "memory = \"\\u001b[2J\\nSPOOF\"\n");
+        let files = HostileFiles { directory: TempDir::new().unwrap() };
+        files.write("record.json", &record(HOSTILE));
+        files.write("plain.json", &record("plain"));
+        files.write("perfmon.csv", &perfmon());
+        files.write("config.toml", "\"listen\\u001b[2J\\nSPOOF\" = 1\n");
+        files.write("value.toml", "memory = \"\\u001b[2J\\nSPOOF\"\n");
         let csv = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
                    file_name,process_name\n";
         let name = HOSTILE.replace(['\n', '\r'], " ");
-        scene.write("trace.csv", &format!("{csv}0,0,4096,0,0,1,1,read,0,{name},{name},{name}\n"));
-        scene.write(TRACE, &format!("{csv}0,0,4096,0,0,1,1,read,0,v,f,p\n"));
-        scene.write("i.img", &"\0".repeat(1 << 20));
+        files.write("trace.csv", &format!("{csv}0,0,4096,0,0,1,1,read,0,{name},{name},{name}\n"));
+        files.write(TRACE, &format!("{csv}0,0,4096,0,0,1,1,read,0,v,f,p\n"));
+        files.write("i.img", &"\0".repeat(1 << 20));
         let config = "memory = \"16MiB\"\n[[volume]]\nname = \"v\"\npath = \"i.img\"\n";
-        scene.write(CONFIG, config);
-        scene.write("bad.csv", &format!("{csv}{HOSTILE},0,4096\n"));
+        files.write(CONFIG, config);
+        files.write("bad.csv", &format!("{csv}{HOSTILE},0,4096\n"));
         let line = |n: u64| format!("128166372003061629,{name},{n},Read,{},4096,100\n", n * 4096);
-        scene.write("msr.csv", &(0..20).map(line).collect::<String>());
-        fs::create_dir(scene.path("d")).unwrap();
-        scene.write(&format!("d/{HOSTILE}"), "x");
-        scene.write(HOSTILE, "x");
+        files.write("msr.csv", &(0..20).map(line).collect::<String>());
+        fs::create_dir(files.path("d")).unwrap();
+        files.write(&format!("d/{HOSTILE}"), "x");
+        files.write(HOSTILE, "x");
         let not_utf8 = OsStr::from_bytes(b"d/\xff\x1b\x9b");
-        fs::write(scene.directory.path().join(not_utf8), "x").unwrap();
-        scene
+        fs::write(files.directory.path().join(not_utf8), "x").unwrap();
+        files
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,14 +68,14 @@ impl Scene {
         fs::write(self.path(name), text).unwrap();
     }
 
-    fn run(&self, words: &[&str]) -> Output {
+    fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(program());
-        command.args(words).current_dir(self.directory.path()).stdin(Stdio::null());
+        command.args(args).current_dir(self.directory.path()).stdin(Stdio::null());
         command.env("LARDER_LOG", "debug").output().unwrap()
     }
 
-    fn check(&self, words: &[&str]) {
-        check_output(&format!("{words:?}"), &self.run(words));
+    fn check(&self, args: &[&str]) {
+        check_output(&format!("{args:?}"), &self.run(args));
     }
 }
 
@@ -113,17 +113,17 @@ fn perfmon() -> String {
 
 #[test]
 fn no_name_in_a_file_controls_the_terminal() {
-    let scene = Scene::new();
+    let files = HostileFiles::new();
     for format in ["text", "csv", "json", "html"] {
-        scene.check(&["report", "record.json", "--format", format]);
-        scene.check(&["report", "perfmon.csv", "--format", format]);
+        files.check(&["report", "record.json", "--format", format]);
+        files.check(&["report", "perfmon.csv", "--format", format]);
     }
     for other in ["record.json", "plain.json"] {
         for format in ["text", "csv", "json"] {
-            scene.check(&["compare", "record.json", other, "--format", format]);
+            files.check(&["compare", "record.json", other, "--format", format]);
         }
     }
-    // A file that begins with control characters has no recognisable format.
+    // A file that begins with control characters has no recognizable format.
     for (trace, format) in [
         ("trace.csv", "csv"),
         ("msr.csv", "msr"),
@@ -132,28 +132,28 @@ fn no_name_in_a_file_controls_the_terminal() {
         (HOSTILE, "csv"),
     ] {
         let as_trace = ["--format", format];
-        for words in [
+        for args in [
             &["trace", "summary", trace][..],
             &["trace", "summary", trace, "--json"],
             &["trace", "head", trace],
             &["trace", "convert", trace, "-", "--to", "csv"],
             &["trace", "filter", trace, "out.ltr", "--volume", HOSTILE],
         ] {
-            scene.check(words);
-            scene.check(&[words, &as_trace].concat());
+            files.check(args);
+            files.check(&[args, &as_trace].concat());
         }
-        scene.check(&["sim", trace, "--sizes", "1MiB", "--trace-format", format]);
+        files.check(&["sim", trace, "--sizes", "1MiB", "--trace-format", format]);
         for form in ["text", "csv", "json"] {
-            scene.check(&["size", trace, "--format", form, "--trace-format", format]);
+            files.check(&["size", trace, "--format", form, "--trace-format", format]);
         }
     }
     for config in ["config.toml", "value.toml", "record.json", HOSTILE] {
-        scene.check(&["check-config", config]);
-        scene.check(&["serve", "--config", config]);
+        files.check(&["check-config", config]);
+        files.check(&["serve", "--config", config]);
     }
-    scene.check(&["check-config", CONFIG]);
-    // The result of the run is what prints the names.
-    for (words, part) in [
+    files.check(&["check-config", CONFIG]);
+    // Standard output shows the names in escaped form.
+    for (args, part) in [
         (&["report", "record.json"][..], "a\\u001b[2J"),
         (&["report", "perfmon.csv"], "$'a\\033[2J"),
         (&["compare", "record.json", "record.json"], "a\\u001b[2J"),
@@ -164,19 +164,19 @@ fn no_name_in_a_file_controls_the_terminal() {
         (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml': fine"),
         (&["resident", "d", "--depth", "2"], "$'d/\\377\\033\\233'"),
     ] {
-        let text = String::from_utf8(scene.run(words).stdout).unwrap();
-        assert!(text.contains(part), "{words:?}: no {part} in {text}");
+        let text = String::from_utf8(files.run(args).stdout).unwrap();
+        assert!(text.contains(part), "{args:?}: no {part} in {text}");
     }
 }
 
 #[test]
 fn no_name_on_the_command_line_controls_the_terminal() {
-    let scene = Scene::new();
+    let files = HostileFiles::new();
     for path in ["d", HOSTILE, "missing\u{1b}[2J\nSPOOF"] {
         for format in ["text", "csv", "json"] {
-            scene.check(&["resident", path, "--depth", "5", "--format", format]);
+            files.check(&["resident", path, "--depth", "5", "--format", format]);
         }
-        for words in [
+        for args in [
             &["check-config", path][..],
             &["report", path],
             &["compare", path, path],
@@ -193,9 +193,9 @@ fn no_name_on_the_command_line_controls_the_terminal() {
             &["sim", "trace.csv", "--policy", path],
             &["sim", "trace.csv", "--sizes=\u{1b}\nSPOOF"],
         ] {
-            scene.check(words);
+            files.check(args);
         }
     }
-    let name = String::from_utf8(scene.run(&["serve", HOSTILE]).stderr).unwrap();
+    let name = String::from_utf8(files.run(&["serve", HOSTILE]).stderr).unwrap();
     assert!(name.contains("cannot be the name of a volume"), "{name}");
 }

@@ -1,7 +1,7 @@
 //! A hostile upstream server: the texts that it sends do not control the terminal.
 
 use super::names::{HOSTILE, check_output};
-use super::serving::{ctl, end, started};
+use super::serving::{ctl, start, stop};
 use crate::shared::program::program;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +21,7 @@ const REP_ERR_POLICY: u32 = 0x8000_0002;
 const INFO_EXPORT: u16 = 0;
 const INFO_DESCRIPTION: u16 = 2;
 const EXPORT_BYTES: u64 = 16 << 20;
-/// The export has flags, and can be flushed.
+/// Transmission flags: the flags field is valid, and the export accepts flushes.
 const FLAGS: u16 = 0b101;
 const CHUNK_DONE: u16 = 1;
 const DISCONNECT: u16 = 2;
@@ -33,9 +33,9 @@ const EIO: u32 = 5;
 /// The moment at which the server sends its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hostility {
-    /// It refuses each option with the text.
+    /// The server refuses each option with the text.
     Refuses,
-    /// It serves an export with the text as its description, and fails each request with it.
+    /// The server has an export with the text as its description, and fails each request with it.
     Fails,
 }
 
@@ -45,12 +45,12 @@ fn serve(socket: &Path, hostility: Hostility) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             // A client that leaves in the middle of a message is no failure of the test.
-            std::thread::spawn(move || converse(stream?, hostility));
+            std::thread::spawn(move || serve_client(stream?, hostility));
         }
     });
 }
 
-fn number<const N: usize>(stream: &mut UnixStream) -> io::Result<[u8; N]> {
+fn read_bytes<const N: usize>(stream: &mut UnixStream) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -62,15 +62,15 @@ fn reply(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8]) -> io::Re
     stream.write_all(&[&head.concat()[..], &len, data].concat())
 }
 
-fn converse(mut stream: UnixStream, hostility: Hostility) -> io::Result<()> {
+fn serve_client(mut stream: UnixStream, hostility: Hostility) -> io::Result<()> {
     let stream = &mut stream;
     // Fixed newstyle without zeroes.
     stream.write_all(&[&b"NBDMAGIC"[..], &OPTION_MAGIC.to_be_bytes(), &[0, 3]].concat())?;
-    number::<4>(stream)?;
+    read_bytes::<4>(stream)?;
     loop {
-        number::<8>(stream)?;
-        let option = u32::from_be_bytes(number(stream)?);
-        let len = u32::from_be_bytes(number(stream)?);
+        read_bytes::<8>(stream)?;
+        let option = u32::from_be_bytes(read_bytes(stream)?);
+        let len = u32::from_be_bytes(read_bytes(stream)?);
         io::copy(&mut stream.take(len.into()), &mut io::sink())?;
         match option {
             _ if hostility == Hostility::Refuses => {
@@ -97,10 +97,10 @@ fn fail_requests(stream: &mut UnixStream) -> io::Result<()> {
     let error = [&EIO.to_be_bytes()[..], &text_len, HOSTILE.as_bytes()].concat();
     loop {
         // The magic number and the flags.
-        number::<6>(stream)?;
-        let command = u16::from_be_bytes(number(stream)?);
-        let cookie: [u8; 8] = number(stream)?;
-        number::<12>(stream)?;
+        read_bytes::<6>(stream)?;
+        let command = u16::from_be_bytes(read_bytes(stream)?);
+        let cookie: [u8; 8] = read_bytes(stream)?;
+        read_bytes::<12>(stream)?;
         let (kind, payload) = match command {
             DISCONNECT => return Ok(()),
             FLUSH => (CHUNK_NONE, &[][..]),
@@ -118,17 +118,17 @@ fn the_texts_of_a_hostile_upstream_server_do_not_control_the_terminal() {
     let uri =
         |name: &str| format!("nbd+unix:///disk?socket={}", directory.path().join(name).display());
     serve(&directory.path().join("refuses"), Hostility::Refuses);
-    for words in [
+    for args in [
         &["serve", &format!("copy={}", uri("refuses")), "--memory", "16MiB"][..],
         &["bench", "server", &uri("refuses")],
     ] {
         let mut command = Command::new(program());
-        command.args(words).stdin(Stdio::null()).env("LARDER_LOG", "debug");
+        command.args(args).stdin(Stdio::null()).env("LARDER_LOG", "debug");
         let output = command.output().unwrap();
-        check_output(&format!("{words:?}"), &output);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("a\\u001b[2J"), "the text is shown: {said}");
+        check_output(&format!("{args:?}"), &output);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("a\\u001b[2J"), "the text is shown: {stderr}");
     }
     serve(&directory.path().join("fails"), Hostility::Fails);
     let mut command = Command::new(program());
@@ -136,13 +136,13 @@ fn the_texts_of_a_hostile_upstream_server_do_not_control_the_terminal() {
     command.arg("--control").arg(directory.path().join("control")).arg("--listen");
     command.arg(format!("unix:{}", directory.path().join("nbd").display()));
     command.env("LARDER_LOG", "debug");
-    let (child, line) = started(&mut command);
+    let (child, line) = start(&mut command);
     for format in [&[][..], &["--format", "json"]] {
         let warmed = ctl(&directory, &[&["warm", "copy", "0+4KiB"][..], format].concat());
         assert!(!warmed.status.success());
-        for words in [&["stats"][..], &["volumes"], &["at-risk"]] {
-            ctl(&directory, &[words, format].concat());
+        for args in [&["stats"][..], &["volumes"], &["at-risk"]] {
+            ctl(&directory, &[args, format].concat());
         }
     }
-    end(child, line);
+    stop(child, line);
 }

@@ -1,18 +1,18 @@
-//! The examples in docs/bench-iozone.md are what the program says.
+//! The examples in docs/bench-iozone.md match the output of the program.
 //!
-//! An example is a block after a comment that says how it is made.
+//! An example is a block after a comment that holds its arguments.
 
-use super::rig::{on_disk, run};
+use super::rig::{create_disk_directory, run};
 
-/// What an example shows.
-fn made(how: &str) -> String {
-    let directory = on_disk();
-    let said = run(directory.path(), &how.split(' ').collect::<Vec<_>>());
-    assert_eq!(said.code, Some(0), "{said:?}");
-    format!("$ larder bench iozone {how}\n{}", said.out)
+/// Returns the text of the example with these arguments.
+fn render_example(args: &str) -> String {
+    let directory = create_disk_directory();
+    let outcome = run(directory.path(), &args.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    format!("$ larder bench iozone {args}\n{}", outcome.out)
 }
 
 #[test]
 fn the_examples_are_real() {
-    crate::shared::masked::check("bench-iozone.md", 3, made);
+    crate::shared::masked::check("bench-iozone.md", 3, render_example);
 }

@@ -1,6 +1,6 @@
-//! The grid: rows, tables as for a spreadsheet, charts, starts and openings.
+//! The grid: rows, tables for spreadsheets, charts, start states and open modes.
 
-use super::rig::{names, recorded, run};
+use super::rig::{names, run, run_recorded};
 use larder_lab::workload::iozone::tables::RateTable;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
@@ -9,10 +9,10 @@ use larder_testing::stays_resident;
 use std::time::{Duration, Instant};
 
 const KIB: u64 = 1024;
-/// Two files by two records, one of which does not fit.
+/// Two file sizes by two record sizes, one of which does not fit in the smaller file.
 const SMALL: &str = "-s 64k -s 256k -r 4k -r 128k --trials 2";
 
-/// The median of a series of two, in whole bytes per second.
+/// Returns the median of a series of two values, in whole bytes per second.
 fn median(run: &Run, series: &str, file: u64, record: u64) -> u64 {
     let name = format!("{series} at file_bytes {file}, record_bytes {record}");
     let values = &run.sample(&name).unwrap_or_else(|| panic!("no {name}")).values;
@@ -24,10 +24,10 @@ fn median(run: &Run, series: &str, file: u64, record: u64) -> u64 {
 #[test]
 fn tables_are_parsed_and_hold_what_the_record_holds() {
     let all = "-i 0 -i 1 -i 2 -i 3 -i 4 -i 5 -i 6 -i 7 -i 9 -i 10 --format tables";
-    let (text, run) = recorded(&format!("{SMALL} {all}"));
+    let (text, run) = run_recorded(&format!("{SMALL} {all}"));
     let tables = RateTable::parse_all(&text).unwrap();
     let reports: Vec<&str> = tables.iter().map(|table| table.report.as_str()).collect();
-    let known = [
+    let expected = [
         "Writer report",
         "Re-writer report",
         "Reader report",
@@ -46,7 +46,7 @@ fn tables_are_parsed_and_hold_what_the_record_holds() {
         "Pread report",
         "Re-Pread report",
     ];
-    assert_eq!(reports, known);
+    assert_eq!(reports, expected);
     for table in &tables {
         assert_eq!(table.records, [4 * KIB, 128 * KIB]);
         let measured = |rate: &Option<u64>| rate.is_some_and(|rate| rate > 0);
@@ -56,13 +56,13 @@ fn tables_are_parsed_and_hold_what_the_record_holds() {
         assert_eq!(table.files[0].1[1], None);
     }
     let (_, rates) = &tables[2].files[1];
-    let known = median(&run, "read", 256 * KIB, 4 * KIB);
-    assert_eq!(rates[0], Some(known - known % KIB));
+    let expected = median(&run, "read", 256 * KIB, 4 * KIB);
+    assert_eq!(rates[0], Some(expected - expected % KIB));
 }
 
 #[test]
 fn with_e_the_rates_of_writes_include_the_flush_and_the_record_has_both() {
-    let (text, run) = recorded(&format!("{SMALL} -e -i 0 -i 1 --format tables"));
+    let (text, run) = run_recorded(&format!("{SMALL} -e -i 0 -i 1 --format tables"));
     let tables = RateTable::parse_all(&text).unwrap();
     let shown = tables[0].files[1].1[0].unwrap();
     let flushed = median(&run, "write, flushed", 256 * KIB, 4 * KIB);
@@ -75,7 +75,7 @@ fn with_e_the_rates_of_writes_include_the_flush_and_the_record_has_both() {
 
 #[test]
 fn rows_have_a_word_for_each_column() {
-    let (text, _) = recorded(&format!("{SMALL} -i 0 -i 2"));
+    let (text, _) = run_recorded(&format!("{SMALL} -i 0 -i 2"));
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let titles = ["kB", "reclen", "write", "rewrite", "random-read", "random-write"];
     assert_eq!(rows[0], titles);
@@ -89,7 +89,7 @@ fn rows_have_a_word_for_each_column() {
 
 #[test]
 fn the_page_has_a_map_for_each_column() {
-    let (page, _) = recorded(&format!("{SMALL} -i 0 -i 1 -i 3 --format html"));
+    let (page, _) = run_recorded(&format!("{SMALL} -i 0 -i 1 -i 3 --format html"));
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     for title in ["write", "rewrite", "write, flushed", "read", "reread", "bkwd read"] {
         let map = format!("aria-label=\"{title} by file (up) by record (across)\"");
@@ -106,7 +106,7 @@ fn trials_start_as_it_is_asked_for_and_the_record_says_so() {
         ("--direct", Start::Cold, 0),
         ("-I -o", Start::Cold, 0),
     ] {
-        let (text, run) = recorded(&format!("{reads} {flags}"));
+        let (text, run) = run_recorded(&format!("{reads} {flags}"));
         let started = run.trials[0].started;
         assert_eq!((started.start, started.files), (start, 2), "{flags}");
         assert_eq!(started.pages, Some(128), "{flags}");
@@ -119,7 +119,7 @@ fn trials_start_as_it_is_asked_for_and_the_record_says_so() {
 #[test]
 fn how_files_are_opened_is_in_the_record() {
     let settings = |flags: &str| {
-        let run = recorded(&format!("-s 64k -r 4k -i 0 --trials 1 {flags}")).1;
+        let run = run_recorded(&format!("-s 64k -r 4k -i 0 --trials 1 {flags}")).1;
         (run.settings["sync"].clone(), run.settings["close_counts"].clone())
     };
     assert_eq!(settings(""), ("none".into(), false.into()));
@@ -129,7 +129,7 @@ fn how_files_are_opened_is_in_the_record() {
 
 #[test]
 fn more_trials_are_done_until_the_interval_is_small() {
-    let (_, run) = recorded("-s 16m -r 64k -i 1 --trials 6..8 --confidence 99%");
+    let (_, run) = run_recorded("-s 16m -r 64k -i 1 --trials 6..8 --confidence 99%");
     // On a busy machine the rates of six trials may spread further.
     let rates = &run.main_sample().unwrap().values;
     let is_small = |trials: &usize| {
@@ -140,17 +140,18 @@ fn more_trials_are_done_until_the_interval_is_small() {
     let enough = (6..rates.len()).find(is_small).unwrap_or(rates.len());
     assert_eq!((run.trials.len(), rates.len()), (enough, enough), "{rates:?}");
     assert!(rates.len() == 8 || is_small(&rates.len()), "{rates:?}");
-    let (_, run) = recorded("-s 1m -r 64k -i 1 --trials 2..7 --confidence 0%");
+    let (_, run) = run_recorded("-s 1m -r 64k -i 1 --trials 2..7 --confidence 0%");
     assert!(run.trials.len() == 7 && run.doubts.iter().any(|it| it.text.contains("interval")));
 }
 
 #[test]
 fn the_default_is_the_automatic_grid() {
-    // Stopped by the room that it has not: the largest file comes last, so ask for one too large.
-    let directory = super::rig::on_disk();
-    let said = run(directory.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("it needs 879 TiB and "), "{said:?}");
+    // The run is refused for lack of space, so that the test does not measure the whole grid.
+    let directory = super::rig::create_disk_directory();
+    let outcome =
+        run(directory.path(), &["-i", "0", "-n", "900000g", "-g", "900000g", "-y", "16m"]);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.err.contains("it needs 879 TiB and "), "{outcome:?}");
 }
 
 /// The columns of tests 0 to 7: names of the series, and whether the test writes.
@@ -185,24 +186,24 @@ fn cells(largest: u64) -> Vec<(u64, u64)> {
 #[test]
 fn the_automatic_grid_is_one_command_with_tables_and_maps() {
     // `cargo xtask prove iozone` provides a file system of 4 GiB for the whole grid.
-    let place = std::env::var_os("LARDER_IOZONE_DIR");
-    let largest = if place.is_some() { 512 * KIB * KIB } else { 256 * KIB };
-    let directory = place
+    let base = std::env::var_os("LARDER_IOZONE_DIR");
+    let largest = if base.is_some() { 512 * KIB * KIB } else { 256 * KIB };
+    let directory = base
         .as_ref()
-        .map_or_else(super::rig::on_disk, |place| tempfile::tempdir_in(place).unwrap());
+        .map_or_else(super::rig::create_disk_directory, |base| tempfile::tempdir_in(base).unwrap());
     let line = "--trials 1 --format tables --output run.json --page run.html -g 256k";
-    let words: Vec<&str> = line.split(' ').collect();
+    let args: Vec<&str> = line.split(' ').collect();
     let begun = Instant::now();
-    let said = run(directory.path(), if place.is_some() { &words[..8] } else { &words });
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let outcome = run(directory.path(), if base.is_some() { &args[..8] } else { &args });
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let took = begun.elapsed();
     assert!(took <= Duration::from_mins(20), "{} s", took.as_secs());
     assert_eq!(names(directory.path()), ["run.html", "run.json"]);
     let cells = cells(largest);
-    assert!(place.is_none() || cells.len() == 126, "{} cells", cells.len());
+    assert!(base.is_none() || cells.len() == 126, "{} cells", cells.len());
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     let record = Run::from_json(&read("run.json")).unwrap();
-    let tables = RateTable::parse_all(&said.out).unwrap();
+    let tables = RateTable::parse_all(&outcome.out).unwrap();
     assert_eq!(tables.len(), COLUMNS.len());
     let page = read("run.html");
     for (table, (column, writes)) in tables.iter().zip(COLUMNS) {

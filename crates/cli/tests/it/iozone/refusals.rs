@@ -1,11 +1,11 @@
-//! Wrong input: one sentence, exit code 2, nothing left behind.
+//! Invalid input: one message, exit code 2, and no files left behind.
 
 use super::rig::{names, run};
 
 #[test]
 fn what_cannot_be_measured_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
-    for (line, sentence) in [
+    for (line, message) in [
         ("nowhere", "work in nowhere: it is no directory"),
         ("-i 11", "there is no test \"11\"; 0 to 10"),
         ("-i 8", "run test 8: it mixes readers and writers, so it needs threads"),
@@ -27,17 +27,17 @@ fn what_cannot_be_measured_is_refused_before_anything_is_made() {
         ("--trials 0", "is no number of trials"),
         ("--start hot", "there is no start \"hot\""),
     ] {
-        let said = run(directory.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(said.code, Some(2), "{line}: {said:?}");
-        assert!(said.err.contains(sentence), "{line}: {}", said.err);
-        assert_eq!(said.out, "", "{line}");
+        let outcome = run(directory.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
+        assert!(outcome.err.contains(message), "{line}: {}", outcome.err);
+        assert_eq!(outcome.out, "", "{line}");
         assert_eq!(names(directory.path()), [""; 0], "{line}");
     }
 }
 
 #[test]
 fn a_directory_that_cannot_be_written_to_is_named() {
-    let said = run(std::path::Path::new("/"), &["/proc", "-s", "64k", "-r", "4k"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("/proc"), "{said:?}");
+    let outcome = run(std::path::Path::new("/"), &["/proc", "-s", "64k", "-r", "4k"]);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.err.contains("/proc"), "{outcome:?}");
 }

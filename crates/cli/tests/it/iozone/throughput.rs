@@ -1,19 +1,19 @@
-//! Throughput mode: what parent and children saw, the table, the stonewall.
+//! Throughput mode: rates of parent and children, the table, and the stonewall.
 
-use super::rig::recorded;
+use super::rig::run_recorded;
 
-/// A number of the line that begins so.
-fn figure(text: &str, begin: &str) -> f64 {
-    let line = text.lines().find(|line| line.starts_with(begin));
-    let line = line.unwrap_or_else(|| panic!("no line {begin:?} in {text}"));
+/// Returns the first number of the line that starts with `prefix`.
+fn parse_number(text: &str, prefix: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(prefix));
+    let line = line.unwrap_or_else(|| panic!("no line {prefix:?} in {text}"));
     let number = line.split_once(" = ").unwrap().1.split_whitespace().next().unwrap();
     number.parse().unwrap()
 }
 
 #[test]
 fn parent_and_children_are_shown_for_each_test() {
-    let (text, run) = recorded("-t 2 -s 1m -r 4k --trials 1 -x");
-    for who in [
+    let (text, run) = run_recorded("-t 2 -s 1m -r 4k --trials 1 -x");
+    for workers in [
         "initial writers",
         "rewriters",
         "readers",
@@ -26,14 +26,14 @@ fn parent_and_children_are_shown_for_each_test() {
         "fwriters",
         "freaders",
     ] {
-        for seen in ["Children see throughput for  2", "Parent sees throughput for  2"] {
-            assert!(figure(&text, &format!("{seen} {who} ")) > 0.0);
+        for observer in ["Children see throughput for  2", "Parent sees throughput for  2"] {
+            assert!(parse_number(&text, &format!("{observer} {workers} ")) > 0.0);
         }
     }
     let [min, max, avg] =
-        ["Min", "Max", "Avg"].map(|it| figure(&text, &format!("{it} throughput per thread")));
+        ["Min", "Max", "Avg"].map(|it| parse_number(&text, &format!("{it} throughput per thread")));
     assert!(0.0 < min && min <= avg && avg <= max);
-    assert!((figure(&text, "Min xfer") - 1024.0).abs() < 1e-9, "without a wall all is moved");
+    assert!((parse_number(&text, "Min xfer") - 1024.0).abs() < 1e-9, "without a wall all is moved");
     assert!(run.doubts.iter().all(|doubt| !doubt.text.contains("stonewall")));
     assert_eq!(run.settings["stonewall"], false);
     assert_eq!(run.settings["threads"], serde_json::json!([2]));
@@ -41,7 +41,7 @@ fn parent_and_children_are_shown_for_each_test() {
 
 #[test]
 fn the_table_has_a_column_for_each_number_of_threads() {
-    let (text, run) = recorded("-u 3 -s 256k -r 64k -i 0 -i 8 --trials 1 --format tables");
+    let (text, run) = run_recorded("-u 3 -s 256k -r 64k -i 0 -i 8 --trials 1 --format tables");
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('"')).collect();
     let heading = "\"Throughput report Y-axis is type of test X-axis is number of processes\"";
     assert_eq!(
@@ -64,7 +64,7 @@ fn the_table_has_a_column_for_each_number_of_threads() {
 
 #[test]
 fn a_range_of_threads_is_drawn_as_curves() {
-    let (page, _) = recorded("-l 1 -u 2 -s 256k -i 1 --trials 1 --format html");
+    let (page, _) = run_recorded("-l 1 -u 2 -s 256k -i 1 --trials 1 --format html");
     for name in ["read", "re-read", "read, parent"] {
         assert!(page.contains(&format!("aria-label=\"{name} over threads\"")), "{name}");
     }

@@ -1,6 +1,6 @@
-//! Stopped, and killed.
+//! Interrupted and killed runs.
 
-use super::rig::{alone, command, may, names, said, start, traces};
+use super::rig::{can_run, command, leftovers, lock_scratch, names, start, stderr_of};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::process::Child;
@@ -12,27 +12,30 @@ fn signal(child: &Child, signal: Signal) {
 
 #[test]
 fn an_interrupted_run_removes_what_it_made() {
-    let _alone = alone();
-    if !may() {
+    let _lock = lock_scratch();
+    if !can_run() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    for asked in [Signal::INT, Signal::TERM] {
+    for interrupt in [Signal::INT, Signal::TERM] {
         let (child, _) = start(directory.path());
-        assert!(!traces(directory.path()).is_empty());
-        signal(&child, asked);
+        assert!(!leftovers(directory.path()).is_empty());
+        signal(&child, interrupt);
         let output = child.wait_with_output().unwrap();
-        let said = said(&output);
-        assert!(!output.status.success(), "{said}");
-        assert!(said.contains("stopped before the first trial; what it made is removed"), "{said}");
-        assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
+        let stderr = stderr_of(&output);
+        assert!(!output.status.success(), "{stderr}");
+        assert!(
+            stderr.contains("stopped before the first trial; what it made is removed"),
+            "{stderr}"
+        );
+        assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));
     }
 }
 
 #[test]
 fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
-    let _alone = alone();
-    if !may() {
+    let _lock = lock_scratch();
+    if !can_run() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -43,17 +46,18 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     let busy = File::create(point.join("busy")).unwrap();
     let short = ["--scheduler", "none", "--trials", "1", "--confidence", "off"];
     let work = ["--", "--number", "20", "--transactions", "40"];
-    // From another scratch directory too: the device tells.
+    // The next run uses another scratch directory, and finds the left-over file system by its
+    // device.
     let elsewhere = tempfile::tempdir().unwrap();
     let next = || command(elsewhere.path(), &[&short[..], &work].concat()).output().unwrap();
     let output = next();
-    let text = said(&output);
+    let text = stderr_of(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains(" stays, which a run that was killed had left: unmount "), "{text}");
     drop(busy);
     let output = next();
-    let text = said(&output);
+    let text = stderr_of(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("which a run that was killed had left"), "{text}");
-    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
+    assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));
 }

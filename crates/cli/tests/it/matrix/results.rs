@@ -1,6 +1,6 @@
-//! What comes out: one run of all cells, and the machine compared.
+//! Results: one run of all cells, and changes of the machine during the run.
 
-use super::rig::{alone, command, may, names, program, said, traces};
+use super::rig::{can_run, command, leftovers, lock_scratch, names, program, stderr_of};
 use larder_report::run::Run;
 use std::process::Command;
 
@@ -17,14 +17,14 @@ const SHORT: [&str; 8] = [
 
 #[test]
 fn every_cell_has_its_trials_and_the_settings_that_it_ran_under() {
-    let _alone = alone();
-    if !may() {
+    let _lock = lock_scratch();
+    if !can_run() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let (scratch, record) = (directory.path(), directory.path().join("run.json"));
     let variant = "tuned=mount: noatime; mkfs: -b 1024; nice: 5; policy: batch; iopriority: idle";
-    let asked = [
+    let options = [
         "--scheduler",
         "none,mq-deadline",
         "--variant",
@@ -34,20 +34,20 @@ fn every_cell_has_its_trials_and_the_settings_that_it_ran_under() {
         "-o",
         record.to_str().unwrap(),
     ];
-    let output = command(scratch, &[&asked[..], &SHORT].concat()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let output = command(scratch, &[&options[..], &SHORT].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     assert_eq!(names(scratch), ["run.json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("time s") && text.contains("creation/s"), "{text}");
     let run = Run::from_json(&std::fs::read_to_string(&record).unwrap()).unwrap();
     let cells: Vec<&str> = run.parts.iter().map(|part| part.name.as_str()).collect();
-    let known = [
+    let expected = [
         "ext4 plain, none",
         "ext4 plain, mq-deadline",
         "ext4 tuned, none",
         "ext4 tuned, mq-deadline",
     ];
-    assert_eq!(cells, known);
+    assert_eq!(cells, expected);
     for part in &run.parts {
         let (environment, settings) = (&part.run.environment, &part.run.settings);
         assert_eq!(part.run.trials.len(), 2, "{}", part.name);
@@ -65,8 +65,8 @@ fn every_cell_has_its_trials_and_the_settings_that_it_ran_under() {
 
 #[test]
 fn a_machine_that_is_not_as_before_is_a_finding() {
-    let _alone = alone();
-    if !may() {
+    let _lock = lock_scratch();
+    if !can_run() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -75,27 +75,27 @@ fn a_machine_that_is_not_as_before_is_a_finding() {
     std::fs::create_dir(&other).unwrap();
     let long = ["--scheduler", "none", "--trials", "6", "--confidence", "off"];
     let work = ["--", "--number", "500", "--transactions", "3000"];
-    let mut running = command(&scratch, &[&long[..], &work].concat());
-    let child = running.spawn().unwrap();
-    super::rig::until("the first cell exists", || !traces(&scratch).is_empty());
+    let mut matrix = command(&scratch, &[&long[..], &work].concat());
+    let child = matrix.spawn().unwrap();
+    super::rig::until("the first cell exists", || !leftovers(&scratch).is_empty());
     let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&other).status();
     let output = child.wait_with_output().unwrap();
     let unmounted = Command::new("umount").arg(&other).status();
     assert!(mounted.unwrap().success() && unmounted.unwrap().success());
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = stderr_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let other = other.canonicalize().unwrap();
-    let known = format!("mount {} was not there, is none tmpfs", other.display());
-    assert!(said.contains(&known), "{said}");
+    let expected = format!("mount {} was not there, is none tmpfs", other.display());
+    assert!(stderr.contains(&expected), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("Doubtful because the machine is not as before in "), "{text}");
 }
 
 #[test]
 fn words_that_are_wrong_are_said_before_anything_is_made() {
-    let _alone = alone();
+    let _lock = lock_scratch();
     let directory = tempfile::tempdir().unwrap();
-    for (words, sentence) in [
+    for (args, message) in [
         (&["--variant", "x"][..], "is no variant; write NAME="),
         (&["--fs", "ext5"], "there is no file system \"ext5\"; did you mean"),
         (&["--", "--trials", "3"], "run postmark here: --trials belongs before the --"),
@@ -103,37 +103,37 @@ fn words_that_are_wrong_are_said_before_anything_is_made() {
         (&["--", "no-such-script"], "read the script no-such-script"),
         (&["--fs", "ntfs,ext4", "--variant", "x=fs: xfs"], "no file system is left"),
     ] {
-        let output = command(directory.path(), words).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
-        assert!(said(&output).contains(sentence), "{words:?}: {}", said(&output));
+        let output = command(directory.path(), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(message), "{args:?}: {}", stderr_of(&output));
     }
     let absent = command(&directory.path().join("absent"), &[]).output().unwrap();
-    assert!(said(&absent).contains("absent: it is no directory"), "{}", said(&absent));
+    assert!(stderr_of(&absent).contains("absent: it is no directory"), "{}", stderr_of(&absent));
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
 fn a_cell_that_cannot_be_made_ends_it_and_what_was_measured_is_kept() {
-    let _alone = alone();
-    if !may() {
+    let _lock = lock_scratch();
+    if !can_run() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let variants = ["--scheduler", "none", "--variant", "good=", "--variant", "bad=--no-such"];
     let output = command(directory.path(), &[&variants[..], &SHORT].concat()).output().unwrap();
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("failed to measure ext4 bad, none: run mkfs.ext4 "), "{said}");
+    let stderr = stderr_of(&output);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("failed to measure ext4 bad, none: run mkfs.ext4 "), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("ext4 good, none") && text.contains("it ended early: "), "{text}");
-    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
-    // A device that is too small for the work is the benchmark's own finding.
+    assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));
+    // The benchmark itself refuses a device that is too small for the work.
     let large = ["--scheduler", "none", "--", "--size=1000000", "--number=500"];
     let output = command(directory.path(), &large).output().unwrap();
-    let said = super::rig::said(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("the files need ") && said.contains("are free"), "{said}");
-    assert_eq!((names(directory.path()), traces(directory.path())), (vec![], vec![]));
+    let stderr = super::rig::stderr_of(&output);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("the files need ") && stderr.contains("are free"), "{stderr}");
+    assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));
 }
 
 /// Returns the devices, schedulers, mounts and priority of the machine, as other programs list
@@ -152,8 +152,8 @@ fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     const SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
     const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "bfq", "kyber"];
     let Some(trials) = std::env::var_os("LARDER_MATRIX_TRIALS") else { return };
-    let _alone = alone();
-    assert!(may(), "it needs root and loop devices");
+    let _lock = lock_scratch();
+    assert!(can_run(), "it needs root and loop devices");
     let directory = tempfile::tempdir().unwrap();
     let (record, before) = (directory.path().join("run.json"), machine());
     let mut matrix = Command::new(program());
@@ -164,7 +164,7 @@ fn three_file_systems_on_four_schedulers_leave_the_machine_as_it_was() {
     matrix.arg("-o").arg(&record).args(["--", "--number", "500", "--size", "500-10000"]);
     matrix.args(["--subdirectories", "5", "--transactions", "2000"]);
     let output = matrix.output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     assert_eq!(machine(), before);
     assert_eq!(names(directory.path()), ["run.json"]);
     let run = Run::from_json(&std::fs::read_to_string(&record).unwrap()).unwrap();

@@ -1,22 +1,23 @@
-//! The command in a scratch directory of its own; skipped where this machine does not let us.
+//! The command with its scratch directory. Tests are skipped on a machine that cannot create file
+//! systems.
 
 use larder_testing::{MachineLock, skip};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Time limit of one step on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
-/// One test at a time: each start clears up after all that were killed.
-pub(crate) fn alone() -> MachineLock {
+/// Locks the machine for one test at a time: each start removes the left-overs of all killed runs.
+pub(crate) fn lock_scratch() -> MachineLock {
     MachineLock::exclusive("scratch")
 }
 
-/// Whether file systems can be made here; says so if not.
-pub(crate) fn may() -> bool {
+/// Returns true if file systems can be created here; otherwise reports a skip.
+pub(crate) fn can_run() -> bool {
     let tools = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
-    let lacks = if !rustix::process::geteuid().is_root() {
+    let missing = if !rustix::process::geteuid().is_root() {
         Some("root")
     } else if !Path::new("/dev/loop-control").exists() {
         Some("loop devices")
@@ -25,10 +26,10 @@ pub(crate) fn may() -> bool {
     } else {
         None
     };
-    if let Some(lacks) = lacks {
-        skip(format_args!("needs {lacks}"));
+    if let Some(missing) = missing {
+        skip(format_args!("needs {missing}"));
     }
-    lacks.is_none()
+    missing.is_none()
 }
 
 /// Returns the program under test, or the one that `cargo xtask prove matrix` names.
@@ -36,22 +37,22 @@ pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }
 
-/// `larder bench matrix` on ext4 with these words and images in `scratch`.
-pub(crate) fn command(scratch: &Path, words: &[&str]) -> Command {
+/// Returns `larder bench matrix` on ext4 with `args` and with images in `scratch`.
+pub(crate) fn command(scratch: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(["bench", "matrix", "--workload", "postmark", "--fs", "ext4"]);
-    command.args(["--size", "64MiB", "--scratch"]).arg(scratch).args(words);
+    command.args(["--size", "64MiB", "--scratch"]).arg(scratch).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// What is said on standard error.
-pub(crate) fn said(output: &Output) -> String {
+/// Returns the standard error of a command.
+pub(crate) fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Starts a run that would take for ever, and waits until the benchmark works in it: where it is
-/// mounted.
+/// Starts a run that does not end by itself, waits until the benchmark has created files, and
+/// returns the mountpoint of its file system.
 pub(crate) fn start(scratch: &Path) -> (Child, PathBuf) {
     let long = ["--scheduler", "none", "--", "--transactions", "2000000", "--bias-create", "6"];
     let child = command(scratch, &long).spawn().unwrap();
@@ -65,23 +66,23 @@ pub(crate) fn start(scratch: &Path) -> (Child, PathBuf) {
     (child, found.unwrap())
 }
 
-/// Waits until something is so.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until `condition` returns true.
+pub(crate) fn until(event: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+    while !condition() {
+        assert!(begun.elapsed() < TIMEOUT, "waited in vain: {event}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// What is in a directory; nothing if it is gone.
+/// Returns the names of the entries of a directory, or none if the directory is missing.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Mounts and loop devices that belong to a directory.
-pub(crate) fn traces(directory: &Path) -> Vec<String> {
+/// Returns the mounts and loop devices that belong to a directory.
+pub(crate) fn leftovers(directory: &Path) -> Vec<String> {
     let directory = directory.canonicalize().unwrap();
     let directory = directory.to_str().unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();

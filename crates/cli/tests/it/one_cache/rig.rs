@@ -1,5 +1,5 @@
-//! A scene of directories, images, mounts and loop devices, which is removed however a test ends;
-//! views of its data, and servers of them.
+//! Test storage of directories, images, mounts and loop devices, which is removed however a test
+//! ends; targets on it, and servers of them.
 
 use super::{Server, larder, spawn};
 use crate::control::files::Mountpoint;
@@ -15,28 +15,29 @@ use tempfile::TempDir;
 /// Bytes of an image.
 const IMAGE: u64 = 16 * MIB;
 
-/// A way to cache data.
+/// The command that puts a cache in front of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Serve,
     Mount,
 }
 
-/// A way to some data.
+/// A path to data, and the cache to start on it.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct Target {
     pub(super) name: &'static str,
     pub(super) access: Access,
     pub(super) path: PathBuf,
     pub(super) read_only: bool,
 }
 
-impl View {
+impl Target {
     pub(super) fn serve(name: &'static str, path: &Path) -> Self {
-        View { name, access: Access::Serve, path: path.to_owned(), read_only: false }
+        Target { name, access: Access::Serve, path: path.to_owned(), read_only: false }
     }
 
-    /// Returns the command that caches it; mountpoint and socket lie in `directory` and `at`.
+    /// Returns the command that starts the cache, with its socket in `directory` and its mountpoint
+    /// at `at`.
     fn command(&self, directory: &Path, at: &Path) -> Command {
         let mut command = larder();
         match self.access {
@@ -56,23 +57,23 @@ impl View {
     }
 
     /// Starts a server, which must become ready.
-    pub(super) fn start(&self) -> Running {
+    pub(super) fn start(&self) -> RunningCache {
         self.start_with(&[])
     }
 
-    pub(super) fn start_with(&self, options: &[&str]) -> Running {
+    pub(super) fn start_with(&self, options: &[&str]) -> RunningCache {
         let (directory, mountpoint) = (TempDir::new().expect("a directory"), Mountpoint::new());
         let mut command = self.command(directory.path(), mountpoint.path());
         command.args(options);
-        Running { server: spawn(directory, command), mountpoint }
+        RunningCache { server: spawn(directory, command), mountpoint }
     }
 
-    /// Starts a server, and ends it at once if it becomes ready.
+    /// Starts a server, and stops it immediately if it becomes ready.
     pub(super) fn attempt(&self) -> Outcome {
         self.attempt_at(Mountpoint::new().path())
     }
 
-    /// Does the same at a mountpoint.
+    /// Does the same with this mountpoint.
     pub(super) fn attempt_at(&self, at: &Path) -> Outcome {
         let directory = TempDir::new().expect("a directory");
         let mut command = self.command(directory.path(), at);
@@ -86,33 +87,33 @@ impl View {
             let pid = rustix::process::Pid::from_child(&child);
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         }
-        let mut said = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-        let ended = child.wait().expect("it ends");
+        let mut stderr = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+        let status = child.wait().expect("it ends");
         if has_started {
-            assert!(ended.success(), "{said}");
+            assert!(status.success(), "{stderr}");
             return Outcome::Started;
         }
-        assert_eq!(ended.code(), Some(2), "{said}");
-        Outcome::Refused(said)
+        assert_eq!(status.code(), Some(2), "{stderr}");
+        Outcome::Refused(stderr)
     }
 }
 
-/// The result of starting a server.
+/// The result of an attempt to start a server.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Started,
-    /// With its error output.
+    /// With the error output of the server.
     Refused(String),
 }
 
 /// A running server, with its mountpoint.
-pub(super) struct Running {
+pub(super) struct RunningCache {
     server: Server,
     mountpoint: Mountpoint,
 }
 
-impl Running {
+impl RunningCache {
     pub(super) fn pid(&self) -> u32 {
         self.server.pid()
     }
@@ -134,29 +135,29 @@ impl Running {
     }
 }
 
-/// A change to undo.
+/// A change of the system that the end of the test undoes.
 enum Undo {
     Mount(PathBuf),
     Loop(PathBuf),
     Partition(PathBuf, u32),
 }
 
-/// A temporary directory, and everything created from it.
-pub(super) struct Scene {
+/// A temporary directory with test data, and all mounts and devices on it.
+pub(super) struct TestStorage {
     directory: TempDir,
     undo: Vec<Undo>,
 }
 
-/// Runs a program, which must succeed; returns its first line of output.
-fn run(program: &str, words: &[&std::ffi::OsStr]) -> String {
-    let output = Command::new(program).args(words).output().expect("the program runs");
-    assert!(output.status.success(), "{program} {words:?}: {}", text(&output.stderr));
+/// Runs a program, which must succeed, and returns its trimmed output.
+fn run(program: &str, args: &[&std::ffi::OsStr]) -> String {
+    let output = Command::new(program).args(args).output().expect("the program runs");
+    assert!(output.status.success(), "{program} {args:?}: {}", text(&output.stderr));
     text(&output.stdout).trim().to_owned()
 }
 
-impl Scene {
+impl TestStorage {
     pub(super) fn new() -> Self {
-        Scene { directory: TempDir::new().expect("a directory"), undo: Vec::new() }
+        TestStorage { directory: TempDir::new().expect("a directory"), undo: Vec::new() }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -181,7 +182,7 @@ impl Scene {
         rustix::mount::mount_change(&at, MountPropagationFlags::PRIVATE).expect("it is private");
     }
 
-    /// Mounts a file at an empty file.
+    /// Mounts a file over an empty file.
     pub(super) fn bind_file(&mut self, name: &str, at: &str) {
         let (from, at) = (self.path(name), self.path(at));
         File::create(&at).expect("a file");
@@ -196,8 +197,8 @@ impl Scene {
 
     pub(super) fn loop_device_at(&mut self, path: &Path, skip_mib: u64) -> PathBuf {
         let offset = (skip_mib * MIB).to_string();
-        let words = ["-f", "--show", "-o", &offset].map(std::ffi::OsStr::new);
-        let device = run("losetup", &[&words[..], &[path.as_os_str()]].concat());
+        let args = ["-f", "--show", "-o", &offset].map(std::ffi::OsStr::new);
+        let device = run("losetup", &[&args[..], &[path.as_os_str()]].concat());
         self.undo.push(Undo::Loop(device.clone().into()));
         device.into()
     }
@@ -207,15 +208,15 @@ impl Scene {
         self.loop_device_at(device, 0)
     }
 
-    /// Unmounts a directory of the scene.
+    /// Unmounts a directory of the storage.
     pub(super) fn unmount(&mut self, name: &str) {
         let at = self.path(name);
         self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
         rustix::mount::unmount(&at, UnmountFlags::empty()).expect("it is not in use");
     }
 
-    /// Unmounts a directory of the scene that is still in use.
-    pub(super) fn unmount_later(&mut self, name: &str) {
+    /// Lazily unmounts a directory of the storage that is still in use.
+    pub(super) fn unmount_lazily(&mut self, name: &str) {
         let at = self.path(name);
         self.undo.retain(|undo| !matches!(undo, Undo::Mount(known) if *known == at));
         rustix::mount::unmount(&at, UnmountFlags::DETACH).expect("it is mounted");
@@ -227,7 +228,7 @@ impl Scene {
         run("losetup", &["-d".as_ref(), device.as_os_str()]);
     }
 
-    /// Creates a partition of a device, in MiB.
+    /// Creates a partition of a device; `start` and `mib` are in MiB.
     pub(super) fn partition(
         &mut self,
         device: &Path,
@@ -236,14 +237,14 @@ impl Scene {
         mib: u64,
     ) -> PathBuf {
         let sectors = |mib: u64| (mib * MIB / 512).to_string();
-        let words = [number.to_string(), sectors(start), sectors(mib)];
-        let words: Vec<_> = words.iter().map(std::ffi::OsStr::new).collect();
-        run("addpart", &[&[device.as_os_str()][..], &words].concat());
+        let args = [number.to_string(), sectors(start), sectors(mib)];
+        let args: Vec<_> = args.iter().map(std::ffi::OsStr::new).collect();
+        run("addpart", &[&[device.as_os_str()][..], &args].concat());
         self.undo.push(Undo::Partition(device.to_owned(), number));
         PathBuf::from(format!("{}p{number}", device.display()))
     }
 
-    /// Creates ext4 on an image and mounts it; returns its loop device.
+    /// Creates ext4 on an image, mounts it, and returns its loop device.
     pub(super) fn file_system(&mut self, name: &str, at: &str) -> PathBuf {
         run("mkfs.ext4", &["-q".as_ref(), self.path(name).as_os_str()]);
         let device = self.loop_device(name, 0);
@@ -259,7 +260,7 @@ impl Scene {
         self.undo.push(Undo::Mount(at));
     }
 
-    /// Mounts an overlay, if the kernel supports that.
+    /// Mounts an overlay. Returns false if the kernel does not support this.
     pub(super) fn overlay(&mut self, lower: &str, upper: &str, work: &str, at: &str) -> bool {
         let [lower, upper, work] = [lower, upper, work].map(|name| self.path(name));
         let options = format!(
@@ -271,7 +272,8 @@ impl Scene {
         self.overlay_with(&options, at)
     }
 
-    /// Mounts an overlay with these options from inside of the scene.
+    /// Mounts an overlay with these options, in which paths may be relative to the storage
+    /// directory.
     pub(super) fn overlay_with(&mut self, options: &str, at: &str) -> bool {
         self.directory(at);
         let at = self.path(at);
@@ -289,16 +291,16 @@ impl Scene {
         true
     }
 
-    pub(super) fn serve(&self, name: &'static str, path: &str) -> View {
-        View::serve(name, &self.path(path))
+    pub(super) fn serve(&self, name: &'static str, path: &str) -> Target {
+        Target::serve(name, &self.path(path))
     }
 
-    pub(super) fn mount(&self, name: &'static str, path: &str) -> View {
-        View { name, access: Access::Mount, path: self.path(path), read_only: false }
+    pub(super) fn mount(&self, name: &'static str, path: &str) -> Target {
+        Target { name, access: Access::Mount, path: self.path(path), read_only: false }
     }
 }
 
-impl Drop for Scene {
+impl Drop for TestStorage {
     fn drop(&mut self) {
         for undo in self.undo.drain(..).rev() {
             let undone = match &undo {
@@ -314,7 +316,7 @@ impl Drop for Scene {
                     .status()
                     .is_ok_and(|it| it.success()),
             };
-            // A failed test may have removed it already.
+            // A test that failed may have removed it already.
             assert!(undone || std::thread::panicking(), "a mount or loop device is left behind");
         }
     }

@@ -1,6 +1,6 @@
-//! The examples in docs/bench-postmark.md are what the program says.
+//! The examples in docs/bench-postmark.md match the output of the program.
 //!
-//! An example is a block after a comment that says how it is made.
+//! An example is a block after a comment that holds its arguments.
 
 use super::rig::run;
 
@@ -14,20 +14,20 @@ run
 quit
 ";
 
-/// What an example shows.
-fn made(how: &str) -> String {
+/// Returns the text of the example with the arguments in `line`.
+fn render_example(line: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("mail.pm"), SCRIPT).expect("a script");
-    if how == "cat mail.pm" {
-        return format!("$ {how}\n{SCRIPT}");
+    if line == "cat mail.pm" {
+        return format!("$ {line}\n{SCRIPT}");
     }
-    let words: Vec<_> = how.split(' ').collect();
-    let said = run(directory.path(), &words);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    format!("$ larder bench postmark {how}\n{}", said.out)
+    let args: Vec<_> = line.split(' ').collect();
+    let outcome = run(directory.path(), &args);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    format!("$ larder bench postmark {line}\n{}", outcome.out)
 }
 
 #[test]
 fn the_examples_are_real() {
-    crate::shared::masked::check("bench-postmark.md", 3, made);
+    crate::shared::masked::check("bench-postmark.md", 3, render_example);
 }

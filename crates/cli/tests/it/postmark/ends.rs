@@ -1,26 +1,28 @@
-//! Runs that end before they are done.
+//! Runs that are interrupted or killed.
 
 use super::rig::{command, names, run};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// What would take far longer than it is let; without creation and deletion no file can run out.
+/// Arguments of a run that takes far longer than a test waits. Without creation and deletion, the
+/// files cannot run out.
 const LONG: [&str; 6] = ["--transactions", "2000000", "--bias-create", "-1", "--trials", "1"];
 
-/// How long anything may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Time limit of one step on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
-/// Waits until a run in this directory has made files.
+/// Waits until a run in this directory has created files.
 pub(crate) fn wait_for_files(directory: &Path) {
     let begun = Instant::now();
     let has_files = || {
         let work = names(directory).into_iter().find(|name| name.starts_with("larder-postmark-"));
-        let inside = work.map(|work| directory.join(work).join("t0"));
-        inside.is_some_and(|inside| inside.is_dir() && names(&inside).len() > 100)
+        let subdirectory = work.map(|work| directory.join(work).join("t0"));
+        subdirectory
+            .is_some_and(|subdirectory| subdirectory.is_dir() && names(&subdirectory).len() > 100)
     };
     while !has_files() {
-        assert!(begun.elapsed() < PATIENCE, "no files come");
+        assert!(begun.elapsed() < TIMEOUT, "no files come");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -41,13 +43,13 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 fn an_interrupted_run_removes_what_it_made_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("1"), "mine").unwrap();
-    for asked in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+    for interrupt in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let child = start(directory.path());
-        signal(&child, asked);
+        signal(&child, interrupt);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "{said}");
-        assert!(said.contains("removed"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{stderr}");
+        assert!(stderr.contains("removed"), "{stderr}");
         assert_eq!(names(directory.path()), ["1"]);
         assert_eq!(std::fs::read(directory.path().join("1")).unwrap(), b"mine");
     }
@@ -57,15 +59,15 @@ fn an_interrupted_run_removes_what_it_made_and_nothing_else() {
 fn what_a_killed_run_left_is_removed_by_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = start(directory.path());
-    // A run beside it leaves its files alone.
-    let beside = ["--number", "20", "--transactions", "20", "--trials", "1"];
-    assert_eq!(run(directory.path(), &beside).code, Some(0));
+    // A concurrent run leaves its files alone.
+    let short = ["--number", "20", "--transactions", "20", "--trials", "1"];
+    assert_eq!(run(directory.path(), &short).code, Some(0));
     assert_eq!(names(directory.path()).len(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(names(directory.path()).len(), 1, "nobody can remove anything after a kill");
-    let said = run(directory.path(), &beside);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("which a run that was killed had left"), "{said:?}");
+    let outcome = run(directory.path(), &short);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.err.contains("which a run that was killed had left"), "{outcome:?}");
     assert_eq!(names(directory.path()), [""; 0]);
 }

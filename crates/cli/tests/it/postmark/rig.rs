@@ -1,15 +1,15 @@
-//! What the tests share: the program in a directory.
+//! Shared helpers: the program in a directory.
 
-pub(crate) use crate::shared::program::{Said, names};
+pub(crate) use crate::shared::program::{Outcome, names};
 use std::path::Path;
 use std::process::Command;
 
-/// `larder bench postmark` with these words, in a directory.
-pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
-    crate::shared::program::bench("postmark", directory, words)
+/// Returns the command `larder bench postmark` with `args`, in a directory.
+pub(crate) fn command(directory: &Path, args: &[&str]) -> Command {
+    crate::shared::program::bench("postmark", directory, args)
 }
 
-/// Runs it to its end.
-pub(crate) fn run(directory: &Path, words: &[&str]) -> Said {
-    crate::shared::program::said(&mut command(directory, words))
+/// Runs the command to its end.
+pub(crate) fn run(directory: &Path, args: &[&str]) -> Outcome {
+    crate::shared::program::run_command(&mut command(directory, args))
 }

@@ -1,42 +1,42 @@
-//! Ranks as processes, in a directory of their own.
+//! Ranks as processes that work in one directory.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Time limit of one step on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
-/// `larder bench` with these words in a directory, as one rank of several.
-pub(crate) fn rank(directory: &Path, (rank, ranks): (usize, usize), words: &[&str]) -> Command {
+/// Returns `larder bench` with `args` in a directory, as one of several ranks.
+pub(crate) fn rank(directory: &Path, (rank, ranks): (usize, usize), args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.arg("bench").args(words).arg("--rendezvous").arg(meeting(directory));
+    command.arg("bench").args(args).arg("--rendezvous").arg(rendezvous(directory));
     command.env("PMI_RANK", rank.to_string()).env("PMI_SIZE", ranks.to_string());
     command.env_remove("OMPI_COMM_WORLD_RANK").current_dir(directory);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Where they meet: beside the directory that they work in.
-pub(crate) fn meeting(directory: &Path) -> std::path::PathBuf {
+/// Returns the path of the rendezvous file, next to the working directory.
+pub(crate) fn rendezvous(directory: &Path) -> std::path::PathBuf {
     directory.with_extension("meeting")
 }
 
-/// Starts as many ranks with the same words.
-pub(crate) fn start(directory: &Path, ranks: usize, words: &[&str]) -> Vec<Child> {
-    (0..ranks).map(|number| rank(directory, (number, ranks), words).spawn().unwrap()).collect()
+/// Starts `ranks` ranks with the same arguments.
+pub(crate) fn start(directory: &Path, ranks: usize, args: &[&str]) -> Vec<Child> {
+    (0..ranks).map(|number| rank(directory, (number, ranks), args).spawn().unwrap()).collect()
 }
 
-/// What all of them came to.
+/// Waits for the end of all ranks, and returns their outputs.
 pub(crate) fn wait(children: Vec<Child>) -> Vec<Output> {
     children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
 }
 
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What is in a directory, by name.
+/// Returns the sorted names of the entries of a directory.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =
@@ -45,15 +45,15 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Waits until so many ranks have made files of PostMark.
+/// Waits until `ranks` ranks have created PostMark files.
 pub(crate) fn wait_for_work(directory: &Path, ranks: usize) {
     let begun = Instant::now();
     let works = |name: &String| {
-        let inside = directory.join(name).join("t0");
-        std::fs::read_dir(inside).is_ok_and(|entries| entries.count() > 10)
+        let subdirectory = directory.join(name).join("t0");
+        std::fs::read_dir(subdirectory).is_ok_and(|entries| entries.count() > 10)
     };
     while names(directory).iter().filter(|name| works(name)).count() < ranks {
-        assert!(begun.elapsed() < PATIENCE, "nobody works");
+        assert!(begun.elapsed() < TIMEOUT, "nobody works");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

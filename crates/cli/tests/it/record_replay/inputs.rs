@@ -1,6 +1,6 @@
 //! `--record-inputs` and `larder sim --level inputs`: the replay has the counters of the server.
 
-use super::rig::{Directory, MIB, Served, failure, larder, replayed, requests};
+use super::rig::{Directory, MIB, RunningServer, error_message, larder, requests, run_replay};
 use crate::control::files::Mountpoint;
 use crate::control::mount::mount;
 use crate::control::rig::Server;
@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Replays a recording; the counters of a volume, which the replay has found equal.
+/// Replays a recording, checks that the replay has the same counters, and returns those of
+/// `volume`.
 fn replay(recording: &Path, volume: &str) -> Vec<(String, u64)> {
     let mut command = larder();
     command.args(["sim", "--level", "inputs", "--format", "json"]).arg(recording);
@@ -31,7 +32,7 @@ fn value(counters: &[(String, u64)], name: &str) -> u64 {
     counters.iter().find(|(counter, _)| counter == name).map_or(0, |(_, value)| *value)
 }
 
-/// Reads and writes a file in four threads, of which each has its own order.
+/// Reads and writes a file in four threads, each in its own order.
 fn work_on(file: &Path, bytes: u64) {
     let work = |seed: u64| {
         let file = File::options().read(true).write(true).open(file).unwrap();
@@ -62,21 +63,21 @@ fn the_replay_of_nbd_connections_has_the_counters_of_their_server() {
     let trace = directory.trace("asked.ltr", &["disk"], &requests(21, 20_000, 64 * MIB));
     let recording = directory.path("inputs");
     let options = ["--record-inputs", recording.to_str().unwrap()];
-    let served = Served::start(&directory, &[&image], &options);
-    let arguments = ["--to", &served.uris[0], "--connections", "4", "--depth", "8"];
-    assert_eq!(replayed(&trace, &arguments)["requests"], 20_000);
-    let said = served.stop();
-    assert!(said.contains(" inputs in "), "{said}");
+    let server = RunningServer::start(&directory, &[&image], &options);
+    let arguments = ["--to", &server.uris[0], "--connections", "4", "--depth", "8"];
+    assert_eq!(run_replay(&trace, &arguments)["requests"], 20_000);
+    let log = server.stop();
+    assert!(log.contains(" inputs in "), "{log}");
     let counters = replay(&recording, "disk");
-    let asked = value(&counters, "read_requests") + value(&counters, "write_requests");
-    assert!(asked > 15_000 && value(&counters, "evicted_pages") > 1000, "{counters:?}");
-    // What was left of a server that was killed is no whole recording.
+    let request_count = value(&counters, "read_requests") + value(&counters, "write_requests");
+    assert!(request_count > 15_000 && value(&counters, "evicted_pages") > 1000, "{counters:?}");
+    // A truncated recording, as a killed server leaves it, is incomplete.
     let text = fs::read_to_string(&recording).unwrap();
     fs::write(&recording, &text[..text.len() / 2]).unwrap();
     let mut command = larder();
     let output = command.args(["sim", "--level", "inputs"]).arg(&recording).output().unwrap();
-    let said = failure(&output);
-    assert!(said.contains("line ") || said.contains("the recording is incomplete"), "{said}");
+    let stderr = error_message(&output);
+    assert!(stderr.contains("line ") || stderr.contains("the recording is incomplete"), "{stderr}");
 }
 
 #[test]
@@ -90,13 +91,13 @@ fn a_server_that_does_not_start_leaves_no_recording() {
         let mut command = larder();
         command.arg("serve").arg(image).args(["--memory", "16MiB", "--listen", &listen]);
         command.arg("--record-inputs").arg(&recording).args(options);
-        failure(&command.output().unwrap())
+        error_message(&command.output().unwrap())
     };
-    let said = start(&missing, &[]);
-    assert!(said.contains("missing.img"), "{said}");
+    let stderr = start(&missing, &[]);
+    assert!(stderr.contains("missing.img"), "{stderr}");
     assert!(!recording.exists(), "the next start would be refused");
-    let said = start(&image, &["--control".as_ref(), busy.as_os_str()]);
-    assert!(said.contains("busy"), "{said}");
+    let stderr = start(&image, &["--control".as_ref(), busy.as_os_str()]);
+    assert!(stderr.contains("busy"), "{stderr}");
     assert!(!recording.exists(), "the next start would be refused");
 }
 
@@ -116,7 +117,7 @@ fn the_replay_of_a_volume_as_a_file_has_the_counters_of_its_server() {
     ];
     let server = Server::start_in(directory, &["disk"], &options);
     work_on(&mountpoint.file("disk"), 16 * MIB);
-    // Settings are inputs as well.
+    // Changes of settings are inputs as well.
     server.ctl_text(&["set", "disk.policy=arc", "disk.page-size=16KiB", "memory=24MiB"]);
     server.ctl_text(&["drop", "disk"]);
     server.ctl_text(&["set", "memory=12MiB"]);

@@ -13,23 +13,23 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything here takes, even on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// Time limit of one step, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// The program.
+/// Returns a command that runs the program under test.
 pub(crate) fn larder() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.stdin(Stdio::null());
     command
 }
 
-/// Waits until `condition` holds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+/// Waits until `condition` returns true.
+pub(crate) fn eventually(event: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(started.elapsed() < TIMEOUT, "in vain: {event}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -51,7 +51,7 @@ impl Directory {
         path
     }
 
-    /// A trace of volumes with these names.
+    /// Writes a trace of volumes with these names.
     pub(crate) fn trace(&self, name: &str, volumes: &[&str], records: &[Record]) -> PathBuf {
         let path = self.path(name);
         let file = File::create(&path).expect("a file");
@@ -65,7 +65,7 @@ impl Directory {
     }
 }
 
-/// The records of a trace, and what the reader says of it.
+/// Returns the records of a trace, and the notes of its reader.
 pub(crate) fn read(path: &Path) -> (Vec<Record>, Vec<String>) {
     let mut source = open(path, &OpenOptions::default()).expect("a trace");
     let (mut records, mut batch) = (Vec::new(), Vec::new());
@@ -75,12 +75,12 @@ pub(crate) fn read(path: &Path) -> (Vec<Record>, Vec<String>) {
     (records, source.notes())
 }
 
-/// What of a record a replay repeats.
-pub(crate) fn asked(record: &Record) -> (u32, Op, u64, u64) {
+/// Returns the fields of a record that a replay repeats.
+pub(crate) fn request_fields(record: &Record) -> (u32, Op, u64, u64) {
     (record.volume, record.op, record.offset, record.len)
 }
 
-/// Random requests of whole blocks within `bytes`, one a microsecond.
+/// Returns random requests of whole blocks within `bytes`, one per microsecond.
 pub(crate) fn requests(seed: u64, count: u64, bytes: u64) -> Vec<Record> {
     let mut random = Random::from_seed(seed);
     let request = |number| {
@@ -99,21 +99,21 @@ pub(crate) fn requests(seed: u64, count: u64, bytes: u64) -> Vec<Record> {
 }
 
 /// A running server.
-pub(crate) struct Served {
+pub(crate) struct RunningServer {
     child: Child,
-    /// Of each volume.
+    /// The URI of each volume.
     pub(crate) uris: Vec<String>,
 }
 
-impl Served {
+impl RunningServer {
     /// Serves images with these options.
     pub(crate) fn start(directory: &Directory, images: &[&Path], options: &[&str]) -> Self {
         let mut command = larder();
         command.arg("serve").args(images).args(options);
-        Served::spawn(directory, command, images.len())
+        RunningServer::spawn(directory, command, images.len())
     }
 
-    /// Runs a command that serves so many volumes on the directory's socket.
+    /// Starts a command that serves `volumes` volumes on the socket of the directory.
     pub(crate) fn spawn(directory: &Directory, mut command: Command, volumes: usize) -> Self {
         let listen = format!("unix:{}", directory.path("socket").display());
         command.args(["--memory", "16MiB", "--listen", &listen, "--control", "none"]);
@@ -125,7 +125,7 @@ impl Served {
             line.split_once(" at ").expect("an address").1.to_owned()
         };
         let uris = (0..volumes).map(uri).collect();
-        Served { child, uris }
+        RunningServer { child, uris }
     }
 
     fn signal(&self, signal: Signal) {
@@ -133,15 +133,15 @@ impl Served {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// Stops it, which succeeds; what it said on standard error.
+    /// Stops the server, which must succeed, and returns its standard error.
     pub(crate) fn stop(mut self) -> String {
         self.signal(Signal::TERM);
-        let mut said = String::new();
+        let mut log = String::new();
         let mut stderr = self.child.stderr.take().expect("a pipe");
-        stderr.read_to_string(&mut said).expect("text");
-        let ended = self.child.wait().expect("it ends");
-        assert!(ended.success(), "{said}");
-        said
+        stderr.read_to_string(&mut log).expect("text");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{log}");
+        log
     }
 
     pub(crate) fn kill(&mut self) {
@@ -150,57 +150,58 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        // It has ended already, unless its test failed.
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        // The server has ended already, unless the test failed.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             self.kill();
         }
     }
 }
 
-/// A replay with these arguments behind the trace.
-pub(crate) fn replay(trace: &Path, arguments: &[&str]) -> Command {
+/// Returns the command that replays `trace` with these arguments.
+pub(crate) fn replay_command(trace: &Path, arguments: &[&str]) -> Command {
     let mut command = larder();
     command.args(["trace", "replay"]).arg(trace).args(arguments);
     command
 }
 
-/// What a replay that succeeds prints with `--json`.
-pub(crate) fn replayed(trace: &Path, arguments: &[&str]) -> serde_json::Value {
-    let output = replay(trace, arguments).arg("--json").output().expect("the program starts");
+/// Runs a replay, which must succeed, and returns its JSON output.
+pub(crate) fn run_replay(trace: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output =
+        replay_command(trace, arguments).arg("--json").output().expect("the program starts");
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The one sentence of a program that failed.
-pub(crate) fn failure(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("larder: failed to "), "{said}");
-    said
+/// Returns the one-line error message of a program that failed.
+pub(crate) fn error_message(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("larder: failed to "), "{stderr}");
+    stderr
 }
 
-/// The same with its standard input from a pipe.
-pub(crate) fn output_of(mut command: Command, input: &[u8]) -> Output {
+/// Runs a command with `input` on its standard input.
+pub(crate) fn run_with_input(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // Whoever finds an error early does not read to the end.
-    let fed = child.stdin.take().expect("a pipe").write_all(input);
-    drop(fed);
+    // A program that finds an error early does not read all of its input.
+    let result = child.stdin.take().expect("a pipe").write_all(input);
+    drop(result);
     child.wait_with_output().expect("it ends")
 }
 
-/// A counter in the tables that a server prints; those that are zero are left out.
-pub(crate) fn counter(said: &str, counter: Counter) -> u64 {
+/// Returns a counter from the tables that a server prints, which leave out zeros.
+pub(crate) fn counter(log: &str, counter: Counter) -> u64 {
     let name = counter.meaning().name;
-    let row = said.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let row = log.lines().find(|line| line.split_whitespace().next() == Some(name));
     let value = row.and_then(|row| row.split_whitespace().nth(1)).unwrap_or("0");
     value.replace(',', "").parse().expect("a number")
 }
 
-/// The 16 bytes at an offset of an image.
+/// Returns the 16 bytes at an offset of an image.
 pub(crate) fn bytes_at(image: &Path, offset: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     let file = File::open(image).expect("an image");
@@ -208,8 +209,8 @@ pub(crate) fn bytes_at(image: &Path, offset: u64) -> [u8; 16] {
     bytes
 }
 
-/// What record `number` of a trace writes at `offset`.
-pub(crate) fn written(offset: u64, number: u64) -> [u8; 16] {
+/// Returns the payload that record `number` of a trace writes at `offset`.
+pub(crate) fn replay_payload(offset: u64, number: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&offset.to_le_bytes());
     bytes[8..].copy_from_slice(&number.to_le_bytes());

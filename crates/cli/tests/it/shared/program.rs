@@ -1,11 +1,11 @@
-//! The program in a directory, and what it came to.
+//! The program in a directory, and the outcome of its runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a call came to.
+/// Exit code and output of a finished command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -16,21 +16,21 @@ pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }
 
-/// `larder bench NAME` with these words, in a directory.
-pub(crate) fn bench(name: &str, directory: &Path, words: &[&str]) -> Command {
+/// Returns the command `larder bench NAME` with `args`, in a directory.
+pub(crate) fn bench(name: &str, directory: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program());
-    command.args(["bench", name]).args(words).current_dir(directory).stdin(Stdio::null());
+    command.args(["bench", name]).args(args).current_dir(directory).stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end.
-pub(crate) fn said(command: &mut Command) -> Said {
+/// Runs a command to its end.
+pub(crate) fn run_command(command: &mut Command) -> Outcome {
     let output = command.output().expect("larder can be started");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Outcome { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// What is in a directory, by name.
+/// Returns the sorted names of the entries of a directory.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).expect("a directory");
     let name = |entry: std::io::Result<std::fs::DirEntry>| {

@@ -1,22 +1,23 @@
-//! What it shows: starts that were made and read back, what larder counted, one verdict.
+//! Results: starts that were prepared and verified, counts of the cache, and one verdict.
 
-use super::rig::{SHORT, directory, done, may, mounts, names, page, shortest, text};
+use super::rig::{SHORT, can_run, directory, mounts, names, page, run_try, shortest, text};
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
 use larder_testing::stays_resident;
 use std::path::Path;
 
-/// The record of a run, after it has printed `said`; nothing of it is left in the directory.
-fn recorded(directory: &Path, words: &[&str]) -> (Run, String) {
-    let output = done(directory, words);
-    let said = text(&output.stdout);
+/// Returns the record of a run and its standard output. Checks that the run leaves nothing in the
+/// directory.
+fn run_recorded(directory: &Path, args: &[&str]) -> (Run, String) {
+    let output = run_try(directory, args);
+    let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!((names(directory), mounts(directory)), (vec![], vec![]));
     let run = Run::from_json(&std::fs::read_to_string(page(directory)).unwrap()).unwrap();
     std::fs::remove_file(page(directory)).unwrap();
-    assert_eq!(said.matches("Through larder: ").count(), 1, "one verdict: {said}");
-    assert!(said.contains(&run.verdict), "{said}");
-    (run, said)
+    assert_eq!(stdout.matches("Through larder: ").count(), 1, "one verdict: {stdout}");
+    assert!(stdout.contains(&run.verdict), "{stdout}");
+    (run, stdout)
 }
 
 fn values<'a>(run: &'a Run, part: &str, series: &str) -> &'a [f64] {
@@ -26,23 +27,23 @@ fn values<'a>(run: &'a Run, part: &str, series: &str) -> &'a [f64] {
 
 #[test]
 fn cold_is_cold_and_warm_is_warm_on_both_sides() {
-    if !may() {
+    if !can_run() {
         return;
     }
     let directory = directory();
-    let (run, said) = recorded(directory.path(), &SHORT);
+    let (run, stdout) = run_recorded(directory.path(), &SHORT);
     let parts: Vec<&str> = run.parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(parts, ["native, cold", "native, warm", "larder, cold", "larder, warm"]);
     for part in &run.parts {
-        assert!(said.contains(&part.name), "{said}");
+        assert!(stdout.contains(&part.name), "{stdout}");
         assert_eq!(part.run.trials.len(), 4, "{}", part.name);
         for trial in &part.run.trials {
             let warm = trial.started.start == Start::Warm;
             assert_eq!(warm, part.name.ends_with("warm"));
-            let wanted = if warm { 256 } else { 0 };
+            let expected = if warm { 256 } else { 0 };
             assert_eq!(trial.started.pages, Some(256), "{}", part.name);
             let resident = trial.started.resident.unwrap();
-            assert!(stays_resident(resident, wanted), "{}: {resident}", part.name);
+            assert!(stays_resident(resident, expected), "{}: {resident}", part.name);
         }
     }
     let hits = values(&run, "larder, warm", "hits");
@@ -50,49 +51,49 @@ fn cold_is_cold_and_warm_is_warm_on_both_sides() {
     let cold = values(&run, "larder, cold", "pages read, of these in the cache");
     let read = values(&run, "larder, cold", "pages read");
     assert!(cold.iter().zip(read).all(|(hit, read)| hit < read), "some had to be read: {cold:?}");
-    // Three of four records are written, over and over in one place.
+    // Three of four records are written, repeatedly to one place.
     let gathered = values(&run, "larder, warm", "pages per disk write");
-    // A machine that stands still at the begin of a trial leaves no time for it in that one.
+    // If the machine stalls at the start of a trial, that trial has no time to combine writes.
     let few = gathered.iter().filter(|pages| **pages <= 2.0).count();
     assert!(few <= 1, "{gathered:?}");
 }
 
 #[test]
 fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
-    if !may() {
+    if !can_run() {
         return;
     }
     let directory = directory();
-    let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "4MiB"];
-    let (run, said) = recorded(directory.path(), &words);
-    assert!(said.contains("Fileload: sequential"), "{said}");
-    // Of 1,024 pages; how many of them had come before their reader did is a matter of the disk.
+    let args = ["--memory", "32MiB", "--trials", "1", "--", "--size", "4MiB"];
+    let (run, stdout) = run_recorded(directory.path(), &args);
+    assert!(stdout.contains("Fileload: sequential"), "{stdout}");
+    // Of 1,024 pages. The disk determines how many of them arrive before their reader needs them.
     let ahead = values(&run, "larder, cold", "pages read, of these read ahead")[0];
     assert!(ahead > 128.0, "{ahead}");
     let hits = values(&run, "larder, cold", "pages read, of these in the cache")[0];
     assert_eq!(hits.to_bits(), ahead.to_bits(), "nothing else has brought any: {hits}");
     assert!(values(&run, "larder, warm", "hits")[0] > 99.9);
-    // One trial is too few, whatever else there is to say of a busy machine.
+    // One trial is too few for a verdict. On a busy machine the verdict may name further reasons.
     assert!(run.verdict.contains("cannot tell from a cold start"), "{}", run.verdict);
-    assert!(!said.contains("pages per disk write"), "nothing is written: {said}");
-    // What does not fit has no warm start.
-    let words = ["--memory", "32MiB", "--trials", "1", "--", "--size", "48MiB"];
-    let (run, _) = recorded(directory.path(), &words);
+    assert!(!stdout.contains("pages per disk write"), "nothing is written: {stdout}");
+    // Data that does not fit in the cache has no warm start.
+    let args = ["--memory", "32MiB", "--trials", "1", "--", "--size", "48MiB"];
+    let (run, _) = run_recorded(directory.path(), &args);
     assert_eq!(run.parts.len(), 2);
-    let why = run.settings["starts"].as_str().unwrap();
-    assert_eq!(why, "there is no warm start: 48 MiB do not fit into 32 MiB of cache");
+    let reason = run.settings["starts"].as_str().unwrap();
+    assert_eq!(reason, "there is no warm start: 48 MiB do not fit into 32 MiB of cache");
 }
 
 #[test]
 fn postmark_has_one_start_and_the_same_counts_on_both_sides() {
-    if !may() {
+    if !can_run() {
         return;
     }
     let directory = directory();
-    let words = ["--workload", "postmark", "--memory", "16MiB", "--trials", "2"];
+    let args = ["--workload", "postmark", "--memory", "16MiB", "--trials", "2"];
     let work = ["--flush", "ignore", "--", "--number", "50", "--transactions", "100"];
-    let (run, said) = recorded(directory.path(), &[&words[..], &work].concat());
-    assert!(said.contains("transactions") && run.parts.len() == 2, "{said}");
+    let (run, stdout) = run_recorded(directory.path(), &[&args[..], &work].concat());
+    assert!(stdout.contains("transactions") && run.parts.len() == 2, "{stdout}");
     for series in ["created", "deleted", "bytes written"] {
         assert_eq!(values(&run, "native", series), values(&run, "larder", series), "{series}");
     }
@@ -101,34 +102,34 @@ fn postmark_has_one_start_and_the_same_counts_on_both_sides() {
 
 #[test]
 fn the_result_is_printed_though_the_page_cannot_be_written() {
-    if !may() {
+    if !can_run() {
         return;
     }
     let directory = directory();
-    let words = [&["-o", "/dev/full"], &shortest()[..]].concat();
+    let args = [&["-o", "/dev/full"], &shortest()[..]].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
-    let output = command.arg("try").arg(directory.path()).args(words).output().unwrap();
-    let (shown, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let output = command.arg("try").arg(directory.path()).args(args).output().unwrap();
+    let (shown, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(shown.contains("native, cold") && !shown.contains("Written to"), "{shown}");
-    assert!(said.lines().last().unwrap().contains("failed to write /dev/full: "), "{said}");
-    assert!(said.contains("ways by turns, once: "), "{said}");
-    assert!(!said.contains("more on this one"), "nothing is left to do: {said}");
+    assert!(stderr.lines().last().unwrap().contains("failed to write /dev/full: "), "{stderr}");
+    assert!(stderr.contains("ways by turns, once: "), "{stderr}");
+    assert!(!stderr.contains("more on this one"), "nothing is left to do: {stderr}");
 }
 
 #[test]
 fn the_page_has_the_verdict_and_nothing_is_asked_of_a_small_run() {
-    if !may() {
+    if !can_run() {
         return;
     }
     let directory = directory();
     let page = directory.path().with_extension("html");
-    let words = [&["-o", page.to_str().unwrap()], &shortest()[..]].concat();
+    let args = [&["-o", page.to_str().unwrap()], &shortest()[..]].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
-    let output = command.arg("try").arg(directory.path()).args(words).output().unwrap();
-    let said = text(&output.stdout);
+    let output = command.arg("try").arg(directory.path()).args(args).output().unwrap();
+    let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.ends_with(&format!("Written to {}\n", page.display())), "{said}");
+    assert!(stdout.ends_with(&format!("Written to {}\n", page.display())), "{stdout}");
     let html = std::fs::read_to_string(&page).unwrap();
     std::fs::remove_file(&page).unwrap();
     assert!(html.contains("Through larder: ") && html.contains("<svg"), "a page with charts");

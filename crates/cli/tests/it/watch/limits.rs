@@ -1,7 +1,7 @@
-//! Findings about what may be dirty. The limits are those of the whole machine, so this is done
-//! only where the proof asks for it, and they are put back whatever happens.
+//! Findings about limits on dirty data. These limits apply to the whole machine, so the tests
+//! change them only for the proof, and restore them however they end.
 
-use super::rig::Bench;
+use super::rig::TestFs;
 use super::sick;
 use larder_testing::{Cleanup, skip};
 use std::fmt::Write;
@@ -12,23 +12,23 @@ use std::process::Command;
 use std::time::Duration;
 
 const VM: &str = "/proc/sys/vm";
-/// Of each pair one is in force, and the other reads as 0.
+/// Of each pair, one setting is in force and the other reads as 0.
 const PAIRS: [(&str, &str); 2] =
     [("dirty_background_ratio", "dirty_background_bytes"), ("dirty_ratio", "dirty_bytes")];
-/// What a disk of any kind writes in a moment.
+/// An amount that a disk of any kind writes in a short time.
 const LOW_BYTES: u64 = 8 << 20;
-/// A disk that writes so much in a second, and what is dirty then.
+/// Bytes per second that a slow disk writes, and the amount of dirty data for it.
 const SLOW_BYTES: u64 = 1 << 20;
 const DIRTY_BYTES: u64 = 96 << 20;
 const BLKIO: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 
-pub(crate) fn all(bench: &Bench) {
-    low(bench);
-    high(bench);
+pub(crate) fn all(test_fs: &TestFs) {
+    check_limit_low(test_fs);
+    check_limit_high(test_fs);
 }
 
-/// Puts back what is in force now, when dropped.
-fn keep() -> Cleanup {
+/// Restores the current settings when dropped.
+fn restore_on_drop() -> Cleanup {
     let mut script = String::new();
     for (ratio, bytes) in PAIRS {
         for name in [ratio, bytes] {
@@ -43,15 +43,15 @@ fn keep() -> Cleanup {
 
 fn write(file: &File, bytes: u64) {
     let block = vec![1; 1 << 20];
-    for place in 0..bytes >> 20 {
-        file.write_all_at(&block, place << 20).unwrap();
+    for number in 0..bytes >> 20 {
+        file.write_all_at(&block, number << 20).unwrap();
     }
 }
 
-/// Writers wait for a disk that would take more.
-fn low(bench: &Bench) {
-    let path = bench.path().join("flood");
-    let kept = keep();
+/// Writers wait although the disk would take more.
+fn check_limit_low(test_fs: &TestFs) {
+    let path = test_fs.path().join("flood");
+    let restore = restore_on_drop();
     for (name, bytes) in [("dirty_background_bytes", LOW_BYTES / 2), ("dirty_bytes", LOW_BYTES)] {
         std::fs::write(Path::new(VM).join(name), bytes.to_string()).unwrap();
     }
@@ -61,24 +61,24 @@ fn low(bench: &Bench) {
             write(&file, DIRTY_BYTES);
         }
     });
-    drop(kept);
+    drop(restore);
     std::fs::remove_file(&path).unwrap();
 }
 
-fn text(command: &str, words: &[&str]) -> String {
-    let out = Command::new(command).args(words).output().unwrap();
+fn text(command: &str, args: &[&str]) -> String {
+    let out = Command::new(command).args(args).output().unwrap();
     assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
-/// Much is dirty of a disk that is slow. The disk is a loop device over one that the kernel holds
-/// back, so that requests wait in it as in a disk.
-fn high(bench: &Bench) {
+/// Much data is dirty for a slow disk. The disk is a loop device over another one that the kernel
+/// throttles, so that requests wait in it as in a disk.
+fn check_limit_high(test_fs: &TestFs) {
     if !Path::new(BLKIO).exists() {
         skip("dirty-limit-high: no blkio controller (version 1)");
         return;
     }
-    let (image, directory) = (bench.path().join("slow.img"), bench.path().join("slow"));
+    let (image, directory) = (test_fs.path().join("slow.img"), test_fs.path().join("slow"));
     std::fs::create_dir(&directory).unwrap();
     File::create(&image).unwrap().set_len(2 * DIRTY_BYTES).unwrap();
     let (image_name, directory_name) = (image.to_str().unwrap(), directory.to_str().unwrap());

@@ -1,10 +1,10 @@
-//! Other ways to read than read(2), and readers beside each other.
+//! Ways to read other than read(2), and concurrent readers.
 
-use super::group::Group;
+use super::group::MemoryGroup;
 use super::reads::{Random, Workload, read};
 use super::rig::{
-    Bench, END_MAX, FILE_PAGES, Truth, Watching, counts, gone_pages, is_written_back, requests,
-    ways,
+    END_MAX, FILE_PAGES, GroundTruth, TestFs, Watcher, bpf_modes, counts, gone_pages,
+    is_written_back, requests,
 };
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) const WAYS: &[Workload] = &[("a mapping", mapping), ("sendfile", sendfile)];
+pub(crate) const READ_METHODS: &[Workload] = &[("a mapping", mapping), ("sendfile", sendfile)];
 
 /// The entries of this process's page table for a mapping of a file.
 struct PageTable {
@@ -36,7 +36,7 @@ impl PageTable {
         PageTable { entries: File::open("/proc/self/pagemap").unwrap(), start }
     }
 
-    /// Returns whether the page at an offset of the file is mapped.
+    /// Returns true if the page at an offset of the file is mapped.
     fn has(&self, offset: u64) -> bool {
         let mut entry = [0; 8];
         let at = (self.start + offset) / page_bytes() * 8;
@@ -45,12 +45,13 @@ impl PageTable {
     }
 }
 
-/// Touches pages of a mapping, each once, far enough apart that the kernel maps few of them along
-/// with another: those of a large folio that a fault had to wait for. These touches cause no fault.
-fn mapping(file: &File) -> Truth {
-    let (page, mut truth, mut random) = (page_bytes(), Truth::default(), Random(7));
+/// Touches pages of a mapping, each once. They are so far apart that the kernel maps few of them
+/// along with another: those of a large folio for which a fault had to wait. Touches of these would
+/// cause no fault, so they are left out.
+fn mapping(file: &File) -> GroundTruth {
+    let (page, mut truth, mut random) = (page_bytes(), GroundTruth::default(), Random(7));
     fadvise(file, 0, None, Advice::Random).unwrap();
-    // Some are there before.
+    // Some pages are resident before.
     for number in 0..FILE_PAGES / 16 {
         if random.below(3) == 0 {
             file.read_exact_at(&mut [0], number * 16 * page).unwrap();
@@ -71,9 +72,9 @@ fn mapping(file: &File) -> Truth {
     truth
 }
 
-/// Pages that the kernel moves itself, 64 KiB at a time.
-fn sendfile(file: &File) -> Truth {
-    let (page, mut truth, mut random) = (page_bytes(), Truth::default(), Random(9));
+/// Transfers pages within the kernel, 64 KiB at a time.
+fn sendfile(file: &File) -> GroundTruth {
+    let (page, mut truth, mut random) = (page_bytes(), GroundTruth::default(), Random(9));
     let sink = File::options().write(true).open("/dev/null").unwrap();
     for _ in 0..requests(400) {
         let first = random.below(FILE_PAGES / 16) * 16;
@@ -89,11 +90,11 @@ fn sendfile(file: &File) -> Truth {
     truth
 }
 
-/// `dd` reads every second page, two of them at a time, each its own half; then both the same.
-pub(crate) fn several_processes(bench: &Bench) {
-    let path = bench.file();
+/// Two `dd` at a time read one half of the pages each; then two read the same pages.
+pub(crate) fn check_processes(test_fs: &TestFs) {
+    let path = test_fs.file();
     residency::drop::file(&path).unwrap();
-    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
+    let watcher = Watcher::start(&[test_fs.path().to_str().unwrap()]);
     let pages = requests(8192);
     let start = |first: u64, pages: u64| {
         let input = format!("if={}", path.display());
@@ -102,25 +103,25 @@ pub(crate) fn several_processes(bench: &Bench) {
         dd.args([&input, "of=/dev/null", "bs=4096", &skip, &count]).stderr(Stdio::null());
         dd.spawn().unwrap()
     };
-    let mut both = [start(0, pages / 2), start(pages / 2, pages / 2)];
-    let apart: Vec<u32> = both
+    let mut first_readers = [start(0, pages / 2), start(pages / 2, pages / 2)];
+    let first_pids: Vec<u32> = first_readers
         .iter_mut()
         .map(|child| {
             assert!(child.wait().unwrap().success());
             child.id()
         })
         .collect();
-    let mut again = [start(0, pages), start(0, pages)];
-    let same: Vec<u32> = again
+    let mut second_readers = [start(0, pages), start(0, pages)];
+    let second_pids: Vec<u32> = second_readers
         .iter_mut()
         .map(|child| {
             assert!(child.wait().unwrap().success());
             child.id()
         })
         .collect();
-    let watch = watching.end();
+    let watch = watcher.end();
     let mut misses = 0;
-    for pid in apart {
+    for pid in first_pids {
         let found = counts(&watch, &path, pid);
         assert_eq!(found.read_pages, pages / 2, "{found:?}");
         misses += found.added_pages;
@@ -128,32 +129,32 @@ pub(crate) fn several_processes(bench: &Bench) {
     }
     assert!(misses >= pages * 99 / 100);
     let gone = gone_pages(&watch, &path);
-    for pid in same {
+    for pid in second_pids {
         let found = counts(&watch, &path, pid);
         assert_eq!(found.read_pages, pages, "{found:?}");
         assert!(found.miss_pages <= gone, "{gone} pages left the cache: {:?}", watch.total.rows);
         assert!((found.hit_pages + gone) * 100 >= found.read_pages * 99, "{found:?}");
     }
-    println!("shown: {}, four processes on one file: {pages} pages each exact", bench.kind);
+    println!("shown: {}, four processes on one file: {pages} pages each exact", test_fs.kind);
 }
 
-/// 32 reads at a time through `io_uring`, each page once, cold; and once more.
-pub(crate) fn a_ring(bench: &Bench) {
+/// Reads each page twice through `io_uring`, first cold and then cached, with 32 reads in flight.
+pub(crate) fn check_io_uring(test_fs: &TestFs) {
     if !has_tool("fio") {
         return;
     }
-    let path = bench.file();
+    let path = test_fs.file();
     residency::drop::file(&path).unwrap();
-    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
+    let watcher = Watcher::start(&[test_fs.path().to_str().unwrap()]);
     let pages = requests(8192);
     let mut fio = Command::new("fio");
     fio.args(["--name=ring", "--ioengine=io_uring", "--iodepth=32", "--rw=randread", "--bs=4k"]);
     fio.args(["--thread", "--invalidate=0", "--loops=2", "--fadvise_hint=random"]);
     fio.arg(format!("--filename={}", path.display())).arg(format!("--size={}", pages * 4096));
     let mut child = fio.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let ended = child.wait().unwrap();
-    let watch = watching.end();
-    if !ended.success() {
+    let status = child.wait().unwrap();
+    let watch = watcher.end();
+    if !status.success() {
         skip("fio has no io_uring here");
         return;
     }
@@ -162,7 +163,7 @@ pub(crate) fn a_ring(bench: &Bench) {
     println!(
         "shown: {}, io_uring: {pages} pages missed and then hit, but for {gone} that left the \
          cache; found {} hits and {} misses ({} by read-ahead)",
-        bench.kind,
+        test_fs.kind,
         found.hit_pages + found.read_ahead_hit_pages,
         found.miss_pages,
         found.read_ahead_hit_pages
@@ -173,122 +174,123 @@ pub(crate) fn a_ring(bench: &Bench) {
     assert!(misses.contains(&found.miss_pages), "{misses:?}: {:?}", watch.total.rows);
 }
 
-/// Direct I/O looks nothing up, and its bytes are charged to the file.
-pub(crate) fn past_the_cache(bench: &Bench) {
-    let path = bench.file();
+/// Direct I/O looks nothing up in the page cache, and its bytes are charged to the file.
+pub(crate) fn check_direct_io(test_fs: &TestFs) {
+    let path = test_fs.file();
     residency::drop::file(&path).unwrap();
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
     let file = File::options().read(true).custom_flags(direct).open(&path).unwrap();
-    let watching = Watching::start(&[bench.path().to_str().unwrap()]);
-    let mut room = vec![0_u8; 8192];
-    let at = room.as_ptr().align_offset(4096);
+    let watcher = Watcher::start(&[test_fs.path().to_str().unwrap()]);
+    let mut buffer = vec![0_u8; 8192];
+    let aligned = buffer.as_ptr().align_offset(4096);
     let pages = requests(1000);
     for number in 0..pages {
-        file.read_exact_at(&mut room[at..at + 4096], number * 8 * 4096).unwrap();
+        file.read_exact_at(&mut buffer[aligned..aligned + 4096], number * 8 * 4096).unwrap();
     }
-    let watch = watching.end();
+    let watch = watcher.end();
     let found = counts(&watch, &path, std::process::id());
     println!(
         "shown: {}, direct I/O: {} of {} bytes, {} look-ups",
-        bench.kind,
+        test_fs.kind,
         found.disk_read_bytes,
         pages * 4096,
         found.read_pages
     );
     assert_eq!(found.read_pages, 0, "{found:?}");
     assert_eq!(found.disk_read_bytes, pages * 4096, "{found:?}");
-    let mut truth = Truth::default();
+    let mut truth = GroundTruth::default();
     read(&File::open(&path).unwrap(), 1, 1, &mut truth);
     assert_eq!(truth.misses, 1, "and nothing is resident");
 }
 
-/// A reader that asks for more than there is, as most do, looks up what there is.
-pub(crate) fn past_the_end(bench: &Bench) {
-    for way in ways() {
-        let path = bench.fill("short", 16);
+/// A read that asks for more bytes than the file has looks up only the pages that exist.
+pub(crate) fn check_read_past_end(test_fs: &TestFs) {
+    for mode in bpf_modes() {
+        let path = test_fs.fill("short", 16);
         residency::drop::file(&path).unwrap();
-        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
+        let watcher = Watcher::start(&[test_fs.path().to_str().unwrap(), "--bpf", mode]);
         let file = File::open(&path).unwrap();
-        let mut room = vec![0; 1 << 17];
+        let mut buffer = vec![0; 1 << 17];
         for (offset, pages) in [(0, 16), (0, 16), (4096, 15)] {
-            let bytes = file.read_at(&mut room, offset).unwrap();
+            let bytes = file.read_at(&mut buffer, offset).unwrap();
             assert_eq!(bytes as u64, pages * page_bytes());
         }
-        let watch = watching.end();
+        let watch = watcher.end();
         let found = counts(&watch, &path, std::process::id());
         let (hits, misses) = (found.hit_pages + found.read_ahead_hit_pages, found.miss_pages);
         println!(
-            "shown: {}, --bpf {way}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
-            bench.kind
+            "shown: {}, --bpf {mode}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
+            test_fs.kind
         );
         assert_eq!((found.read_pages, hits, misses), (47, 31, 16), "{found:?}");
     }
 }
 
-/// Writes of any size are as many, and as long, as they were asked for, and new but for the pages
-/// in which one ends and the next begins. They end before 2 MiB, where ext4 begins anew.
-pub(crate) fn writes_of_any_size(bench: &Bench) {
+/// Number and length of writes of any size are reported as requested. All pages are new, except
+/// those in which one write ends and the next begins. The writes end before 2 MiB, where ext4
+/// begins anew.
+pub(crate) fn check_write_sizes(test_fs: &TestFs) {
     // btrfs does not report single writes.
-    if bench.kind == "btrfs" {
+    if test_fs.kind == "btrfs" {
         return;
     }
-    for way in ways() {
-        let path = bench.path().join(format!("written-{way}"));
-        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
+    for mode in bpf_modes() {
+        let path = test_fs.path().join(format!("written-{mode}"));
+        let watcher = Watcher::start(&[test_fs.path().to_str().unwrap(), "--bpf", mode]);
         let file = File::create(&path).unwrap();
-        let (mut requests, mut offset, mut again) = (0, 0, 0);
+        let (mut requests, mut offset, mut repeated) = (0, 0, 0);
         for (bytes, times) in [(100_000, 8), (1_000_000, 1), (5_000, 40), (100, 50)] {
             for _ in 0..times {
                 file.write_all_at(&vec![1; bytes], offset).unwrap();
                 requests += 1;
-                again += u64::from(offset % page_bytes() != 0);
+                repeated += u64::from(offset % page_bytes() != 0);
                 offset += bytes as u64;
             }
         }
-        let watch = watching.end();
+        let watch = watcher.end();
         let found = counts(&watch, &path, std::process::id());
         println!(
-            "shown: {}, --bpf {way}, {requests} writes of {offset} bytes, {again} pages of them \
+            "shown: {}, --bpf {mode}, {requests} writes of {offset} bytes, {repeated} pages of them \
              again; told {} of {}, {} again",
-            bench.kind,
+            test_fs.kind,
             found.write_requests,
             found.write_bytes,
             found.write_pages - found.write_new_pages
         );
-        let told = (found.write_requests, found.write_bytes);
-        assert_eq!(told, (requests, offset), "{found:?}");
+        let reported = (found.write_requests, found.write_bytes);
+        assert_eq!(reported, (requests, offset), "{found:?}");
         let new = offset.div_ceil(page_bytes());
-        assert_eq!((found.write_pages, found.write_new_pages), (new + again, new), "{found:?}");
+        assert_eq!((found.write_pages, found.write_new_pages), (new + repeated, new), "{found:?}");
         assert!(found.write_dirtied_pages >= new, "{found:?}");
         assert!(found.write_dirtied_pages == new || is_written_back(&watch), "{found:?}");
     }
 }
 
-/// A removed file and the one that gets its number stay apart.
-pub(crate) fn the_same_number(bench: &Bench) {
+/// A removed file and a later file with the same inode number are counted separately.
+pub(crate) fn check_inode_reuse(test_fs: &TestFs) {
     // btrfs does not reuse inode numbers.
-    if bench.kind == "btrfs" {
+    if test_fs.kind == "btrfs" {
         return;
     }
-    for way in ways() {
+    for mode in bpf_modes() {
         let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
-        let name = |number: usize| format!("again-{way}-{number}");
-        let watching = Watching::start(&[bench.path().to_str().unwrap(), "--bpf", way]);
-        let (first, mut next) = (bench.fill(&name(0), 16), 0);
+        let name = |number: usize| format!("again-{mode}-{number}");
+        let watcher = Watcher::start(&[test_fs.path().to_str().unwrap(), "--bpf", mode]);
+        let (first, mut next) = (test_fs.fill(&name(0), 16), 0);
         let number = inode(&first);
         let times = 64;
-        let all = |path: &Path, passes: u64| {
+        let read_all = |path: &Path, passes: u64| {
             let file = File::open(path).unwrap();
             (0..passes * 16).for_each(|page| {
                 file.read_exact_at(&mut [0; 4096], page % 16 * page_bytes()).unwrap();
             });
         };
-        all(&first, times);
+        read_all(&first, times);
         std::fs::remove_file(&first).unwrap();
         let begun = Instant::now();
         let found = loop {
             next += 1;
-            let path = bench.fill(&name(next), 16);
+            let path = test_fs.fill(&name(next), 16);
             if inode(&path) == number {
                 break Some(path);
             }
@@ -297,24 +299,24 @@ pub(crate) fn the_same_number(bench: &Bench) {
             }
         };
         let Some(second) = found else {
-            watching.end();
-            skip(format_args!("{}: no inode number was reused", bench.kind));
+            watcher.end();
+            skip(format_args!("{}: no inode number was reused", test_fs.kind));
             return;
         };
-        all(&second, 2 * times);
-        let watch = watching.end();
-        let own = |row: &&Row| row.inode == number && row.pid == std::process::id();
-        let rows: Vec<&Row> = watch.total.rows.iter().filter(own).collect();
-        // It is known if it was met long enough before it was removed.
+        read_all(&second, 2 * times);
+        let watch = watcher.end();
+        let is_own = |row: &&Row| row.inode == number && row.pid == std::process::id();
+        let rows: Vec<&Row> = watch.total.rows.iter().filter(is_own).collect();
+        // The name of a file is known if the watch met the file long enough before its removal.
         let is_second = |row: &&&Row| Path::new(&row.file) == second;
-        let [before, after] = [false, true].map(|wanted| {
-            let of_it = rows.iter().filter(|row| is_second(row) == wanted);
+        let [before, after] = [false, true].map(|matches_second| {
+            let of_it = rows.iter().filter(|row| is_second(row) == matches_second);
             of_it.map(|row| (row.counts.read_pages, row.counts.hit_pages)).collect::<Vec<_>>()
         });
         println!(
-            "shown: {}, --bpf {way}, a number that is given again: {} and {} pages, told \
+            "shown: {}, --bpf {mode}, a number that is given again: {} and {} pages, told \
              {before:?} and {after:?}",
-            bench.kind,
+            test_fs.kind,
             16 * times,
             32 * times,
         );
@@ -323,25 +325,26 @@ pub(crate) fn the_same_number(bench: &Bench) {
     }
 }
 
-/// Who goes into a group is watched from then on, with what it starts there.
-pub(crate) fn into_a_group(bench: &Bench) {
-    let Some(group) = Group::of(64) else { return };
-    let (outside, inside) = (bench.fill("outside", 16), bench.fill("inside", 16));
-    let watching = Watching::start(&["--cgroup", group.name()]);
+/// A process that enters a group is watched from then on, together with the processes that it
+/// starts there.
+pub(crate) fn check_group_entry(test_fs: &TestFs) {
+    let Some(group) = MemoryGroup::of(64) else { return };
+    let (outside, inside) = (test_fs.fill("outside", 16), test_fs.fill("inside", 16));
+    let watcher = Watcher::start(&["--cgroup", group.name()]);
     let script = "read -r line < \"$1\"; dd bs=4096 status=none < \"$1\"; echo $$ > \"$3\"; \
                   dd bs=4096 status=none < \"$2\"; read -r line < \"$2\"";
     let mut shell = Command::new("sh");
-    shell.args(["-c", script, "joins"]).args([&outside, &inside]).arg(group.door());
+    shell.args(["-c", script, "joins"]).args([&outside, &inside]).arg(group.procs_file());
     let _read_fails_without_a_line = shell.stdout(Stdio::null()).status().unwrap();
-    // The events are those of the whole machine: on a busy one some may be lost, which the result
+    // The events are those of the whole machine. On a busy one some may be lost, which the result
     // reports.
-    let watch = watching.end_within(END_MAX);
+    let watch = watcher.end_within(END_MAX);
     let is_complete = watch.total.lost_events == 0;
     let pages = |file: &Path, process: &str| {
         let rows = watch.total.rows.iter();
         let name = file.display().to_string();
-        let own = rows.filter(|row| row.file == name && row.process == process);
-        own.map(|row| row.counts.read_pages).sum::<u64>()
+        let matching = rows.filter(|row| row.file == name && row.process == process);
+        matching.map(|row| row.counts.read_pages).sum::<u64>()
     };
     let rows = &watch.total.rows;
     assert_eq!((pages(&outside, "sh"), pages(&outside, "dd")), (0, 0), "{rows:?}");

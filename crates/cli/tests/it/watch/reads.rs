@@ -1,13 +1,13 @@
 //! The seven workloads of reads whose exact answer is known.
 
-use super::rig::{FILE_PAGES, Truth, requests};
+use super::rig::{FILE_PAGES, GroundTruth, requests};
 use larder_host::residency::{of_range, page_bytes};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A name and what is done to the file.
-pub(crate) type Workload = (&'static str, fn(&File) -> Truth);
+/// Name of a workload, and the function that runs it on the file.
+pub(crate) type Workload = (&'static str, fn(&File) -> GroundTruth);
 
 pub(crate) const WORKLOADS: &[Workload] = &[
     ("random 4 KiB, no read-ahead", |file| {
@@ -22,7 +22,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ("random 4 to 160 KiB", |file| random(file, 3000, 1, 40)),
 ];
 
-/// Numbers from a named seed.
+/// Pseudorandom numbers from a fixed seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -34,8 +34,8 @@ impl Random {
     }
 }
 
-/// A read, and what of it was in memory right before.
-pub(crate) fn read(file: &File, first: u64, pages: u64, truth: &mut Truth) {
+/// Reads pages, and adds to `truth` how many of them were resident right before.
+pub(crate) fn read(file: &File, first: u64, pages: u64, truth: &mut GroundTruth) {
     let page = page_bytes();
     let before = of_range(file, first * page, pages * page).unwrap();
     truth.hits += before.resident;
@@ -44,9 +44,9 @@ pub(crate) fn read(file: &File, first: u64, pages: u64, truth: &mut Truth) {
     file.read_exact_at(&mut buffer, first * page).unwrap();
 }
 
-/// Reads of `least` to `most` pages at places that are multiples of `least`.
-fn random(file: &File, full: u64, least: u64, most: u64) -> Truth {
-    let (mut random, mut truth) = (Random(0x9e37_79b9_7f4a_7c15), Truth::default());
+/// Reads `least` to `most` pages at a time, at multiples of `least`.
+fn random(file: &File, full: u64, least: u64, most: u64) -> GroundTruth {
+    let (mut random, mut truth) = (Random(0x9e37_79b9_7f4a_7c15), GroundTruth::default());
     for _ in 0..requests(full) {
         let pages = least + random.below(most - least + 1);
         let first = random.below((FILE_PAGES - most) / least) * least;
@@ -55,8 +55,8 @@ fn random(file: &File, full: u64, least: u64, most: u64) -> Truth {
     truth
 }
 
-fn in_order(file: &File, full: u64, pages: u64) -> Truth {
-    let mut truth = Truth::default();
+fn in_order(file: &File, full: u64, pages: u64) -> GroundTruth {
+    let mut truth = GroundTruth::default();
     for number in 0..requests(full) {
         read(file, number * pages, pages, &mut truth);
     }

@@ -1,4 +1,4 @@
-//! File systems to work on, the command that watches, and what it said.
+//! Test file systems, the `watch` command, and its result.
 
 use larder_host::residency;
 use larder_host::scratch::{KINDS, Scratch, ScratchOptions};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// XFS wants 300 MiB at least; the image is sparse.
+/// XFS needs at least 300 MiB; the image is sparse.
 const IMAGE_BYTES: u64 = 512 << 20;
 /// Pages of the file that most workloads read.
 pub(crate) const FILE_PAGES: u64 = 15_360;
@@ -28,42 +28,42 @@ pub(crate) fn file_systems() -> &'static [&'static str] {
     &["ext4", "xfs", "btrfs"]
 }
 
-/// The program that is tried.
+/// Returns the program under test.
 pub(crate) fn program() -> std::ffi::OsString {
     std::env::var_os("LARDER_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into())
 }
 
-/// The ways to learn of look-ups that this machine has, as `--bpf` takes them.
-pub(crate) fn ways() -> &'static [&'static str] {
-    static WAYS: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
-    WAYS.get_or_init(|| {
+/// Returns the values of `--bpf` that work on this machine.
+pub(crate) fn bpf_modes() -> &'static [&'static str] {
+    static MODES: std::sync::OnceLock<&[&str]> = std::sync::OnceLock::new();
+    MODES.get_or_init(|| {
         let _tracefs = MachineLock::shared("tracefs");
         let mut command = Command::new(program());
-        let tried = command.args(["watch", "--bpf", "on", "--for", "100ms"]).output().unwrap();
-        if tried.status.success() {
+        let output = command.args(["watch", "--bpf", "on", "--for", "100ms"]).output().unwrap();
+        if output.status.success() {
             return &["on", "off"];
         }
-        skip(format_args!("{}", String::from_utf8_lossy(&tried.stderr).trim()));
+        skip(format_args!("{}", String::from_utf8_lossy(&output.stderr).trim()));
         &["off"]
     })
 }
 
-/// A file system, with a large file on it.
-pub(crate) struct Bench {
+/// A file system with a large file.
+pub(crate) struct TestFs {
     pub(crate) kind: &'static str,
     scratch: Scratch,
     _directory: tempfile::TempDir,
 }
 
-/// What happened, as the workload saw it.
+/// Hits and misses as the workload itself determined them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Truth {
+pub(crate) struct GroundTruth {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
 }
 
-/// A command that watches.
-pub(crate) struct Watching {
+/// A running `larder watch`.
+pub(crate) struct Watcher {
     child: Child,
     result: PathBuf,
     _directory: tempfile::TempDir,
@@ -72,15 +72,15 @@ pub(crate) struct Watching {
     _tracefs: MachineLock,
 }
 
-impl Watching {
-    /// Starts it, and waits until it sees everything.
-    pub(crate) fn start(words: &[&str]) -> Watching {
+impl Watcher {
+    /// Starts the command, and waits until it watches everything.
+    pub(crate) fn start(args: &[&str]) -> Watcher {
         let tracefs = MachineLock::shared("tracefs");
         let directory = tempfile::tempdir().unwrap();
         let result = directory.path().join("watch.json");
         let mut child = Command::new(program())
             .arg("watch")
-            .args(words)
+            .args(args)
             .args(["--rows", "1000", "-o"])
             .arg(&result)
             .stdout(Stdio::null())
@@ -90,7 +90,7 @@ impl Watching {
         let lines = BufReader::new(child.stderr.take().unwrap());
         let ready = lines.lines().map_while(Result::ok).any(|line| line.starts_with("watching "));
         assert!(ready, "it does not watch");
-        Watching { child, result, _directory: directory, _tracefs: tracefs }
+        Watcher { child, result, _directory: directory, _tracefs: tracefs }
     }
 
     pub(crate) fn kill(mut self) {
@@ -98,15 +98,15 @@ impl Watching {
         self.child.wait().unwrap();
     }
 
-    /// Ends it as Ctrl-C does and returns its result; no event may be lost.
+    /// Ends the command as Ctrl-C does, and returns its result. No event may be lost.
     pub(crate) fn end(self) -> Watch {
         let watch = self.end_within(END_MAX);
         assert_eq!(watch.total.lost_events, 0, "events were lost");
         watch
     }
 
-    /// As [`Watching::end`], but events may be lost, as on a busy machine. If it takes longer than
-    /// `limit`, it is killed and the test fails.
+    /// As [`Watcher::end`], but events may be lost, as on a busy machine. If the command takes
+    /// longer than `limit`, the test fails and kills it.
     pub(crate) fn end_within(mut self, limit: Duration) -> Watch {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -120,23 +120,23 @@ impl Watching {
         };
         assert!(status.success(), "{status}");
         let watch = Watch::from_json(&std::fs::read_to_string(&self.result).unwrap()).unwrap();
-        for two in watch.intervals.windows(2) {
-            let end_ns = two[0].begin_ns + two[0].duration_ns;
-            assert_eq!(end_ns, two[1].begin_ns, "nothing lies between intervals");
+        for pair in watch.intervals.windows(2) {
+            let end_ns = pair[0].begin_ns + pair[0].duration_ns;
+            assert_eq!(end_ns, pair[1].begin_ns, "nothing lies between intervals");
         }
         watch
     }
 }
 
-impl Drop for Watching {
+impl Drop for Watcher {
     fn drop(&mut self) {
-        // After a panic nobody else ends it; one that has ended cannot be killed.
+        // After a panic the command still runs. If it has ended, these calls have no effect.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// What a process did to a file.
+/// Returns the counts of a process on a file.
 pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     let mut sum = Counts::default();
     let name = file.display().to_string();
@@ -146,30 +146,30 @@ pub(crate) fn counts(watch: &Watch, file: &Path, pid: u32) -> Counts {
     sum
 }
 
-/// Returns how many pages of a file left the cache while it was watched; a later read of one of
-/// them misses.
+/// Returns the number of pages of a file that left the cache while it was watched; a later read of
+/// one of them misses.
 pub(crate) fn gone_pages(watch: &Watch, file: &Path) -> u64 {
     let name = file.display().to_string();
     let rows = watch.total.rows.iter().filter(|row| row.file == name);
     rows.map(|row| row.counts.evicted_pages + row.counts.dropped_pages).sum()
 }
 
-/// Returns whether the kernel has written back dirty pages, for another process's sync(2) or by
+/// Returns true if the kernel has written back dirty pages, for another process's sync(2) or by
 /// age. Later writes make these pages dirty again.
 pub(crate) fn is_written_back(watch: &Watch) -> bool {
     watch.total.rows.iter().any(|row| row.counts.lazy_flushes > 0)
 }
 
-impl Bench {
-    /// Nothing where this machine cannot: then why was printed.
-    pub(crate) fn on(kind: &'static str) -> Option<Bench> {
+impl TestFs {
+    /// Creates the file system. Reports a skip and returns `None` if this machine cannot.
+    pub(crate) fn on(kind: &'static str) -> Option<TestFs> {
         if let Err(error) = Tracefs::open() {
             skip(error);
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
         let metadata: &[&str] = if kind == "btrfs" { &["-m", "single"] } else { &[] };
-        let wanted = ScratchOptions {
+        let options = ScratchOptions {
             kind: KINDS.iter().find(|it| it.name == kind).unwrap(),
             bytes: IMAGE_BYTES,
             scheduler: "none".to_owned(),
@@ -177,11 +177,11 @@ impl Bench {
             make_options: metadata.iter().map(ToString::to_string).collect(),
             mount_options: String::new(),
         };
-        match Scratch::make(directory.path(), &wanted) {
+        match Scratch::make(directory.path(), &options) {
             Ok(scratch) => {
-                let bench = Bench { kind, scratch, _directory: directory };
-                bench.fill("file", FILE_PAGES);
-                Some(bench)
+                let test_fs = TestFs { kind, scratch, _directory: directory };
+                test_fs.fill("file", FILE_PAGES);
+                Some(test_fs)
             }
             Err(error) => {
                 skip(format_args!("{kind}: {error}"));
@@ -198,7 +198,7 @@ impl Bench {
         self.path().join("file")
     }
 
-    /// Makes a file of so many pages.
+    /// Creates a file of `pages` pages.
     pub(crate) fn fill(&self, name: &str, pages: u64) -> PathBuf {
         let path = self.path().join(name);
         let bytes = usize::try_from(pages * residency::page_bytes()).unwrap();
@@ -208,20 +208,20 @@ impl Bench {
         path
     }
 
-    /// From nothing in memory, a third of the file is read in pieces, and the workload runs. What
-    /// the command says must be what the workload saw.
-    pub(crate) fn compare(&self, name: &str, workload: fn(&File) -> Truth) {
-        for way in ways() {
-            self.compare_by(way, name, workload);
+    /// Drops the file from memory and runs the workload. The command must report the hits and
+    /// misses that the workload determined.
+    pub(crate) fn compare(&self, name: &str, workload: fn(&File) -> GroundTruth) {
+        for mode in bpf_modes() {
+            self.compare_with_mode(mode, name, workload);
         }
     }
 
-    fn compare_by(&self, way: &str, name: &str, workload: fn(&File) -> Truth) {
+    fn compare_with_mode(&self, mode: &str, name: &str, workload: fn(&File) -> GroundTruth) {
         let path = self.file();
         residency::drop::file(&path).unwrap();
-        let watching = Watching::start(&[self.path().to_str().unwrap(), "--bpf", way]);
+        let watcher = Watcher::start(&[self.path().to_str().unwrap(), "--bpf", mode]);
         let truth = workload(&File::open(&path).unwrap());
-        let watch = watching.end();
+        let watch = watcher.end();
         let found = counts(&watch, &path, std::process::id());
         let mapped = found.map_touches > 0;
         let (misses, pages) = if mapped {
@@ -230,42 +230,47 @@ impl Bench {
             (found.miss_pages, found.read_pages)
         };
         // A page that leaves and comes back within a request is missed twice.
-        let told = Truth { hits: pages.saturating_sub(misses), misses };
+        let reported = GroundTruth { hits: pages.saturating_sub(misses), misses };
         let all = truth.hits + truth.misses;
-        let wrong = told.misses.abs_diff(truth.misses).max(told.hits.abs_diff(truth.hits));
+        let errors = reported.misses.abs_diff(truth.misses).max(reported.hits.abs_diff(truth.hits));
         println!(
-            "shown: {}, --bpf {way}, {name}: {} hits and {} misses, told {} and {} ({} ahead)",
-            self.kind, truth.hits, truth.misses, told.hits, told.misses, found.read_ahead_hit_pages
+            "shown: {}, --bpf {mode}, {name}: {} hits and {} misses, told {} and {} ({} ahead)",
+            self.kind,
+            truth.hits,
+            truth.misses,
+            reported.hits,
+            reported.misses,
+            found.read_ahead_hit_pages
         );
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        let share = wrong as f64 / all as f64;
+        let share = errors as f64 / all as f64;
         assert!(
             share <= super::WRONG_MAX,
-            "{} {way} {name}: {truth:?} {told:?} {found:?}",
+            "{} {mode} {name}: {truth:?} {reported:?} {found:?}",
             self.kind
         );
     }
 }
 
-/// Instances that a process has made: other tests have theirs at the same time.
-fn instances(maker: u32) -> usize {
+/// Returns the number of tracefs instances of a process. Other tests have theirs at the same time.
+fn instances(pid: u32) -> usize {
     let tracefs = Tracefs::open().unwrap();
     let entries = std::fs::read_dir(tracefs.root().join("instances")).unwrap();
-    let name = format!("larder-{maker}-");
+    let name = format!("larder-{pid}-");
     entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with(&name)).count()
 }
 
-/// A run that is killed leaves an instance, which the next one removes.
-pub(crate) fn nothing_stays_after_a_kill() {
-    let watching = Watching::start(&[]);
-    let killed = watching.child.id();
+/// A killed run leaves a tracefs instance, which the next run removes.
+pub(crate) fn check_cleanup_after_kill() {
+    let watcher = Watcher::start(&[]);
+    let killed = watcher.child.id();
     assert!(instances(killed) >= 1);
-    // It is gone already if another test's run has begun since.
-    watching.kill();
-    let watching = Watching::start(&[]);
-    let next = watching.child.id();
+    // The instance is gone already if another test has started a run since.
+    watcher.kill();
+    let watcher = Watcher::start(&[]);
+    let next = watcher.child.id();
     assert_eq!(instances(killed), 0, "the next one has removed it");
     assert!(instances(next) >= 1);
-    watching.end_within(END_MAX);
+    watcher.end_within(END_MAX);
     assert_eq!(instances(next), 0, "and itself");
 }

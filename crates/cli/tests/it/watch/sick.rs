@@ -1,11 +1,11 @@
-//! Findings: workloads made to show one each, and five that nothing is wrong with.
+//! Findings: workloads that cause one each, and five healthy ones that cause none.
 //!
-//! Those that are about the memory of a machine are in [`super::squeezed`], and those about what
-//! may be dirty in [`super::limits`].
+//! [`super::squeezed`] has the findings about the memory of a machine, [`super::limits`] those
+//! about dirty data.
 
 use super::manners;
 use super::reads::{Random, Workload};
-use super::rig::{Bench, END_MAX, FILE_PAGES, Watching, is_written_back};
+use super::rig::{END_MAX, FILE_PAGES, TestFs, Watcher, is_written_back};
 use larder_host::residency;
 use larder_report::watch::Watch;
 use larder_testing::skip;
@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// An interval, and so long that there are enough of them for a finding.
+/// Length of an interval, and a duration with enough intervals for a finding.
 const INTERVAL: &str = "200ms";
 const LONG: Duration = Duration::from_millis(1900);
 const PAGE: u64 = 4096;
@@ -25,13 +25,13 @@ fn read(file: &File, page: u64) {
 }
 
 /// Watches a single run of `work` for at least [`LONG`].
-pub(crate) fn watched(words: &[&str], mut work: impl FnMut()) -> Watch {
-    let watching = Watching::start(&[words, &["--interval", INTERVAL]].concat());
+pub(crate) fn watch_work(args: &[&str], mut work: impl FnMut()) -> Watch {
+    let watcher = Watcher::start(&[args, &["--interval", INTERVAL]].concat());
     let begun = Instant::now();
     work();
-    // Some are over at once, and nothing is said of less than three intervals.
+    // Some workloads end immediately, and less than three intervals cause no finding.
     std::thread::sleep(LONG.saturating_sub(begun.elapsed()));
-    watching.end_within(END_MAX)
+    watcher.end_within(END_MAX)
 }
 
 /// Returns the rules that fire, and their evidence.
@@ -39,9 +39,9 @@ fn rules(watch: Watch) -> Vec<(String, String)> {
     watch.findings.into_iter().map(|finding| (finding.rule, finding.seen)).collect()
 }
 
-/// Checks that the rule fires when `words` select what is watched.
-pub(crate) fn expect(words: &[&str], rule: &str, work: impl FnMut()) {
-    check(watched(words, work), rule);
+/// Checks that the rule fires while `work` runs; `args` select what is watched.
+pub(crate) fn expect(args: &[&str], rule: &str, work: impl FnMut()) {
+    check(watch_work(args, work), rule);
 }
 
 /// Checks that the rule fires.
@@ -53,7 +53,7 @@ pub(crate) fn check(watch: Watch, rule: &str) {
     println!("shown: finding {rule}: {seen}");
 }
 
-/// Each page is waited for, since nobody reads ahead.
+/// Each read waits for its page, since the kernel does not read ahead.
 fn cold_random(file: &File) {
     fadvise(file, 0, None, Advice::Random).unwrap();
     let mut random = Random(11);
@@ -69,11 +69,11 @@ fn cold_in_order(file: &File) {
     }
 }
 
-/// Two pages in order make the kernel read more, which nobody wants.
-fn promises(file: &File) {
-    for place in 0..FILE_PAGES / 32 {
-        read(file, place * 32);
-        read(file, place * 32 + 1);
+/// After each two pages in order, the kernel reads ahead pages that no process reads.
+fn wasted_read_ahead(file: &File) {
+    for number in 0..FILE_PAGES / 32 {
+        read(file, number * 32);
+        read(file, number * 32 + 1);
     }
     fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
@@ -91,37 +91,37 @@ fn read_all(directory: &Path, count: usize) {
     }
 }
 
-/// Those that can be shown without touching the rest of the machine.
-pub(crate) fn all(bench: &Bench) {
-    let path = bench.file();
-    let words = [bench.path().to_str().unwrap()];
+/// Findings that can be caused without an effect on the rest of the machine.
+pub(crate) fn all(test_fs: &TestFs) {
+    let path = test_fs.file();
+    let args = [test_fs.path().to_str().unwrap()];
     let open = || {
         residency::drop::file(&path).unwrap();
         File::open(&path).unwrap()
     };
-    let others = ["one", "two"].map(|name| bench.fill(name, 64));
+    let others = ["one", "two"].map(|name| test_fs.fill(name, 64));
     let file = open();
-    expect(&words, "one-file-misses", || {
+    expect(&args, "one-file-misses", || {
         cold_random(&file);
         for path in &others {
             std::fs::read(path).unwrap();
         }
     });
     let file = open();
-    expect(&words, "read-ahead-small", || cold_in_order(&file));
+    expect(&args, "read-ahead-small", || cold_in_order(&file));
     let file = open();
-    expect(&words, "read-ahead-wasted", || promises(&file));
-    let directory = bench.path().join("many");
+    expect(&args, "read-ahead-wasted", || wasted_read_ahead(&file));
+    let directory = test_fs.path().join("many");
     small_files(&directory, 300);
     let directory_itself = File::open(&directory).unwrap();
     rustix::fs::syncfs(&directory_itself).unwrap();
-    expect(&words, "access-times", || read_all(&directory, 300));
-    throttled(bench);
+    expect(&args, "access-times", || read_all(&directory, 300));
+    check_throttled(test_fs);
 }
 
-/// What may be dirty of one disk is bounded, for that disk alone.
-fn throttled(bench: &Bench) {
-    let disk = larder_host::disk::Disk::of(bench.path()).unwrap().unwrap();
+/// Limits the dirty data of one disk.
+fn check_throttled(test_fs: &TestFs) {
+    let disk = larder_host::disk::Disk::of(test_fs.path()).unwrap().unwrap();
     let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
     let bounds = format!("/sys/class/bdi/{}", number.trim());
     let set = |name: &str, value: &str| std::fs::write(format!("{bounds}/{name}"), value);
@@ -129,12 +129,12 @@ fn throttled(bench: &Bench) {
         skip("throttled-writers: this kernel has no bounds for one disk");
         return;
     }
-    let (path, words) = (bench.path().join("flood"), [bench.path().to_str().unwrap()]);
-    expect(&words, "throttled-writers", || {
+    let (path, args) = (test_fs.path().join("flood"), [test_fs.path().to_str().unwrap()]);
+    expect(&args, "throttled-writers", || {
         let file = File::create(&path).unwrap();
         let block = vec![1; 1 << 20];
-        for place in 0..96 {
-            file.write_all_at(&block, place << 20).unwrap();
+        for index in 0..96 {
+            file.write_all_at(&block, index << 20).unwrap();
         }
     });
     std::fs::remove_file(&path).unwrap();
@@ -142,9 +142,9 @@ fn throttled(bench: &Bench) {
     set("max_bytes", "0").unwrap_or_else(|_| set("max_ratio", "100").unwrap());
 }
 
-/// Nothing is said of these.
-pub(crate) fn none(bench: &Bench) {
-    let path = bench.file();
+/// Workloads that cause no finding.
+pub(crate) fn none(test_fs: &TestFs) {
+    let path = test_fs.file();
     let file = File::open(&path).unwrap();
     let hot = |file: &File| {
         let mut random = Random(5);
@@ -152,38 +152,38 @@ pub(crate) fn none(bench: &Bench) {
             read(file, random.below(2000));
         }
     };
-    let words = [bench.path().to_str().unwrap()];
-    let nothing = |watch: Watch, name: &str| {
-        // The first read of a new file makes its inode dirty again if it was written back; the
-        // finding is then correct.
+    let args = [test_fs.path().to_str().unwrap()];
+    let assert_no_finding = |watch: Watch, name: &str| {
+        // The first read of a new file makes its inode dirty again if the kernel has written it
+        // back; the finding is then correct.
         let written_back = is_written_back(&watch);
         let mut rules = rules(watch);
         rules.retain(|(rule, _)| !written_back || rule != "access-times");
         assert!(rules.is_empty(), "{name}: {rules:?}");
         println!("shown: no finding: {name}");
     };
-    nothing(watched(&words, || ()), "an idle file system");
+    assert_no_finding(watch_work(&args, || ()), "an idle file system");
     hot(&file);
-    nothing(watched(&words, || hot(&file)), "a database that fits");
+    assert_no_finding(watch_work(&args, || hot(&file)), "a database that fits");
     residency::drop::file(&path).unwrap();
     let backup = || {
         let mut source = File::open(&path).unwrap();
         std::io::copy(&mut source, &mut std::io::sink()).unwrap();
     };
-    nothing(watched(&words, backup), "a backup");
-    let directory = bench.path().join("build");
+    assert_no_finding(watch_work(&args, backup), "a backup");
+    let directory = test_fs.path().join("build");
     let build = || {
         small_files(&directory, 400);
         read_all(&directory, 400);
         small_files(&directory, 400);
     };
-    nothing(watched(&words, build), "a build");
-    let ways: &[Workload] = manners::WAYS;
+    assert_no_finding(watch_work(&args, build), "a build");
+    let methods: &[Workload] = manners::READ_METHODS;
     let warm = || {
-        for (_, way) in ways {
-            way(&file);
+        for (_, method) in methods {
+            method(&file);
         }
     };
     std::fs::read(&path).unwrap();
-    nothing(watched(&words, warm), "mappings and sendfile of what is resident");
+    assert_no_finding(watch_work(&args, warm), "mappings and sendfile of what is resident");
 }

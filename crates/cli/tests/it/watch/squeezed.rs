@@ -1,9 +1,9 @@
-//! Findings that are about the memory of a whole machine: shown in a memory group, which is as good
-//! as a machine to those that live in it.
+//! Findings about the memory of a whole machine, caused in a memory control group, which is
+//! equivalent to a machine for the processes in it.
 
-use super::group::{self, Group, Work};
+use super::group::{self, MemoryGroup, Work};
 use super::reads::Random;
-use super::rig::{Bench, FILE_PAGES};
+use super::rig::{FILE_PAGES, TestFs};
 use super::sick;
 use larder_host::residency;
 use larder_testing::Cleanup;
@@ -14,16 +14,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
-/// Memory of the groups.
+/// Memory limits of the groups.
 const LEAK_MIB: u64 = 96;
 const PAGING_MIB: u64 = 128;
 const SCAN_MIB: u64 = 64;
 const LAYERS_MIB: u64 = 256;
-/// What the program that pages holds of it; programs may have a sixteenth then.
+/// Memory that the paging program holds; about a sixteenth of the limit remains.
 const HELD_MIB: usize = 121;
-/// Threads that page.
+/// Threads of the paging program.
 const PAGING_THREADS: u64 = 8;
-/// Pages of the file that is read again and again beside the scan.
+/// Pages of the file that is read repeatedly during the scan.
 const HOT_PAGES: u64 = 10_000;
 /// Pages of the file on the file system in an image.
 const DEEP_PAGES: u64 = 8_192;
@@ -31,13 +31,13 @@ const DEEP_PAGES: u64 = 8_192;
 const LONG: Duration = Duration::from_millis(2500);
 /// Factors of that duration, in turn, until the observation has enough intervals.
 const STRETCHES: [u32; 3] = [1, 4, 16];
-/// Intervals in which a leak must be found, which is a course, and in which all others must.
+/// Minimum number of intervals for a leak, which is a trend, and for all other findings.
 const LEAK_INTERVALS_MIN: usize = 10;
 const INTERVALS_MIN: usize = 4;
 /// Maximum time that a program in a group continues its work.
 const LONG_MAX: Duration = Duration::from_mins(1);
 
-/// What the program in a group does.
+/// Tasks of the program in a group.
 pub(crate) const WORKS: &[Work] = &[("leak", leak), ("page", page), ("scan", scan), ("read", read)];
 
 fn long() -> Duration {
@@ -54,9 +54,9 @@ fn read_page(file: &File, page: u64) {
 
 /// Allocates memory step by step, and frees none: it continues to the end of the observation, which
 /// may be late on a busy machine, and whose intervals all need the program.
-fn leak(file: &Path, prepared: &dyn Fn()) {
+fn leak(file: &Path, report_ready: &dyn Fn()) {
     read_all(file);
-    prepared();
+    report_ready();
     let mut all = Vec::new();
     for _ in 0..42 {
         all.push(vec![1_u8; 2 * MIB]);
@@ -71,11 +71,11 @@ fn leak(file: &Path, prepared: &dyn Fn()) {
 /// only pages that are read again count as paged. On a busy machine a thread waits for a processor
 /// after each read, so that only several threads together read often enough. They continue until
 /// the end of the observation, which may be late there.
-fn page(file: &Path, prepared: &dyn Fn()) {
+fn page(file: &Path, report_ready: &dyn Fn()) {
     let held = vec![1_u8; HELD_MIB * MIB];
     read_all(file);
     let opened = File::open(file).unwrap();
-    prepared();
+    report_ready();
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for seed in 0..PAGING_THREADS {
@@ -93,22 +93,22 @@ fn page(file: &Path, prepared: &dyn Fn()) {
     assert_eq!(held[MIB], 1);
 }
 
-/// Reads a file in order, by turns with one that would fit.
-fn scan(file: &Path, prepared: &dyn Fn()) {
+/// Reads a file in order, alternating with one that would fit in memory.
+fn scan(file: &Path, report_ready: &dyn Fn()) {
     let hot = File::open(file.with_file_name("hot")).unwrap();
     let mut random = Random(4);
-    let mut often = || (0..HOT_PAGES).for_each(|_| read_page(&hot, random.below(HOT_PAGES)));
-    often();
-    prepared();
+    let mut read_hot = || (0..HOT_PAGES).for_each(|_| read_page(&hot, random.below(HOT_PAGES)));
+    read_hot();
+    report_ready();
     let begun = Instant::now();
     while begun.elapsed() < long() {
         read_all(file);
-        often();
+        read_hot();
     }
 }
 
-fn read(file: &Path, prepared: &dyn Fn()) {
-    prepared();
+fn read(file: &Path, report_ready: &dyn Fn()) {
+    report_ready();
     read_all(file);
     std::thread::sleep(long());
 }
@@ -122,35 +122,35 @@ fn expect(rule: &str, mib: u64, work: &str, file: &Path, cold: &[&Path]) {
         for path in cold {
             residency::drop::file(path).unwrap();
         }
-        let Some(group) = Group::of(mib) else { return };
-        let mut working = group.start(work, file, stretch);
-        let watch = sick::watched(&["--cgroup", group.name()], || working.run());
+        let Some(group) = MemoryGroup::of(mib) else { return };
+        let mut worker = group.start(work, file, stretch);
+        let watch = sick::watch_work(&["--cgroup", group.name()], || worker.run());
         if watch.intervals.len() >= intervals_min || Some(&stretch) == STRETCHES.last() {
             return sick::check(watch, rule);
         }
     }
 }
 
-pub(crate) fn all(bench: &Bench) {
-    let (file, hot) = (bench.file(), bench.fill("hot", HOT_PAGES));
+pub(crate) fn all(test_fs: &TestFs) {
+    let (file, hot) = (test_fs.file(), test_fs.fill("hot", HOT_PAGES));
     for (rule, mib, work) in
         [("leak", LEAK_MIB, "leak"), ("paging", PAGING_MIB, "page"), ("scan", SCAN_MIB, "scan")]
     {
         expect(rule, mib, work, &file, &[&file, &hot]);
     }
     std::fs::remove_file(&hot).unwrap();
-    layered(bench);
+    check_layered(test_fs);
 }
 
-/// A file system in an image whose own pages are cached too.
-fn layered(bench: &Bench) {
-    let (image, directory) = (bench.path().join("deep.img"), bench.path().join("deep"));
+/// A file system in an image whose own pages are cached as well.
+fn check_layered(test_fs: &TestFs) {
+    let (image, directory) = (test_fs.path().join("deep.img"), test_fs.path().join("deep"));
     std::fs::create_dir(&directory).unwrap();
     File::create(&image).unwrap().set_len(96 << 20).unwrap();
     let (image_name, directory_name) = (image.to_str().unwrap(), directory.to_str().unwrap());
     let cleanup = Cleanup::with("umount \"$1\"", &[directory_name]);
-    let run = |command: &str, words: &[&str]| {
-        assert!(Command::new(command).args(words).status().unwrap().success(), "{command}");
+    let run = |command: &str, args: &[&str]| {
+        assert!(Command::new(command).args(args).status().unwrap().success(), "{command}");
     };
     run("mkfs.ext4", &["-q", image_name]);
     run("mount", &["-o", "loop", image_name, directory_name]);
@@ -163,7 +163,8 @@ fn layered(bench: &Bench) {
     std::fs::remove_file(&image).unwrap();
 }
 
-/// The test of this name is run in a group by the others, and does nothing by itself.
-pub(crate) fn in_a_group() {
+/// Runs the task that the environment requests. The other tests run this in a group; elsewhere it
+/// does nothing.
+pub(crate) fn run_task() {
     group::work(WORKS);
 }

@@ -1,6 +1,6 @@
-//! Fileload over real files: how much is read, by whom, what is left, and what cannot be done.
+//! Fileload over real files: the amount and distribution of reads, cleanup, and errors.
 
-use super::super::testing::{Double, never};
+use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, play_parts};
 use super::*;
 use larder_report::run::Run;
@@ -8,19 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const FILE: u64 = 256 << 10;
 
-fn manner(order: Order, read_bytes: &[u64]) -> ReadPattern {
+fn pattern(order: Order, read_bytes: &[u64]) -> ReadPattern {
     let read_bytes = read_bytes.to_vec();
     ReadPattern { order, read_bytes, reads: None, in_flight: 1, hint: Hint::Normal }
 }
 
-fn machine() -> Double {
-    Double { free_bytes: 1 << 30, ..Double::default() }
+fn machine() -> FakeHost {
+    FakeHost { free_bytes: 1 << 30, ..FakeHost::default() }
 }
 
-fn play_on(bench: &mut FileloadBench, machine: &Double, stop: &AtomicBool) -> Result<Run, String> {
+fn play_on(
+    bench: &mut FileloadBench,
+    machine: &FakeHost,
+    stop: &AtomicBool,
+) -> Result<Run, String> {
     let plan = Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() };
-    let played = play_parts(bench, &plan, machine, stop, &mut |_| ());
-    played.map(|played| played.run).map_err(|error| error.to_string())
+    let result = play_parts(bench, &plan, machine, stop, &mut |_| ());
+    result.map(|result| result.run).map_err(|error| error.to_string())
 }
 
 fn files(directory: &Path, count: u64) -> Vec<(PathBuf, u64)> {
@@ -40,9 +44,9 @@ fn names_in(directory: &Path) -> usize {
 fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
     let directory = tempfile::tempdir().unwrap();
     let set = FileSet::new(directory.path(), 2, FILE, Hint::Normal);
-    let manner = manner(Order::Database, &[4096, 16384]);
-    let mut bench = FileloadBench::new(manner, vec![set]).unwrap();
-    let run = play_on(&mut bench, &machine(), &never()).unwrap();
+    let pattern = pattern(Order::Database, &[4096, 16384]);
+    let mut bench = FileloadBench::new(pattern, vec![set]).unwrap();
+    let run = play_on(&mut bench, &machine(), &no_stop()).unwrap();
     assert_eq!(names_in(directory.path()), 0, "what was made is removed");
     let names: Vec<_> = run.samples.iter().map(|sample| sample.series.as_str()).collect();
     assert_eq!(
@@ -72,15 +76,15 @@ fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
 
 #[test]
 fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
-    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (part_series, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let set = |name, directory: &Path| {
         FileSet::existing(name, &files(directory, 3), vec![7; 3], Hint::Sequential)
     };
-    let sets = vec![set("near", one.path()), set("far", other.path())];
-    let manner = ReadPattern { hint: Hint::Sequential, ..manner(Order::Sequential, &[8192]) };
-    let mut bench = FileloadBench::new(manner, sets).unwrap();
-    let run = play_on(&mut bench, &machine(), &never()).unwrap();
-    assert_eq!(names_in(one.path()) + names_in(other.path()), 6);
+    let sets = vec![set("near", part_series.path()), set("far", other.path())];
+    let pattern = ReadPattern { hint: Hint::Sequential, ..pattern(Order::Sequential, &[8192]) };
+    let mut bench = FileloadBench::new(pattern, sets).unwrap();
+    let run = play_on(&mut bench, &machine(), &no_stop()).unwrap();
+    assert_eq!(names_in(part_series.path()) + names_in(other.path()), 6);
     assert!(run.sample("throughput, near").is_some() && run.sample("answer time, far").is_some());
     assert_eq!(run.settings["users"], 3);
     assert_eq!(run.settings["extents"], json!({"near": [7, 7, 7], "far": [7, 7, 7]}));
@@ -97,13 +101,13 @@ fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
 fn reads_in_flight_share_the_places_of_their_user() {
     let directory = tempfile::tempdir().unwrap();
     let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Random);
-    let load = manner(Order::Sequential, &[4096]);
+    let load = pattern(Order::Sequential, &[4096]);
     let load = ReadPattern { reads: Some(1000), in_flight: 7, hint: Hint::Random, ..load };
     let user = User::new(&load, &set.files[0], 4096, 5).unwrap();
     let mut readers: Vec<_> = (0..7).map(|_| user.reader().unwrap()).collect();
-    let (machine, stop) = (machine(), never());
-    let stage = super::super::testing::trial_context(&machine, &stop);
-    worker_pool::run(&stage, &["read"], &mut readers, |reader, _| reader.work(&stage)).unwrap();
+    let (machine, stop) = (machine(), no_stop());
+    let context = super::super::testing::trial_context(&machine, &stop);
+    worker_pool::run(&context, &["read"], &mut readers, |reader, _| reader.work(&context)).unwrap();
     let mut all = HistogramSnapshot::default();
     for reader in &readers {
         reader.times.add_to(&mut all);
@@ -115,22 +119,22 @@ fn reads_in_flight_share_the_places_of_their_user() {
 fn the_places_that_are_read_are_those_of_the_seed() {
     let directory = tempfile::tempdir().unwrap();
     let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
-    let manner = manner(Order::Random, &[4096]);
-    let user = User::new(&manner, &set.files[0], 4096, 9).unwrap();
-    let asked: Vec<u64> = std::iter::from_fn(|| user.next()).collect();
+    let pattern = pattern(Order::Random, &[4096]);
+    let user = User::new(&pattern, &set.files[0], 4096, 9).unwrap();
+    let offsets: Vec<u64> = std::iter::from_fn(|| user.next()).collect();
     let load = Fileload::new(Order::Random, FILE, 4096).unwrap();
-    assert!(load.offsets(9).take(64).eq(asked));
+    assert!(load.offsets(9).take(64).eq(offsets));
 }
 
 #[test]
 fn files_that_are_too_small_or_gone_are_told() {
     let directory = tempfile::tempdir().unwrap();
     let set = || FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
-    let error = FileloadBench::new(manner(Order::Random, &[4096, 1 << 20]), vec![set()]);
+    let error = FileloadBench::new(pattern(Order::Random, &[4096, 1 << 20]), vec![set()]);
     assert!(error.unwrap_err().to_string().starts_with("read a file of 262144 bytes"));
-    let mut bench = FileloadBench::new(manner(Order::Random, &[4096]), vec![set()]).unwrap();
+    let mut bench = FileloadBench::new(pattern(Order::Random, &[4096]), vec![set()]).unwrap();
     std::fs::remove_file(directory.path().join("file-0")).unwrap();
-    let error = play_on(&mut bench, &machine(), &never()).unwrap_err();
+    let error = play_on(&mut bench, &machine(), &no_stop()).unwrap_err();
     assert!(error.starts_with("open ") && error.contains("file-0"), "{error}");
 }
 
@@ -138,9 +142,9 @@ fn files_that_are_too_small_or_gone_are_told() {
 fn a_file_that_shrinks_is_an_error_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let set = FileSet::existing("", &files(directory.path(), 1), Vec::new(), Hint::Normal);
-    let mut bench = FileloadBench::new(manner(Order::Sequential, &[4096]), vec![set]).unwrap();
+    let mut bench = FileloadBench::new(pattern(Order::Sequential, &[4096]), vec![set]).unwrap();
     std::fs::write(directory.path().join("file-0"), [1; 5000]).unwrap();
-    let error = play_on(&mut bench, &machine(), &never()).unwrap_err();
+    let error = play_on(&mut bench, &machine(), &no_stop()).unwrap_err();
     assert_eq!(error, "read 4096 bytes at 4096: failed to fill whole buffer");
 }
 
@@ -149,13 +153,13 @@ fn what_was_made_is_removed_after_a_stop_and_when_there_is_no_room() {
     let directory = tempfile::tempdir().unwrap();
     let bench = || {
         let set = FileSet::new(directory.path(), 2, FILE, Hint::Normal);
-        FileloadBench::new(manner(Order::Random, &[4096]), vec![set]).unwrap()
+        FileloadBench::new(pattern(Order::Random, &[4096]), vec![set]).unwrap()
     };
     let stop = AtomicBool::new(false);
     stop.store(true, Ordering::Relaxed);
     assert!(play_on(&mut bench(), &machine(), &stop).unwrap_err().contains("stopped"));
-    let small = Double { free_bytes: FILE, ..Double::default() };
-    let error = play_on(&mut bench(), &small, &never()).unwrap_err();
+    let small = FakeHost { free_bytes: FILE, ..FakeHost::default() };
+    let error = play_on(&mut bench(), &small, &no_stop()).unwrap_err();
     assert!(error.contains("it needs 512 KiB and 256 KiB are free"), "{error}");
     assert_eq!(names_in(directory.path()), 0);
 }

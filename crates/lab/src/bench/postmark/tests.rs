@@ -1,7 +1,7 @@
-//! PostMark under the player, on a machine that does as it is told.
+//! PostMark trials on a fake host.
 
 use super::*;
-use crate::bench::testing::{Double, never};
+use crate::bench::testing::{FakeHost, no_stop};
 use crate::bench::{Plan, Start, run_trials};
 use crate::workload::postmark::{Config, Location};
 
@@ -20,8 +20,9 @@ fn every_trial_does_the_same_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut bench = bench(directory.path());
     let plan = Plan { start: Start::Cold, trials: 3..=3, ..Plan::default() };
-    let played = run_trials(&mut bench, &plan, &Double::default(), &never(), &mut |_| ()).unwrap();
-    let run = played.run;
+    let result =
+        run_trials(&mut bench, &plan, &FakeHost::default(), &no_stop(), &mut |_| ()).unwrap();
+    let run = result.run;
     assert_eq!(run.main.as_deref(), Some("transactions"));
     for (name, _) in COUNTS {
         let values = &run.sample(name).unwrap().values;
@@ -46,8 +47,8 @@ fn every_trial_does_the_same_and_leaves_nothing() {
 fn what_is_refused_ends_the_run_with_its_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let mut bench = bench(&directory.path().join("missing"));
-    let machine = Double::default();
+    let machine = FakeHost::default();
     let error =
-        run_trials(&mut bench, &Plan::default(), &machine, &never(), &mut |_| ()).unwrap_err();
+        run_trials(&mut bench, &Plan::default(), &machine, &no_stop(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("make a directory "), "{error}");
 }

@@ -1,21 +1,21 @@
-//! What the clients of a server work on: files in a directory, one directory for each client, or places
-//! on an export or a block device.
+//! Targets of the clients of a server: files in one directory per client, or ranges of an export or
+//! a block device.
 //!
-//! Invariants: no client touches what is another's; what was not made here is not removed. Sizes
+//! Invariants: no client touches the items of another; only what was made here is removed. Sizes
 //! are bytes.
 
 use super::super::error::BenchError;
-use super::super::held::{Held, clear_up_beside};
+use super::super::held::{Held, clear_up_siblings};
 use super::super::target::{AtPath, Buffering, Place, Target};
 use super::super::workload::{Space, StartState, TrialContext};
 use std::path::{Path, PathBuf};
 
-/// How large everything is.
+/// Numbers and sizes of the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The most clients that work at the same time.
+    /// Maximum number of concurrent clients.
     pub clients: u64,
-    /// Items of each.
+    /// Items of each client.
     pub items: u64,
     /// Bytes of an item.
     pub item_bytes: u64,
@@ -29,55 +29,55 @@ impl Extent {
     }
 }
 
-/// Where the items lie.
+/// Location of the items.
 #[derive(Debug)]
 pub enum Share {
-    /// Files in a directory; that of a mounted file server, for one.
+    /// Files in a directory, such as that of a mounted file server.
     Directory(Directory),
-    /// Places on something that is read and written by offset. It is not made here.
+    /// Ranges of a target that is read and written by offset, and not created here.
     Places(Box<dyn Place>),
 }
 
-/// Files of each client in a directory of its own.
+/// A directory for each client with its files.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     buffering: Buffering,
-    made: Option<Held>,
+    created: Option<Held>,
 }
 
 impl Directory {
-    /// In a new directory inside of one that is there.
+    /// Returns a new directory inside an existing one.
     #[must_use]
     pub fn inside(parent: &Path, buffering: Buffering) -> Self {
         let path = parent.join(format!("larder-server-{}", std::process::id()));
-        Directory { path, buffering, made: None }
+        Directory { path, buffering, created: None }
     }
 
     fn parent(&self) -> PathBuf {
         self.path.parent().unwrap_or(Path::new(".")).to_path_buf()
     }
 
-    fn of_client(&self, client: u64) -> PathBuf {
+    fn client_directory(&self, client: u64) -> PathBuf {
         self.path.join(format!("client-{}", client + 1))
     }
 
     fn item(&self, client: u64, item: u64) -> PathBuf {
-        self.of_client(client).join(format!("item-{}", item + 1))
+        self.client_directory(client).join(format!("item-{}", item + 1))
     }
 
-    fn make(&mut self, extent: &Extent, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn make(&mut self, extent: &Extent, context: &TrialContext<'_>) -> Result<(), BenchError> {
         let create = |path: &Path| {
             std::fs::create_dir(path).map_err(BenchError::io(format!("make {}", path.display())))
         };
         let failed = BenchError::io(format!("make {}", self.path.display()));
-        let made = Held::make(&self.path, || std::fs::create_dir(&self.path));
-        self.made = Some(made.map_err(failed)?);
+        let created = Held::make(&self.path, || std::fs::create_dir(&self.path));
+        self.created = Some(created.map_err(failed)?);
         for client in 0..extent.clients {
-            create(&self.of_client(client))?;
+            create(&self.client_directory(client))?;
             for item in 0..extent.items {
                 let path = self.item(client, item);
-                AtPath::new(&path, extent.item_bytes, self.buffering).prepare(stage)?;
+                AtPath::new(&path, extent.item_bytes, self.buffering).prepare(context)?;
             }
         }
         Ok(())
@@ -114,11 +114,11 @@ impl Share {
     pub(super) fn prepare(
         &mut self,
         extent: &Extent,
-        stage: &TrialContext<'_>,
+        context: &TrialContext<'_>,
     ) -> Result<(), BenchError> {
         match self {
-            Share::Directory(directory) => directory.make(extent, stage),
-            Share::Places(place) => place.prepare(stage),
+            Share::Directory(directory) => directory.make(extent, context),
+            Share::Places(place) => place.prepare(context),
         }
     }
 
@@ -135,30 +135,30 @@ impl Share {
     }
 
     pub(super) fn open(&self, extent: &Extent, client: u64) -> Result<Items, BenchError> {
-        let lie = match self {
+        let storage = match self {
             Share::Directory(directory) => {
                 let paths = (0..extent.items).map(|item| directory.item(client, item));
-                Lie::Files(paths.collect(), directory.buffering)
+                ItemStorage::Files(paths.collect(), directory.buffering)
             }
             Share::Places(place) => {
-                Lie::At(place.open()?, client * extent.items * extent.item_bytes)
+                ItemStorage::At(place.open()?, client * extent.items * extent.item_bytes)
             }
         };
         Ok(Items {
-            lie,
+            storage,
             item_bytes: extent.item_bytes,
-            written: vec![false; as_usize(extent.items)],
+            unflushed: vec![false; as_usize(extent.items)],
         })
     }
 
     pub(super) fn clean_up(&mut self) -> Result<(), BenchError> {
         match self {
-            Share::Directory(directory) if directory.made.is_some() => {
+            Share::Directory(directory) if directory.created.is_some() => {
                 let failed = BenchError::io(format!("remove {}", directory.path.display()));
                 std::fs::remove_dir_all(&directory.path).map_err(failed)?;
-                directory.made = None;
-                // A rank beside this one may have been killed.
-                clear_up_beside(&directory.path);
+                directory.created = None;
+                // Another rank may have been killed.
+                clear_up_siblings(&directory.path);
                 Ok(())
             }
             Share::Directory(_) => Ok(()),
@@ -169,13 +169,13 @@ impl Share {
 
 /// The items of one client.
 pub(super) struct Items {
-    lie: Lie,
+    storage: ItemStorage,
     item_bytes: u64,
-    /// Which were written and not flushed since.
-    written: Vec<bool>,
+    /// True for each item that was written and not flushed since.
+    unflushed: Vec<bool>,
 }
 
-enum Lie {
+enum ItemStorage {
     Files(Vec<PathBuf>, Buffering),
     /// One connection, and the offset of the first item.
     At(Box<dyn Target>, u64),
@@ -185,7 +185,7 @@ fn as_usize(value: u64) -> usize {
     usize::try_from(value).expect("a number of items fits into memory")
 }
 
-/// Each record of an item: its offset and length.
+/// Returns offset and length of each record of an item.
 fn records(item_bytes: u64, record: usize) -> impl Iterator<Item = (u64, usize)> {
     let step = record as u64;
     (0..item_bytes.div_ceil(step)).map(move |number| {
@@ -195,10 +195,10 @@ fn records(item_bytes: u64, record: usize) -> impl Iterator<Item = (u64, usize)>
 }
 
 impl Items {
-    /// Reads all of an item in records of the length of the buffer.
+    /// Reads an item completely, in records of the length of the buffer.
     pub(super) fn read(&mut self, item: u64, record: &mut [u8]) -> Result<(), BenchError> {
         let item_bytes = self.item_bytes;
-        self.on(item, false, |target, at| {
+        self.with_item(item, false, |target, at| {
             for (offset, len) in records(item_bytes, record.len()) {
                 target.read_at(at + offset, &mut record[..len])?;
             }
@@ -206,11 +206,11 @@ impl Items {
         })
     }
 
-    /// Writes all of an item anew; with `sync` it is stable afterwards.
+    /// Overwrites an item completely; with `sync`, flushes it.
     pub(super) fn write(&mut self, item: u64, record: &[u8], sync: bool) -> Result<(), BenchError> {
         let item_bytes = self.item_bytes;
-        self.written[as_usize(item)] = !sync;
-        self.on(item, true, |target, at| {
+        self.unflushed[as_usize(item)] = !sync;
+        self.with_item(item, true, |target, at| {
             for (offset, len) in records(item_bytes, record.len()) {
                 target.write_at(at + offset, &record[..len])?;
             }
@@ -218,7 +218,7 @@ impl Items {
         })
     }
 
-    /// Reads an item and writes it to another one, record by record, as a program that copies does.
+    /// Reads an item and writes it to another one, record by record, like a copying program.
     pub(super) fn copy(
         &mut self,
         item: u64,
@@ -227,11 +227,11 @@ impl Items {
         sync: bool,
     ) -> Result<(), BenchError> {
         let item_bytes = self.item_bytes;
-        self.written[as_usize(to)] = !sync;
-        match &mut self.lie {
-            Lie::Files(paths, buffering) => {
-                let mut from = opened(&paths[as_usize(item)], item_bytes, *buffering, false)?;
-                self.on(to, true, |target, at| {
+        self.unflushed[as_usize(to)] = !sync;
+        match &mut self.storage {
+            ItemStorage::Files(paths, buffering) => {
+                let mut from = open_item(&paths[as_usize(item)], item_bytes, *buffering, false)?;
+                self.with_item(to, true, |target, at| {
                     for (offset, len) in records(item_bytes, record.len()) {
                         from.read_at(offset, &mut record[..len])?;
                         target.write_at(at + offset, &record[..len])?;
@@ -239,9 +239,9 @@ impl Items {
                     if sync { target.flush() } else { Ok(()) }
                 })
             }
-            Lie::At(_, first) => {
+            ItemStorage::At(_, first) => {
                 let from = *first + item * item_bytes;
-                self.on(to, true, |target, at| {
+                self.with_item(to, true, |target, at| {
                     for (offset, len) in records(item_bytes, record.len()) {
                         target.read_at(from + offset, &mut record[..len])?;
                         target.write_at(at + offset, &record[..len])?;
@@ -252,36 +252,37 @@ impl Items {
         }
     }
 
-    /// Makes everything stable that was written.
+    /// Flushes all data that was written.
     pub(super) fn flush(&mut self) -> Result<(), BenchError> {
-        for item in 0..self.written.len() {
-            if std::mem::take(&mut self.written[item]) {
-                self.on(item as u64, true, |target, _| target.flush())?;
-                if matches!(self.lie, Lie::At(..)) {
-                    // One flush is for all items of a connection.
-                    self.written.fill(false);
+        for item in 0..self.unflushed.len() {
+            if std::mem::take(&mut self.unflushed[item]) {
+                self.with_item(item as u64, true, |target, _| target.flush())?;
+                if matches!(self.storage, ItemStorage::At(..)) {
+                    // One flush covers all items of a connection.
+                    self.unflushed.fill(false);
                 }
             }
         }
         Ok(())
     }
 
-    /// Works on an item, which is opened for it if it is a file, from its first byte on.
-    fn on(
+    /// Calls `work` with the target of an item, opened for it if it is a file, and with the offset
+    /// of its first byte.
+    fn with_item(
         &mut self,
         item: u64,
         writes: bool,
         work: impl FnOnce(&mut dyn Target, u64) -> std::io::Result<()>,
     ) -> Result<(), BenchError> {
         let what = if writes { "write" } else { "read" };
-        match &mut self.lie {
-            Lie::Files(paths, buffering) => {
+        match &mut self.storage {
+            ItemStorage::Files(paths, buffering) => {
                 let path = &paths[as_usize(item)];
-                let mut target = opened(path, self.item_bytes, *buffering, writes)?;
+                let mut target = open_item(path, self.item_bytes, *buffering, writes)?;
                 let failed = BenchError::io(format!("{what} {}", path.display()));
                 work(&mut *target, 0).map_err(failed)
             }
-            Lie::At(target, first) => {
+            ItemStorage::At(target, first) => {
                 let at = *first + item * self.item_bytes;
                 let failed = BenchError::io(format!("{what} {} bytes at {at}", self.item_bytes));
                 work(&mut **target, at).map_err(failed)
@@ -290,7 +291,7 @@ impl Items {
     }
 }
 
-fn opened(
+fn open_item(
     path: &Path,
     bytes: u64,
     buffering: Buffering,

@@ -1,7 +1,7 @@
-//! Steps over real files and over a double: what is touched, what counts, what is left.
+//! Steps over real files and over a recording target: ranges, counts, and cleanup.
 
 use super::super::target::{Buffering, Place, Target};
-use super::super::testing::{Double, never};
+use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, run_trials};
 use super::*;
 use crate::random::Spread;
@@ -17,7 +17,7 @@ fn load(mix: Mix, items: u64) -> ServerLoad {
     ServerLoad { mix, think: Spread::exactly(100.0), items }
 }
 
-/// On the clock of the double, which moves by 10 ns with each look.
+/// Steps on the clock of the fake host, which advances by 10 ns with each reading.
 fn steps(clients: &[u64]) -> Steps {
     Steps {
         clients: clients.to_vec(),
@@ -34,13 +34,13 @@ fn plan() -> Plan {
     Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() }
 }
 
-fn play_it(bench: &mut ServerBench) -> Result<Run, String> {
-    let machine = Double { free_bytes: 1 << 30, ..Double::default() };
-    let played = run_trials(bench, &plan(), &machine, &never(), &mut |_| ());
-    played.map(|played| played.run).map_err(|error| error.to_string())
+fn run_bench(bench: &mut ServerBench) -> Result<Run, String> {
+    let machine = FakeHost { free_bytes: 1 << 30, ..FakeHost::default() };
+    let result = run_trials(bench, &plan(), &machine, &no_stop(), &mut |_| ());
+    result.map(|result| result.run).map_err(|error| error.to_string())
 }
 
-fn in_directory(directory: &Path, clients: &[u64]) -> ServerBench {
+fn bench_in(directory: &Path, clients: &[u64]) -> ServerBench {
     let share = Share::Directory(Directory::inside(directory, Buffering::Buffered));
     ServerBench::new(share, load(ALL, 3), steps(clients), ITEM)
 }
@@ -48,7 +48,7 @@ fn in_directory(directory: &Path, clients: &[u64]) -> ServerBench {
 #[test]
 fn each_step_has_its_series_its_phases_and_its_answer_times() {
     let directory = tempfile::tempdir().unwrap();
-    let run = play_it(&mut in_directory(directory.path(), &[1, 3])).unwrap();
+    let run = run_bench(&mut bench_in(directory.path(), &[1, 3])).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "what was made is removed");
     assert_eq!(run.main.as_deref(), Some("peak throughput"));
     for clients in [1, 3] {
@@ -77,13 +77,13 @@ fn each_step_has_its_series_its_phases_and_its_answer_times() {
     assert_eq!(run.settings["mix"], "read=2,write=1,copy=1");
 }
 
-/// What was asked of a double: a letter, an offset and a length for each request.
+/// A letter, an offset and a length for each request to a target.
 type RequestLog = Arc<Mutex<Vec<(char, u64, usize)>>>;
 
-/// Places that note what is asked; each connection of a client has a number of its own.
+/// A target that records the requests of its connections.
 #[derive(Debug)]
 struct RecordingTarget {
-    asked: RequestLog,
+    requests: RequestLog,
     fails: bool,
 }
 
@@ -97,7 +97,7 @@ impl Place for RecordingTarget {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
-        Ok(Box::new(RecordingTarget { asked: self.asked.clone(), fails: self.fails }))
+        Ok(Box::new(RecordingTarget { requests: self.requests.clone(), fails: self.fails }))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
@@ -107,32 +107,33 @@ impl Place for RecordingTarget {
 
 impl Target for RecordingTarget {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.asked.lock().unwrap().push(('R', offset, buffer.len()));
+        self.requests.lock().unwrap().push(('R', offset, buffer.len()));
         Ok(())
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.asked.lock().unwrap().push(('W', offset, bytes.len()));
+        self.requests.lock().unwrap().push(('W', offset, bytes.len()));
         if self.fails { Err(io::Error::other("it broke")) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.asked.lock().unwrap().push(('F', 0, 0));
+        self.requests.lock().unwrap().push(('F', 0, 0));
         Ok(())
     }
 }
 
-/// What one client alone asks of places.
-fn asked_by(client: u64, mix: Mix, sync: bool) -> Vec<(char, u64, usize)> {
-    let asked = RequestLog::default();
-    let share = Share::Places(Box::new(RecordingTarget { asked: asked.clone(), fails: false }));
+/// Returns the requests of one client alone.
+fn requests_of(client: u64, mix: Mix, sync: bool) -> Vec<(char, u64, usize)> {
+    let requests = RequestLog::default();
+    let share =
+        Share::Places(Box::new(RecordingTarget { requests: requests.clone(), fails: false }));
     let steps = Steps { sync, ..steps(&[4]) };
     let bench = ServerBench::new(share, load(mix, 3), steps, ITEM);
     let mut client = Client::new(&bench, client, 1).unwrap();
     let transaction = client.transactions.next().unwrap();
-    client.carry_out(&transaction).unwrap();
+    client.execute(&transaction).unwrap();
     client.items.flush().unwrap();
-    asked.lock().unwrap().clone()
+    requests.lock().unwrap().clone()
 }
 
 #[test]
@@ -142,26 +143,26 @@ fn a_transaction_goes_through_all_records_of_an_item_of_the_client() {
     let transaction = load(only(1, 0, 0), 3).transactions(1 + 2).next().unwrap();
     let [at, to] = [transaction.item, transaction.to].map(|item| first + item * ITEM);
     let read = |at| [('R', at, 4096), ('R', at + 4096, 4096), ('R', at + 8192, 1808)];
-    assert_eq!(asked_by(2, only(1, 0, 0), false), read(at));
+    assert_eq!(requests_of(2, only(1, 0, 0), false), read(at));
     let write = |at| read(at).map(|(_, offset, len)| ('W', offset, len));
     let flushed = [&write(at)[..], &[('F', 0, 0)]].concat();
-    assert_eq!(asked_by(2, only(0, 1, 0), false), flushed);
-    // What was made stable by the transaction is not flushed again.
-    assert_eq!(asked_by(2, only(0, 1, 0), true), flushed);
+    assert_eq!(requests_of(2, only(0, 1, 0), false), flushed);
+    // Data that the transaction itself flushed is not flushed again.
+    assert_eq!(requests_of(2, only(0, 1, 0), true), flushed);
     let mut copied = Vec::new();
     for (from, to) in read(at).into_iter().zip(write(to)) {
         copied.extend([from, to]);
     }
     copied.push(('F', 0, 0));
-    assert_eq!(asked_by(2, only(0, 0, 1), false), copied);
+    assert_eq!(requests_of(2, only(0, 0, 1), false), copied);
 }
 
 #[test]
 fn clients_never_touch_what_is_anothers() {
     for client in 0..4 {
         let range = client * 3 * ITEM..(client + 1) * 3 * ITEM;
-        let asked = asked_by(client, ALL, false);
-        let mut inside = asked.iter().filter(|(letter, ..)| *letter != 'F');
+        let requests = requests_of(client, ALL, false);
+        let mut inside = requests.iter().filter(|(letter, ..)| *letter != 'F');
         assert!(inside.all(|(_, at, len)| range.contains(at) && at + *len as u64 <= range.end));
     }
 }
@@ -169,25 +170,25 @@ fn clients_never_touch_what_is_anothers() {
 #[test]
 fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
     let places =
-        |fails| Share::Places(Box::new(RecordingTarget { asked: RequestLog::default(), fails }));
+        |fails| Share::Places(Box::new(RecordingTarget { requests: RequestLog::default(), fails }));
     let long = ServerLoad { think: Spread::exactly(1e6), ..load(ALL, 3) };
     let mut bench = ServerBench::new(places(false), long, steps(&[2]), ITEM);
-    let error = play_it(&mut bench).unwrap_err();
+    let error = run_bench(&mut bench).unwrap_err();
     assert_eq!(error, "measure 2 clients: no transaction ended within 20.0 us; measure longer");
     let write = Mix { read: 0, write: 1, copy: 0 };
     let mut bench = ServerBench::new(places(true), load(write, 1), steps(&[1]), ITEM);
-    assert_eq!(play_it(&mut bench).unwrap_err(), "write 10000 bytes at 0: it broke");
+    assert_eq!(run_bench(&mut bench).unwrap_err(), "write 10000 bytes at 0: it broke");
 }
 
 #[test]
 fn what_was_made_is_removed_when_a_step_fails_and_a_directory_that_was_there_stays() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("mine"), "1").unwrap();
-    let mut bench = in_directory(directory.path(), &[1]);
+    let mut bench = bench_in(directory.path(), &[1]);
     bench.load.think = Spread::exactly(1e6);
-    assert!(play_it(&mut bench).unwrap_err().starts_with("measure 1 client: no transaction"));
+    assert!(run_bench(&mut bench).unwrap_err().starts_with("measure 1 client: no transaction"));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-    let small = Double { free_bytes: ITEM, ..Double::default() };
-    let error = run_trials(&mut bench, &plan(), &small, &never(), &mut |_| ()).unwrap_err();
+    let small = FakeHost { free_bytes: ITEM, ..FakeHost::default() };
+    let error = run_trials(&mut bench, &plan(), &small, &no_stop(), &mut |_| ()).unwrap_err();
     assert!(matches!(error, BenchError::NoSpace { needs: 30_000, .. }), "{error}");
 }

@@ -1,5 +1,5 @@
-//! What is asked for is made, checked by a double that counts, and nothing is left otherwise. On
-//! real file systems: crates/cli/tests/it/cold/load.rs.
+//! The requested files are made, as counted by a fake counter, and nothing is left after an error.
+//! For real file systems see crates/cli/tests/it/cold/load.rs.
 
 use super::*;
 use larder_testing::skip;
@@ -7,7 +7,8 @@ use std::cell::RefCell;
 
 const FEW: Fragments = Fragments { files: 2, file_bytes: 64 << 10, extents: 4, seed: 3 };
 
-/// A directory where room can be reserved; none where the file system cannot.
+/// Creates a directory whose file system supports fallocate(2). Reports a skip and returns `None`
+/// otherwise.
 fn directory() -> Option<tempfile::TempDir> {
     let directory = tempfile::tempdir().unwrap();
     let file = tempfile::tempfile_in(directory.path()).unwrap();
@@ -18,12 +19,12 @@ fn directory() -> Option<tempfile::TempDir> {
     Some(directory)
 }
 
-/// Says what is asked for of the files of [`FEW`]: those in one piece come first.
-fn as_asked() -> impl Fn(&File) -> Result<u64, String> {
+/// Counts the requested extents for the files of [`FEW`]: the contiguous ones come first.
+fn requested_extents() -> impl Fn(&File) -> Result<u64, String> {
     let calls = RefCell::new(0);
     move |_| {
         *calls.borrow_mut() += 1;
-        // Two while room is reserved, then all four.
+        // Two calls while space is allocated, then one for each of the four files.
         Ok(if *calls.borrow() <= 4 { 1 } else { 4 })
     }
 }
@@ -40,7 +41,7 @@ fn copies_hold_the_same_bytes_and_files_differ() {
         seen.push(bytes);
         true
     };
-    FEW.make(directory.path(), &as_asked(), &mut watch).unwrap();
+    FEW.make(directory.path(), &requested_extents(), &mut watch).unwrap();
     assert_eq!(seen.last(), Some(&FEW.bytes()));
     let read = |kind: &str, number| {
         std::fs::read(directory.path().join(kind).join(format!("file-{number}"))).unwrap()
@@ -77,7 +78,7 @@ fn another_number_of_pieces_is_refused_and_nothing_is_left() {
 #[test]
 fn a_stop_leaves_nothing() {
     let Some(directory) = directory() else { return };
-    let stopped = FEW.make(directory.path(), &as_asked(), &mut |_| false).unwrap_err();
+    let stopped = FEW.make(directory.path(), &requested_extents(), &mut |_| false).unwrap_err();
     assert!(matches!(stopped, FragmentsError::Stopped));
     assert!(is_empty(directory.path()));
 }
@@ -87,7 +88,7 @@ fn what_was_there_stays() {
     let Some(directory) = directory() else { return };
     std::fs::create_dir(directory.path().join(FRAGMENTED)).unwrap();
     std::fs::write(directory.path().join(FRAGMENTED).join("letter"), "dear").unwrap();
-    let error = FEW.make(directory.path(), &as_asked(), &mut |_| true).unwrap_err();
+    let error = FEW.make(directory.path(), &requested_extents(), &mut |_| true).unwrap_err();
     assert!(error.to_string().starts_with("make ") && error.to_string().contains(FRAGMENTED));
     assert!(!directory.path().join(CONTIGUOUS).exists());
     let text = remove(directory.path()).unwrap_err().to_string();
@@ -98,14 +99,16 @@ fn what_was_there_stays() {
 #[test]
 fn what_cannot_be_is_said_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
-    for (wrong, why) in [
+    for (fragments, why) in [
         (Fragments { files: 0, ..FEW }, "there is nothing to make"),
         (Fragments { extents: 0, ..FEW }, "there is nothing to make"),
         (Fragments { file_bytes: 5000, extents: 1, ..FEW }, "the size is no multiple of 4 KiB"),
         (Fragments { extents: 17, ..FEW }, "an extent has at least 4 KiB"),
     ] {
-        let error =
-            wrong.make(directory.path(), &as_asked(), &mut |_| true).unwrap_err().to_string();
+        let error = fragments
+            .make(directory.path(), &requested_extents(), &mut |_| true)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("make files of ") && error.ends_with(why), "{error}");
     }
     assert!(is_empty(directory.path()));

@@ -1,4 +1,4 @@
-//! One test in one cell of the grid, as the player runs it: so each starts cold or warm by itself.
+//! One test in one cell of the grid as a workload, so that each has its own cold or warm start.
 
 use super::grid::Cell;
 use super::passes::passes;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The unit of rates.
 pub(super) const RATE: &str = "B/s";
-/// Stands behind the name of a column whose time includes the flush.
+/// Suffix of the name of a column whose time includes the flush.
 pub(super) const FLUSHED: &str = ", flushed";
 
 /// A test of `-i` on a file of one size, with records of one size.
@@ -21,31 +21,31 @@ pub(super) const FLUSHED: &str = ", flushed";
 pub struct CellTest<'a> {
     test: u8,
     cell: Cell,
-    manner: AccessPattern,
+    pattern: AccessPattern,
     path: &'a Path,
-    /// Whether the file is to stay for the next test of the cell.
+    /// True if the file stays for the next test of the cell.
     keeps: bool,
 }
 
 impl<'a> CellTest<'a> {
-    /// The test on the file at `path`, which is made if it is not there; with `keeps` it stays,
-    /// unless the test fails.
+    /// Returns the test on the file at `path`, which is created if it is missing; with `keeps` the
+    /// file stays, unless the test fails.
     #[must_use]
-    pub fn new(test: u8, cell: Cell, manner: AccessPattern, path: &'a Path, keeps: bool) -> Self {
-        CellTest { test, cell, manner, path, keeps }
+    pub fn new(test: u8, cell: Cell, pattern: AccessPattern, path: &'a Path, keeps: bool) -> Self {
+        CellTest { test, cell, pattern, path, keeps }
     }
 
     fn columns(&self) -> Vec<Column> {
         columns(&[self.test])
     }
 
-    /// Whether the test begins without a file.
+    /// Returns true if the test begins without a file.
     fn makes(&self) -> bool {
         passes(self.test).first().is_some_and(|pass| pass.makes)
     }
 }
 
-/// The series of a column in a cell, with the flush in its time or without.
+/// Returns the series of a column in a cell, with or without the flush in its time.
 pub(super) fn series(cell: &Cell, column: &Column, flushed: bool) -> Series {
     let name = format!("{}{}", column.title, if flushed { FLUSHED } else { "" });
     #[expect(clippy::cast_precision_loss, reason = "sizes of files stay below 2^53")]
@@ -54,14 +54,14 @@ pub(super) fn series(cell: &Cell, column: &Column, flushed: bool) -> Series {
     Series::new(name, RATE, Some(Direction::Higher)).at(&at)
 }
 
-/// Bytes per second.
+/// Returns bytes per second.
 pub(super) fn rate(bytes: u64, took: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "bytes and times stay below 2^53")]
     let rate = bytes as f64 * 1e9 / took.max(1) as f64;
     rate
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), BenchError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -71,7 +71,7 @@ pub(super) fn remove(path: &Path) -> Result<(), BenchError> {
     }
 }
 
-/// Whether all records of the file are there.
+/// Returns true if the file has all its records.
 pub(super) fn is_whole(path: &Path, cell: &Cell) -> bool {
     let length = cell.records() * cell.record_bytes;
     path.metadata().is_ok_and(|metadata| metadata.len() == length)
@@ -88,7 +88,7 @@ impl Workload for CellTest<'_> {
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        self.manner.settings()
+        self.pattern.settings()
     }
 
     fn series(&self) -> Vec<Series> {
@@ -102,33 +102,34 @@ impl Workload for CellTest<'_> {
 
     fn space(&self) -> Vec<Space> {
         let directory = self.path.parent().unwrap_or(Path::new(".")).to_path_buf();
-        let there = self.path.metadata().map_or(0, |metadata| metadata.len());
-        vec![Space { directory, bytes: self.cell.file_bytes.saturating_sub(there) }]
+        let existing = self.path.metadata().map_or(0, |metadata| metadata.len());
+        vec![Space { directory, bytes: self.cell.file_bytes.saturating_sub(existing) }]
     }
 
     fn paths(&self) -> Vec<PathBuf> {
         vec![self.path.parent().unwrap_or(Path::new(".")).to_path_buf()]
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.makes() || is_whole(self.path, &self.cell) {
             return Ok(());
         }
-        TestFile::new(stage, self.path, self.cell, self.manner, 0).make()
+        TestFile::new(context, self.path, self.cell, self.pattern, 0).make()
     }
 
     fn start_state(&mut self) -> StartState<'_> {
         StartState::Files(if self.makes() { Vec::new() } else { vec![self.path.to_path_buf()] })
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         if self.makes() {
             remove(self.path)?;
         }
-        let passed = TestFile::new(stage, self.path, self.cell, self.manner, 0).run(self.test)?;
+        let results =
+            TestFile::new(context, self.path, self.cell, self.pattern, 0).run(self.test)?;
         let mut outcome = Outcome::default();
         for (column, PassResult { bytes, took, took_flushed, times }) in
-            self.columns().iter().zip(passed)
+            self.columns().iter().zip(results)
         {
             outcome.values.insert(series(&self.cell, column, false).name, rate(bytes, took));
             if let Some(took) = took_flushed {

@@ -1,18 +1,18 @@
-//! Which cells there are: file sizes by record sizes.
+//! The cells of the grid: file sizes by record sizes.
 //!
-//! Invariants: every record fits its file; cells come by rising file size, then by rising record
-//! size, each once.
+//! Invariants: every record fits its file; cells are ordered by file size, then by record size, and
+//! unique.
 
 use std::collections::BTreeSet;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// The largest record: what a buffer of IOzone holds.
+/// The largest record, which is the buffer size of IOzone.
 pub const RECORD_MAX: u64 = 16 * MIB;
-/// Files above this leave out small records, unless told otherwise.
+/// Files larger than this omit small records by default.
 pub const CROSS_OVER_FILE: u64 = 16 * MIB;
-/// Records below this are small in that sense.
+/// Records smaller than this are small in that sense.
 pub const CROSS_OVER_RECORD: u64 = 64 * KIB;
 
 /// A file size and a record size, in bytes.
@@ -25,29 +25,29 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whole records of the file; what is left over is not touched.
+    /// Returns the number of whole records of the file; a remainder is not touched.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.file_bytes / self.record_bytes
     }
 }
 
-/// Sizes from the least to the most, each so many times the one before; or a list.
+/// Sizes from the smallest to the largest, each a multiple of the one before; or a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// From `least` to `most`, bytes.
     Range {
-        /// The first.
+        /// The smallest size.
         least: u64,
-        /// None is larger.
+        /// The upper bound of the sizes.
         most: u64,
     },
-    /// These, in any order.
+    /// These sizes, in any order.
     List(Vec<u64>),
 }
 
 impl Sizes {
-    /// The sizes, rising, each once; `factor` is at least 2.
+    /// Returns the sizes in ascending order, each once; `factor` is at least 2.
     fn all(&self, factor: u64) -> BTreeSet<u64> {
         match self {
             Sizes::Range { least, most } => {
@@ -59,16 +59,16 @@ impl Sizes {
     }
 }
 
-/// Which cells to measure.
+/// The cells to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// File sizes.
     pub files: Sizes,
     /// Record sizes.
     pub records: Sizes,
-    /// From one size of a range to the next.
+    /// Factor from one size of a range to the next.
     pub factor: u64,
-    /// Whether large files leave out small records.
+    /// True if large files omit small records.
     pub cross_over: bool,
 }
 
@@ -84,17 +84,17 @@ impl Default for Grid {
     }
 }
 
-/// Why a cell of the table is not measured.
+/// The reason for which a cell of the table is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// The record is larger than the file.
     RecordLarger,
-    /// The file is large and the record small, which takes long and says little.
+    /// The file is large and the record small: such a cell takes long and shows little.
     CrossOver,
 }
 
 impl LeftOut {
-    /// In words.
+    /// Returns the reason in words.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl LeftOut {
 }
 
 impl Grid {
-    /// Every cell of the table, and why it is left out if it is.
+    /// Returns every cell of the table, with the reason if it is left out.
     #[must_use]
     pub fn table(&self) -> Vec<(Cell, Option<LeftOut>)> {
         let factor = self.factor.max(2);
@@ -116,7 +116,7 @@ impl Grid {
         cells.map(|cell| (cell, self.left_out(&cell))).collect()
     }
 
-    /// The cells to measure.
+    /// Returns the cells to measure.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let measured =
@@ -128,10 +128,10 @@ impl Grid {
         if cell.record_bytes > cell.file_bytes {
             return Some(LeftOut::RecordLarger);
         }
-        let is_crossed = self.cross_over
+        let is_left_out = self.cross_over
             && cell.file_bytes > CROSS_OVER_FILE
             && cell.record_bytes < CROSS_OVER_RECORD;
-        is_crossed.then_some(LeftOut::CrossOver)
+        is_left_out.then_some(LeftOut::CrossOver)
     }
 }
 

@@ -1,17 +1,18 @@
-//! The order in which the tests go through the records of a file: the very orders of IOzone 3.487,
-//! so that numbers compare.
+//! The order in which the tests go through the records of a file: exactly the orders of IOzone
+//! 3.487, so that results are comparable.
 
 use rand_mt::Mt64;
 
-/// The stride of the stride test, in records, unless told otherwise (`-j`).
+/// The stride of the stride test in records by default (`-j`).
 pub const STRIDE: u64 = 17;
 /// The key of the generator's reference program.
 const KEY: [u64; 4] = [0x12345, 0x23456, 0x34567, 0x45678];
 
-/// All of `count` records, each once, in the order of the random tests, the same each time.
+/// Returns all of `count` records, each once, in the order of the random tests, which is always the
+/// same.
 ///
-/// Element i of the list is exchanged with a random one, for each i: not quite an unbiased shuffle,
-/// but that of IOzone.
+/// Element i of the list is exchanged with a random one, for each i: not an unbiased shuffle, but
+/// the one of IOzone.
 #[must_use]
 pub fn random(count: u64) -> Vec<u64> {
     let mut generator = Mt64::new_with_key(KEY);
@@ -23,10 +24,12 @@ pub fn random(count: u64) -> Vec<u64> {
     list
 }
 
-/// The records of the stride test: as many reads as there are records, though not each of them.
+/// Returns the records of the stride test: as many reads as there are records, though not each of
+/// them.
 ///
-/// After a read the position is the record behind it. If another stride would come near the end, a
-/// new lap begins, at the number of the lap; else the next record is a stride from the last one.
+/// After a read, the position is the record behind it. If another stride would come near the end, a
+/// new lap begins, at the number of the lap; otherwise the next record is a stride from the last
+/// one.
 pub fn strided(count: u64, stride: u64) -> impl Iterator<Item = u64> {
     let mut record = 0;
     let mut lap = 0;
@@ -47,7 +50,7 @@ pub fn strided(count: u64, stride: u64) -> impl Iterator<Item = u64> {
     std::iter::repeat_with(next).take(usize::try_from(count).expect("records of a file"))
 }
 
-/// The records of a backward read.
+/// Returns the records of a backward read.
 pub fn backward(count: u64) -> impl Iterator<Item = u64> {
     (0..count).rev()
 }

@@ -1,79 +1,78 @@
-//! What the tests consist of: one pass over the records of a file at a time.
+//! The passes of the tests: each pass goes once over the records of a file.
 //!
-//! As in IOzone, the second pass of a test meets what the first one left, and the second one of
-//! fwrite keeps the file as the one of write does.
+//! As in IOzone, the second pass of a test works on the file that the first one left, and that of
+//! fwrite keeps the file as that of write does.
 
 use super::order;
 
-/// In which way the records of a pass are read or written.
+/// The I/O method of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordOrder {
-    /// One after the other where the file stands: read(2), write(2).
+pub enum IoMethod {
+    /// Sequential at the file position: read(2), write(2).
     Next,
-    /// By place: pread(2), pwrite(2).
+    /// By offset: pread(2), pwrite(2).
     At,
     /// Through a buffer of one record, as stdio with setvbuf: one system call for each record.
     Stream,
 }
 
-/// In which order.
+/// The order of the records in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// From this record to the last.
     From(u64),
     /// From the last to the first.
     Backward,
-    /// As the random tests go.
+    /// The order of the random tests.
     Random,
-    /// As the stride test goes.
+    /// The order of the stride test.
     Strided,
-    /// The first one again and again.
+    /// The first record, repeatedly.
     Again,
 }
 
 /// A pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// How records are read or written.
-    pub way: RecordOrder,
-    /// In which order.
+    /// The I/O method.
+    pub method: IoMethod,
+    /// The order of the records.
     pub order: Order,
-    /// Whether they are written.
+    /// True if the records are written.
     pub writes: bool,
-    /// Whether the file is made for it.
+    /// True if the pass creates the file.
     pub makes: bool,
 }
 
-const fn read(way: RecordOrder, order: Order) -> Pass {
-    Pass { way, order, writes: false, makes: false }
+const fn read(method: IoMethod, order: Order) -> Pass {
+    Pass { method, order, writes: false, makes: false }
 }
 
-const fn write(way: RecordOrder, order: Order) -> Pass {
-    Pass { way, order, writes: true, makes: false }
+const fn write(method: IoMethod, order: Order) -> Pass {
+    Pass { method, order, writes: true, makes: false }
 }
 
-const fn make(way: RecordOrder) -> Pass {
-    Pass { way, order: Order::From(0), writes: true, makes: true }
+const fn make(method: IoMethod) -> Pass {
+    Pass { method, order: Order::From(0), writes: true, makes: true }
 }
 
 /// Makes a file with all its records.
-pub const MAKE: Pass = make(RecordOrder::Next);
+pub const MAKE: Pass = make(IoMethod::Next);
 
 const START: Order = Order::From(0);
-const WRITE: [Pass; 2] = [MAKE, write(RecordOrder::Next, START)];
-const READ: [Pass; 2] = [read(RecordOrder::Next, START); 2];
-const RANDOM: [Pass; 2] =
-    [read(RecordOrder::At, Order::Random), write(RecordOrder::At, Order::Random)];
-const BACKWARD: [Pass; 1] = [read(RecordOrder::At, Order::Backward)];
-const AGAIN: [Pass; 1] = [write(RecordOrder::At, Order::Again)];
-const STRIDED: [Pass; 1] = [read(RecordOrder::At, Order::Strided)];
-const FWRITE: [Pass; 2] = [make(RecordOrder::Stream), write(RecordOrder::Stream, START)];
-const FREAD: [Pass; 2] = [read(RecordOrder::Stream, START); 2];
-const PWRITE: [Pass; 2] = [make(RecordOrder::At), write(RecordOrder::At, START)];
-const PREAD: [Pass; 2] = [read(RecordOrder::At, START); 2];
+const WRITE: [Pass; 2] = [MAKE, write(IoMethod::Next, START)];
+const READ: [Pass; 2] = [read(IoMethod::Next, START); 2];
+const RANDOM: [Pass; 2] = [read(IoMethod::At, Order::Random), write(IoMethod::At, Order::Random)];
+const BACKWARD: [Pass; 1] = [read(IoMethod::At, Order::Backward)];
+const AGAIN: [Pass; 1] = [write(IoMethod::At, Order::Again)];
+const STRIDED: [Pass; 1] = [read(IoMethod::At, Order::Strided)];
+const FWRITE: [Pass; 2] = [make(IoMethod::Stream), write(IoMethod::Stream, START)];
+const FREAD: [Pass; 2] = [read(IoMethod::Stream, START); 2];
+const PWRITE: [Pass; 2] = [make(IoMethod::At), write(IoMethod::At, START)];
+const PREAD: [Pass; 2] = [read(IoMethod::At, START); 2];
 
-/// The passes of a test of `-i`, one for each of its columns; none of a test that is not of the
-/// grid.
+/// Returns the passes of a test of `-i`, one for each of its columns; none for a test that is not
+/// in the grid.
 #[must_use]
 pub fn passes(test: u8) -> &'static [Pass] {
     match test {
@@ -92,7 +91,7 @@ pub fn passes(test: u8) -> &'static [Pass] {
 }
 
 impl Order {
-    /// The numbers of records of a file that has `records`, with this stride.
+    /// Returns the record numbers of a file that has `records`, with this stride.
     pub(super) fn numbers(self, records: u64, stride: u64) -> Box<dyn Iterator<Item = u64>> {
         match self {
             Order::From(first) => Box::new(first..records),

@@ -1,9 +1,9 @@
-//! The whole grid as one run: every test in every cell, one after the other, each played for
-//! itself.
+//! The whole grid as one run: every test in every cell, one after the other, each with its own
+//! trials.
 
 use super::cell::{CellTest, FLUSHED, series};
 use super::grid::{Cell as Sizes, Grid, LeftOut};
-use super::sequence::{Part, Progressed, Sequence, own_directory};
+use super::sequence::{Part, Progressed, Sequence, work_directory};
 use super::subject::AccessPattern;
 use super::tables::RateTable;
 use super::{Column as IozoneColumn, columns};
@@ -16,49 +16,49 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// The file under test, in a directory of its own.
+/// Name of the file under test, in its own directory.
 const FILE_NAME: &str = "file";
 
 const KIB: u64 = 1024;
 
-/// What to measure.
+/// Parameters of a grid run.
 #[derive(Clone, Debug)]
 pub struct GridRun {
-    /// Which cells.
+    /// The cells.
     pub grid: Grid,
-    /// Which tests, by their numbers.
+    /// The tests, by their numbers.
     pub tests: Vec<u8>,
-    /// How the file is opened.
+    /// The way in which the file is opened.
     pub manner: AccessPattern,
-    /// A directory that is there and can be written to.
+    /// An existing, writable directory.
     pub directory: PathBuf,
 }
 
 impl GridRun {
-    /// The tests of it that the grid has, rising, each once.
+    /// Returns its tests that the grid has, in ascending order, each once.
     fn known_tests(&self) -> Vec<u8> {
         let tests: BTreeSet<u8> = self.tests.iter().copied().collect();
         tests.into_iter().filter(|&test| !columns(&[test]).is_empty()).collect()
     }
 
-    /// Measures; a stop after the first result gives what there is.
+    /// Runs all tests; a stop after the first result returns the results so far.
     ///
     /// # Errors
-    /// The directory for the file cannot be made, or the first error of a test.
+    /// The directory for the file cannot be created, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
-        surroundings: &dyn HostEnv,
+        host: &dyn HostEnv,
         stop: &AtomicBool,
-        watch: &mut dyn FnMut(Progressed<'_>),
+        on_progress: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<RunResult, BenchError> {
-        let directory = own_directory(&self.directory);
+        let directory = work_directory(&self.directory);
         let path = directory.join(FILE_NAME);
         let (cells, tests) = (self.grid.cells(), self.known_tests());
         let mut parts: Vec<Part<'_>> = Vec::new();
         for cell in cells {
-            for (place, &test) in tests.iter().enumerate() {
-                let keeps = place + 1 < tests.len();
+            for (index, &test) in tests.iter().enumerate() {
+                let keeps = index + 1 < tests.len();
                 let file = format::bytes(cell.file_bytes);
                 let record = format::bytes(cell.record_bytes);
                 parts.push(Part {
@@ -69,11 +69,11 @@ impl GridRun {
             }
         }
         let all = Sequence::new("IOzone grid".to_owned(), parts, directory);
-        all.run_sequence(plan, surroundings, stop, watch)
+        all.run_sequence(plan, host, stop, on_progress)
     }
 
-    /// One row for each cell, file and record size first, then the median of each column in kB per
-    /// second; with `flushed` the rates of writes include the flush.
+    /// Returns one row for each cell: file and record size, then the median of each column in kB
+    /// per second; with `flushed` the rates of writes include the flush.
     #[must_use]
     pub fn rows(&self, run: &Run, flushed: bool) -> Table {
         let columns = columns(&self.tests);
@@ -91,7 +91,7 @@ impl GridRun {
         table
     }
 
-    /// The table of a column: medians, and nothing where a cell was left out.
+    /// Returns the table of a column: medians, and no value where a cell was left out.
     #[must_use]
     pub fn table(&self, run: &Run, column: &IozoneColumn, flushed: bool) -> RateTable {
         let rate = |(cell, left_out): (Sizes, Option<LeftOut>)| {
@@ -102,8 +102,8 @@ impl GridRun {
     }
 }
 
-/// The series whose trials differ most, and half of their range as a share of their median; those
-/// with the flush in their time only if that is said. None where each has one trial.
+/// Returns the series whose trials differ most, and half of their range as a share of their median;
+/// series with the flush in their time only if `flushed` is set. `None` if each has one trial.
 #[must_use]
 pub fn widest(run: &Run, flushed: bool) -> Option<(&str, f64)> {
     let spread = |sample: &Sample| {
@@ -116,7 +116,7 @@ pub fn widest(run: &Run, flushed: bool) -> Option<(&str, f64)> {
     spreads.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The median rate of a column in a cell, in bytes per second.
+/// Returns the median rate of a column in a cell, in bytes per second.
 fn rate(run: &Run, column: &IozoneColumn, cell: &Sizes, flushed: bool) -> Option<u64> {
     let sample = run.sample(&series(cell, column, flushed).name)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]

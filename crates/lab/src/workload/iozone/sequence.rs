@@ -1,7 +1,7 @@
-//! Several workloads on the same files, played one after the other and put together as one run.
+//! Several workloads on the same files, run one after the other and combined to one run.
 //!
-//! Invariant: whatever way it ends, the directory with the files under test is removed; and one that
-//! was there before is never touched.
+//! Invariant: however it ends, the directory with the files under test is removed; a directory that
+//! existed before is never touched.
 
 use crate::bench::held::Held;
 use crate::bench::{
@@ -12,75 +12,78 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// One of them.
+/// One workload of a sequence.
 pub(super) struct Part<'a> {
-    /// What is played.
+    /// The workload.
     pub(super) workload: Box<dyn Workload + 'a>,
-    /// Bytes that it goes through: what the time depends on.
+    /// Bytes that it processes, which determine its time.
     pub(super) bytes: u64,
-    /// What it is, for people who wait.
+    /// Its description for progress reports.
     pub(super) what: String,
 }
 
-/// All of them.
+/// Workloads that run one after the other.
 pub(super) struct Sequence<'a> {
     what: String,
-    /// Each is taken out when its turn comes.
+    /// Each workload is taken out when it starts.
     workloads: Vec<Option<Box<dyn Workload + 'a>>>,
-    /// What each is, and its bytes.
-    known: Vec<(String, u64)>,
-    /// Holds the files that they work on.
+    /// Description and bytes of each workload.
+    part_sizes: Vec<(String, u64)>,
+    /// The directory with their files.
     directory: PathBuf,
 }
 
-/// How far a run of several parts is.
+/// Progress of a run of several parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Progressed<'a> {
-    /// What is played.
+    /// Description of the current part.
     pub what: &'a str,
-    /// Parts that are done, and all there are.
+    /// Finished parts, and all parts.
     pub done: [usize; 2],
-    /// Bytes that were gone through for these, and for all: what the time depends on.
+    /// Bytes processed by the finished parts, and bytes of all parts, which determine the time.
     pub bytes: [u64; 2],
-    /// How far the player is with the part at hand.
+    /// Progress of the current part.
     pub progress: Progress,
 }
 
 impl<'a> Sequence<'a> {
-    /// What the parts are together, in one line, and the directory that is made for their files.
+    /// Returns the sequence with this one-line description, and with the directory to create for
+    /// its files.
     pub(super) fn new(what: String, parts: Vec<Part<'a>>, directory: PathBuf) -> Self {
-        let (mut workloads, mut known) = (Vec::new(), Vec::new());
+        let (mut workloads, mut part_sizes) = (Vec::new(), Vec::new());
         for part in parts {
             workloads.push(Some(part.workload));
-            known.push((part.what, part.bytes));
+            part_sizes.push((part.what, part.bytes));
         }
-        Sequence { what, workloads, known, directory }
+        Sequence { what, workloads, part_sizes, directory }
     }
 
-    /// Plays; a stop after the first result gives what there is.
+    /// Runs all parts; a stop after the first result returns the results so far.
     pub(super) fn run_sequence(
         mut self,
         plan: &Plan,
-        surroundings: &dyn HostEnv,
+        host: &dyn HostEnv,
         stop: &AtomicBool,
-        watch: &mut dyn FnMut(Progressed<'_>),
+        on_progress: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<RunResult, BenchError> {
         if self.workloads.is_empty() {
             return Err(BenchError::Workload("measure: no cell or no test is left".to_owned()));
         }
         let made = Held::make(&self.directory, || std::fs::create_dir(&self.directory));
         let _held = made.map_err(BenchError::io(format!("make {}", self.directory.display())))?;
-        let known = std::mem::take(&mut self.known);
-        let sum = |known: &[(String, u64)]| -> u64 { known.iter().map(|(_, bytes)| bytes).sum() };
-        let all = sum(&known);
-        let mut tell = |PartsProgress { part, parts, progress }| {
-            let (what, before) = (&known[part - 1].0, &known[..part - 1]);
-            let (done, bytes) = ([before.len(), parts], [sum(before), all]);
-            watch(Progressed { what, done, bytes, progress });
+        let part_sizes = std::mem::take(&mut self.part_sizes);
+        let sum = |part_sizes: &[(String, u64)]| -> u64 {
+            part_sizes.iter().map(|(_, bytes)| bytes).sum()
         };
-        let mut played = play_parts(&mut self, plan, surroundings, stop, &mut tell)?;
-        played.run.doubts = once(std::mem::take(&mut played.run.doubts));
-        Ok(played)
+        let all = sum(&part_sizes);
+        let mut report_part = |PartsProgress { part, parts, progress }| {
+            let (what, before) = (&part_sizes[part - 1].0, &part_sizes[..part - 1]);
+            let (done, bytes) = ([before.len(), parts], [sum(before), all]);
+            on_progress(Progressed { what, done, bytes, progress });
+        };
+        let mut result = play_parts(&mut self, plan, host, stop, &mut report_part)?;
+        result.run.doubts = merge_doubts(std::mem::take(&mut result.run.doubts));
+        Ok(result)
     }
 }
 
@@ -103,23 +106,22 @@ impl InParts for Sequence<'_> {
     }
 }
 
-/// The directory of this process in the one that is named.
-pub(super) fn own_directory(directory: &Path) -> PathBuf {
+/// Returns the path of this process's directory within `directory`.
+pub(super) fn work_directory(directory: &Path) -> PathBuf {
     directory.join(format!("larder-iozone-{}", std::process::id()))
 }
 
-/// Doubts of one kind said once: a thousand parts are not to say the same a thousand times in other
-/// numbers.
-fn once(doubts: Vec<Doubt>) -> Vec<Doubt> {
+/// Merges the doubts of one kind into one, since many parts have the same doubt with other numbers.
+fn merge_doubts(doubts: Vec<Doubt>) -> Vec<Doubt> {
     let mut counted: BTreeMap<DoubtReason, (String, usize)> = BTreeMap::new();
     let mut plain = Vec::new();
     for doubt in doubts {
-        // What a workload says and what is below the page cache differs in more than numbers.
+        // Doubts of workloads and about caches below the page cache differ in more than numbers.
         if matches!(doubt.why, DoubtReason::Below | DoubtReason::Workload) {
             plain.push(doubt);
         } else {
-            let known = counted.entry(doubt.why);
-            known.and_modify(|(_, more)| *more += 1).or_insert((doubt.text, 0));
+            let entry = counted.entry(doubt.why);
+            entry.and_modify(|(_, more)| *more += 1).or_insert((doubt.text, 0));
         }
     }
     let sentence = |(why, (text, more)): (DoubtReason, (String, usize))| {
@@ -140,19 +142,19 @@ mod tests {
     #[test]
     fn doubts_of_one_kind_are_said_once_with_their_number() {
         let doubt = |why, text: &str| Doubt { why, text: text.to_owned() };
-        let said = once(vec![
+        let merged = merge_doubts(vec![
             doubt(DoubtReason::Steal, "time was stolen in 1 of 3"),
             doubt(DoubtReason::Below, "a disk has a cache"),
             doubt(DoubtReason::Steal, "time was stolen in 2 of 3"),
             doubt(DoubtReason::Workload, "it was odd"),
             doubt(DoubtReason::Steal, "time was stolen in 3 of 3"),
         ]);
-        let said: Vec<String> = said.into_iter().map(|it| it.text).collect();
-        let known = [
+        let merged: Vec<String> = merged.into_iter().map(|it| it.text).collect();
+        let expected = [
             "time was stolen in 1 of 3; the same in other numbers for 2 more tests",
             "a disk has a cache",
             "it was odd",
         ];
-        assert_eq!(said, known);
+        assert_eq!(merged, expected);
     }
 }

@@ -1,16 +1,16 @@
-//! A file under test, and carrying out passes on it.
+//! The file of a test, and the execution of passes on it.
 //!
-//! As in IOzone, the file is flushed after each writing pass and outside of its time, so that it is
-//! clean before the next one; the time with the flush is kept beside the one without. If closing
-//! counts, the file is closed first, as by a program that never flushes, and opened once more to be
-//! flushed. Unlike in IOzone there is no record that is read or written before the clock starts,
-//! since a cold file would not be cold then; a single backward pass is made; what a call returns is
-//! checked, that of close(2) too; and the making of data does not count. Times are nanoseconds,
+//! As in IOzone, the file is flushed after each writing pass and outside its time, so that it is
+//! clean before the next one; the time with the flush is kept next to the one without. If closing
+//! counts, the file is closed first, as by a program that never flushes, and reopened for the
+//! flush. Unlike in IOzone, no record is read or written before the clock starts, since a cold file
+//! would no longer be cold; there is a single backward pass; the results of all calls are checked,
+//! including that of close(2); and the generation of data does not count. Times are nanoseconds,
 //! sizes are bytes.
 
 use super::grid::Cell;
 use super::order;
-use super::passes::{MAKE, Order, Pass, RecordOrder, passes};
+use super::passes::{IoMethod, MAKE, Order, Pass, passes};
 use super::records::Records;
 use crate::bench::target::O_DIRECT;
 use crate::bench::{BenchError, TrialContext};
@@ -24,30 +24,30 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Flags of open(2) that make each write wait (include/uapi/asm-generic/fcntl.h).
+/// Flags of open(2) for synchronous writes (include/uapi/asm-generic/fcntl.h).
 const O_DSYNC: i32 = 0o10_000;
 const O_SYNC: i32 = 0o4_010_000;
 
-/// What a write waits for.
+/// Synchronous writes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// Nothing.
+    /// A write does not wait.
     #[default]
     None,
-    /// Its data (`O_DSYNC`).
+    /// A write waits for its data (`O_DSYNC`).
     Data,
-    /// Its data and everything about the file (`O_SYNC`).
+    /// A write waits for its data and all metadata (`O_SYNC`).
     All,
 }
 
-/// How the file is opened and gone through.
+/// The way in which the file is opened and processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessPattern {
-    /// Past the page cache (`-I`).
+    /// Bypasses the page cache (`-I`).
     pub direct: bool,
-    /// What writes wait for (`-o`).
+    /// Synchronous writes (`-o`).
     pub sync: Sync,
-    /// Whether the time of a pass includes closing the file (`-c`).
+    /// True if the time of a pass includes closing the file (`-c`).
     pub close_counts: bool,
     /// The stride of the stride test, in records (`-j`).
     pub stride: u64,
@@ -65,7 +65,7 @@ impl Default for AccessPattern {
 }
 
 impl AccessPattern {
-    /// By name, for records of runs.
+    /// Returns the settings by name, for records of runs.
     pub(super) fn settings(self) -> BTreeMap<String, Value> {
         [
             ("direct".to_owned(), self.direct.into()),
@@ -77,31 +77,31 @@ impl AccessPattern {
     }
 }
 
-/// What one pass took.
+/// Result of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct PassResult {
     /// Bytes that were read or written.
     pub bytes: u64,
-    /// From the first record to the last, with the closing if that counts.
+    /// Time from the first record to the last, with the close if that counts.
     pub took: Nanos,
-    /// The same with the flush after it, of passes that write.
+    /// The same time with the flush after it, for passes that write.
     pub took_flushed: Option<Nanos>,
-    /// Of each record.
+    /// Time of each record.
     pub times: HistogramSnapshot,
 }
 
-/// Ends the passes of all threads when the first of them is through: IOzone's stonewall.
-pub type Wall = AtomicBool;
+/// Ends the passes of all threads when the first of them has finished: the stonewall of IOzone.
+pub type Stonewall = AtomicBool;
 
 /// One file under test.
 pub struct TestFile<'a> {
-    stage: &'a TrialContext<'a>,
+    context: &'a TrialContext<'a>,
     path: &'a Path,
     cell: Cell,
-    manner: AccessPattern,
+    pattern: AccessPattern,
     records: Records,
-    wall: Option<&'a Wall>,
-    /// What the last pass has written and nobody has flushed, unless it is closed.
+    wall: Option<&'a Stonewall>,
+    /// The file with unflushed data of the last pass, unless it is closed.
     unflushed: Option<File>,
 }
 
@@ -111,32 +111,32 @@ impl std::fmt::Debug for TestFile<'_> {
     }
 }
 
-/// Stands between two looks at the clock.
-struct Watch<'a> {
-    stage: &'a TrialContext<'a>,
+/// Timer of a pass: adds up the time of its records.
+struct PassTimer<'a> {
+    context: &'a TrialContext<'a>,
     last: Nanos,
     took: Nanos,
     times: Histogram,
 }
 
-impl<'a> Watch<'a> {
-    fn begin(stage: &'a TrialContext<'a>) -> Self {
-        Watch { stage, last: stage.now(), took: 0, times: Histogram::default() }
+impl<'a> PassTimer<'a> {
+    fn begin(context: &'a TrialContext<'a>) -> Self {
+        PassTimer { context, last: context.now(), took: 0, times: Histogram::default() }
     }
 
-    /// What was done since the last look does not count.
-    fn skip(&mut self) {
-        self.last = self.stage.now();
+    /// Excludes the time since the last reading.
+    fn restart(&mut self) {
+        self.last = self.context.now();
     }
 
-    /// A record is done.
-    fn note_record(&mut self) -> Result<(), BenchError> {
-        let now = self.stage.now();
+    /// Records the time of a record.
+    fn end_record(&mut self) -> Result<(), BenchError> {
+        let now = self.context.now();
         let took = now - self.last;
         self.times.record(took);
         self.took += took;
         self.last = now;
-        self.stage.check()
+        self.context.check()
     }
 
     fn end(self, bytes: u64) -> PassResult {
@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// An open file, with what lies between it and the records.
+/// An open file, with its stream if it has one.
 enum Handle {
     Plain(File),
     Out(BufWriter<File>),
@@ -154,18 +154,18 @@ enum Handle {
 }
 
 impl Handle {
-    fn write(&mut self, way: RecordOrder, record: &[u8], at: u64) -> io::Result<()> {
+    fn write(&mut self, method: IoMethod, record: &[u8], at: u64) -> io::Result<()> {
         match self {
-            Handle::Plain(file) if way == RecordOrder::At => file.write_all_at(record, at),
+            Handle::Plain(file) if method == IoMethod::At => file.write_all_at(record, at),
             Handle::Plain(file) => file.write_all(record),
             Handle::Out(stream) => stream.write_all(record),
             Handle::In(_) => unreachable!("a stream that reads is not written to"),
         }
     }
 
-    fn read(&mut self, way: RecordOrder, record: &mut [u8], at: u64) -> io::Result<()> {
+    fn read(&mut self, method: IoMethod, record: &mut [u8], at: u64) -> io::Result<()> {
         match self {
-            Handle::Plain(file) if way == RecordOrder::At => file.read_exact_at(record, at),
+            Handle::Plain(file) if method == IoMethod::At => file.read_exact_at(record, at),
             Handle::Plain(file) => file.read_exact(record),
             Handle::In(stream) => stream.read_exact(record),
             Handle::Out(_) => unreachable!("a stream that writes is not read"),
@@ -182,41 +182,41 @@ impl Handle {
 }
 
 impl<'a> TestFile<'a> {
-    /// A file of `cell` for a thread, whose records differ from those of all others.
+    /// Returns the file of `cell` for a thread, whose records differ from those of all others.
     #[must_use]
     pub fn new(
-        stage: &'a TrialContext<'a>,
+        context: &'a TrialContext<'a>,
         path: &'a Path,
         cell: Cell,
-        manner: AccessPattern,
+        pattern: AccessPattern,
         thread: u64,
     ) -> Self {
-        let records = Records::new(&cell, stage.seed, thread);
-        TestFile { stage, path, cell, manner, records, wall: None, unflushed: None }
+        let records = Records::new(&cell, context.seed, thread);
+        TestFile { context, path, cell, pattern, records, wall: None, unflushed: None }
     }
 
-    /// From now on passes end at this wall.
-    pub fn set_wall(&mut self, wall: Option<&'a Wall>) {
+    /// Ends later passes at this stonewall.
+    pub fn set_wall(&mut self, wall: Option<&'a Stonewall>) {
         self.wall = wall;
     }
 
-    /// Does a test of `-i`, 0 to 7, 9 or 10; what each of its columns showed, in their order.
+    /// Runs a test of `-i`, 0 to 7, 9 or 10. Returns the result of each of its columns, in order.
     ///
     /// # Errors
-    /// The system refused something, or somebody wants to stop.
+    /// The system reported an error, or the user stopped the run.
     pub fn run(&mut self, test: u8) -> Result<Vec<PassResult>, BenchError> {
         let mut all = Vec::new();
         for pass in passes(test) {
-            let mut passed = self.pass(pass)?;
+            let mut result = self.pass(pass)?;
             if pass.writes {
-                passed.took_flushed = Some(passed.took + self.flush()?);
+                result.took_flushed = Some(result.took + self.flush()?);
             }
-            all.push(passed);
+            all.push(result);
         }
         Ok(all)
     }
 
-    /// Makes the file with all its records, stable. Not timed.
+    /// Creates the file with all its records, and flushes it. Not timed.
     ///
     /// # Errors
     /// As above.
@@ -225,7 +225,7 @@ impl<'a> TestFile<'a> {
         self.flush().map(|_| ())
     }
 
-    /// Writes what is missing of the file after a pass that a wall ended when `bytes` of it were
+    /// Writes the missing part of the file after a stonewall ended a pass when `bytes` of it were
     /// written. Not timed.
     ///
     /// # Errors
@@ -233,20 +233,20 @@ impl<'a> TestFile<'a> {
     pub fn complete(&mut self, bytes: u64) -> Result<(), BenchError> {
         self.wall = None;
         let order = Order::From(bytes / self.cell.record_bytes);
-        self.pass(&Pass { way: RecordOrder::At, order, makes: false, ..MAKE })?;
+        self.pass(&Pass { method: IoMethod::At, order, makes: false, ..MAKE })?;
         self.flush().map(|_| ())
     }
 
-    /// One pass. What it wrote is to be flushed next.
+    /// Runs one pass. The caller flushes next what it wrote.
     ///
     /// # Errors
     /// As above.
     pub fn pass(&mut self, pass: &Pass) -> Result<PassResult, BenchError> {
         let mut handle = self.open(pass)?;
-        let said = self.io_error(if pass.writes { "write to" } else { "read" });
-        let (way, record_bytes) = (pass.way, self.cell.record_bytes);
-        let numbers = pass.order.numbers(self.cell.records(), self.manner.stride);
-        let mut watch = Watch::begin(self.stage);
+        let to_error = self.io_error(if pass.writes { "write to" } else { "read" });
+        let (method, record_bytes) = (pass.method, self.cell.record_bytes);
+        let numbers = pass.order.numbers(self.cell.records(), self.pattern.stride);
+        let mut timer = PassTimer::begin(self.context);
         let (mut bytes, mut is_through) = (0, true);
         for number in numbers {
             if self.wall.is_some_and(|wall| wall.load(Ordering::Relaxed)) {
@@ -255,45 +255,45 @@ impl<'a> TestFile<'a> {
             }
             let at = number * record_bytes;
             let done = if pass.writes {
-                let record = self.records.fresh();
-                watch.skip();
-                handle.write(way, record, at)
+                let record = self.records.next_record();
+                timer.restart();
+                handle.write(method, record, at)
             } else {
-                handle.read(way, self.records.place(), at)
+                handle.read(method, self.records.read_buffer(), at)
             };
             if let Err(error) = done {
-                return Err(said(error));
+                return Err(to_error(error));
             }
             bytes += record_bytes;
-            watch.note_record()?;
+            timer.end_record()?;
         }
         if let Some(wall) = self.wall.filter(|_| is_through) {
             wall.store(true, Ordering::Relaxed);
         }
-        let file = handle.into_file().map_err(said)?;
-        self.leave(file, pass, watch.end(bytes))
+        let file = handle.into_file().map_err(to_error)?;
+        self.finish_pass(file, pass, timer.end(bytes))
     }
 
-    /// Closes what need not be flushed, and counts it if that is asked for.
-    fn leave(
+    /// Closes a file that needs no flush, and counts the time if required.
+    fn finish_pass(
         &mut self,
         file: File,
         pass: &Pass,
-        mut passed: PassResult,
+        mut result: PassResult,
     ) -> Result<PassResult, BenchError> {
-        if pass.writes && !self.manner.close_counts {
+        if pass.writes && !self.pattern.close_counts {
             self.unflushed = Some(file);
-            return Ok(passed);
+            return Ok(result);
         }
-        let before = self.stage.now();
+        let before = self.context.now();
         self.close(file)?;
-        if self.manner.close_counts {
-            passed.took += self.stage.now() - before;
+        if self.pattern.close_counts {
+            result.took += self.context.now() - before;
         }
-        Ok(passed)
+        Ok(result)
     }
 
-    /// Makes stable what the last pass wrote; how long that took.
+    /// Flushes the data of the last pass, and returns the time that this took.
     ///
     /// # Errors
     /// As above.
@@ -304,15 +304,14 @@ impl<'a> TestFile<'a> {
                 OpenOptions::new().write(true).open(self.path).map_err(self.io_error("open"))?
             }
         };
-        let before = self.stage.now();
+        let before = self.context.now();
         file.sync_all().map_err(self.io_error("flush"))?;
-        let took = self.stage.now() - before;
+        let took = self.context.now() - before;
         self.close(file)?;
         Ok(took)
     }
 
-    /// Closes, and looks at the result: a file system of the network says there that a write was
-    /// lost.
+    /// Closes a file and checks the result, with which a network file system reports a lost write.
     fn close(&self, file: File) -> Result<(), BenchError> {
         nix::unistd::close(file).map_err(io::Error::from).map_err(self.io_error("close"))
     }
@@ -322,9 +321,9 @@ impl<'a> TestFile<'a> {
     }
 
     fn open(&self, pass: &Pass) -> Result<Handle, BenchError> {
-        let mut flags = if self.manner.direct { O_DIRECT } else { 0 };
+        let mut flags = if self.pattern.direct { O_DIRECT } else { 0 };
         if pass.writes {
-            flags |= match self.manner.sync {
+            flags |= match self.pattern.sync {
                 Sync::None => 0,
                 Sync::Data => O_DSYNC,
                 Sync::All => O_SYNC,
@@ -334,9 +333,9 @@ impl<'a> TestFile<'a> {
         options.read(!pass.writes).write(pass.writes).create(pass.makes).truncate(pass.makes);
         let file = options.custom_flags(flags).open(self.path).map_err(self.io_error("open"))?;
         let size = usize::try_from(self.cell.record_bytes).expect("a record fits memory");
-        Ok(match (pass.way, pass.writes) {
-            (RecordOrder::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),
-            (RecordOrder::Stream, false) => Handle::In(BufReader::with_capacity(size, file)),
+        Ok(match (pass.method, pass.writes) {
+            (IoMethod::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),
+            (IoMethod::Stream, false) => Handle::In(BufReader::with_capacity(size, file)),
             _ => Handle::Plain(file),
         })
     }

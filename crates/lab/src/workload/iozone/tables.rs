@@ -1,15 +1,15 @@
 //! Tables for spreadsheets, as IOzone prints them with `-R`: one per column, record sizes across,
 //! file sizes down, both in kB and quoted, rates in kB per second.
 //!
-//! A cell that was not measured is `-`, never 0; so a table can be told from one of IOzone, which
-//! writes 0, and both can be read.
+//! A cell that was not measured is `-`, never 0. IOzone writes 0, so its tables can be
+//! distinguished; both can be parsed.
 
 use super::COLUMNS;
 use super::grid::Cell;
 use std::fmt::Write as _;
 
 const KIB: u64 = 1024;
-/// What stands where nothing was measured.
+/// Text of a cell that was not measured.
 const NOT_MEASURED: &str = "-";
 
 /// The rates of one column over the grid.
@@ -17,14 +17,14 @@ const NOT_MEASURED: &str = "-";
 pub struct RateTable {
     /// The heading, such as `Writer report`.
     pub report: String,
-    /// Record sizes, bytes, rising.
+    /// Record sizes in bytes, ascending.
     pub records: Vec<u64>,
-    /// File sizes, bytes, rising, and a rate in bytes per second for each record size, whole kB of
-    /// it; none where nothing was measured.
+    /// File sizes in bytes, ascending, with a rate in bytes per second for each record size, in
+    /// whole kB; `None` if it was not measured.
     pub files: Vec<(u64, Vec<Option<u64>>)>,
 }
 
-/// Why text is no such table. Every message can follow "failed to".
+/// The reason for which a text is not such a table. Every message can follow "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read the table in line {line}: {why}")]
 pub struct TableError {
@@ -33,7 +33,8 @@ pub struct TableError {
 }
 
 impl RateTable {
-    /// The table of cells and their rates in bytes per second; none where a cell was left out.
+    /// Returns the table of cells and their rates in bytes per second; `None` if a cell was left
+    /// out.
     pub fn new(
         report: impl Into<String>,
         cells: impl IntoIterator<Item = (Cell, Option<u64>)>,
@@ -47,15 +48,15 @@ impl RateTable {
         };
         let records = rising(|cell| cell.record_bytes);
         let rate = |file_bytes, record_bytes| {
-            let wanted = Cell { file_bytes, record_bytes };
-            cells.iter().find(|(cell, _)| *cell == wanted).and_then(|&(_, rate)| rate)
+            let key = Cell { file_bytes, record_bytes };
+            cells.iter().find(|(cell, _)| *cell == key).and_then(|&(_, rate)| rate)
         };
         let row = |file| (file, records.iter().map(|&record| rate(file, record)).collect());
         let files = rising(|cell| cell.file_bytes).into_iter().map(row).collect();
         RateTable { report: report.into(), records, files }
     }
 
-    /// The text, with an empty line before it.
+    /// Returns the text, with an empty line before it.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("\n\"{}\"\n        ", self.report);
@@ -76,10 +77,10 @@ impl RateTable {
         text
     }
 
-    /// All tables of a text; lines that belong to none are passed over until the first one.
+    /// Parses all tables of a text; lines before the first table are ignored.
     ///
     /// # Errors
-    /// A row has not as many rates as there are record sizes, or holds what is no number.
+    /// A row does not have one rate per record size, or contains text that is not a number.
     pub fn parse_all(text: &str) -> Result<Vec<RateTable>, TableError> {
         let mut tables: Vec<RateTable> = Vec::new();
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
@@ -165,16 +166,19 @@ mod tests {
 
     #[test]
     fn wrong_rows_are_named_with_their_line() {
-        let told = |text: &str| RateTable::parse_all(text).unwrap_err().to_string();
+        let error_of = |text: &str| RateTable::parse_all(text).unwrap_err().to_string();
         assert_eq!(
-            told("\"Writer report\"\n\"4\" \"8\"\n\"64\" 1"),
+            error_of("\"Writer report\"\n\"4\" \"8\"\n\"64\" 1"),
             "read the table in line 3: 1 rates for 2 record sizes"
         );
         assert_eq!(
-            told("\"Writer report\"\n\"4\"\n\"64\" fast"),
+            error_of("\"Writer report\"\n\"4\"\n\"64\" fast"),
             "read the table in line 3: \"fast\" is not a number of kB"
         );
-        assert_eq!(told("\"Writer report\""), "read the table in line 1: the table has no sizes");
+        assert_eq!(
+            error_of("\"Writer report\""),
+            "read the table in line 1: the table has no sizes"
+        );
         assert_eq!(RateTable::parse_all("").unwrap(), []);
     }
 }

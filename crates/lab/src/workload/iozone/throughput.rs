@@ -1,8 +1,9 @@
-//! Throughput mode: the same test by several threads at once, each on a file of its own.
+//! Throughput mode: the same test in several concurrent threads, each on its own file.
 //!
-//! Threads begin a pass together. With the stonewall, as in IOzone, a pass ends for all when the
-//! first of them is through; what is missing of a file is then written outside of the time, so that
-//! the next pass has all of it. Rates are bytes per second, sizes bytes, times nanoseconds.
+//! Threads begin a pass together. With the stonewall, as in IOzone, a pass ends for all threads
+//! when the first of them has finished; the missing part of a file is then written outside the
+//! time, so that the next pass has the whole file. Rates are bytes per second, sizes bytes, times
+//! nanoseconds.
 
 mod table;
 mod test;
@@ -10,7 +11,7 @@ mod test;
 pub use table::{Seen, ThroughputTable};
 
 use super::grid::Cell;
-use super::sequence::{Part, Progressed, Sequence, own_directory};
+use super::sequence::{Part, Progressed, Sequence, work_directory};
 use super::subject::AccessPattern;
 use crate::bench::{BenchError, HostEnv, Plan, RunResult};
 use larder_report::format;
@@ -21,21 +22,21 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use test::ThreadTest;
 
-/// More threads than this are a mistake: it is the limit of IOzone, too.
+/// Maximum number of threads, which is also that of IOzone.
 pub const THREADS_MAX: u64 = 1024;
-/// What every other thread of the mixed test does, if nothing is said: half of them read.
+/// Share of threads of the mixed test that read, by default.
 pub const READERS: f64 = 0.5;
 
-/// Something that is measured: a pass of a test of `-i` by all threads.
+/// A measured pass of a test of `-i` by all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Number of the test that it belongs to.
+    /// Number of its test.
     pub test: u8,
-    /// Which pass of the test.
+    /// The pass of the test.
     pub pass: usize,
-    /// Its name in results and in tables for spreadsheets.
+    /// Name in results and in tables for spreadsheets.
     pub name: &'static str,
-    /// Those who do it.
+    /// Name of the threads that run it.
     pub who: &'static str,
 }
 
@@ -43,7 +44,7 @@ const fn kind(test: u8, pass: usize, name: &'static str, who: &'static str) -> K
     Kind { test, pass, name, who }
 }
 
-/// All of them, in the order of IOzone's reports.
+/// All kinds, in the order of IOzone's reports.
 pub const KINDS: [Kind; 13] = [
     kind(0, 0, "initial write", "initial writers"),
     kind(0, 1, "rewrite", "rewriters"),
@@ -60,33 +61,33 @@ pub const KINDS: [Kind; 13] = [
     kind(7, 0, "fread", "freaders"),
 ];
 
-/// The kinds that these tests bring, in the order of reports.
+/// Returns the kinds of these tests, in the order of reports.
 #[must_use]
 pub fn kinds(tests: &[u8]) -> Vec<Kind> {
     KINDS.iter().filter(|kind| tests.contains(&kind.test)).copied().collect()
 }
 
-/// What is said of a pass of all threads.
+/// A figure of a pass of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// The sum of what each thread had in its own time.
+    /// Sum of the rates of all threads, each in its own time.
     Children,
-    /// All bytes over the time from the first begin to the last end.
+    /// All bytes divided by the time from the first begin to the last end.
     Parent,
-    /// The same with the flush after it; of passes that write.
+    /// The same including the flush; only for passes that write.
     ParentFlushed,
-    /// The slowest thread.
+    /// Rate of the slowest thread.
     Min,
-    /// The fastest.
+    /// Rate of the fastest thread.
     Max,
-    /// The mean of all.
+    /// Mean rate of all threads.
     Avg,
-    /// The fewest bytes that a thread moved.
+    /// Minimum number of bytes that a thread moved.
     MinMoved,
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub const ALL: [Figure; 7] = [
         Figure::Children,
         Figure::Parent,
@@ -97,7 +98,7 @@ impl Figure {
         Figure::MinMoved,
     ];
 
-    /// What stands behind the name of the kind.
+    /// Returns the suffix of the series name.
     fn suffix(self) -> &'static str {
         match self {
             Figure::Children => "",
@@ -111,43 +112,43 @@ impl Figure {
     }
 }
 
-/// What to measure.
+/// Parameters of a throughput run.
 #[derive(Clone, Debug)]
 pub struct ThroughputRun {
-    /// Numbers of threads, each for itself.
+    /// Numbers of threads, each measured separately.
     pub threads: Vec<u64>,
     /// The file of each thread, and its records.
     pub cell: Cell,
-    /// Which tests, by their numbers.
+    /// The tests, by their numbers.
     pub tests: Vec<u8>,
-    /// How files are opened.
+    /// The way in which files are opened.
     pub manner: AccessPattern,
-    /// Whether a pass ends for all with the first thread that is through.
+    /// True if a pass ends for all threads with the first one that has finished.
     pub stonewall: bool,
-    /// The share of threads that read in the mixed test, 0 to 1; as even and odd ones take turns
-    /// if it is [`READERS`].
+    /// The share of threads that read in the mixed test, 0 to 1; if it is [`READERS`], even threads
+    /// read and odd ones write.
     pub readers: f64,
-    /// A directory that is there and can be written to.
+    /// An existing, writable directory.
     pub directory: PathBuf,
 }
 
 impl ThroughputRun {
-    /// Measures; a stop after the first result gives what there is.
+    /// Runs all tests; a stop after the first result returns the results so far.
     ///
     /// # Errors
-    /// The directory for the files cannot be made, or the first error of a test.
+    /// The directory for the files cannot be created, or the first error of a test.
     pub fn run(
         &self,
         plan: &Plan,
-        surroundings: &dyn HostEnv,
+        host: &dyn HostEnv,
         stop: &AtomicBool,
-        watch: &mut dyn FnMut(Progressed<'_>),
+        on_progress: &mut dyn FnMut(Progressed<'_>),
     ) -> Result<RunResult, BenchError> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
-        let directory = own_directory(&self.directory);
+        let directory = work_directory(&self.directory);
         let file = |thread| directory.join(format!("file.{thread}"));
         let files: Vec<PathBuf> = (0..most).map(file).collect();
-        // The file of a thread stays from test to test.
+        // The tests of a thread share its file.
         let tests: BTreeSet<u8> = kinds(&self.tests).iter().map(|kind| kind.test).collect();
         let mut parts: Vec<Part<'_>> = Vec::new();
         for &threads in &self.threads {
@@ -164,16 +165,16 @@ impl ThroughputRun {
         let size = format::bytes(self.cell.file_bytes);
         let record = format::bytes(self.cell.record_bytes);
         let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence::new(what, parts, directory.clone()).run_sequence(plan, surroundings, stop, watch)
+        Sequence::new(what, parts, directory.clone()).run_sequence(plan, host, stop, on_progress)
     }
 
-    /// The median of a figure, if it was measured.
+    /// Returns the median of a figure, if it was measured.
     #[must_use]
     pub fn value(&self, run: &Run, kind: &Kind, figure: Figure, threads: u64) -> Option<f64> {
         median(&run.sample(&test::series(kind, figure, threads).name)?.values)
     }
 
-    /// What parent and children saw of a kind with so many threads.
+    /// Returns the figures of parent and children for a kind with this number of threads.
     #[must_use]
     pub fn seen(&self, run: &Run, kind: &Kind, threads: u64) -> Option<Seen> {
         let value = |figure| self.value(run, kind, figure, threads);
@@ -190,8 +191,8 @@ impl ThroughputRun {
         })
     }
 
-    /// The table for spreadsheets: what the children saw, or with `flushed` what the parent saw
-    /// with the flush, of those that write.
+    /// Returns the table for spreadsheets: the rates of the children, or with `flushed` those of
+    /// the parent including the flush, for kinds that write.
     #[must_use]
     pub fn table(&self, run: &Run, flushed: bool) -> ThroughputTable {
         let rate = |kind: &Kind, threads: &u64| {
@@ -211,7 +212,7 @@ impl ThroughputRun {
     }
 }
 
-/// A number of threads in words.
+/// Returns the number of threads in words.
 fn threads_text(threads: u64) -> String {
     if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
 }

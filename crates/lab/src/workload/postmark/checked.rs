@@ -1,9 +1,9 @@
-//! Work files of a run of today: every result is looked at, every operation is timed.
+//! Work files of a modern run: every result is checked, every operation is timed.
 //!
-//! Invariants: the first call that does not do all it was asked for ends the run; only the calls on
-//! files are timed, not the making of data. Times are nanoseconds, sizes are bytes.
+//! Invariants: the first call that does less than requested ends the run; only the calls on files
+//! are timed, not the generation of data. Times are nanoseconds, sizes are bytes.
 
-use super::disk::{OpenMode, Style};
+use super::disk::{IoStyle, OpenMode};
 use super::error::PostmarkError;
 use super::files::{File, Files};
 use super::options::{Control, Data, Fsync, Options};
@@ -16,27 +16,27 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What is timed.
+/// A timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A file is made, written and closed.
+    /// Creates, writes and closes a file.
     Create,
-    /// A file is opened, read and closed.
+    /// Opens, reads and closes a file.
     Read,
-    /// A file is opened, written at its end and closed.
+    /// Opens a file, writes at its end and closes it.
     Append,
-    /// A file is removed.
+    /// Removes a file.
     Delete,
-    /// Something is made stable, where that is not part of one of the others.
+    /// Flushes data, where that is not part of another operation.
     Sync,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Operation; 5] =
         [Operation::Create, Operation::Read, Operation::Append, Operation::Delete, Operation::Sync];
 
-    /// What it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,69 +50,70 @@ impl Operation {
 }
 
 /// The files of one thread.
-pub(super) struct Checked<'a> {
-    style: Style,
+pub(super) struct CheckedFiles<'a> {
+    style: IoStyle,
     fsync: Fsync,
     data: Data,
     control: &'a Control<'a>,
     /// Set when another thread has failed.
     halt: &'a AtomicBool,
-    /// What is read.
-    memory: Vec<u8>,
+    /// Buffer for reads.
+    buffer: Vec<u8>,
     /// The next mark: different in every 512 bytes of a run.
     mark: u64,
-    /// Files that this transaction wrote, open, and one of each directory that it changed.
+    /// Open files that this transaction wrote, and an open descriptor of each directory that it
+    /// changed.
     unstable: Vec<OwnedFd>,
     times: [Histogram; Operation::ALL.len()],
 }
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedFiles<'a> {
     pub(super) fn new(
         options: &Options,
         thread: u32,
         control: &'a Control<'a>,
         halt: &'a AtomicBool,
     ) -> Self {
-        Checked {
-            style: Style { insist: true, ..Style::of(&options.config) },
+        CheckedFiles {
+            style: IoStyle { completes_short_writes: true, ..IoStyle::of(&options.config) },
             fsync: options.fsync,
             data: options.data,
             control,
             halt,
-            memory: Vec::new(),
+            buffer: Vec::new(),
             mark: u64::from(thread) << 40,
             unstable: Vec::new(),
             times: Default::default(),
         }
     }
 
-    /// The times of an operation.
+    /// Returns the times of an operation.
     pub(super) fn times(&self, operation: Operation) -> &Histogram {
         &self.times[operation as usize]
     }
 
-    /// Makes stable what a transaction wrote, or an operation outside of one, if that is asked for.
+    /// Flushes what a transaction wrote, or an operation outside of one, if the options require it.
     pub(super) fn end_transaction(&mut self) -> Result<(), PostmarkError> {
         if self.unstable.is_empty() {
             return Ok(());
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         for file in self.unstable.drain(..) {
             rustix::fs::fsync(&file)
                 .map_err(|error| PostmarkError::of("make stable", "what was written", error))?;
         }
-        self.note_operation(Operation::Sync, begun);
+        self.note_operation(Operation::Sync, started);
         Ok(())
     }
 
-    fn note_operation(&self, operation: Operation, begun: Instant) {
-        let passed = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.times[operation as usize].record(passed);
+    fn note_operation(&self, operation: Operation, started: Instant) {
+        let elapsed = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.times[operation as usize].record(elapsed);
     }
 
-    fn may_go_on(&self) -> Result<(), PostmarkError> {
-        let stopped = self.control.is_stopped() || self.halt.load(Ordering::Relaxed);
-        if stopped { Err(PostmarkError::Stopped) } else { Ok(()) }
+    fn check_stopped(&self) -> Result<(), PostmarkError> {
+        let is_stopped = self.control.is_stopped() || self.halt.load(Ordering::Relaxed);
+        if is_stopped { Err(PostmarkError::Stopped) } else { Ok(()) }
     }
 
     /// Makes every 512 bytes different from all others of the run.
@@ -122,17 +123,19 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Opens a file, writes to it, makes it stable if that is asked for, and closes it.
+    /// Opens a file, writes to it, flushes it if the options require it, and closes it.
     fn write(
         &mut self,
         path: &Path,
         data: &[u8],
-        purpose: OpenMode,
-        doing: &'static str,
+        mode: OpenMode,
+        operation: &'static str,
     ) -> Result<(), PostmarkError> {
-        let failed = |error| PostmarkError::of(doing, path, error);
-        let file = self.style.open(path, purpose).map_err(failed)?;
-        self.style.write(&file, data, |result, asked| check_whole(result, asked, doing, path))?;
+        let failed = |error| PostmarkError::of(operation, path, error);
+        let file = self.style.open(path, mode).map_err(failed)?;
+        self.style.write(&file, data, |result, requested| {
+            check_whole(result, requested, operation, path)
+        })?;
         match self.fsync {
             Fsync::None | Fsync::End => close(file).map_err(failed),
             Fsync::Close => {
@@ -146,8 +149,8 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// A directory has to be made stable after a name in it came or went.
-    fn changed_directory_of(&mut self, path: &Path) -> Result<(), PostmarkError> {
+    /// Marks the directory of `path` for a flush, after a name in it was created or removed.
+    fn mark_directory_unstable(&mut self, path: &Path) -> Result<(), PostmarkError> {
         if self.fsync == Fsync::Transaction
             && let Some(directory) = path.parent()
         {
@@ -159,67 +162,66 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Closes a file and looks at the result, which is where a file system of the network says that a
-/// write was lost.
+/// Closes a file and checks the result, with which a network file system reports a lost write.
 fn close(file: OwnedFd) -> Result<(), Errno> {
     nix::unistd::close(file).map_err(|error| Errno::from_raw_os_error(error as i32))
 }
 
-/// Whether a call did all that it was asked for.
+/// Checks that a call did everything requested.
 fn check_whole(
     result: Result<usize, Errno>,
-    asked: usize,
-    doing: &'static str,
+    requested: usize,
+    operation: &'static str,
     path: &Path,
 ) -> Result<(), PostmarkError> {
     match result {
-        Ok(done) if done == asked => Ok(()),
-        Ok(done) => Err(PostmarkError::Short { doing, path: path.to_owned(), done, asked }),
-        Err(error) => Err(PostmarkError::of(doing, path, error)),
+        Ok(done) if done == requested => Ok(()),
+        Ok(done) => Err(PostmarkError::Short { operation, path: path.to_owned(), done, requested }),
+        Err(error) => Err(PostmarkError::of(operation, path, error)),
     }
 }
 
-impl Files for Checked<'_> {
+impl Files for CheckedFiles<'_> {
     type Stop = PostmarkError;
 
     fn create(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, PostmarkError> {
-        self.may_go_on()?;
+        self.check_stopped()?;
         self.mark(data);
-        let begun = Instant::now();
+        let started = Instant::now();
         self.write(file.path, data, OpenMode::Create, "create")?;
-        self.note_operation(Operation::Create, begun);
-        self.changed_directory_of(file.path)?;
+        self.note_operation(Operation::Create, started);
+        self.mark_directory_unstable(file.path)?;
         Ok(true)
     }
 
     fn append(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, PostmarkError> {
-        self.may_go_on()?;
+        self.check_stopped()?;
         self.mark(data);
-        let begun = Instant::now();
+        let started = Instant::now();
         self.write(file.path, data, OpenMode::Append, "append to")?;
-        self.note_operation(Operation::Append, begun);
+        self.note_operation(Operation::Append, started);
         Ok(true)
     }
 
     fn read(&mut self, file: File<'_>) -> Result<bool, PostmarkError> {
-        self.may_go_on()?;
+        self.check_stopped()?;
         let failed = |error| PostmarkError::of("read", file.path, error);
-        let begun = Instant::now();
+        let started = Instant::now();
         let opened = self.style.open(file.path, OpenMode::Read).map_err(failed)?;
-        let step = |result, asked| check_whole(result, asked, "read", file.path);
-        self.style.read(&opened, file.bytes as usize, &mut self.memory, step)?;
+        let step = |result, requested| check_whole(result, requested, "read", file.path);
+        self.style.read(&opened, file.bytes as usize, &mut self.buffer, step)?;
         close(opened).map_err(failed)?;
-        self.note_operation(Operation::Read, begun);
+        self.note_operation(Operation::Read, started);
         Ok(true)
     }
 
     fn delete(&mut self, file: File<'_>) -> Result<bool, PostmarkError> {
-        self.may_go_on()?;
-        let begun = Instant::now();
+        self.check_stopped()?;
+        let started = Instant::now();
         rustix::fs::unlink(file.path)
             .map_err(|error| PostmarkError::of("delete", file.path, error))?;
-        self.note_operation(Operation::Delete, begun);
-        self.changed_directory_of(file.path)?;
+        self.note_operation(Operation::Delete, started);
+        self.mark_directory_unstable(file.path)?;
         Ok(true)
     }
 }
@@ -237,7 +239,7 @@ mod tests {
         let options = Options::new(Config::default());
         let mut seen = BTreeSet::new();
         for thread in 0..2 {
-            let mut files = Checked::new(&options, thread, &control, &halt);
+            let mut files = CheckedFiles::new(&options, thread, &control, &halt);
             for _ in 0..40 {
                 let mut data = vec![7; 5000];
                 files.mark(&mut data);
@@ -246,7 +248,7 @@ mod tests {
             }
         }
         let mut files =
-            Checked::new(&Options { data: Data::Classic, ..options }, 0, &control, &halt);
+            CheckedFiles::new(&Options { data: Data::Classic, ..options }, 0, &control, &halt);
         let mut data = vec![7; 5000];
         files.mark(&mut data);
         assert_eq!(data, [7; 5000]);

@@ -1,12 +1,12 @@
-//! One run exactly as the original does it: its system calls, its progress, its whole seconds.
+//! One run exactly as in the original: its system calls, its progress, its whole seconds.
 //!
-//! Invariants: what cannot be opened or deleted is said and passed over; the results of reads,
-//! writes and closes are not looked at, and their bytes count in any case. That is what makes its
-//! results comparable, and why the other mode exists.
+//! Invariants: a file that cannot be opened or deleted is reported and skipped; the results of
+//! reads, writes and closes are ignored, and their bytes always count. This makes its results
+//! comparable, and is the reason for the other mode.
 
 use super::config::Config;
 use super::counts::Counts;
-use super::disk::{OpenMode, Style};
+use super::disk::{IoStyle, OpenMode};
 use super::engine::Engine;
 use super::files::{File, Files};
 use super::report::Seconds;
@@ -16,38 +16,38 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Dots that show the progress of the transactions, if their number is a multiple of it.
+/// Number of dots that show the progress of the transactions, if their number is a multiple of it.
 const DOTS: u32 = 10;
 
-/// What a run came to: nothing if it could not begin; no result if it ran out of files.
-pub(super) type Finished = Option<Option<(Counts, Seconds)>>;
+/// Outcome of a run: `None` if it could not begin; no result if it ran out of files.
+pub(super) type RunOutcome = Option<Option<(Counts, Seconds)>>;
 
-/// The work files, and where to complain about them.
-struct Loose<'a> {
-    style: Style,
-    memory: Vec<u8>,
+/// The work files, and the outputs for progress and errors.
+struct ClassicFiles<'a> {
+    style: IoStyle,
+    buffer: Vec<u8>,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
 }
 
-/// Goes on whatever a system call came to.
+/// Ignores the result of a system call.
 #[expect(clippy::unnecessary_wraps, reason = "one form for those who look at it and this one")]
-fn go_on(_: Result<usize, rustix::io::Errno>, _: usize) -> Result<(), Infallible> {
+fn ignore_result(_: Result<usize, rustix::io::Errno>, _: usize) -> Result<(), Infallible> {
     Ok(())
 }
 
-impl Loose<'_> {
-    fn complain(&mut self, what: &str, file: File<'_>, end: &str) -> io::Result<bool> {
+impl ClassicFiles<'_> {
+    fn report_error(&mut self, what: &str, file: File<'_>, end: &str) -> io::Result<bool> {
         let path = file.path.as_os_str().as_bytes();
         let message = [b"Error: ", what.as_bytes(), b" '", path, b"'", end.as_bytes(), b"\n"];
         self.err.write_all(&message.concat())?;
         Ok(false)
     }
 
-    fn write(&mut self, file: File<'_>, purpose: OpenMode, data: &[u8]) -> bool {
-        let opened = self.style.open(file.path, purpose);
+    fn write(&mut self, file: File<'_>, mode: OpenMode, data: &[u8]) -> bool {
+        let opened = self.style.open(file.path, mode);
         let Ok(opened) = opened else { return false };
-        let Ok(()) = self.style.write(&opened, data, go_on);
+        let Ok(()) = self.style.write(&opened, data, ignore_result);
         true
     }
 
@@ -57,28 +57,28 @@ impl Loose<'_> {
     }
 }
 
-impl Files for Loose<'_> {
+impl Files for ClassicFiles<'_> {
     type Stop = io::Error;
 
     fn create(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
         if self.write(file, OpenMode::Create, data) {
             return Ok(true);
         }
-        self.complain("cannot open", file, " for writing")
+        self.report_error("cannot open", file, " for writing")
     }
 
     fn append(&mut self, file: File<'_>, data: &mut [u8]) -> io::Result<bool> {
         if self.write(file, OpenMode::Append, data) {
             return Ok(true);
         }
-        self.complain("cannot open", file, " for append")
+        self.report_error("cannot open", file, " for append")
     }
 
     fn read(&mut self, file: File<'_>) -> io::Result<bool> {
         let Ok(opened) = self.style.open(file.path, OpenMode::Read) else {
-            return self.complain("cannot open", file, " for reading");
+            return self.report_error("cannot open", file, " for reading");
         };
-        let Ok(()) = self.style.read(&opened, file.bytes as usize, &mut self.memory, go_on);
+        let Ok(()) = self.style.read(&opened, file.bytes as usize, &mut self.buffer, ignore_result);
         Ok(true)
     }
 
@@ -86,16 +86,16 @@ impl Files for Loose<'_> {
         if rustix::fs::unlink(file.path).is_ok() {
             return Ok(true);
         }
-        self.complain("Cannot delete", file, "")
+        self.report_error("Cannot delete", file, "")
     }
 }
 
-/// Seconds of the clock on the wall, cut.
+/// Returns the wall-clock time in whole seconds, truncated.
 fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
-/// The subdirectories of all locations, in the order in which they are made.
+/// Returns the subdirectories of all locations, in the order of their creation.
 fn directories(config: &Config) -> impl Iterator<Item = PathBuf> {
     let mut parents: Vec<_> = config
         .locations
@@ -112,12 +112,12 @@ fn directories(config: &Config) -> impl Iterator<Item = PathBuf> {
         .flat_map(move |parent| (0..directories).map(move |k| parent.join(format!("s{k}"))))
 }
 
-/// Runs once.
+/// Performs one run.
 pub(super) fn run(
     config: &Config,
     out: &mut dyn Write,
     err: &mut dyn Write,
-) -> io::Result<Finished> {
+) -> io::Result<RunOutcome> {
     let mut engine = match Engine::new(config, None) {
         Ok(engine) => engine,
         Err(error) => {
@@ -125,12 +125,12 @@ pub(super) fn run(
             return Ok(None);
         }
     };
-    let mut files = Loose { style: Style::of(config), memory: Vec::new(), out, err };
+    let mut files = ClassicFiles { style: IoStyle::of(config), buffer: Vec::new(), out, err };
     if config.directories() > 0 {
         files.progress("Creating subdirectories...")?;
         for directory in directories(config) {
-            // It may be there already; if not, the files in it will complain.
-            let _made = rustix::fs::mkdir(&directory, rustix::fs::Mode::RWXU);
+            // It may exist already; if it cannot be created, the files in it report errors.
+            let _created = rustix::fs::mkdir(&directory, rustix::fs::Mode::RWXU);
         }
         files.progress("Done\n")?;
     }
@@ -144,15 +144,15 @@ pub(super) fn run(
     let complete = transactions(config, &mut engine, &mut files)?;
     let transactions_end = now();
     files.progress("Deleting files...")?;
-    for place in 0..engine.places() {
-        engine.delete_at(place, &mut files)?;
+    for index in 0..engine.places() {
+        engine.delete_at(index, &mut files)?;
     }
     files.progress("Done\n")?;
     let end = now();
     if config.directories() > 0 {
         files.progress("Deleting subdirectories...")?;
         for directory in directories(config) {
-            // One with files of somebody else stays.
+            // A directory that holds other files stays.
             let _removed = rustix::fs::rmdir(&directory);
         }
         files.progress("Done\n")?;
@@ -167,10 +167,14 @@ pub(super) fn run(
     Ok(Some(complete.then(|| (*engine.counts(), seconds))))
 }
 
-/// The transactions with their dots; answers whether all were done.
-fn transactions(config: &Config, engine: &mut Engine, files: &mut Loose<'_>) -> io::Result<bool> {
+/// Performs the transactions with their dots. Returns true if all were done.
+fn transactions(
+    config: &Config,
+    engine: &mut Engine,
+    files: &mut ClassicFiles<'_>,
+) -> io::Result<bool> {
     files.progress("Performing transactions")?;
-    // The original divides by zero below ten transactions; here each has a dot then.
+    // The original divides by zero below ten transactions; here each has a dot in that case.
     let step = (config.transactions / DOTS).max(1);
     for done in 0..config.transactions {
         if engine.is_out_of_files() {

@@ -1,8 +1,8 @@
-//! The commands of a PostMark script: what a line means, and what it does to the configuration.
+//! The commands of a PostMark script: their syntax, and their effect on the configuration.
 //!
-//! Invariants, all of them the original's: the first command whose name begins the line is meant,
-//! in the order of [`Command::ALL`]; the character after the name is passed over, whatever it is;
-//! the rest is the parameter. Numbers are read as C's `atoi` reads them into an int.
+//! Invariants, all as in the original: a line is the first command whose name it begins with, in
+//! the order of [`Command::ALL`]; the character after the name is skipped, whatever it is; the rest
+//! is the parameter. Numbers are read as C's `atoi` reads them into an int.
 
 use super::config::{BIAS_MAX, Config, Location, ReportFormat};
 use std::ffi::OsString;
@@ -48,7 +48,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// All of them, in the order in which a line is compared with them.
+    /// All commands, in the order in which a line is compared with them.
     pub const ALL: [Command; 17] = [
         Command::Size,
         Command::Number,
@@ -69,7 +69,7 @@ impl Command {
         Command::Quit,
     ];
 
-    /// What a line begins with to mean it, and what it is for.
+    /// Returns the name with which a line begins, and a description.
     #[must_use]
     pub fn usage(self) -> (&'static str, &'static str) {
         match self {
@@ -97,7 +97,7 @@ impl Command {
         }
     }
 
-    /// What a line means, and its parameter, if it goes on after the name.
+    /// Parses a line. Returns the command and its parameter, if the line continues after the name.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<(Command, Option<&[u8]>)> {
         Command::ALL.into_iter().find_map(|command| {
@@ -107,56 +107,56 @@ impl Command {
     }
 }
 
-/// What is wrong with a parameter, in the words of the original.
+/// An error in a parameter, in the words of the original.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// Of `set size`.
+    /// Error of `set size`.
     #[error("no file size low or high bounds specified")]
     Size,
-    /// Of `set number`.
+    /// Error of `set number`.
     #[error("invalid number of files")]
     Number,
-    /// Of `set seed`.
+    /// Error of `set seed`.
     #[error("invalid seed for random numbers")]
     Seed,
-    /// Of `set transactions`.
+    /// Error of `set transactions`.
     #[error("no transactions specified")]
     Transactions,
-    /// Of `set location`.
+    /// Error of `set location`.
     #[error("no directory name specified")]
     NoLocation,
-    /// There is none to be taken off the list.
+    /// The location to remove is not in the list.
     #[error("cannot find location '{}'", .0.display())]
     UnknownLocation(OsString),
-    /// The weight of a location is 1 then.
+    /// The weight of the location becomes 1.
     #[error("ignoring invalid weight '{}'", .0.display())]
     Weight(OsString),
-    /// Of `set subdirectories`.
+    /// Error of `set subdirectories`.
     #[error("invalid number of subdirectories")]
     Subdirectories,
-    /// Of `set read`.
+    /// Error of `set read`.
     #[error("invalid read block size")]
     Read,
-    /// Of `set write`.
+    /// Error of `set write`.
     #[error("invalid write block size")]
     Write,
-    /// Of `set buffering`.
+    /// Error of `set buffering`.
     #[error("no buffering mode (true/false) specified")]
     Buffering,
-    /// Of both biases.
+    /// Error of both biases.
     #[error("no bias specified (0-10 for greater chance,-1 to disable)")]
     Bias,
-    /// Of `set report`.
+    /// Error of `set report`.
     #[error("either 'verbose' or 'terse' required")]
     Report,
 }
 
 impl Config {
-    /// Carries out a command that sets something; nothing for others.
+    /// Applies a command that sets a value; does nothing for others.
     ///
     /// # Errors
-    /// The parameter is wrong. The configuration stays as it is, except that a location with a
-    /// wrong weight gets the weight 1.
+    /// The parameter is invalid. The configuration stays as it is, except that a location with an
+    /// invalid weight gets the weight 1.
     pub fn set(
         &mut self,
         command: Command,
@@ -167,8 +167,8 @@ impl Config {
         match command {
             Command::Size => {
                 self.size_low = positive.ok_or(ParameterError::Size)?;
-                let mut words = parameter.unwrap_or_default().splitn(2, |&byte| byte == b' ');
-                let high = words.nth(1).map(integer).and_then(|high| u32::try_from(high).ok());
+                let mut values = parameter.unwrap_or_default().splitn(2, |&byte| byte == b' ');
+                let high = values.nth(1).map(integer).and_then(|high| u32::try_from(high).ok());
                 self.size_high = high.unwrap_or(0).max(self.size_low);
             }
             Command::Number => self.number = positive.ok_or(ParameterError::Number)?,
@@ -192,8 +192,8 @@ impl Config {
             Command::BiasRead => self.bias_read = bias(number)?,
             Command::BiasCreate => self.bias_create = bias(number)?,
             Command::Report => {
-                let named = |report: &ReportFormat| Some(report.name().as_bytes()) == parameter;
-                let found = ReportFormat::ALL.into_iter().find(named);
+                let is_named = |report: &ReportFormat| Some(report.name().as_bytes()) == parameter;
+                let found = ReportFormat::ALL.into_iter().find(is_named);
                 self.report = found.ok_or(ParameterError::Report)?;
             }
             Command::Run | Command::Load | Command::Show | Command::Help | Command::Quit => {}
@@ -204,9 +204,9 @@ impl Config {
     fn set_location(&mut self, parameter: &[u8]) -> Result<(), ParameterError> {
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         if let Some(path) = parameter.strip_prefix(b"-") {
-            let found = self.locations.iter().position(|known| known.path.as_bytes() == path);
-            let place = found.ok_or_else(|| ParameterError::UnknownLocation(owned(path)))?;
-            self.locations.remove(place);
+            let found = self.locations.iter().position(|location| location.path.as_bytes() == path);
+            let index = found.ok_or_else(|| ParameterError::UnknownLocation(owned(path)))?;
+            self.locations.remove(index);
             return Ok(());
         }
         let path = parameter.strip_prefix(b"+").unwrap_or_else(|| {
@@ -234,7 +234,7 @@ fn bias(number: Option<i32>) -> Result<Option<u32>, ParameterError> {
     }
 }
 
-/// The number that a text begins with, 0 without one: `strtol` cut to an int.
+/// Returns the number with which a text begins, or 0: `strtol` truncated to an int.
 fn integer(text: &[u8]) -> i32 {
     let is_blank = |byte: &u8| matches!(byte, b' ' | 9..=13);
     let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! What a run of PostMark is asked to do, with the defaults of the original.
+//! Configuration of a PostMark run, with the defaults of the original.
 //!
 //! Invariants: every number that can be set is within the range that its command allows, sizes are
 //! bytes, `size_low` is at least 1 and at most `size_high`. Paths are bytes, as in the scripts.
@@ -9,9 +9,9 @@ use std::path::Path;
 /// A directory for work files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Where it is; put before the name of each file with a slash between.
+    /// The path; put before the name of each file with a slash between.
     pub path: OsString,
-    /// How often it is chosen among all: at least 1.
+    /// Weight with which it is chosen among all locations: at least 1.
     pub weight: u32,
 }
 
@@ -23,7 +23,7 @@ impl Location {
     }
 }
 
-/// How the result of a run is printed.
+/// Format of the result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Several lines for people.
@@ -33,10 +33,10 @@ pub enum ReportFormat {
 }
 
 impl ReportFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [ReportFormat; 2] = [ReportFormat::Verbose, ReportFormat::Terse];
 
-    /// The word of the script.
+    /// Returns the word of the script.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,13 +46,13 @@ impl ReportFormat {
     }
 }
 
-/// The largest chance that a bias can give, and the numbers that are drawn against it.
+/// The largest chance of a bias, and the bound of the numbers that are drawn against it.
 pub const BIAS_MAX: u32 = 10;
 
-/// The largest file: the buffer of data is twice as long, and the original counts it in an int.
+/// The largest file: the data buffer is twice as long, and the original counts it in an int.
 pub const SIZE_MAX: u32 = 1 << 30;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Files that are created before the transactions; the table holds twice as many.
@@ -63,7 +63,7 @@ pub struct Config {
     pub size_low: u32,
     /// New files are smaller than this, appended ones at most this long, bytes.
     pub size_high: u32,
-    /// Where the random numbers come from.
+    /// The seed of the random numbers.
     pub seed: u32,
     /// Directories for the files; none for the current one.
     pub locations: Vec<Location>,
@@ -73,13 +73,13 @@ pub struct Config {
     pub read_block: u32,
     /// Bytes of one write.
     pub write_block: u32,
-    /// Whether reads and writes go through a buffer as those of C's stdio do.
+    /// True if reads and writes go through a buffer like that of C's stdio.
     pub buffered: bool,
-    /// How many of ten times a file is read and not appended to; none for neither.
+    /// Chance in ten that a file is read and not appended to; `None` for neither.
     pub bias_read: Option<u32>,
-    /// How many of ten times a file is created and not deleted; none for neither.
+    /// Chance in ten that a file is created and not deleted; `None` for neither.
     pub bias_create: Option<u32>,
-    /// How the result is printed.
+    /// Format of the result.
     pub report: ReportFormat,
 }
 
@@ -104,7 +104,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How many subdirectories each location really gets: one is none.
+    /// Returns the number of subdirectories that each location gets: a setting of 1 means none.
     #[must_use]
     pub fn directories(&self) -> u32 {
         if self.subdirectories > 1 { self.subdirectories } else { 0 }

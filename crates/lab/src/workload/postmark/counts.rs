@@ -1,15 +1,15 @@
-//! What a run has done so far.
+//! Counts of a run.
 //!
-//! Invariant: beside each sum of bytes as it is stands the sum as the original keeps it, in single
-//! precision and in the order of the operations, since its rounding shows in the reports: what is
-//! 1157.99 megabytes is printed as 1158.00. Sizes are bytes.
+//! Invariant: next to each exact sum of bytes is the sum as the original keeps it, in single
+//! precision and in the order of the operations, since its rounding shows in the reports: 1157.99
+//! megabytes are printed as 1158.00. Sizes are bytes.
 
-/// A sum of bytes, and the same as a C `float` has it.
+/// A sum of bytes, exact and as a C `float`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// As it is.
+    /// The exact sum.
     pub bytes: u64,
-    /// As the original counts it.
+    /// The sum as the original computes it.
     pub single: f32,
 }
 
@@ -22,14 +22,14 @@ impl Sum {
     }
 }
 
-/// How often what was done.
+/// Numbers of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Files created, those included that could not be opened (classic mode goes on then).
+    /// Files created, including those that could not be opened (classic mode continues then).
     pub created: u64,
     /// Files deleted.
     pub deleted: u64,
-    /// Of those, how many were left after the transactions.
+    /// Files among them that were left after the transactions.
     pub deleted_at_end: u64,
     /// Files read.
     pub read: u64,
@@ -39,12 +39,12 @@ pub struct Counts {
     pub bytes_read: Sum,
     /// Bytes written.
     pub bytes_written: Sum,
-    /// Transactions that were done.
+    /// Completed transactions.
     pub transactions: u64,
 }
 
 impl Counts {
-    /// Adds what another thread has done.
+    /// Adds the counts of another thread.
     pub(super) fn add(&mut self, other: &Counts) {
         self.created += other.created;
         self.deleted += other.deleted;

@@ -1,9 +1,9 @@
-//! Reading and writing work files with the same system calls as the original.
+//! Reads and writes of work files with the same system calls as the original.
 //!
-//! The buffered mode of the original is C's stdio with its default buffer, which is as long as
-//! `st_blksize` says. The sizes and the order of its calls follow from the block size alone, and
-//! all data of one operation lies in one piece of memory; so they are worked out and no byte is
-//! copied. Sizes are bytes.
+//! The buffered mode of the original is C's stdio with its default buffer, whose size is
+//! `st_blksize`. The sizes and the order of its calls follow from the block size alone, and all
+//! data of one operation is contiguous in memory; so the calls are computed, and no byte is copied.
+//! Sizes are bytes.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -11,21 +11,21 @@ use rustix::io::Errno;
 use std::ops::Range;
 use std::path::Path;
 
-/// How files are read and written.
+/// The way in which files are read and written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Style {
-    /// Through a buffer of stdio.
+pub(super) struct IoStyle {
+    /// Uses a buffer like that of stdio.
     pub(super) buffered: bool,
     /// Bytes that the program reads at a time.
     pub(super) read_block: usize,
     /// Bytes that the program writes at a time.
     pub(super) write_block: usize,
-    /// Whether a write that did less is followed by one of the rest, as stdio does. Then a full
-    /// disk is an error and not only a short write.
-    pub(super) insist: bool,
+    /// True if a short write is followed by one of the rest, as in stdio. A full disk is then an
+    /// error and not only a short write.
+    pub(super) completes_short_writes: bool,
 }
 
-/// What a file is opened for.
+/// The purpose of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenMode {
     Create,
@@ -33,40 +33,40 @@ pub(super) enum OpenMode {
     Read,
 }
 
-impl Style {
+impl IoStyle {
     pub(super) fn of(config: &super::Config) -> Self {
-        Style {
+        IoStyle {
             buffered: config.buffered,
-            insist: config.buffered,
+            completes_short_writes: config.buffered,
             read_block: config.read_block as usize,
             write_block: config.write_block as usize,
         }
     }
 
     /// Opens a file as `fopen` or, unbuffered, as `open` of the original does.
-    pub(super) fn open(self, path: &Path, purpose: OpenMode) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(self, path: &Path, mode: OpenMode) -> Result<OwnedFd, Errno> {
         let write = OFlags::WRONLY | OFlags::CREATE;
-        let (flags, mode) = match (self.buffered, purpose) {
+        let (flags, permissions) = match (self.buffered, mode) {
             (true, OpenMode::Create) => (write | OFlags::TRUNC, 0o666),
             (true, OpenMode::Append) => (write | OFlags::APPEND, 0o666),
             (_, OpenMode::Read) => (OFlags::RDONLY, 0),
             (false, OpenMode::Create) => (OFlags::RDWR | OFlags::CREATE, 0o644),
             (false, OpenMode::Append) => (OFlags::RDWR | OFlags::APPEND, 0),
         };
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
-        if self.buffered && purpose == OpenMode::Append {
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(permissions))?;
+        if self.buffered && mode == OpenMode::Append {
             rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         }
         Ok(file)
     }
 
-    /// The length of the buffer: what stdio asks the file for at its first use.
+    /// Returns the length of the buffer, which stdio takes from the file at its first use.
     fn buffer_bytes(file: impl AsFd) -> usize {
         let stat = rustix::fs::fstat(file);
         stat.ok().and_then(|stat| usize::try_from(stat.st_blksize).ok()).unwrap_or(0).max(1)
     }
 
-    /// Writes all of `data`. `step` is called for each system call and may go on after an error.
+    /// Writes all of `data`. `step` is called for each system call and may continue after an error.
     pub(super) fn write<E>(
         self,
         file: impl AsFd + Copy,
@@ -74,16 +74,16 @@ impl Style {
         mut step: impl FnMut(Result<usize, Errno>, usize) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut write = |range: Range<usize>| {
-            let asked = range.len();
+            let requested = range.len();
             let mut done = rustix::io::write(file, &data[range.clone()]);
             while let Ok(part @ 1..) = done
-                && part < asked
-                && self.insist
+                && part < requested
+                && self.completes_short_writes
             {
                 let rest = &data[range.start + part..range.end];
                 done = rustix::io::write(file, rest).map(|more| part + more);
             }
-            step(done, asked)
+            step(done, requested)
         };
         if self.buffered {
             let buffer = Self::buffer_bytes(file);
@@ -93,23 +93,23 @@ impl Style {
         }
     }
 
-    /// Reads `bytes` from the beginning of a file into `memory`, which grows as it has to.
+    /// Reads `bytes` from the beginning of a file into `buffer`, which grows as needed.
     pub(super) fn read<E>(
         self,
         file: impl AsFd + Copy,
         bytes: usize,
-        memory: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         mut step: impl FnMut(Result<usize, Errno>, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut read = |asked: usize, expected: usize| {
-            if memory.len() < asked {
-                memory.resize(asked, 0);
+        let mut read = |requested: usize, expected: usize| {
+            if buffer.len() < requested {
+                buffer.resize(requested, 0);
             }
-            step(rustix::io::read(file, &mut memory[..asked]), expected)
+            step(rustix::io::read(file, &mut buffer[..requested]), expected)
         };
         if self.buffered {
-            let buffer = Self::buffer_bytes(file);
-            buffered_reads(bytes, self.read_block, buffer, &mut read)
+            let buffer_len = Self::buffer_bytes(file);
+            buffered_reads(bytes, self.read_block, buffer_len, &mut read)
         } else {
             raw_calls(bytes, self.read_block, &mut |range: Range<usize>| {
                 read(range.len(), range.len())
@@ -118,7 +118,7 @@ impl Style {
     }
 }
 
-/// Whole blocks, then the remainder, even one of no bytes.
+/// Calls `call` for whole blocks, then for the remainder, even if it has no bytes.
 fn raw_calls<E>(
     bytes: usize,
     block: usize,
@@ -131,73 +131,74 @@ fn raw_calls<E>(
     call(whole..bytes)
 }
 
-/// A buffer as small as this takes no part of a large write. No file system has one.
+/// Minimum size of a buffer that takes part of a large write. Every file system has at least this.
 const BUFFER_DIRECT_MIN: usize = 128;
 
-/// How much of `bytes`, which did not fit into the buffer, goes past it.
+/// Returns the part of `bytes`, which did not fit into the buffer, that bypasses it.
 fn direct(bytes: usize, buffer: usize) -> usize {
     if buffer >= BUFFER_DIRECT_MIN { bytes / buffer * buffer } else { bytes }
 }
 
-/// The writes of `fwrite` in blocks and of the `fclose` after them. A block first fills the buffer;
-/// when that is full it is written, then whole buffers straight from the block, and the rest is
-/// kept. Before its first use the buffer has no room.
+/// Performs the writes of `fwrite` in blocks and of the `fclose` after them. A block first fills
+/// the buffer; a full buffer is written, then whole buffers directly from the block, and the rest
+/// is buffered. Before its first use the buffer has no free space.
 fn buffered_writes<E>(
     bytes: usize,
     block: usize,
     buffer: usize,
     write: &mut impl FnMut(Range<usize>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut kept_from, mut at, mut room) = (0, 0, 0);
+    let (mut kept_from, mut at, mut free) = (0, 0, 0);
     while at < bytes {
         let end = bytes.min(at.saturating_add(block));
-        let fits = room.min(end - at);
+        let fits = free.min(end - at);
         at += fits;
-        room -= fits;
+        free -= fits;
         if at == end {
             continue;
         }
         if kept_from < at {
             write(kept_from..at)?;
         }
-        let past = direct(end - at, buffer);
-        if past > 0 {
-            write(at..at + past)?;
+        let direct_len = direct(end - at, buffer);
+        if direct_len > 0 {
+            write(at..at + direct_len)?;
         }
-        kept_from = at + past;
-        room = buffer - (end - kept_from);
+        kept_from = at + direct_len;
+        free = buffer - (end - kept_from);
         at = end;
     }
     if kept_from < at { write(kept_from..at) } else { Ok(()) }
 }
 
-/// The reads of `fread` in blocks: the length that is asked for, and the one that comes. What is
-/// wanted beyond the buffer is read past it in whole buffers, less than that through it.
+/// Performs the reads of `fread` in blocks, with the requested and the expected length of each.
+/// Requests beyond the buffered bytes bypass the buffer in whole buffers; less than that is read
+/// through it.
 fn buffered_reads<E>(
     bytes: usize,
     block: usize,
     buffer: usize,
     read: &mut impl FnMut(usize, usize) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut at, mut kept, mut done) = (0, 0, 0);
+    let (mut at, mut buffered, mut done) = (0, 0, 0);
     while at < bytes {
-        let mut want = block.min(bytes - at);
-        at += want;
-        while want > kept {
-            want -= kept;
-            kept = 0;
-            if want < buffer {
-                kept = buffer.min(bytes - done);
-                read(buffer, kept)?;
-                done += kept;
+        let mut remaining = block.min(bytes - at);
+        at += remaining;
+        while remaining > buffered {
+            remaining -= buffered;
+            buffered = 0;
+            if remaining < buffer {
+                buffered = buffer.min(bytes - done);
+                read(buffer, buffered)?;
+                done += buffered;
             } else {
-                let past = direct(want, buffer);
-                read(past, past)?;
-                done += past;
-                want -= past;
+                let direct_len = direct(remaining, buffer);
+                read(direct_len, direct_len)?;
+                done += direct_len;
+                remaining -= direct_len;
             }
         }
-        kept -= want;
+        buffered -= remaining;
     }
     Ok(())
 }
@@ -221,8 +222,8 @@ mod tests {
 
     fn reads(bytes: usize, block: usize) -> Vec<(usize, usize)> {
         let mut calls = Vec::new();
-        let Ok(()) = buffered_reads(bytes, block, 4096, &mut |asked, expected| {
-            calls.push((asked, expected));
+        let Ok(()) = buffered_reads(bytes, block, 4096, &mut |requested, expected| {
+            calls.push((requested, expected));
             Ok::<(), Infallible>(())
         });
         calls

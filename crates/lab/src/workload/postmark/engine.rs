@@ -1,7 +1,7 @@
-//! The operations of a run, one after the other, drawn as the original draws them.
+//! The operations of a run in order, drawn as the original draws them.
 //!
-//! Invariants: a configuration and a seed give the same operations everywhere; also after an
-//! operation that failed they are those that the original goes on with. Sizes are bytes.
+//! Invariants: a configuration and a seed give the same operations everywhere; after a failed
+//! operation they continue as in the original. Sizes are bytes.
 
 use super::config::{BIAS_MAX, Config, SIZE_MAX};
 use super::counts::Counts;
@@ -13,20 +13,20 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Characters of the data: those that can be printed.
+/// Characters of the data: printable ones.
 const FIRST_CHARACTER: u8 = b' ';
 const CHARACTERS: u32 = 95;
 
-/// Why a run cannot begin. The message can follow "failed to".
+/// The reason for which a run cannot begin. The message can follow "failed to".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
-    /// The data of the largest file.
+    /// The data of the largest file is too large.
     #[error("hold {bytes} bytes of data in memory; files may have up to {SIZE_MAX}")]
     Data {
         /// The largest size of a file.
         bytes: u32,
     },
-    /// The table of files.
+    /// The table of files is too large.
     #[error("hold a table of twice {number} files in memory")]
     Table {
         /// Files at the beginning.
@@ -34,37 +34,39 @@ pub enum TooLarge {
     },
 }
 
-/// Draws operations and has them carried out.
+/// Draws operations and executes them through [`Files`].
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: Config,
     random: Generator,
     table: Table,
     counts: Counts,
-    /// What files begin with.
+    /// Data with which files begin.
     data: Vec<u8>,
-    /// What stands before the names of files, for each location.
+    /// Prefix of the names of files, for each location.
     prefixes: Vec<Vec<u8>>,
-    /// The weights of the locations, added up.
+    /// Cumulative weights of the locations.
     weights: Vec<u64>,
-    /// Where the name of a file is put together.
+    /// Buffer for the name of a file.
     name: Vec<u8>,
 }
 
 impl Engine {
-    /// A run that has done nothing but draw its data. The files are put into the locations of the
-    /// configuration, or into `places` instead, one for each.
+    /// Returns an engine that has only drawn its data. Files go to the locations of the
+    /// configuration, or instead to `directories`, one for each.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(config: &Config, places: Option<&[PathBuf]>) -> Result<Self, TooLarge> {
+    pub fn new(config: &Config, directories: Option<&[PathBuf]>) -> Result<Self, TooLarge> {
         let mut random = Generator::from_seed(config.seed);
         let data = draw_data(&mut random, config.size_high)?;
         let number = config.number;
         let table = Table::new(number).ok_or(TooLarge::Table { number })?;
         let prefix = |path: &OsStr| [path.as_bytes(), b"/"].concat();
-        let mut prefixes: Vec<_> = match places {
-            Some(places) => places.iter().map(|place| prefix(place.as_os_str())).collect(),
+        let mut prefixes: Vec<_> = match directories {
+            Some(directories) => {
+                directories.iter().map(|directory| prefix(directory.as_os_str())).collect()
+            }
             None => config.locations.iter().map(|location| prefix(&location.path)).collect(),
         };
         if prefixes.is_empty() {
@@ -87,41 +89,41 @@ impl Engine {
         })
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// What it was made for.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What files begin with, as long as the largest of them.
+    /// Returns the data with which files begin, as long as the largest of them.
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.data
     }
 
-    /// Random numbers that were drawn so far.
+    /// Returns the number of random numbers drawn so far.
     #[must_use]
     pub fn draws(&self) -> u64 {
         self.random.draws()
     }
 
-    /// Whether there is no file left, so that no transaction can be done.
+    /// Returns true if no file is left, so that no transaction can be done.
     #[must_use]
     pub fn is_out_of_files(&self) -> bool {
         self.counts.created == self.counts.deleted
     }
 
-    /// Makes one file, unless the table is full.
+    /// Creates one file, unless the table is full.
     ///
     /// # Errors
-    /// `files` said that the run has to stop.
+    /// `files` stopped the run.
     pub fn create<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
-        let Some(place) = self.table.free() else { return Ok(()) };
+        let Some(index) = self.table.free() else { return Ok(()) };
         let location = self.draw_location();
         let directories = self.config.directories();
         let directory = if directories > 0 { self.random.below(directories) } else { NO_DIRECTORY };
@@ -129,8 +131,8 @@ impl Engine {
         let number = u32::try_from(self.counts.created).unwrap_or(u32::MAX);
         let (low, high) = (self.config.size_low, self.config.size_high);
         let bytes = low + self.random.below(high - low);
-        // It is in the table from now on, since a file that was half written has to go, too.
-        self.table.put(place, Slot { bytes, number, location, directory });
+        // The file is in the table from now on, since a partly written file has to be deleted, too.
+        self.table.put(index, Slot { bytes, number, location, directory });
         let data = &mut self.data[..bytes as usize];
         let slot = Slot { bytes: 0, number, location, directory };
         if files.create(file(&mut self.name, &self.prefixes, slot), data)? {
@@ -142,7 +144,7 @@ impl Engine {
     /// Does one transaction: reads or appends, and creates or deletes. There must be a file.
     ///
     /// # Errors
-    /// `files` said that the run has to stop.
+    /// `files` stopped the run.
     pub fn transaction<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
         if let Some(bias) = self.config.bias_read {
             if self.random.below(BIAS_MAX) < bias {
@@ -155,32 +157,32 @@ impl Engine {
             if self.random.below(BIAS_MAX) < bias {
                 self.create(files)?;
             } else {
-                let place = self.table.pick(&mut self.random);
-                self.delete(place, files)?;
+                let index = self.table.pick(&mut self.random);
+                self.delete(index, files)?;
             }
         }
         self.counts.transactions += 1;
         Ok(())
     }
 
-    /// How many places the table has, for [`Engine::delete_at`].
+    /// Returns the number of slots of the table, for [`Engine::delete_at`].
     #[must_use]
     pub fn places(&self) -> usize {
         self.table.len()
     }
 
-    /// Files that are there now.
+    /// Returns the number of existing files.
     #[must_use]
     pub fn files(&self) -> usize {
         self.table.used()
     }
 
-    /// Deletes what is left in a place of the table, if anything is.
+    /// Deletes the file in a slot of the table, if there is one.
     ///
     /// # Errors
-    /// `files` said that the run has to stop.
-    pub fn delete_at<F: Files>(&mut self, place: usize, files: &mut F) -> Result<(), F::Stop> {
-        if self.table.get(place).bytes > 0 && self.delete(place, files)? {
+    /// `files` stopped the run.
+    pub fn delete_at<F: Files>(&mut self, index: usize, files: &mut F) -> Result<(), F::Stop> {
+        if self.table.get(index).bytes > 0 && self.delete(index, files)? {
             self.counts.deleted_at_end += 1;
         }
         Ok(())
@@ -193,8 +195,8 @@ impl Engine {
             return 0;
         }
         let drawn = self.random.below(u32::try_from(sum).unwrap_or(u32::MAX));
-        let place = self.weights.partition_point(|&sum| sum <= u64::from(drawn));
-        u32::try_from(place).expect("fewer locations than weights")
+        let index = self.weights.partition_point(|&sum| sum <= u64::from(drawn));
+        u32::try_from(index).expect("fewer locations than weights")
     }
 
     fn read<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
@@ -206,38 +208,38 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends, unless the file is as long as files may be.
+    /// Appends to a file, unless it has the maximum length.
     fn append<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
-        let place = self.table.pick(&mut self.random);
-        let slot = self.table.get(place);
+        let index = self.table.pick(&mut self.random);
+        let slot = self.table.get(index);
         if slot.bytes >= self.config.size_high {
             return Ok(());
         }
         let more = self.random.below(self.config.size_high - slot.bytes) + 1;
         let data = &mut self.data[..more as usize];
         if files.append(file(&mut self.name, &self.prefixes, slot), data)? {
-            self.table.grow(place, more);
+            self.table.grow(index, more);
             self.counts.appended += 1;
             self.counts.bytes_written.add(more);
         } else {
-            // The original draws how much only after it has opened the file.
+            // The original draws the length only after it has opened the file.
             self.random.put_back();
         }
         Ok(())
     }
 
-    fn delete<F: Files>(&mut self, place: usize, files: &mut F) -> Result<bool, F::Stop> {
-        let slot = self.table.get(place);
+    fn delete<F: Files>(&mut self, index: usize, files: &mut F) -> Result<bool, F::Stop> {
+        let slot = self.table.get(index);
         let done = files.delete(file(&mut self.name, &self.prefixes, slot))?;
         if done {
-            self.table.clear(place);
+            self.table.clear(index);
             self.counts.deleted += 1;
         }
         Ok(done)
     }
 }
 
-/// The data that files begin with. Twice as much is drawn as a file can hold.
+/// Draws the data with which files begin. Twice as much is drawn as a file can hold.
 fn draw_data(random: &mut Generator, bytes: u32) -> Result<Vec<u8>, TooLarge> {
     let too_large = TooLarge::Data { bytes };
     if bytes > SIZE_MAX {
@@ -257,7 +259,7 @@ fn draw_data(random: &mut Generator, bytes: u32) -> Result<Vec<u8>, TooLarge> {
     Ok(data)
 }
 
-/// A file by its slot; its name is put together in `name`.
+/// Returns the file of a slot; its name is built in `name`.
 fn file<'a>(name: &'a mut Vec<u8>, prefixes: &[Vec<u8>], slot: Slot) -> File<'a> {
     let location = slot.location as usize;
     name.clear();

@@ -1,52 +1,53 @@
-//! Why a run of PostMark fails. Every message can follow "failed to".
+//! Errors of a PostMark run. Every message can follow "failed to".
 
 use super::engine::TooLarge;
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Why a run fails.
+/// The reason for which a run fails.
 #[derive(Debug, thiserror::Error)]
 pub enum PostmarkError {
-    /// Something was asked of a file or directory and not done.
-    #[error("{doing} {}: {source}", .path.display())]
+    /// An operation on a file or directory failed.
+    #[error("{operation} {}: {source}", .path.display())]
     File {
-        /// What was asked, as "create".
-        doing: &'static str,
-        /// Of which file or directory.
+        /// The operation, such as "create".
+        operation: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// Why it was not done.
+        /// The error of the system.
         source: Errno,
     },
     /// A file system is full.
     #[error(
-        "{doing} {}: the file system is full; what was written has been removed", .path.display()
+        "{operation} {}: the file system is full; what was written has been removed",
+        .path.display()
     )]
     Full {
-        /// What was asked.
-        doing: &'static str,
-        /// Of which file.
+        /// The operation.
+        operation: &'static str,
+        /// The file.
         path: PathBuf,
     },
-    /// A read or write did less than it was asked for, without an error.
-    #[error("{doing} {}: only {done} of {asked} bytes", .path.display())]
+    /// A read or write did less than requested, without an error.
+    #[error("{operation} {}: only {done} of {requested} bytes", .path.display())]
     Short {
-        /// What was asked.
-        doing: &'static str,
-        /// Of which file.
+        /// The operation.
+        operation: &'static str,
+        /// The file.
         path: PathBuf,
-        /// Bytes that were done.
+        /// Bytes done.
         done: usize,
-        /// Bytes that were asked for.
-        asked: usize,
+        /// Bytes requested.
+        requested: usize,
     },
-    /// There is less room than the files will take.
+    /// There is less free space than the files need.
     #[error("start in {}: the files need {what}, and {free} are free", .path.display())]
     NoRoom {
         /// A directory on the file system.
         path: PathBuf,
-        /// How much they need.
+        /// Required space.
         what: String,
-        /// How much there is.
+        /// Free space.
         free: String,
     },
     /// There would be no file left before the last transaction.
@@ -57,46 +58,46 @@ pub enum PostmarkError {
     OutOfFiles {
         /// Transactions until then.
         done: u64,
-        /// Transactions that were asked for.
+        /// Requested transactions.
         all: u64,
     },
-    /// The memory that the run needs.
+    /// The run needs more memory than there is.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// A thread could not be started.
     #[error("start thread {number}: {source}")]
     Thread {
-        /// Which.
+        /// The number of the thread.
         number: u32,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Somebody asked for it.
+    /// The user stopped the run.
     #[error("finish: it was stopped, and what it made has been removed")]
     Stopped,
     /// A thread panicked.
     #[error("finish: a thread broke an invariant; please report what was printed")]
     Panicked,
-    /// Something was left behind.
+    /// A directory could not be removed.
     #[error("{first}; {} is left behind, since it could not be removed ({why})", .path.display())]
     Left {
-        /// What was wrong before.
+        /// The first error.
         first: String,
-        /// What is left.
+        /// The directory.
         path: PathBuf,
-        /// Why it could not be removed.
+        /// The reason for which it could not be removed.
         why: String,
     },
 }
 
 impl PostmarkError {
-    /// What became of a call.
-    pub(super) fn of(doing: &'static str, path: impl Into<PathBuf>, source: Errno) -> Self {
+    /// Returns the error of an operation.
+    pub(super) fn of(operation: &'static str, path: impl Into<PathBuf>, source: Errno) -> Self {
         let path = path.into();
         if matches!(source, Errno::NOSPC | Errno::DQUOT) {
-            PostmarkError::Full { doing, path }
+            PostmarkError::Full { operation, path }
         } else {
-            PostmarkError::File { doing, path, source }
+            PostmarkError::File { operation, path, source }
         }
     }
 }

@@ -9,10 +9,10 @@ const WORDS: usize = 624;
 const DISTANCE: usize = 397;
 const TWIST: u32 = 0x9908_b0df;
 const UPPER: u32 = 0x8000_0000;
-/// The multiplier of the linear generator that makes the first state.
+/// Multiplier of the linear generator that makes the initial state.
 const SEEDING: u32 = 69_069;
 
-/// The generator, and how much was drawn from it.
+/// The generator, and the number of values drawn from it.
 #[derive(Clone, Debug)]
 pub struct Generator {
     state: Box<[u32; WORDS]>,
@@ -21,7 +21,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The stream that belongs to `seed`.
+    /// Returns the stream for `seed`.
     #[must_use]
     pub fn from_seed(seed: u32) -> Self {
         let step = |value: u32| value.wrapping_mul(SEEDING).wrapping_add(1);
@@ -35,7 +35,7 @@ impl Generator {
         Generator { state: Box::new(state), next: WORDS, draws: 0 }
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     pub fn word(&mut self) -> u32 {
         if self.next == WORDS {
             self.twist();
@@ -49,20 +49,20 @@ impl Generator {
         word ^ (word >> 18)
     }
 
-    /// A number below `end`, by a plain remainder; 0, without a draw, if `end` is 0.
+    /// Returns a number below `end`, by a plain remainder; 0, without a draw, if `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         if end == 0 { 0 } else { self.word() % end }
     }
 
-    /// Puts the last number back, so that it is drawn again. One must have been drawn since the
-    /// last time.
+    /// Puts the last number back, so that it is drawn again. At least one must have been drawn
+    /// since the last call.
     pub(super) fn put_back(&mut self) {
         assert!(self.next > 0, "a number to put back");
         self.next -= 1;
         self.draws -= 1;
     }
 
-    /// How many numbers were drawn.
+    /// Returns the number of values drawn.
     #[must_use]
     pub fn draws(&self) -> u64 {
         self.draws

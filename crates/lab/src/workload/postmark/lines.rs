@@ -1,15 +1,15 @@
 //! Lines of a script as the original reads them.
 //!
-//! Invariants: a line has at most 254 characters, and what is longer goes on as another line; the
-//! last character is dropped, whatever it is, so the end of a longer line and of a last line
-//! without a line break lose a letter; a byte of 0 ends a line.
+//! Invariants: a line has at most 254 characters, and a longer one continues as another line; the
+//! last character is dropped, whatever it is, so the end of a longer line and a last line without a
+//! line break lose a character; a byte of 0 ends a line.
 
 use std::io::{self, BufRead};
 
-/// Characters of one line, the line break included.
+/// Maximum number of characters of one line, including the line break.
 const LINE_MAX: usize = 254;
 
-/// The next line; nothing at the end.
+/// Returns the next line, or `None` at the end.
 ///
 /// # Errors
 /// The input cannot be read.
@@ -20,11 +20,11 @@ pub(super) fn next(input: &mut dyn BufRead) -> io::Result<Option<Vec<u8>>> {
         if available.is_empty() {
             break;
         }
-        let room = available.len().min(LINE_MAX - line.len());
-        let end = available[..room].iter().position(|&byte| byte == b'\n');
-        let taken = end.map_or(room, |end| end + 1);
-        line.extend_from_slice(&available[..taken]);
-        input.consume(taken);
+        let limit = available.len().min(LINE_MAX - line.len());
+        let end = available[..limit].iter().position(|&byte| byte == b'\n');
+        let consumed = end.map_or(limit, |end| end + 1);
+        line.extend_from_slice(&available[..consumed]);
+        input.consume(consumed);
         if end.is_some() {
             break;
         }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &[u8]) -> Vec<String> {
-        // A buffer of three bytes, so that lines come in parts.
+        // A buffer of three bytes, so that lines arrive in parts.
         let mut input = io::BufReader::with_capacity(3, text);
         let next = || next(&mut input).unwrap();
         std::iter::from_fn(next).map(|line| String::from_utf8(line).unwrap()).collect()

@@ -1,13 +1,13 @@
-//! What a run of today can do beyond the original, and who watches it.
+//! Options of a modern run beyond the original, and its control.
 //!
 //! Invariant: with the defaults the operations are those of the original, to the byte of their
-//! sizes; only what is in the files differs.
+//! sizes; only the content of the files differs.
 
 use super::config::Config;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// When what was written is made stable.
+/// The time at which written data is flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
     /// Never, as the original.
@@ -15,18 +15,18 @@ pub enum Fsync {
     None,
     /// Each file before it is closed after a write.
     Close,
-    /// After each transaction the files that it wrote and the directories that it changed; in the other
-    /// phases after each file.
+    /// After each transaction, the files that it wrote and the directories that it changed; in the
+    /// other phases after each file.
     Transaction,
     /// Everything, once at the end of each phase.
     End,
 }
 
 impl Fsync {
-    /// All of them.
+    /// All values.
     pub const ALL: [Fsync; 4] = [Fsync::None, Fsync::Close, Fsync::Transaction, Fsync::End];
 
-    /// What it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,21 +38,21 @@ impl Fsync {
     }
 }
 
-/// What is in the files.
+/// Content of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Data {
-    /// Bytes that cannot be compressed, and no 512 of them twice.
+    /// Bytes that cannot be compressed, in which no 512 bytes occur twice.
     #[default]
     Random,
-    /// As the original: all files begin with the same characters.
+    /// As in the original: all files begin with the same characters.
     Classic,
 }
 
 impl Data {
-    /// All of them.
+    /// All values.
     pub const ALL: [Data; 2] = [Data::Random, Data::Classic];
 
-    /// What it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,29 +62,29 @@ impl Data {
     }
 }
 
-/// A run.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What each thread does.
+    /// The operations of each thread.
     pub config: Config,
     /// Threads, each with files and random numbers of its own.
     pub threads: NonZero<u32>,
-    /// When what was written is made stable.
+    /// The time at which written data is flushed.
     pub fsync: Fsync,
-    /// What is in the files.
+    /// Content of the files.
     pub data: Data,
 }
 
 impl Options {
-    /// One thread that does what the configuration says.
+    /// Returns options for one thread with this configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let threads = NonZero::<u32>::MIN;
         Options { config, threads, fsync: Fsync::default(), data: Data::default() }
     }
 
-    /// The configuration of a thread: the first has the seed as it was set, each other one of its
-    /// own, made of that and of its number by the steps of `SplitMix64`.
+    /// Returns the configuration of a thread: the first has the configured seed, each other one a
+    /// seed derived from that and from its number by the steps of `SplitMix64`.
     #[must_use]
     pub fn of_thread(&self, thread: u32) -> Config {
         let mut config = self.config.clone();
@@ -93,7 +93,7 @@ impl Options {
                 .wrapping_add(u64::from(thread).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            // What `set seed` takes: from 1 to 2^31 - 1.
+            // Range of `set seed`: from 1 to 2^31 - 1.
             config.seed = u32::try_from(mixed >> 33).expect("31 bits").max(1);
         }
         config
@@ -103,19 +103,19 @@ impl Options {
 /// The phases of a run, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The files that there are at the beginning.
+    /// Creation of the initial files.
     Create,
     /// The transactions.
     Transactions,
-    /// Deletion of what is left.
+    /// Deletion of the remaining files.
     Delete,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Phase; 3] = [Phase::Create, Phase::Transactions, Phase::Delete];
 
-    /// What it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -126,12 +126,12 @@ impl Phase {
     }
 }
 
-/// The one who watches a run: may stop it, and sees how far it is.
+/// Control of a run: stops it, and reports its progress.
 #[derive(Default)]
 pub struct Control<'a> {
     stop: AtomicBool,
-    asked: Option<&'a (dyn Fn() -> bool + Sync)>,
-    begins: Option<&'a (dyn Fn(Phase) -> bool + Sync)>,
+    should_stop: Option<&'a (dyn Fn() -> bool + Sync)>,
+    may_start: Option<&'a (dyn Fn(Phase) -> bool + Sync)>,
     done: AtomicU64,
     total: AtomicU64,
 }
@@ -147,36 +147,38 @@ impl std::fmt::Debug for Control<'_> {
 }
 
 impl<'a> Control<'a> {
-    /// One who is asked before each operation whether the run shall stop.
+    /// Returns a control whose function is called before each operation, and returns true to stop
+    /// the run.
     #[must_use]
-    pub fn asking(asked: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Control { asked: Some(asked), ..Control::default() }
+    pub fn with_stop_check(should_stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Control { should_stop: Some(should_stop), ..Control::default() }
     }
 
-    /// Calls this when all threads are ready for a phase, and begins it when that is back; if it
-    /// answers false, the run stops.
+    /// Calls this function when all threads are ready for a phase, and begins the phase when it
+    /// returns; if it returns false, the run stops.
     #[must_use]
-    pub fn before_phases(self, begins: &'a (dyn Fn(Phase) -> bool + Sync)) -> Self {
-        Control { begins: Some(begins), ..self }
+    pub fn before_phases(self, may_start: &'a (dyn Fn(Phase) -> bool + Sync)) -> Self {
+        Control { may_start: Some(may_start), ..self }
     }
 
     pub(super) fn may_begin(&self, phase: Phase) -> bool {
-        self.begins.is_none_or(|begins| begins(phase))
+        self.may_start.is_none_or(|may_start| may_start(phase))
     }
 
-    /// Asks the run to stop: it removes what it made, and ends with an error that says so.
+    /// Requests the run to stop: it removes its files, and ends with an error that says so.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Files created and transactions done, and how many there will be; deletion is not counted.
+    /// Returns files created and transactions done, and their total; deletion is not counted.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.asked.is_some_and(|asked| asked())
+        self.stop.load(Ordering::Relaxed)
+            || self.should_stop.is_some_and(|should_stop| should_stop())
     }
 
     pub(super) fn begin(&self, total: u64) {

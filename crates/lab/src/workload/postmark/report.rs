@@ -1,8 +1,8 @@
-//! The reports of the original, to the letter.
+//! The reports of the original, byte for byte.
 //!
-//! Invariants: rates of the verbose report are whole numbers, cut; those of the terse one, and all
-//! of bytes, are in single precision. Times are whole seconds, never 0. Byte rates are over the
-//! whole time, those of reads and appends over the time of the transactions.
+//! Invariants: rates of the verbose report are whole numbers, truncated; those of the terse report,
+//! and all rates of bytes, are in single precision. Times are whole seconds, never 0. Byte rates
+//! are over the total time, those of reads and appends over the time of the transactions.
 
 use super::config::{Config, ReportFormat};
 use super::counts::Counts;
@@ -13,15 +13,15 @@ use std::fmt::Write;
 pub struct Seconds {
     /// From the first creation to the last deletion.
     pub total: u64,
-    /// The transactions.
+    /// The transactions alone.
     pub transactions: u64,
-    /// The creation before.
+    /// The creation before the transactions.
     pub creation: u64,
-    /// The deletion after.
+    /// The deletion after the transactions.
     pub deletion: u64,
 }
 
-/// The report in the format that the configuration asks for.
+/// Returns the report in the configured format.
 #[must_use]
 pub fn report(config: &Config, counts: &Counts, seconds: Seconds) -> String {
     match config.report {
@@ -38,7 +38,7 @@ fn verbose(config: &Config, counts: &Counts, seconds: Seconds) -> String {
         writeln!(text, "{indent}{what}").expect("memory takes every byte");
     };
     let some =
-        |what: u64, verb: &str, over: u64| format!("{what} {verb} ({} per second)", what / over);
+        |count: u64, verb: &str, over: u64| format!("{count} {verb} ({} per second)", count / over);
     let alone = |phase: &str, files: u64, over: u64| {
         format!("{phase} alone: {files} files ({} per second)", files / over)
     };
@@ -98,8 +98,8 @@ fn single(count: u64) -> f32 {
     count as f32
 }
 
-/// A sum or rate of bytes in the unit that the original chooses. A megabyte exactly is 1024.00
-/// kilobytes, and less than a kilobyte is a fraction of one.
+/// Formats a number or rate of bytes in the unit that the original chooses. Exactly one megabyte is
+/// 1024.00 kilobytes, and less than a kilobyte is a fraction of one.
 fn scaled(bytes: f32) -> String {
     if bytes / 1_048_576.0 > 1.0 {
         format!("{:.2} megabytes", bytes / 1_048_576.0)
@@ -121,7 +121,7 @@ mod tests {
         Sum { bytes, single: single(bytes) }
     }
 
-    /// Number 100 and everything else as it is by default.
+    /// Returns the configuration with number 100 and other defaults, and its counts.
     fn hundred() -> (Config, Counts) {
         let counts = Counts {
             created: 349,

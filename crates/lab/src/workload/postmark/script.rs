@@ -1,8 +1,8 @@
-//! Scripts for a run of today: read as a whole before anything begins.
+//! Scripts for a modern run: read completely before anything begins.
 //!
-//! Invariants: the commands are the original's, and so is what a line means; but what is wrong or
-//! unknown is refused with its file and line instead of passed over, empty lines are nothing, and a
-//! last line without a line break is whole.
+//! Invariants: the commands and the meaning of a line are those of the original; but an invalid or
+//! unknown line is refused with its file and line instead of skipped, empty lines are ignored, and
+//! a last line without a line break is complete.
 
 use super::command::{Command, ParameterError};
 use super::config::Config;
@@ -10,48 +10,48 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Scripts that load scripts: more than this is a circle.
+/// Maximum depth of scripts that load scripts; more is a cycle.
 const DEPTH_MAX: usize = 16;
 
-/// What a script asks for besides settings, with what is set by then.
+/// A step of a script other than a setting, with the configuration at that point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A run, and the file that its report goes to the end of.
+    /// A run, and the file to which its report is appended.
     Run(Config, Option<PathBuf>),
-    /// What is set, and the file that this goes to the end of.
+    /// The display of the configuration, and the file to which it is appended.
     Show(Config, Option<PathBuf>),
-    /// The commands that begin so.
+    /// The help for commands with this prefix.
     Help(Vec<u8>),
 }
 
-/// What a script comes to.
+/// A parsed script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// What it asks for, in order.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
-    /// What is set at its end.
+    /// The configuration at its end.
     pub config: Config,
 }
 
-/// Why a script is refused. The message can follow "failed to".
+/// The reason for which a script is refused. The message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// It cannot be read.
+    /// The script cannot be read.
     #[error("read the script {}: {source}", .path.display())]
     Unreadable {
-        /// Which.
+        /// The script.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A line is no command.
+    /// A line is not a command.
     #[error("read {}, line {line}: there is no command \"{text}\"", .path.display())]
     Unknown {
         /// The script.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What it says.
+        /// The text of the line.
         text: String,
     },
     /// A command for a shell.
@@ -59,63 +59,63 @@ pub enum ScriptError {
     Shell {
         /// The script.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
     },
-    /// A parameter is wrong.
-    #[error("read {}, line {line}: {complaint}", .path.display())]
+    /// A parameter is invalid.
+    #[error("read {}, line {line}: {error}", .path.display())]
     Wrong {
         /// The script.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
-        complaint: ParameterError,
+        /// The error.
+        error: ParameterError,
     },
-    /// A script needs a parameter, or loads itself.
+    /// A `load` has no parameter, or scripts load each other in a cycle.
     #[error("read {}, line {line}: {why}", .path.display())]
     Load {
         /// The script.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
 }
 
 impl Script {
-    /// Reads a script and those that it loads.
+    /// Reads a script and the scripts that it loads.
     ///
     /// # Errors
-    /// One cannot be read, or holds something wrong; the message says where.
+    /// A script cannot be read, or has an error; the message states its position.
     pub fn read(path: &Path) -> Result<Self, ScriptError> {
         let mut script = Script::default();
-        script.take(path, 0)?;
+        script.read_file(path, 0)?;
         Ok(script)
     }
 
-    fn take(&mut self, path: &Path, depth: usize) -> Result<(), ScriptError> {
+    fn read_file(&mut self, path: &Path, depth: usize) -> Result<(), ScriptError> {
         let text = std::fs::read(path)
             .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
         for (index, text) in text.split(|&byte| byte == b'\n').enumerate() {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            let place = || (path.to_owned(), index + 1);
+            let position = || (path.to_owned(), index + 1);
             if text.is_empty() {
                 continue;
             }
             if text[0] == b'!' {
-                let (path, line) = place();
+                let (path, line) = position();
                 return Err(ScriptError::Shell { path, line });
             }
             let Some((command, parameter)) = Command::parse(text) else {
                 let text = String::from_utf8_lossy(text).into_owned();
-                let (path, line) = place();
+                let (path, line) = position();
                 return Err(ScriptError::Unknown { path, line, text });
             };
             let file = || parameter.map(|name| PathBuf::from(OsStr::from_bytes(name)));
             match command {
-                // It ends this file, not the one that loaded it.
+                // Ends this file, not the one that loaded it.
                 Command::Quit => break,
                 Command::Run => self.steps.push(Step::Run(self.config.clone(), file())),
                 Command::Show => self.steps.push(Step::Show(self.config.clone(), file())),
@@ -123,19 +123,20 @@ impl Script {
                     self.steps.push(Step::Help(parameter.unwrap_or_default().to_vec()));
                 }
                 Command::Load => {
-                    let wrong = |why| {
-                        let (path, line) = place();
+                    let load_error = |why| {
+                        let (path, line) = position();
                         ScriptError::Load { path, line, why }
                     };
-                    let loaded = file().ok_or_else(|| wrong("no configuration file specified"))?;
+                    let loaded =
+                        file().ok_or_else(|| load_error("no configuration file specified"))?;
                     if depth == DEPTH_MAX {
-                        return Err(wrong("scripts load each other in a circle"));
+                        return Err(load_error("scripts load each other in a circle"));
                     }
-                    self.take(&loaded, depth + 1)?;
+                    self.read_file(&loaded, depth + 1)?;
                 }
-                setting => self.config.set(setting, parameter).map_err(|complaint| {
-                    let (path, line) = place();
-                    ScriptError::Wrong { path, line, complaint }
+                setting => self.config.set(setting, parameter).map_err(|error| {
+                    let (path, line) = position();
+                    ScriptError::Wrong { path, line, error }
                 })?,
             }
         }
@@ -173,14 +174,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused_with_its_place() {
-        let known = [
+        let cases = [
             ("run\nfoo\n", "read SCRIPT, line 2: there is no command \"foo\""),
             ("\n\nset number x", "read SCRIPT, line 3: invalid number of files"),
             ("!rm", "read SCRIPT, line 1: commands for a shell are not carried out"),
             ("load", "read SCRIPT, line 1: no configuration file specified"),
             ("load SCRIPT", "read SCRIPT, line 1: scripts load each other in a circle"),
         ];
-        for (text, message) in known {
+        for (text, message) in cases {
             assert_eq!(read(text).unwrap_err(), message);
         }
         let error = read("load no-such-file").unwrap_err();

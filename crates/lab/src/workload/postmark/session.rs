@@ -1,9 +1,9 @@
-//! A session of the original: script, prompt, and what they print.
+//! A session of the original program: script, prompt, and their output.
 //!
-//! Invariants: what is wrong is said on standard error and the session goes on; it ends at `quit`
-//! or at the end of its input, always successfully. The words are those of the original, but for
+//! Invariants: errors are reported on standard error and the session continues; it ends at `quit`
+//! or at the end of its input, always successfully. The words are those of the original, except for
 //! the lines of `help` and the advice after `out of files!`. Commands for a shell (`!`) are not
-//! carried out, and that is said.
+//! executed, and an error says so.
 
 use super::classic;
 use super::command::Command;
@@ -17,9 +17,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What the original says at its start.
+/// Banner of the original.
 const BANNER: &str = "PostMark v1.51 : 8/14/01\n";
-/// The script that is read if none is named.
+/// The script that is read by default.
 const DEFAULT_SCRIPT: &str = ".pmrc";
 
 /// A session.
@@ -35,29 +35,29 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// Whether the one who reads commands goes on.
+/// Continuation of a session after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    GoOn,
+    Continue,
     Quit,
 }
 
 impl<'a> Session<'a> {
-    /// A session with the defaults that talks there.
+    /// Returns a session with the defaults that writes to these outputs.
     pub fn new(out: &'a mut dyn Write, err: &'a mut dyn Write) -> Self {
         Session { config: Config::default(), out, err }
     }
 
-    /// Carries out `script`, or `.pmrc` in the current directory without one; if that does not quit,
+    /// Executes `script`, or `.pmrc` in the current directory without one; if that does not quit,
     /// prompts for commands.
     ///
     /// # Errors
-    /// Nobody listens to what is said, or the input cannot be read.
+    /// The output cannot be written, or the input cannot be read.
     pub fn run(&mut self, script: Option<&Path>, input: &mut dyn BufRead) -> io::Result<()> {
         self.print(BANNER)?;
         let script = script.unwrap_or(Path::new(DEFAULT_SCRIPT));
         if let Ok(file) = File::open(script)
-            && self.carry_out(script, file)? == Next::Quit
+            && self.run_script(script, file)? == Next::Quit
         {
             return self.out.flush();
         }
@@ -78,27 +78,27 @@ impl<'a> Session<'a> {
         self.out.flush()
     }
 
-    fn carry_out(&mut self, path: &Path, file: File) -> io::Result<Next> {
+    fn run_script(&mut self, path: &Path, file: File) -> io::Result<Next> {
         let name = path.as_os_str().as_bytes();
         self.write(&[b"Reading configuration from file '", name, b"'\n"])?;
         let mut file = BufReader::new(file);
-        // What cannot be read, such as a directory, is as good as empty.
+        // A script that cannot be read, such as a directory, counts as empty.
         while let Ok(Some(line)) = lines::next(&mut file) {
             if self.execute(&line)? == Next::Quit {
                 return Ok(Next::Quit);
             }
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     fn execute(&mut self, line: &[u8]) -> io::Result<Next> {
         if line.first() == Some(&b'!') {
-            self.complain("commands for a shell are not carried out: '", line)?;
-            return Ok(Next::GoOn);
+            self.report_error("commands for a shell are not carried out: '", line)?;
+            return Ok(Next::Continue);
         }
         let Some((command, parameter)) = Command::parse(line) else {
             self.print("Eh?\n")?;
-            return Ok(Next::GoOn);
+            return Ok(Next::Continue);
         };
         match command {
             Command::Quit => return Ok(Next::Quit),
@@ -107,12 +107,12 @@ impl<'a> Session<'a> {
             Command::Show => self.show(parameter)?,
             Command::Help => self.print(&help(parameter.unwrap_or_default()))?,
             setting => {
-                if let Err(complaint) = self.config.set(setting, parameter) {
-                    writeln!(self.err, "Error: {complaint}")?;
+                if let Err(error) = self.config.set(setting, parameter) {
+                    writeln!(self.err, "Error: {error}")?;
                 }
             }
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     fn load(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
@@ -121,21 +121,21 @@ impl<'a> Session<'a> {
         };
         let path = Path::new(OsStr::from_bytes(name));
         match File::open(path) {
-            // A quit inside ends that file only.
-            Ok(file) => self.carry_out(path, file).map(|_| ()),
-            Err(_) => self.complain("cannot read configuration file '", name),
+            // A quit inside ends only that file.
+            Ok(file) => self.run_script(path, file).map(|_| ()),
+            Err(_) => self.report_error("cannot read configuration file '", name),
         }
     }
 
     fn run_once(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
-        let Some(finished) = classic::run(&self.config, self.out, self.err)? else {
+        let Some(outcome) = classic::run(&self.config, self.out, self.err)? else {
             return Ok(());
         };
-        let mut file = self.end_of(parameter)?;
-        if let Some((counts, seconds)) = finished {
+        let mut file = self.open_output(parameter)?;
+        if let Some((counts, seconds)) = outcome {
             let text = report(&self.config, &counts, seconds);
             match &mut file {
-                // As with the original, nobody notices that a file takes no more.
+                // As in the original, a failed write to the file is not reported.
                 Some(file) => drop(file.write_all(text.as_bytes())),
                 None => self.print(&text)?,
             }
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
     fn show(&mut self, parameter: Option<&[u8]>) -> io::Result<()> {
         let current = std::env::current_dir().unwrap_or_default();
         let shown = show(&self.config, &current);
-        match self.end_of(parameter)? {
+        match self.open_output(parameter)? {
             Some(mut file) => {
                 drop(file.write_all(&shown.before));
                 self.out.write_all(&shown.locations)?;
@@ -157,17 +157,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The file that a result goes to; none for standard output.
-    fn end_of(&mut self, parameter: Option<&[u8]>) -> io::Result<Option<File>> {
+    /// Opens the file for a result; `None` for standard output.
+    fn open_output(&mut self, parameter: Option<&[u8]>) -> io::Result<Option<File>> {
         let Some(name) = parameter else { return Ok(None) };
         let file = OpenOptions::new().append(true).create(true).open(OsStr::from_bytes(name));
         if file.is_err() {
-            self.complain("Cannot direct output to file '", name)?;
+            self.report_error("Cannot direct output to file '", name)?;
         }
         Ok(file.ok())
     }
 
-    fn complain(&mut self, what: &str, name: &[u8]) -> io::Result<()> {
+    fn report_error(&mut self, what: &str, name: &[u8]) -> io::Result<()> {
         self.err.write_all(&[b"Error: ", what.as_bytes(), name, b"'\n"].concat())
     }
 

@@ -1,7 +1,7 @@
-//! What `show` and `help` print.
+//! Output of `show` and `help`.
 //!
-//! Invariant: `show` is the original's to the letter; the lines of `help` are named as there and
-//! say in words of our own what a command is for. Sizes are in the unit that the original chooses.
+//! Invariant: `show` is that of the original, byte for byte; `help` has the same commands, with
+//! other descriptions. Sizes are in the unit that the original chooses.
 
 use super::command::Command;
 use super::config::Config;
@@ -9,19 +9,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The configuration as `show` prints it: what goes to its file, and after that place in it, the
-/// list of locations, which goes to standard output always.
+/// The configuration as `show` prints it: the part for its file, and separately the list of
+/// locations, which always goes to standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Up to the locations.
+    /// Text before the locations.
     pub before: Vec<u8>,
-    /// The locations, one a line.
+    /// The locations, one per line.
     pub locations: Vec<u8>,
-    /// What follows.
+    /// Text after the locations.
     pub after: Vec<u8>,
 }
 
-/// What is set. Without locations the files go to `current`, the current directory.
+/// Returns the configuration. Without locations the files go to `current`, the current directory.
 #[must_use]
 pub fn show(config: &Config, current: &Path) -> Shown {
     let mut before = format!(
@@ -73,7 +73,7 @@ fn after(config: &Config) -> String {
     )
 }
 
-/// A size in whole bytes below 1 KiB, else with two digits.
+/// Formats a size in whole bytes below 1 KiB, else with two decimals.
 fn scaled(bytes: u32) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
@@ -82,7 +82,8 @@ fn scaled(bytes: u32) -> String {
     }
 }
 
-/// The commands whose names begin with `prefix`; all of them, if none does.
+/// Returns the lines for commands whose names begin with `prefix`; for all commands, if there is
+/// none.
 #[must_use]
 pub fn help(prefix: &[u8]) -> String {
     let matches = |command: &Command| command.usage().0.as_bytes().starts_with(prefix);

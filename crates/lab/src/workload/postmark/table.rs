@@ -1,24 +1,24 @@
-//! The table of files: which exist, where, and how large they are.
+//! The table of files: their existence, location and size.
 //!
-//! Invariants: twice as many slots as files are created first; a slot of 0 bytes is free; the order
-//! in which free slots are found is that of the original, since it decides which file a random
-//! number means. Sizes are bytes.
+//! Invariants: there are twice as many slots as initial files; a slot of 0 bytes is free; free
+//! slots are found in the order of the original, since it determines which file a random number
+//! selects. Sizes are bytes.
 
 use super::generator::Generator;
 
-/// No directory: the file lies in the location itself.
+/// No directory: the file is in the location itself.
 pub(super) const NO_DIRECTORY: u32 = u32::MAX;
 
-/// A file, or nothing.
+/// A file, or no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Its size; 0 if there is no file.
     pub(super) bytes: u32,
-    /// What it is called.
+    /// Its name.
     pub(super) number: u32,
-    /// In which location.
+    /// The index of its location.
     pub(super) location: u32,
-    /// In which subdirectory, or [`NO_DIRECTORY`].
+    /// The number of its subdirectory, or [`NO_DIRECTORY`].
     pub(super) directory: u32,
 }
 
@@ -26,13 +26,13 @@ pub(super) struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     slots: Vec<Slot>,
-    /// The slot after the one that was taken last.
+    /// The slot after the one that was used last.
     next: usize,
     used: usize,
 }
 
 impl Table {
-    /// A table for `number` files and as many more; nothing if there is no memory for it.
+    /// Returns a table for `number` files and as many more; `None` if there is not enough memory.
     pub(super) fn new(number: u32) -> Option<Self> {
         let len = usize::try_from(u64::from(number) * 2).ok()?;
         let mut slots = Vec::new();
@@ -41,62 +41,62 @@ impl Table {
         Some(Table { slots, next: 0, used: 0 })
     }
 
-    /// The free slot for the next file: the one after the last that was taken, else the first.
+    /// Returns the free slot for the next file: the one after the last used slot, else the first.
     pub(super) fn free(&mut self) -> Option<usize> {
         if self.used == self.slots.len() {
             return None;
         }
         let is_free = |slot: &Slot| slot.bytes == 0;
-        let place = match self.slots.get(self.next) {
+        let index = match self.slots.get(self.next) {
             Some(slot) if is_free(slot) => self.next,
             _ => self.slots.iter().position(is_free)?,
         };
-        self.next = place + 1;
-        Some(place)
+        self.next = index + 1;
+        Some(index)
     }
 
-    /// A file at random: slots are drawn until one holds a file. There must be one.
+    /// Returns a random file: draws slots until one holds a file. There must be one.
     pub(super) fn pick(&self, random: &mut Generator) -> usize {
         assert!(self.used > 0, "a file to pick");
         let len = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         loop {
-            let place = random.below(len) as usize;
-            if self.slots[place].bytes > 0 {
-                return place;
+            let index = random.below(len) as usize;
+            if self.slots[index].bytes > 0 {
+                return index;
             }
         }
     }
 
-    /// What is in a slot.
-    pub(super) fn get(&self, place: usize) -> Slot {
-        self.slots[place]
+    /// Returns the content of a slot.
+    pub(super) fn get(&self, index: usize) -> Slot {
+        self.slots[index]
     }
 
     /// Puts a file into a free slot.
-    pub(super) fn put(&mut self, place: usize, slot: Slot) {
-        assert!(self.slots[place].bytes == 0 && slot.bytes > 0, "a file for a free slot");
-        self.slots[place] = slot;
+    pub(super) fn put(&mut self, index: usize, slot: Slot) {
+        assert!(self.slots[index].bytes == 0 && slot.bytes > 0, "a file for a free slot");
+        self.slots[index] = slot;
         self.used += 1;
     }
 
-    /// Makes a file longer.
-    pub(super) fn grow(&mut self, place: usize, bytes: u32) {
-        self.slots[place].bytes += bytes;
+    /// Extends a file.
+    pub(super) fn grow(&mut self, index: usize, bytes: u32) {
+        self.slots[index].bytes += bytes;
     }
 
     /// Frees a slot.
-    pub(super) fn clear(&mut self, place: usize) {
-        assert!(self.slots[place].bytes > 0, "a file to forget");
-        self.slots[place] = Slot::default();
+    pub(super) fn clear(&mut self, index: usize) {
+        assert!(self.slots[index].bytes > 0, "a file to forget");
+        self.slots[index] = Slot::default();
         self.used -= 1;
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -114,9 +114,9 @@ mod tests {
     fn free_slots_are_found_in_the_order_of_the_original() {
         let mut table = Table::new(2).unwrap();
         for number in 0..4 {
-            let place = table.free().unwrap();
-            assert_eq!(place, number as usize);
-            table.put(place, file(number));
+            let index = table.free().unwrap();
+            assert_eq!(index, number as usize);
+            table.put(index, file(number));
         }
         assert_eq!(table.free(), None);
         table.clear(3);
@@ -134,8 +134,8 @@ mod tests {
         table.put(77, file(1));
         let mut random = Generator::from_seed(1);
         assert_eq!(table.pick(&mut random), 77);
-        let mut again = Generator::from_seed(1);
-        while again.below(100) != 77 {}
-        assert_eq!(random.draws(), again.draws());
+        let mut repeated = Generator::from_seed(1);
+        while repeated.below(100) != 77 {}
+        assert_eq!(random.draws(), repeated.draws());
     }
 }

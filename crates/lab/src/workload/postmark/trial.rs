@@ -1,17 +1,17 @@
-//! One run of today: threads, phases, times in nanoseconds, every result looked at.
+//! A modern run: threads, phases, times in nanoseconds, every result checked.
 //!
-//! Invariants: nothing is written before it is known that the files fit and that they do not run
-//! out; all threads begin a phase together; whatever way a run ends, what it made is removed, or
-//! the error says what is left. Times are nanoseconds, sizes are bytes, rates are per second.
+//! Invariants: nothing is written before the run has determined that the files fit and do not run
+//! out; all threads begin a phase together; however a run ends, its files are removed, or the error
+//! says what is left. Times are nanoseconds, sizes are bytes, rates are per second.
 
-use super::checked::{Checked, Operation};
+use super::checked::{CheckedFiles, Operation};
 use super::config::{Config, Location};
 use super::counts::Counts;
 use super::engine::Engine;
 use super::error::PostmarkError;
 use super::files::{Model, SpaceUse};
 use super::options::{Control, Data, Fsync, Options, Phase};
-use super::place::{Place, check_room, remove_left_over};
+use super::place::{WorkDirectory, check_space, remove_left_over};
 use crate::random::Random;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use std::path::{Path, PathBuf};
@@ -20,31 +20,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was asked for.
+    /// The options of the run.
     pub options: Options,
-    /// What was done, all threads together.
+    /// The counts of all threads together.
     pub counts: Counts,
-    /// How long each phase took, from the moment when all threads began it to the last one's end.
+    /// The duration of each phase, from the time when all threads began it to the end of the last
+    /// one.
     pub phases: [(Phase, Duration); Phase::ALL.len()],
-    /// How long operations took.
+    /// The times of the operations.
     pub operations: Vec<(Operation, HistogramSnapshot)>,
-    /// The most bytes that the files took at a time, in blocks of 4 KiB.
+    /// Maximum number of bytes of the files at a time, in blocks of 4 KiB.
     pub room_bytes_max: u64,
-    /// Directories of runs that were killed, which this one has removed before it began.
+    /// Directories of killed runs, which this run removed before it began.
     pub left_over: Vec<PathBuf>,
 }
 
 impl Outcome {
-    /// How long a phase took.
+    /// Returns the duration of a phase.
     #[must_use]
     pub fn duration(&self, phase: Phase) -> Duration {
         self.phases[phase as usize].1
     }
 
-    /// How long all phases took together.
+    /// Returns the duration of all phases together.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.phases.iter().map(|phase| phase.1).sum()
@@ -57,7 +58,7 @@ impl Outcome {
     }
 }
 
-/// A number per second; 0 in no time.
+/// Returns a rate per second; 0 if `over` is zero.
 #[must_use]
 pub fn per_s(count: u64, over: Duration) -> f64 {
     let seconds = over.as_secs_f64();
@@ -66,23 +67,23 @@ pub fn per_s(count: u64, over: Duration) -> f64 {
     if seconds > 0.0 { count / seconds } else { 0.0 }
 }
 
-/// Runs once. It returns when everything that it made is gone again.
+/// Performs one run. All its files are removed when it returns.
 ///
 /// # Errors
-/// Something was refused, did not work or was stopped; everything is removed then, too.
+/// An operation was refused, failed or was stopped; all files are removed then, too.
 pub fn run(options: &Options, control: &Control<'_>) -> Result<Outcome, PostmarkError> {
     let locations = locations(&options.config);
     let left_over = clear_up(&options.config);
-    let mut places = Vec::new();
-    let made = locations.iter().try_for_each(|location| {
-        places.push(Place::make(location)?);
+    let mut work_directories = Vec::new();
+    let created = locations.iter().try_for_each(|location| {
+        work_directories.push(WorkDirectory::make(location)?);
         Ok(())
     });
-    let outcome = made.and_then(|()| run_in(options, control, &places));
+    let outcome = created.and_then(|()| run_in(options, control, &work_directories));
     let mut removed = Ok(());
-    for place in places {
-        let path = place.path().to_owned();
-        if let Err(why) = place.remove() {
+    for work_directory in work_directories {
+        let path = work_directory.path().to_owned();
+        if let Err(why) = work_directory.remove() {
             removed = Err((path, why));
         }
     }
@@ -100,38 +101,39 @@ fn locations(config: &Config) -> Vec<&Path> {
     if named.is_empty() { vec![Path::new(".")] } else { named }
 }
 
-/// Removes what runs that were killed have left in the locations; which directories.
+/// Removes the directories that killed runs have left in the locations, and returns them.
 pub fn clear_up(config: &Config) -> Vec<PathBuf> {
     locations(config).into_iter().flat_map(remove_left_over).collect()
 }
 
-/// The most bytes that the files of a run take at a time, in blocks of 4 KiB. Nothing is written.
+/// Returns the maximum number of bytes of the files of a run at a time, in blocks of 4 KiB. Writes
+/// nothing.
 ///
 /// # Errors
-/// The files would run out, or there is no memory for their table.
+/// The files would run out, or there is not enough memory for their table.
 pub fn room_bytes(options: &Options) -> Result<u64, PostmarkError> {
     let mut sum = SpaceUse::default();
     for thread in 0..options.threads.get() {
         let engine = Engine::new(&options.of_thread(thread), None)?;
         let locations = locations(&options.config).len();
-        for room in rehearse(&engine, locations, &Control::default())? {
-            sum.add(&room);
+        for space_use in simulate(&engine, locations, &Control::default())? {
+            sum.add(&space_use);
         }
     }
     Ok(sum.bytes_max())
 }
 
-/// One thread's share.
+/// The work of one thread.
 struct Worker<'a> {
     engine: Engine,
-    files: Checked<'a>,
+    files: CheckedFiles<'a>,
     control: &'a Control<'a>,
     transactions: u32,
     number: u32,
 }
 
 impl Worker<'_> {
-    fn go_through(&mut self, phase: Phase) -> Result<(), PostmarkError> {
+    fn run_phase(&mut self, phase: Phase) -> Result<(), PostmarkError> {
         let files = &mut self.files;
         match phase {
             Phase::Create => {
@@ -149,8 +151,8 @@ impl Worker<'_> {
                 }
             }
             Phase::Delete => {
-                for place in 0..self.engine.places() {
-                    self.engine.delete_at(place, files)?;
+                for index in 0..self.engine.places() {
+                    self.engine.delete_at(index, files)?;
                     files.end_transaction()?;
                 }
             }
@@ -162,18 +164,22 @@ impl Worker<'_> {
 fn run_in(
     options: &Options,
     control: &Control<'_>,
-    places: &[Place],
+    work_directories: &[WorkDirectory],
 ) -> Result<Outcome, PostmarkError> {
     let halt = AtomicBool::new(false);
     let mut workers = Vec::new();
-    let mut rooms = vec![SpaceUse::default(); places.len()];
+    let mut space_uses = vec![SpaceUse::default(); work_directories.len()];
     for thread in 0..options.threads.get() {
         let config = options.of_thread(thread);
-        let directories: Vec<_> =
-            places.iter().map(|place| place.path().join(format!("t{thread}"))).collect();
+        let directories: Vec<_> = work_directories
+            .iter()
+            .map(|work_directory| work_directory.path().join(format!("t{thread}")))
+            .collect();
         let mut engine = Engine::new(&config, Some(&directories))?;
-        for (sum, room) in rooms.iter_mut().zip(rehearse(&engine, places.len(), control)?) {
-            sum.add(&room);
+        for (sum, space_use) in
+            space_uses.iter_mut().zip(simulate(&engine, work_directories.len(), control)?)
+        {
+            sum.add(&space_use);
         }
         if options.data == Data::Random {
             let mut random = Random::from_seed(u64::from(config.seed));
@@ -181,16 +187,16 @@ fn run_in(
                 part.copy_from_slice(&random.bits().to_le_bytes()[..part.len()]);
             }
         }
-        let files = Checked::new(options, thread, control, &halt);
+        let files = CheckedFiles::new(options, thread, control, &halt);
         let (number, transactions) = (config.number, config.transactions);
         workers.push(Worker { engine, files, control, transactions, number });
     }
-    check_room(places, &rooms)?;
+    check_space(work_directories, &space_uses)?;
     for thread in 0..options.threads.get() {
-        for place in places {
-            place.make_inside(&format!("t{thread}"))?;
+        for work_directory in work_directories {
+            work_directory.create_subdirectory(&format!("t{thread}"))?;
             for directory in 0..options.config.directories() {
-                place.make_inside(&format!("t{thread}/s{directory}"))?;
+                work_directory.create_subdirectory(&format!("t{thread}/s{directory}"))?;
             }
         }
     }
@@ -199,13 +205,13 @@ fn run_in(
     let syncs = Histogram::default();
     let mut phases = Phase::ALL.map(|phase| (phase, Duration::ZERO));
     for (phase, duration) in &mut phases {
-        *duration = go_through(*phase, &mut workers, control, &halt)?;
+        *duration = run_phase(*phase, &mut workers, control, &halt)?;
         if options.fsync == Fsync::End {
-            let begun = Instant::now();
-            places.iter().try_for_each(Place::sync)?;
-            let passed = begun.elapsed();
-            syncs.record(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX));
-            *duration += passed;
+            let start = Instant::now();
+            work_directories.iter().try_for_each(WorkDirectory::sync)?;
+            let elapsed = start.elapsed();
+            syncs.record(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+            *duration += elapsed;
         }
     }
     let mut counts = Counts::default();
@@ -227,14 +233,14 @@ fn run_in(
         counts,
         phases,
         operations: operations.into_iter().filter(|(_, times)| times.count() > 0).collect(),
-        room_bytes_max: rooms.iter().map(SpaceUse::bytes_max).sum(),
+        room_bytes_max: space_uses.iter().map(SpaceUse::bytes_max).sum(),
         left_over: Vec::new(),
     })
 }
 
-/// Goes through all operations without carrying them out: how much room the files will take in each
-/// location, and whether they run out.
-fn rehearse(
+/// Simulates all operations without I/O. Returns the space that the files will use in each
+/// location, or an error if they run out.
+fn simulate(
     engine: &Engine,
     locations: usize,
     control: &Control<'_>,
@@ -254,68 +260,68 @@ fn rehearse(
         }
         let Ok(()) = engine.transaction(&mut model);
     }
-    Ok(model.rooms)
+    Ok(model.space_uses)
 }
 
-/// One phase in all threads, which begin it together; how long it took.
-fn go_through(
+/// Runs one phase in all threads, which begin it together, and returns its duration.
+fn run_phase(
     phase: Phase,
     workers: &mut [Worker<'_>],
     control: &Control<'_>,
     halt: &AtomicBool,
 ) -> Result<Duration, PostmarkError> {
-    // Nobody gets past it before all threads are there.
-    let gate = RwLock::new(());
-    let halted = || halt.store(true, Ordering::Relaxed);
-    let mut ended = Vec::new();
+    // Holds all threads back until all of them have started.
+    let start_lock = RwLock::new(());
+    let set_halt = || halt.store(true, Ordering::Relaxed);
+    let mut results = Vec::new();
     std::thread::scope(|scope| {
-        let closed = gate.write().expect("nobody panics with it");
+        let start_guard = start_lock.write().expect("nobody panics with it");
         let mut threads = Vec::new();
         for (number, worker) in workers.iter_mut().enumerate() {
-            let (gate, halted) = (&gate, &halted);
+            let (start_lock, set_halt) = (&start_lock, &set_halt);
             let body = move || {
-                drop(gate.read());
-                let begun = Instant::now();
-                let result = worker.go_through(phase);
+                drop(start_lock.read());
+                let start = Instant::now();
+                let result = worker.run_phase(phase);
                 if result.is_err() {
-                    halted();
+                    set_halt();
                 }
-                result.map(|()| (begun, Instant::now()))
+                result.map(|()| (start, Instant::now()))
             };
             let name = format!("postmark {number}");
             match std::thread::Builder::new().name(name).spawn_scoped(scope, body) {
                 Ok(thread) => threads.push(thread),
                 Err(source) => {
-                    halted();
+                    set_halt();
                     let number = u32::try_from(number).unwrap_or(u32::MAX);
-                    ended.push(Err(PostmarkError::Thread { number, source }));
+                    results.push(Err(PostmarkError::Thread { number, source }));
                     break;
                 }
             }
         }
         if !control.may_begin(phase) {
-            halted();
-            ended.push(Err(PostmarkError::Stopped));
+            set_halt();
+            results.push(Err(PostmarkError::Stopped));
         }
-        drop(closed);
+        drop(start_guard);
         let joined = threads.into_iter().map(ScopedJoinHandle::join);
-        ended.extend(joined.map(|result| result.unwrap_or(Err(PostmarkError::Panicked))));
+        results.extend(joined.map(|result| result.unwrap_or(Err(PostmarkError::Panicked))));
     });
     let (mut spans, mut errors) = (Vec::new(), Vec::new());
-    for end in ended {
+    for end in results {
         match end {
             Ok(span) => spans.push(span),
             Err(error) => errors.push(error),
         }
     }
-    // Those who were stopped because of another one are not the reason.
+    // A thread that was stopped because of another one is not the cause.
     let reason = errors.iter().position(|error| !matches!(error, PostmarkError::Stopped));
     if !errors.is_empty() {
         return Err(errors.swap_remove(reason.unwrap_or(0)));
     }
-    let begun = spans.iter().map(|span| span.0).min();
-    let ended = spans.iter().map(|span| span.1).max();
-    Ok(begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun))
+    let start = spans.iter().map(|span| span.0).min();
+    let end = spans.iter().map(|span| span.1).max();
+    Ok(start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start))
 }
 
 #[cfg(test)]

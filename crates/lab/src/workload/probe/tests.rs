@@ -1,5 +1,5 @@
-//! What the Probe workload must show: the pattern, the places, and the working set that its seeks
-//! make. Sizes are bytes.
+//! Properties of the Probe workload: the pattern, the offsets, and the working set that its seeks
+//! produce. Sizes are bytes.
 
 use super::*;
 use std::collections::HashMap;
@@ -27,8 +27,8 @@ fn sequential_order_goes_on_where_the_last_cycle_ended() {
     let mut probe = Probe::random(5 * 4096);
     probe.order = Order::Sequential;
     probe.cycle_records = Spread::exactly(2.0);
-    let places: Vec<u64> = probe.requests(1).take(7).map(|r| r.offset / 4096).collect();
-    assert_eq!(places, [0, 1, 2, 3, 4, 0, 1]);
+    let records: Vec<u64> = probe.requests(1).take(7).map(|r| r.offset / 4096).collect();
+    assert_eq!(records, [0, 1, 2, 3, 4, 0, 1]);
 }
 
 #[test]
@@ -64,13 +64,14 @@ fn one_seed_gives_one_run() {
     assert_ne!(run(1), run(2));
 }
 
-/// Share of requests to the `cached` most used records, which is what the best cache would hit.
+/// Returns the share of requests to the `cached` most used records, which is the hit ratio of the
+/// best cache.
 fn best_hit_ratio(probe: &Probe, cached: usize) -> f64 {
-    let mut uses: HashMap<u64, u32> = HashMap::new();
+    let mut frequencies: HashMap<u64, u32> = HashMap::new();
     for request in probe.requests(7).take(400_000) {
-        *uses.entry(request.offset).or_default() += 1;
+        *frequencies.entry(request.offset).or_default() += 1;
     }
-    let mut counts: Vec<u32> = uses.into_values().collect();
+    let mut counts: Vec<u32> = frequencies.into_values().collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     f64::from(counts[..cached.min(counts.len())].iter().sum::<u32>()) / 400_000.0
 }

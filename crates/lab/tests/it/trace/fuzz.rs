@@ -1,27 +1,28 @@
 //! Mutated inputs of all formats through all readers, and random records through all writers, for
-//! as long as is asked. Nothing may panic, hang, or hand out more records than bytes can hold.
+//! the configured time. None of them may panic, hang, or return more records than the bytes can
+//! hold.
 
-use super::round_trip::{anything, check, reopened, written};
-use super::samples::{Sample, asked};
+use super::round_trip::{check, decode, encode, random_records};
+use super::samples::{Sample, requests};
 use super::{drain, open, samples};
 use larder_lab::random::Random;
 use larder_lab::trace::{Addressing, BoxedSource, Format, LEN_MAX, OpenOptions, Target};
 use larder_testing::budget;
 use std::time::{Duration, Instant};
 
-/// How long one input may take, on a processor: a machine with other work makes it wait as well.
+/// Maximum processor time for one input; on a machine with other work, waiting takes more.
 const INPUT_MAX: Duration = Duration::from_secs(5);
 
-/// Reads one input, whatever it is.
+/// Reads one input, valid or not.
 fn read(sample: &Sample, bytes: &[u8], options: &OpenOptions) {
     if let Ok(mut source) = open(sample.name, bytes, options) {
-        judge(&mut source, bytes.len());
+        check_source(&mut source, bytes.len());
     }
 }
 
-/// Nanoseconds that this thread has been on a processor: the first number of
+/// Returns the time that this thread has run on a processor: the first number of
 /// `/proc/thread-self/schedstat` (the kernel's Documentation/scheduler/sched-stats.rst).
-fn on_processor() -> Duration {
+fn thread_cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel tells");
     let first = stat.split_whitespace().next().and_then(|ns| ns.parse().ok());
     Duration::from_nanos(first.expect("a number of nanoseconds"))
@@ -35,7 +36,8 @@ fn below(random: &mut Random, end: usize) -> usize {
     usize::try_from(random.below(end.max(1) as u64)).expect("below a length")
 }
 
-/// One to eight changes: flips, cuts, doublings, numbers at their limits, parts of another input.
+/// Applies one to eight changes: flips, cuts, duplications, boundary numbers, parts of another
+/// input.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(8) {
         let at = below(random, bytes.len());
@@ -70,12 +72,12 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// Reads to the end, whatever it is; what comes out is what a reader promises.
-fn judge(source: &mut BoxedSource, bytes: usize) {
+/// Reads to the end, valid or not, and checks the guarantees of a reader.
+fn check_source(source: &mut BoxedSource, bytes: usize) {
     let objects = source.addressing() == Addressing::Objects;
     if let Ok(records) = drain(source) {
-        // No format that is not packed has less than two bytes a record; a block of ours packs
-        // 65,536 into a few, and a zstd stream whatever it likes.
+        // Formats without compression have at least two bytes per record; a block of Larder's own
+        // format packs 65,536 records into a few bytes, and a zstd stream any number.
         assert!(records.len() <= (bytes + 1).saturating_mul(65_536));
         for record in records {
             assert!(objects || record.offset.checked_add(record.len).is_some());
@@ -85,15 +87,16 @@ fn judge(source: &mut BoxedSource, bytes: usize) {
     assert!(source.notes().len() < 10);
 }
 
-/// The inputs that are mutated: one of each format, plain and packed, and ours.
+/// Returns the inputs to mutate: one of each format, plain and compressed, and one in Larder's own
+/// format.
 fn corpus() -> Vec<Sample> {
-    let asked = asked(40, 1);
-    let mut corpus = samples(&asked);
-    let own = |target, format, name| {
-        let bytes = written(&asked, target, Addressing::Bytes);
-        Sample { format, name, bytes, records: asked.clone() }
+    let requests = requests(40, 1);
+    let mut corpus = samples(&requests);
+    let larder_sample = |target, format, name| {
+        let bytes = encode(&requests, target, Addressing::Bytes);
+        Sample { format, name, bytes, records: requests.clone() }
     };
-    corpus.push(own(Target::Larder, Format::Larder, "a.ltr"));
+    corpus.push(larder_sample(Target::Larder, Format::Larder, "a.ltr"));
     let packed = zstd::encode_all(&corpus[0].bytes[..], 1).expect("packed in memory");
     corpus.push(Sample { bytes: packed, ..corpus[0].clone() });
     corpus
@@ -106,15 +109,15 @@ fn mutated_traces_harm_nobody() {
     let corpus = corpus();
     let formats: Vec<Format> = Format::all().filter(|f| *f != Format::Parquet).collect();
     let parquet = Target::from_name("parquet")
-        .map(|target| (target, written(&asked(40, 1), target, Addressing::Bytes)));
-    let begun = Instant::now();
+        .map(|target| (target, encode(&requests(40, 1), target, Addressing::Bytes)));
+    let start = Instant::now();
     let (mut rounds, mut inputs, mut trips) = (0_u64, 0_u64, 0_u64);
-    while begun.elapsed() < Duration::from_secs(seconds) {
+    while start.elapsed() < Duration::from_secs(seconds) {
         let sample = &corpus[below(&mut random, corpus.len())];
         let other = &corpus[below(&mut random, corpus.len())];
         let mut bytes = sample.bytes.clone();
         mutate(&mut bytes, &other.bytes, &mut random);
-        // By its content, as what it is, and as something else.
+        // By its content, as its own format, and as another one.
         let anything_else = formats[below(&mut random, formats.len())];
         for format in [None, Some(sample.format), Some(anything_else)] {
             let max_bad = random.below(3) * 1_000_000;
@@ -122,9 +125,9 @@ fn mutated_traces_harm_nobody() {
             let started = Instant::now();
             read(sample, &bytes, &options);
             if started.elapsed() >= INPUT_MAX {
-                let before = on_processor();
+                let before = thread_cpu_time();
                 read(sample, &bytes, &options);
-                let took = on_processor().saturating_sub(before);
+                let took = thread_cpu_time().saturating_sub(before);
                 assert!(took < INPUT_MAX, "{:?} as {format:?} takes {took:?}", sample.format);
             }
             inputs += 1;
@@ -134,13 +137,13 @@ fn mutated_traces_harm_nobody() {
             let addressing =
                 if random.below(2) == 0 { Addressing::Bytes } else { Addressing::Objects };
             let count = random.below(400);
-            check(&anything(&mut random, count, addressing), addressing);
+            check(&random_records(&mut random, count, addressing), addressing);
             trips += 1;
             if let Some((target, whole)) = &parquet {
                 let mut bytes = whole.clone();
                 mutate(&mut bytes, &other.bytes, &mut random);
-                if let Ok(mut source) = reopened(&bytes, *target, 0) {
-                    judge(&mut source, bytes.len());
+                if let Ok(mut source) = decode(&bytes, *target, 0) {
+                    check_source(&mut source, bytes.len());
                 }
                 inputs += 1;
             }

@@ -1,4 +1,4 @@
-//! What is written in a format that can be written is read back as the same records.
+//! Records written in a format are read back unchanged.
 
 use super::{drain, open};
 use larder_lab::random::Random;
@@ -9,15 +9,15 @@ use larder_lab::trace::{
 };
 use std::io::Write;
 
-/// Records out of memory, with names for some numbers.
-pub(crate) struct Listed {
+/// A source of records in memory, with names for some numbers.
+pub(crate) struct RecordList {
     pub(crate) records: Vec<Record>,
     pub(crate) addressing: Addressing,
 }
 
 const NAMES: [&str; 4] = ["a", "with, comma", "with \"quotes\"", "non-ASCII \u{fc}"];
 
-impl Source for Listed {
+impl Source for RecordList {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         batch.append(&mut self.records);
         Ok(())
@@ -33,8 +33,12 @@ impl Source for Listed {
     }
 }
 
-/// Any records at all that a trace may hold.
-pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) -> Vec<Record> {
+/// Returns random records of all kinds that a trace may hold.
+pub(crate) fn random_records(
+    random: &mut Random,
+    count: u64,
+    addressing: Addressing,
+) -> Vec<Record> {
     let small = |random: &mut Random, bits: u64| random.bits() >> (64 - bits.max(1));
     let mut time_ns = 0_u64;
     (0..count)
@@ -47,7 +51,7 @@ pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) 
             if addressing == Addressing::Objects {
                 (offset, len) = (random.bits(), random.bits());
             }
-            // Mostly forwards, now and then anywhere.
+            // Mostly ascending times, with occasional jumps.
             let step = small(random, 30);
             time_ns = if random.below(50) == 0 { small(random, 62) } else { time_ns + step };
             time_ns = time_ns.min(TIME_NS_MAX);
@@ -60,10 +64,10 @@ pub(crate) fn anything(random: &mut Random, count: u64, addressing: Addressing) 
         .collect()
 }
 
-/// Writes records in a format, with names, and answers the file's bytes.
-pub(crate) fn written(records: &[Record], target: Target, addressing: Addressing) -> Vec<u8> {
+/// Writes records in a format, with names, and returns the bytes of the file.
+pub(crate) fn encode(records: &[Record], target: Target, addressing: Addressing) -> Vec<u8> {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let listed = Listed { records: Vec::new(), addressing };
+    let listed = RecordList { records: Vec::new(), addressing };
     let mut sink = target.begin(file.reopen().unwrap(), &listed).unwrap();
     for part in records.chunks(10_000) {
         sink.append(part, &listed).unwrap();
@@ -72,8 +76,8 @@ pub(crate) fn written(records: &[Record], target: Target, addressing: Addressing
     std::fs::read(file.path()).unwrap()
 }
 
-/// Opens bytes of any format, Parquet too, which needs a file.
-pub(crate) fn reopened(
+/// Opens bytes of any format, including Parquet, which needs a file.
+pub(crate) fn decode(
     bytes: &[u8],
     target: Target,
     max_bad: u64,
@@ -87,17 +91,17 @@ pub(crate) fn reopened(
     larder_lab::trace::open(file.path(), &options)
 }
 
-/// Every format gives the records back, and the names that they use.
+/// Checks that every format returns the records, and the names that they use.
 pub(crate) fn check(records: &[Record], addressing: Addressing) {
     for &target in Target::ALL {
-        let bytes = written(records, target, addressing);
-        let mut source = reopened(&bytes, target, 0).unwrap();
+        let bytes = encode(records, target, addressing);
+        let mut source = decode(&bytes, target, 0).unwrap();
         let pages = matches!(addressing, Addressing::Pages { .. });
-        let kept = if pages && target == Target::Csv { Addressing::Bytes } else { addressing };
-        assert_eq!(source.addressing(), kept, "{target:?}");
+        let expected = if pages && target == Target::Csv { Addressing::Bytes } else { addressing };
+        assert_eq!(source.addressing(), expected, "{target:?}");
         assert_eq!(drain(&mut source).unwrap(), records, "{target:?}");
         assert!(source.notes().is_empty(), "{target:?}: {:?}", source.notes());
-        let listed = Listed { records: Vec::new(), addressing };
+        let listed = RecordList { records: Vec::new(), addressing };
         for record in records {
             for (of, number) in [
                 (NameOf::Volume, record.volume),
@@ -115,7 +119,7 @@ fn random_records_come_back_from_every_format() {
     let mut random = Random::from_seed(3);
     for addressing in [Addressing::Bytes, Addressing::Pages { bytes: 512 }, Addressing::Objects] {
         for count in [0, 1, 7, 3_000] {
-            check(&anything(&mut random, count, addressing), addressing);
+            check(&random_records(&mut random, count, addressing), addressing);
         }
     }
 }
@@ -123,7 +127,7 @@ fn random_records_come_back_from_every_format() {
 #[test]
 fn more_than_a_block_comes_back() {
     let count = ltr::BLOCK_RECORDS_MAX as u64 * 2 + 17;
-    check(&anything(&mut Random::from_seed(4), count, Addressing::Bytes), Addressing::Bytes);
+    check(&random_records(&mut Random::from_seed(4), count, Addressing::Bytes), Addressing::Bytes);
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn a_synthetic_trace_is_the_same_file_each_time() {
         SynthOptions { pattern: Pattern::Database, requests: 100_000, ..SynthOptions::default() };
     let make = || {
         let mut source: BoxedSource = Box::new(Synth::new(options).unwrap());
-        written(&drain(&mut source).unwrap(), Target::Larder, Addressing::Bytes)
+        encode(&drain(&mut source).unwrap(), Target::Larder, Addressing::Bytes)
     };
     assert_eq!(make(), make());
 }

@@ -1,5 +1,5 @@
-//! A small trace in every format, written by hand: bytes as the format's own description has them,
-//! by nothing that the readers use, and the records that must come out.
+//! A small trace in every format, generated here from the format's own description, without code of
+//! the readers, and the records that a reader must return.
 
 use larder_lab::random::Random;
 use larder_lab::trace::{Format, Op, Record};
@@ -9,15 +9,15 @@ use std::fmt::Write as _;
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) format: Format,
-    /// A file name whose end tells the format where the content does not.
+    /// A file name whose extension identifies the format if the content does not.
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
     pub(crate) records: Vec<Record>,
 }
 
-/// What was asked, before any format cuts it down: times in steps of 100 ns, whole sectors, three
-/// volumes, reads and writes, latencies in steps of 100 ns.
-pub(crate) fn asked(count: usize, seed: u64) -> Vec<Record> {
+/// Returns the requests before any format reduces them: times in steps of 100 ns, whole sectors,
+/// three volumes, reads and writes, latencies in steps of 100 ns.
+pub(crate) fn requests(count: usize, seed: u64) -> Vec<Record> {
     let mut random = Random::from_seed(seed);
     let mut time_ns = 0;
     (0..count)
@@ -39,22 +39,23 @@ pub(crate) fn asked(count: usize, seed: u64) -> Vec<Record> {
         .collect()
 }
 
-/// What a format keeps.
+/// The fields that a format keeps.
 #[derive(Clone, Copy)]
-struct Keeps {
-    /// Nanoseconds of a tick of its clock, 0 without one; and of its latency.
+struct KeptFields {
+    /// Nanoseconds of a tick of its clock, 0 without one; and of a tick of its latency.
     tick_ns: u64,
     latency_tick_ns: u64,
     volume: bool,
     op: bool,
 }
 
-const NOTHING: Keeps = Keeps { tick_ns: 0, latency_tick_ns: 0, volume: false, op: false };
+const NOTHING: KeptFields = KeptFields { tick_ns: 0, latency_tick_ns: 0, volume: false, op: false };
 
-/// The records that a format keeps of what was asked; its clock began at `begun_ns`.
-fn kept(asked: &[Record], keeps: Keeps, begun_ns: u64) -> Vec<Record> {
+/// Returns the records that a reader must return for `requests`; the clock of the format starts at
+/// `start_ns`.
+fn expected_records(requests: &[Record], keeps: KeptFields, start_ns: u64) -> Vec<Record> {
     let tick = |ns: u64, tick: u64| ns.checked_div(tick).unwrap_or(0) * tick;
-    let first = tick(begun_ns, keeps.tick_ns);
+    let first = tick(start_ns, keeps.tick_ns);
     let mut seen = Vec::new();
     let mut number = |volume: u32| {
         let at = seen.iter().position(|known| *known == volume).unwrap_or_else(|| {
@@ -63,10 +64,10 @@ fn kept(asked: &[Record], keeps: Keeps, begun_ns: u64) -> Vec<Record> {
         });
         u32::try_from(at).expect("three volumes")
     };
-    asked
+    requests
         .iter()
         .map(|record| Record {
-            time_ns: tick(record.time_ns + begun_ns, keeps.tick_ns) - first,
+            time_ns: tick(record.time_ns + start_ns, keeps.tick_ns) - first,
             latency_ns: tick(record.latency_ns, keeps.latency_tick_ns),
             volume: if keeps.volume { number(record.volume) } else { 0 },
             op: if keeps.op { record.op } else { Op::Read },
@@ -75,21 +76,26 @@ fn kept(asked: &[Record], keeps: Keeps, begun_ns: u64) -> Vec<Record> {
         .collect()
 }
 
-/// 2017 in nanoseconds since 1970, and not on a second.
-const BEGUN_NS: u64 = 1_483_228_800_123_456_700;
+/// A time in 2017 in nanoseconds since 1970, and not on a second.
+const START_NS: u64 = 1_483_228_800_123_456_700;
 
-/// One sample of every format of text that is made of these requests.
-pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
-    let ops = Keeps { op: true, volume: true, ..NOTHING };
-    let us = Keeps { tick_ns: 1_000, ..ops };
-    let ns = Keeps { tick_ns: 1, ..ops };
-    let s = Keeps { tick_ns: 1_000_000_000, ..ops };
-    let text = |format, name, keeps, begun_ns, line: &dyn Fn(&mut String, &Record, u64)| {
+/// Returns one sample of every text format, made of these requests.
+pub(crate) fn texts(requests: &[Record]) -> Vec<Sample> {
+    let ops = KeptFields { op: true, volume: true, ..NOTHING };
+    let us = KeptFields { tick_ns: 1_000, ..ops };
+    let ns = KeptFields { tick_ns: 1, ..ops };
+    let s = KeptFields { tick_ns: 1_000_000_000, ..ops };
+    let text = |format, name, keeps, start_ns, line: &dyn Fn(&mut String, &Record, u64)| {
         let mut text = String::new();
-        for record in asked {
-            line(&mut text, record, record.time_ns + begun_ns);
+        for record in requests {
+            line(&mut text, record, record.time_ns + start_ns);
         }
-        Sample { format, name, bytes: text.into_bytes(), records: kept(asked, keeps, begun_ns) }
+        Sample {
+            format,
+            name,
+            bytes: text.into_bytes(),
+            records: expected_records(requests, keeps, start_ns),
+        }
     };
     let mut all = vec![
         text(Format::Lis, "a.lis", NOTHING, 0, &|out, r, _| {
@@ -98,7 +104,7 @@ pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
         text(
             Format::Msr,
             "msr.csv",
-            Keeps { tick_ns: 100, latency_tick_ns: 100, ..ops },
+            KeptFields { tick_ns: 100, latency_tick_ns: 100, ..ops },
             // Since 1601, but within 64 bits of nanoseconds.
             12_816_637_200_306_162_900,
             &|out, r, at| {
@@ -108,11 +114,11 @@ pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
                 writeln!(out, "{at},hm,{volume},{op},{},{},{ms}", r.offset, r.len).unwrap();
             },
         ),
-        text(Format::Alibaba, "alibaba.csv", us, BEGUN_NS, &|out, r, at| {
+        text(Format::Alibaba, "alibaba.csv", us, START_NS, &|out, r, at| {
             let (op, at) = (letter(r), at / 1_000);
             writeln!(out, "{},{op},{},{},{at}", r.volume + 400, r.offset, r.len).unwrap();
         }),
-        text(Format::Tencent, "tencent.csv", s, BEGUN_NS, &|out, r, at| {
+        text(Format::Tencent, "tencent.csv", s, START_NS, &|out, r, at| {
             let (op, at) = (u8::from(r.op == Op::Write), at / 1_000_000_000);
             let (offset, size) = (r.offset / 512, r.len / 512);
             writeln!(out, "{at},{offset},{size},{op},{}", r.volume + 1000).unwrap();
@@ -120,8 +126,8 @@ pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
         text(
             Format::Systor,
             "systor.csv",
-            Keeps { latency_tick_ns: 1, ..ns },
-            BEGUN_NS,
+            KeptFields { latency_tick_ns: 1, ..ns },
+            START_NS,
             &|out, r, at| {
                 let [at, took] = [at, r.latency_ns].map(decimal);
                 let op = letter(r);
@@ -137,8 +143,8 @@ pub(crate) fn texts(asked: &[Record]) -> Vec<Sample> {
             writeln!(out, "{at} {} {} {} {op}", r.volume, r.offset / 512, r.len / 512).unwrap();
         }),
     ];
-    all.extend([blkparse(asked), fio(asked, true), fio(asked, false), procmon(asked)]);
-    all.extend([twitter(asked), csv(asked), perf_script(asked)]);
+    all.extend([blkparse(requests), fio(requests, true), fio(requests, false), procmon(requests)]);
+    all.extend([twitter(requests), csv(requests), perf_script(requests)]);
     all
 }
 
@@ -146,15 +152,15 @@ fn letter(record: &Record) -> &'static str {
     if record.op == Op::Read { "R" } else { "W" }
 }
 
-/// Nanoseconds as seconds.
+/// Formats nanoseconds as seconds.
 fn decimal(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// The summary at the end is passed over, and so are events that are not queued requests.
-fn blkparse(asked: &[Record]) -> Sample {
+/// Readers skip the summary at the end, and events that are not queued requests.
+fn blkparse(requests: &[Record]) -> Sample {
     let mut text = String::new();
-    for (number, r) in asked.iter().enumerate() {
+    for (number, r) in requests.iter().enumerate() {
         let (op, at, volume) = (letter(r), decimal(r.time_ns + 5), r.volume);
         let (sector, count) = (r.offset / 512, r.len / 512);
         for action in ["Q", "D"] {
@@ -168,15 +174,15 @@ fn blkparse(asked: &[Record]) -> Sample {
     }
     text.push_str("CPU3 (8,0):\n Reads Queued:           1,        4KiB\n\n");
     text.push_str("Total (8,0):\n Events: 17 entries\n");
-    let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, 5);
+    let keeps = KeptFields { tick_ns: 1, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 5);
     for record in &mut records {
         record.process = 1;
     }
     Sample { format: Format::Blkparse, name: "trace.txt", bytes: text.into_bytes(), records }
 }
 
-fn fio(asked: &[Record], third: bool) -> Sample {
+fn fio(requests: &[Record], third: bool) -> Sample {
     let mut text = format!("fio version {} iolog\n", if third { 3 } else { 2 });
     let stamp = |us: u64| if third { format!("{us} ") } else { String::new() };
     for volume in 0..3 {
@@ -184,7 +190,7 @@ fn fio(asked: &[Record], third: bool) -> Sample {
         writeln!(text, "{}/dev/sd{volume} open", stamp(0)).unwrap();
     }
     let mut before_us = 0;
-    for r in asked {
+    for r in requests {
         let (us, volume) = (r.time_ns / 1_000, r.volume);
         if !third && us > before_us {
             writeln!(text, "/dev/sd{volume} wait {}", us - before_us).unwrap();
@@ -193,21 +199,21 @@ fn fio(asked: &[Record], third: bool) -> Sample {
         let op = if r.op == Op::Read { "read" } else { "write" };
         writeln!(text, "{}/dev/sd{volume} {op} {} {}", stamp(us), r.offset, r.len).unwrap();
     }
-    let keeps = Keeps { tick_ns: 1_000, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, 0);
+    let keeps = KeptFields { tick_ns: 1_000, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 0);
     for record in &mut records {
         record.file = record.volume + 1;
     }
     Sample { format: Format::Fio, name: "fio.log", bytes: text.into_bytes(), records }
 }
 
-/// Columns in another order than usual, numbers with separators, lines that are no requests.
-fn procmon(asked: &[Record]) -> Sample {
+/// Columns in another order than usual, numbers with separators, lines that are not requests.
+fn procmon(requests: &[Record]) -> Sample {
     let mut text = String::from(
         "\u{feff}\"Time of Day\",\"Operation\",\"Process Name\",\
          \"PID\",\"Detail\",\"Path\",\"Result\"\r\n",
     );
-    for r in asked {
+    for r in requests {
         let day = r.time_ns % 86_400_000_000_000;
         let (s, fraction) = (day / 1_000_000_000, day % 1_000_000_000 / 100);
         let (h, half) = (s / 3600, if s < 43_200 { "AM" } else { "PM" });
@@ -225,8 +231,8 @@ fn procmon(asked: &[Record]) -> Sample {
             .unwrap();
         }
     }
-    let keeps = Keeps { tick_ns: 100, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, 0);
+    let keeps = KeptFields { tick_ns: 100, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 0);
     for record in &mut records {
         record.file = record.volume + 1;
         record.process = 1;
@@ -234,16 +240,16 @@ fn procmon(asked: &[Record]) -> Sample {
     Sample { format: Format::Procmon, name: "Logfile.CSV", bytes: text.into_bytes(), records }
 }
 
-/// The offsets, which are hashes, are left 0 in what is expected.
-fn twitter(asked: &[Record]) -> Sample {
+/// The offsets are hashes, so the expected records have 0.
+fn twitter(requests: &[Record]) -> Sample {
     let mut text = String::new();
-    for r in asked {
+    for r in requests {
         let (s, op) = (r.time_ns / 1_000_000_000, if r.op == Op::Read { "get" } else { "set" });
         let key = format!("k,{:016x}", r.offset);
         writeln!(text, "{s},{key},18,{},{},{op},0", r.len - 18, r.volume).unwrap();
     }
-    let keeps = Keeps { tick_ns: 1_000_000_000, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, 0);
+    let keeps = KeptFields { tick_ns: 1_000_000_000, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 0);
     for record in &mut records {
         record.process = record.volume + 1;
         (record.volume, record.offset) = (0, 0);
@@ -252,14 +258,14 @@ fn twitter(asked: &[Record]) -> Sample {
 }
 
 /// Look-ups of whole pages, and pages that become dirty.
-fn perf_script(asked: &[Record]) -> Sample {
+fn perf_script(requests: &[Record]) -> Sample {
     let mut text = String::from("# what perf script --ns prints\n");
-    let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, BEGUN_NS);
-    for (r, out) in asked.iter().zip(&mut records) {
+    let keeps = KeptFields { tick_ns: 1, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, START_NS);
+    for (r, out) in requests.iter().zip(&mut records) {
         let (first, last) = (r.offset / 4096, (r.offset + r.len - 1) / 4096);
         let (s, ns) =
-            ((r.time_ns + BEGUN_NS) / 1_000_000_000, (r.time_ns + BEGUN_NS) % 1_000_000_000);
+            ((r.time_ns + START_NS) / 1_000_000_000, (r.time_ns + START_NS) % 1_000_000_000);
         let inode = r.volume + 500_000;
         let head = format!("  fio  {} [001] {s}.{ns:09}: ", 3300 + r.volume);
         if r.op == Op::Read {
@@ -278,12 +284,12 @@ fn perf_script(asked: &[Record]) -> Sample {
     Sample { format: Format::PerfScript, name: "p.txt", bytes: text.into_bytes(), records }
 }
 
-fn csv(asked: &[Record]) -> Sample {
+fn csv(requests: &[Record]) -> Sample {
     let mut text = String::from(
         "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,file_name,\
          process_name\n",
     );
-    for r in asked {
+    for r in requests {
         let (volume, op) = (r.volume, if r.op == Op::Read { "read" } else { "write" });
         let Record { time_ns, offset, len, latency_ns, .. } = r;
         writeln!(
@@ -292,25 +298,26 @@ fn csv(asked: &[Record]) -> Sample {
         )
         .unwrap();
     }
-    let (bytes, records) = (text.into_bytes(), asked.to_vec());
+    let (bytes, records) = (text.into_bytes(), requests.to_vec());
     Sample { format: Format::Csv, name: "trace.csv", bytes, records }
 }
 
-/// One of every other format, but for our own and Parquet, which have no other writer.
-pub(crate) fn binaries(asked: &[Record]) -> Vec<Sample> {
-    let us = Keeps { tick_ns: 1_000, op: true, ..NOTHING };
-    let s = Keeps { tick_ns: 1_000_000_000, ..NOTHING };
-    let binary = |format, name, keeps, begun_ns, put: &dyn Fn(&mut Vec<u8>, &Record, u64)| {
+/// Returns one sample of every other format, except for Larder's own and Parquet, which have no
+/// independent writer.
+pub(crate) fn binaries(requests: &[Record]) -> Vec<Sample> {
+    let us = KeptFields { tick_ns: 1_000, op: true, ..NOTHING };
+    let s = KeptFields { tick_ns: 1_000_000_000, ..NOTHING };
+    let binary = |format, name, keeps, start_ns, put: &dyn Fn(&mut Vec<u8>, &Record, u64)| {
         let mut bytes = Vec::new();
-        for record in asked {
-            put(&mut bytes, record, record.time_ns + begun_ns);
+        for record in requests {
+            put(&mut bytes, record, record.time_ns + start_ns);
         }
-        Sample { format, name, bytes, records: kept(asked, keeps, begun_ns) }
+        Sample { format, name, bytes, records: expected_records(requests, keeps, start_ns) }
     };
     let command = |r: &Record| if r.op == Op::Read { 0x28_u16 } else { 0x2a };
     let word = |value: u64| u32::try_from(value).expect("32 bits").to_le_bytes();
     let mut all = vec![
-        binary(Format::Vscsi1, "a.vscsi", us, BEGUN_NS, &|out, r, at| {
+        binary(Format::Vscsi1, "a.vscsi", us, START_NS, &|out, r, at| {
             out.extend(7_u32.to_le_bytes());
             out.extend(word(r.len));
             out.extend(1_u32.to_le_bytes());
@@ -322,8 +329,8 @@ pub(crate) fn binaries(asked: &[Record]) -> Vec<Sample> {
         binary(
             Format::Vscsi2,
             "b.vscsi",
-            Keeps { latency_tick_ns: 1_000, ..us },
-            BEGUN_NS,
+            KeptFields { latency_tick_ns: 1_000, ..us },
+            START_NS,
             &|out, r, at| {
                 out.extend(command(r).to_le_bytes());
                 out.extend(0x0200_u16.to_le_bytes());
@@ -342,19 +349,19 @@ pub(crate) fn binaries(asked: &[Record]) -> Vec<Sample> {
             out.extend((-1_i64).to_le_bytes());
         }),
     ];
-    all.extend((1..=3).map(|version| lcs(asked, version)));
-    all.extend([false, true].map(|big_endian| blktrace(asked, big_endian)));
-    all.extend(keys(asked));
+    all.extend((1..=3).map(|version| lcs(requests, version)));
+    all.extend([false, true].map(|big_endian| blktrace(requests, big_endian)));
+    all.extend(keys(requests));
     all
 }
 
-fn lcs(asked: &[Record], version: u64) -> Sample {
+fn lcs(requests: &[Record], version: u64) -> Sample {
     let mut bytes = vec![0; 8192];
     let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     bytes[..8].copy_from_slice(&magic);
     bytes[8..16].copy_from_slice(&version.to_le_bytes());
     bytes[8184..].copy_from_slice(&magic);
-    for r in asked {
+    for r in requests {
         let seconds = u32::try_from(r.time_ns / 1_000_000_000).expect("32 bits");
         bytes.extend(seconds.to_le_bytes());
         bytes.extend(r.offset.to_le_bytes());
@@ -372,12 +379,17 @@ fn lcs(asked: &[Record], version: u64) -> Sample {
         bytes.extend((-1_i64).to_le_bytes());
     }
     let more = version > 1;
-    let keeps = Keeps { tick_ns: 1_000_000_000, op: more, volume: more, ..NOTHING };
-    Sample { format: Format::Lcs, name: "a.lcs", bytes, records: kept(asked, keeps, 0) }
+    let keeps = KeptFields { tick_ns: 1_000_000_000, op: more, volume: more, ..NOTHING };
+    Sample {
+        format: Format::Lcs,
+        name: "a.lcs",
+        bytes,
+        records: expected_records(requests, keeps, 0),
+    }
 }
 
 /// A notification names the process; each request is queued and completed.
-fn blktrace(asked: &[Record], big_endian: bool) -> Sample {
+fn blktrace(requests: &[Record], big_endian: bool) -> Sample {
     const QUEUED: u32 = 1 | 1 << 20;
     const COMPLETED: u32 = 8 | 1 << 23;
     const PROCESS: u32 = 1 << 26;
@@ -402,29 +414,29 @@ fn blktrace(asked: &[Record], big_endian: bool) -> Sample {
         bytes.extend(pdu);
     };
     event(1, 0, 0, PROCESS, 0, b"db\0");
-    for r in asked {
+    for r in requests {
         let device = 8 << 20 | r.volume;
         let op = 1 << (16 + u32::from(r.op == Op::Write));
         event(r.time_ns + 9, r.offset / 512, r.len, QUEUED | op, device, b"");
         event(r.time_ns + 10, r.offset / 512, r.len, COMPLETED | op, device, b"pdu");
     }
-    let keeps = Keeps { tick_ns: 1, op: true, volume: true, ..NOTHING };
-    let mut records = kept(asked, keeps, 9);
+    let keeps = KeptFields { tick_ns: 1, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 9);
     for record in &mut records {
         record.process = 1;
     }
     Sample { format: Format::Blktrace, name: "sda.blktrace.0", bytes, records }
 }
 
-fn keys(asked: &[Record]) -> Vec<Sample> {
+fn keys(requests: &[Record]) -> Vec<Sample> {
     let sample = |format, name, bytes: Vec<u8>, mask: u64| {
         let key = |r: &Record| Record { offset: r.offset & mask, ..Record::default() };
-        Sample { format, name, bytes, records: asked.iter().map(key).collect() }
+        Sample { format, name, bytes, records: requests.iter().map(key).collect() }
     };
-    let wide = |put: fn(u64) -> [u8; 8]| asked.iter().flat_map(|r| put(r.offset)).collect();
+    let wide = |put: fn(u64) -> [u8; 8]| requests.iter().flat_map(|r| put(r.offset)).collect();
     let narrow = |put: fn(u32) -> [u8; 4]| {
         let low = |r: &Record| u32::try_from(r.offset & 0xffff_ffff).expect("masked");
-        asked.iter().flat_map(|r| put(low(r))).collect()
+        requests.iter().flat_map(|r| put(low(r))).collect()
     };
     vec![
         sample(Format::Keys64Le, "a.u64", wide(u64::to_le_bytes), u64::MAX),

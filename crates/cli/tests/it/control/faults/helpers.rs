@@ -1,5 +1,5 @@
-//! Helper threads: their panics fail one function, which the log and `ctl stats` name, or stop the
-//! server cleanly. None of them goes unnoticed.
+//! Helper threads: a panic in one of them fails one function, which the log and `ctl stats` name,
+//! or stops the server cleanly. No such panic goes unnoticed.
 
 use super::{can_inject, check_refuses, check_served, faulty, mount, serve};
 use crate::control::files::Mountpoint;
@@ -13,10 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Checks that the log names the failed part once, that `ctl stats` lists it, and that the server
-/// serves.
+/// Checks that the log and `ctl stats` name the failed part, and that no other part has failed.
 fn check_part_failed(server: &mut Server, part: &str) {
-    server.hear(|line| line.contains(part) && line.contains("internal error"));
+    server.wait_for_line(|line| line.contains(part) && line.contains("internal error"));
     let listed = server.ctl_text(&["stats"]);
     assert!(listed.contains(part), "{listed}");
     let parts = server.get("/v1/stats").json()["failed_parts"].clone();
@@ -33,8 +32,8 @@ fn the_panic_of_the_warm_lists_ends_them_and_is_listed() {
     let mut server = serve("warm-lists=lists", &["--warm-list", lists.path().to_str().unwrap()]);
     check_part_failed(&mut server, "warm lists");
     check_served(&server, 0, 7);
-    let said = server.stop();
-    assert!(!said.contains("warm lists"), "it is logged once: {said}");
+    let log = server.stop();
+    assert!(!log.contains("warm lists"), "it is logged once: {log}");
 }
 
 #[test]
@@ -71,11 +70,11 @@ fn the_panic_of_the_thread_of_signals_stops_the_server_and_loses_nothing() {
     let server = serve("signals=process", &[]);
     let mut client = server.client(0);
     client.write_at(MIB, &[1; 4096], false).unwrap();
-    let (directory, code, said) = server.end_with(Signal::USR1);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("no more signals are received"), "{said}");
+    let (directory, code, log) = server.end_with(Signal::USR1);
+    assert_eq!(code, Some(2), "{log}");
+    assert!(log.contains("no more signals are received"), "{log}");
     let image = fs::read(directory.path().join("left.img")).unwrap();
-    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {log}");
 }
 
 #[test]
@@ -85,11 +84,11 @@ fn the_panic_of_the_last_writing_begins_it_again() {
     }
     let server = serve("main=drain", &[]);
     server.client(0).write_at(MIB, &[1; 4096], false).unwrap();
-    let (directory, code, said) = server.end_with(Signal::TERM);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("writing everything begins again: internal error"), "{said}");
+    let (directory, code, log) = server.end_with(Signal::TERM);
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("writing everything begins again: internal error"), "{log}");
     let image = fs::read(directory.path().join("left.img")).unwrap();
-    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {said}");
+    assert!(image[1 << 20..][..4096] == [1; 4096], "it is written: {log}");
 }
 
 #[test]
@@ -97,8 +96,8 @@ fn the_panic_of_a_control_request_fails_it_alone() {
     if !can_inject() {
         return;
     }
-    // The second word is the request that panics.
-    for (point, words) in [
+    // Each fault point, and the `ctl` command whose request panics.
+    for (point, args) in [
         ("control=accept", ["stats"].as_slice()),
         ("control=connection", &["stats"]),
         ("control=request", &["stats"]),
@@ -107,17 +106,17 @@ fn the_panic_of_a_control_request_fails_it_alone() {
         ("control=flush", &["flush", "left"]),
     ] {
         let server = serve(point, &[]);
-        let failed = server.ctl(words);
+        let failed = server.ctl(args);
         assert!(!failed.status.success(), "{point}");
         let is_answered = !matches!(point, "control=accept" | "control=connection");
-        let said = text(&[failed.stdout, failed.stderr].concat());
-        assert_eq!(said.contains("internal error"), is_answered, "{point}: {said}");
-        server.ctl_text(words);
+        let log = text(&[failed.stdout, failed.stderr].concat());
+        assert_eq!(log.contains("internal error"), is_answered, "{point}: {log}");
+        server.ctl_text(args);
         check_served(&server, 0, 7);
-        // Nothing that the request held keeps the volume busy.
+        // The failed request leaves nothing behind that keeps the volume busy.
         eventually("no client is connected", || server.ctl(&["remove", "left"]).status.success());
-        let said = server.stop();
-        assert!(said.contains("ERROR") && said.contains("a control "), "{point}: {said}");
+        let log = server.stop();
+        assert!(log.contains("ERROR") && log.contains("a control "), "{point}: {log}");
     }
 }
 
@@ -134,13 +133,13 @@ fn the_panic_of_an_attempt_to_reconnect_fails_that_attempt() {
     let mut server = Server::spawn(directory, command, 1);
     let (upstream_directory, _) = upstream.stop_and_keep();
     let mut client = server.client(0);
-    let reading = std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut read = [1; 4096];
         client.read_at(MIB, &mut read).map(|()| read)
     });
-    server.hear(|line| line.contains("reconnect") && line.contains("internal error"));
+    server.wait_for_line(|line| line.contains("reconnect") && line.contains("internal error"));
     let _upstream = Server::start_in(upstream_directory, &["left", "right"], &[]);
-    assert_eq!(reading.join().unwrap().unwrap(), [0; 4096]);
+    assert_eq!(reader.join().unwrap().unwrap(), [0; 4096]);
     server.stop();
 }
 
@@ -149,13 +148,13 @@ fn the_panic_of_the_watch_of_mounts_fails_the_mount() {
     if !can_inject() || !can_mount() {
         return;
     }
-    // Without the watch, the mount could give rights that SOURCE's mount does not give.
+    // Without this thread, the mount could grant rights that the mount of SOURCE does not grant.
     let (mut server, mountpoint) = mount("watch=mounts", &[]);
-    server.hear(|line| line.contains("the mount has failed"));
+    server.wait_for_line(|line| line.contains("the mount has failed"));
     check_refuses(&mountpoint);
     assert!(server.ctl_text(&["stats"]).contains("the mount has failed"));
-    let said = server.stop();
-    assert!(!mountpoint.is_mounted(), "{said}");
+    let log = server.stop();
+    assert!(!mountpoint.is_mounted(), "{log}");
 }
 
 #[test]
@@ -169,10 +168,10 @@ fn the_panic_of_a_starting_thread_of_a_mount_fails_the_start() {
     command.arg("mount").arg(source(directory.path())).arg(mountpoint.path());
     command.args(["--memory", "16MiB", "--control", "none"]);
     let output = command.output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("internal error"), "{said}");
-    assert!(!mountpoint.is_mounted(), "{said}");
+    let log = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{log}");
+    assert!(log.contains("internal error"), "{log}");
+    assert!(!mountpoint.is_mounted(), "{log}");
 }
 
 #[test]
@@ -187,9 +186,9 @@ fn the_panic_of_the_thread_that_waits_for_the_end_of_the_input_ends_the_mount() 
     command.args(["--memory", "16MiB", "--control", "none", "--while-input"]);
     let child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert!(said.contains("the end of the input is not seen"), "{said}");
-    assert!(!mountpoint.is_mounted(), "{said}");
+    let log = text(&output.stderr);
+    assert!(log.contains("the end of the input is not seen"), "{log}");
+    assert!(!mountpoint.is_mounted(), "{log}");
 }
 
 #[test]
@@ -201,30 +200,30 @@ fn the_panic_of_a_thread_that_is_told_of_changes_is_no_silent_loss() {
         skip(format_args!("cannot {error}"));
         return;
     }
-    // The listener ends; the mount asks SOURCE from then on.
+    // The listener ends. From then on the mount queries SOURCE.
     let options = ["--shared", "--ttl", "1h"];
     let (mut server, mountpoint) = mount("changes=source", &options);
-    let behind = source(server.directory.path()).join("old");
+    let stored = source(server.directory.path()).join("old");
     assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
-    fs::write(&behind, "theirs").unwrap();
+    fs::write(&stored, "theirs").unwrap();
     check_part_failed(&mut server, "SOURCE is not watched for changes any more");
     eventually("the size is seen", || fs::metadata(mountpoint.file("old")).unwrap().len() == 6);
-    fs::write(&behind, "more of theirs").unwrap();
+    fs::write(&stored, "more of theirs").unwrap();
     eventually("and the next", || fs::metadata(mountpoint.file("old")).unwrap().len() == 14);
     server.stop();
-    // The thread that tells the kernel ends the mount.
+    // The thread that notifies the kernel ends the mount.
     let (mut server, mountpoint) = mount("notifier", &options);
-    let behind = source(server.directory.path()).join("old");
+    let stored = source(server.directory.path()).join("old");
     assert_eq!(fs::metadata(mountpoint.file("old")).unwrap().len(), 100_000);
-    fs::write(&behind, "theirs").unwrap();
-    server.hear(|line| line.contains("the mount has failed"));
+    fs::write(&stored, "theirs").unwrap();
+    server.wait_for_line(|line| line.contains("the mount has failed"));
     check_refuses(&mountpoint);
     server.stop();
 }
 
-/// A program that maps a file, reads the mapping, and writes to the file: its arguments are the
-/// file and the number of bytes. It prints the number of the error.
-const WRITE_BESIDE_PAGES: &str = "
+/// A Python program that maps a file, reads the mapping, and writes to the file. Its argument is
+/// the file. It prints the errno of the write, or 0.
+const WRITE_MAPPED_FILE: &str = "
 import mmap, os, sys
 file = os.open(sys.argv[1], os.O_RDWR)
 pages = mmap.mmap(file, 0)
@@ -245,14 +244,14 @@ fn the_panic_of_a_thread_that_writes_beside_pages_fails_the_mount_with_eio() {
         let (mut server, mountpoint) = mount(kind, &[]);
         if kind != "late-answers" {
             let mut python = Command::new("python3");
-            python.args(["-c", WRITE_BESIDE_PAGES]).arg(mountpoint.file("old"));
-            let said = text(&python.output().unwrap().stdout);
-            assert_eq!(said.trim(), libc::EIO.to_string(), "{kind}: it is answered");
+            python.args(["-c", WRITE_MAPPED_FILE]).arg(mountpoint.file("old"));
+            let log = text(&python.output().unwrap().stdout);
+            assert_eq!(log.trim(), libc::EIO.to_string(), "{kind}: it is answered");
         }
-        server.hear(|line| line.contains("the mount has failed"));
+        server.wait_for_line(|line| line.contains("the mount has failed"));
         check_refuses(&mountpoint);
-        let said = server.stop();
-        assert!(!mountpoint.is_mounted(), "{kind}: {said}");
-        assert!(!said.contains("still waits"), "{kind}: {said}");
+        let log = server.stop();
+        assert!(!mountpoint.is_mounted(), "{kind}: {log}");
+        assert!(!log.contains("still waits"), "{kind}: {log}");
     }
 }

@@ -1,36 +1,36 @@
-//! What parent and children saw, in the words of IOzone, and the table for spreadsheets: tests
+//! The figures of parent and children in the words of IOzone, and the table for spreadsheets: tests
 //! down, numbers of threads across, kB per second.
 
 use std::fmt::Write as _;
 
 const KIB: u64 = 1024;
-/// What stands where nothing was measured.
+/// Text of a value that was not measured.
 const NOT_MEASURED: &str = "-";
 /// The first line of the table.
 const HEADING: &str = "\"Throughput report Y-axis is type of test X-axis is number of processes\"";
-/// Names the row of numbers of threads, which IOzone leaves out.
+/// Title of the row with the numbers of threads, which IOzone leaves out.
 const THREADS: &str = "threads";
 
-/// What parent and children saw of one pass. Rates are bytes per second.
+/// Figures of parent and children for one pass. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Those who did it.
+    /// Name of the threads.
     pub who: &'static str,
-    /// How many they were.
+    /// Number of threads.
     pub threads: u64,
     /// The sum of their rates.
     pub children: f64,
-    /// All bytes over the time from the first begin to the last end.
+    /// All bytes divided by the time from the first begin to the last end.
     pub parent: f64,
-    /// The same with the flush, of those who write.
+    /// The same including the flush, for passes that write.
     pub parent_flushed: Option<f64>,
-    /// The slowest.
+    /// The rate of the slowest thread.
     pub min: f64,
-    /// The fastest.
+    /// The rate of the fastest thread.
     pub max: f64,
-    /// The mean.
+    /// The mean rate.
     pub avg: f64,
-    /// The fewest bytes that one moved.
+    /// Minimum number of bytes that a thread moved.
     pub min_moved: f64,
 }
 
@@ -41,7 +41,7 @@ fn kib(bytes: f64) -> f64 {
 }
 
 impl Seen {
-    /// The block of lines.
+    /// Returns the lines of text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut lines = vec![
@@ -66,7 +66,7 @@ impl Seen {
     }
 }
 
-/// The table. Rates are bytes per second; none where nothing was measured.
+/// The table. Rates are bytes per second; `None` if not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThroughputTable {
     /// Bytes of a record.
@@ -78,7 +78,7 @@ pub struct ThroughputTable {
 }
 
 impl ThroughputTable {
-    /// The text, with an empty line before it.
+    /// Returns the text, with an empty line before it.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!(

@@ -1,11 +1,11 @@
-//! One test by several threads, as the player runs it.
+//! One test in several threads as a workload.
 
 use super::super::cell::{RATE, is_whole, rate, remove};
 use super::super::passes::{Pass, passes};
-use super::super::subject::{PassResult, TestFile, Wall};
+use super::super::subject::{PassResult, Stonewall, TestFile};
 use super::super::{MIX_TEST, RANDOM_TEST};
 use super::{Figure, Kind, READERS, ThroughputRun, kinds, threads_text};
-use crate::bench::worker_pool::{self, Place};
+use crate::bench::worker_pool::{self, PhaseContext};
 use crate::bench::{
     BenchError, Direction, Outcome, Phase, Series, Space, StartState, TrialContext, Workload,
 };
@@ -15,11 +15,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A thread that moved less than this share of its file when the stonewall came has hardly been
+/// A thread that moved less than this share of its file before the stonewall has hardly been
 /// measured.
 const MOVED_MIN: f64 = 0.5;
 
-/// The series of a figure with so many threads.
+/// Returns the series of a figure with this number of threads.
 pub(super) fn series(kind: &Kind, figure: Figure, threads: u64) -> Series {
     let name = format!("{}{}", kind.name, figure.suffix());
     let (unit, better) = match figure {
@@ -34,7 +34,7 @@ fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// A test of `-i` by a thread for each file.
+/// A test of `-i` with one thread for each file.
 pub(super) struct ThreadTest<'a> {
     test: u8,
     run: &'a ThroughputRun,
@@ -51,18 +51,18 @@ impl std::fmt::Debug for ThreadTest<'_> {
 /// A step of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A pass, by its number; timed.
+    /// The pass with this number; timed.
     Pass(usize),
-    /// What it wrote is made stable; timed.
+    /// The flush of what the pass wrote; timed.
     Flush,
-    /// What the stonewall left out is written.
+    /// Writing of what the stonewall left out.
     Complete,
 }
 
-/// A thread: its file, and what its passes came to.
+/// A thread: its file, and the results of its passes.
 struct Worker<'a> {
-    subject: TestFile<'a>,
-    passed: Vec<PassResult>,
+    test_file: TestFile<'a>,
+    results: Vec<PassResult>,
 }
 
 impl<'a> ThreadTest<'a> {
@@ -78,7 +78,7 @@ impl<'a> ThreadTest<'a> {
         self.files.len() as u64
     }
 
-    /// Whether this thread reads in the mixed test.
+    /// Returns true if this thread reads in the mixed test.
     pub(super) fn reads(&self, thread: usize) -> bool {
         let readers = self.run.readers;
         if readers.total_cmp(&READERS).is_eq() {
@@ -87,7 +87,7 @@ impl<'a> ThreadTest<'a> {
         as_f64(thread as u64) < (readers * as_f64(self.threads())).round()
     }
 
-    /// The pass of a thread.
+    /// Returns the pass of a thread.
     fn pass(&self, kind: &Kind, thread: usize) -> &'static Pass {
         if kind.test != MIX_TEST {
             return &passes(kind.test)[kind.pass];
@@ -95,12 +95,12 @@ impl<'a> ThreadTest<'a> {
         &passes(RANDOM_TEST)[usize::from(!self.reads(thread))]
     }
 
-    /// Whether any thread writes.
+    /// Returns true if any thread writes.
     fn writes(&self, kind: &Kind) -> bool {
         (0..self.files.len()).any(|thread| self.pass(kind, thread).writes)
     }
 
-    /// Whether the test begins without files.
+    /// Returns true if the test begins without files.
     fn makes(&self) -> bool {
         passes(self.test).first().is_some_and(|pass| pass.makes)
     }
@@ -119,50 +119,50 @@ impl<'a> ThreadTest<'a> {
         steps
     }
 
-    fn subject<'s>(
+    fn test_file<'s>(
         &'s self,
-        stage: &'s TrialContext<'s>,
+        context: &'s TrialContext<'s>,
         thread: usize,
         file: &'s Path,
     ) -> TestFile<'s> {
-        TestFile::new(stage, file, self.run.cell, self.run.manner, thread as u64)
+        TestFile::new(context, file, self.run.cell, self.run.manner, thread as u64)
     }
 
-    /// One step of one thread.
+    /// Runs one step of one thread.
     fn step(
         &self,
         worker: &mut Worker<'_>,
-        (step, place): (Step, Place<'_>),
+        (step, current): (Step, PhaseContext<'_>),
     ) -> Result<(), BenchError> {
         match step {
             Step::Pass(number) => {
-                let pass = self.pass(&self.kinds()[number], place.worker);
-                worker.passed.push(worker.subject.pass(pass)?);
+                let pass = self.pass(&self.kinds()[number], current.worker);
+                worker.results.push(worker.test_file.pass(pass)?);
             }
             Step::Flush => {
-                let kind = &self.kinds()[worker.passed.len() - 1];
-                if self.pass(kind, place.worker).writes {
-                    worker.subject.flush()?;
+                let kind = &self.kinds()[worker.results.len() - 1];
+                if self.pass(kind, current.worker).writes {
+                    worker.test_file.flush()?;
                 }
             }
             Step::Complete => {
-                let bytes = worker.passed.last().map_or(0, |passed| passed.bytes);
-                worker.subject.complete(bytes)?;
+                let bytes = worker.results.last().map_or(0, |results| results.bytes);
+                worker.test_file.complete(bytes)?;
             }
         }
         Ok(())
     }
 
-    /// What all threads showed in a pass that took `wall`, and `flush` after that.
+    /// Adds the figures of all threads for a pass that took `wall`, and `flush` after that.
     fn values(
         &self,
-        (kind, passed): (&Kind, &[&PassResult]),
+        (kind, results): (&Kind, &[&PassResult]),
         (wall, flush): (Nanos, Option<Nanos>),
         outcome: &mut Outcome,
     ) {
-        let rates: Vec<f64> = passed.iter().map(|one| rate(one.bytes, one.took)).collect();
-        let bytes: u64 = passed.iter().map(|one| one.bytes).sum();
-        let least = passed.iter().map(|one| one.bytes).min().unwrap_or(0);
+        let rates: Vec<f64> = results.iter().map(|one| rate(one.bytes, one.took)).collect();
+        let bytes: u64 = results.iter().map(|one| one.bytes).sum();
+        let least = results.iter().map(|one| one.bytes).min().unwrap_or(0);
         let sum: f64 = rates.iter().sum();
         for figure in Figure::ALL {
             let value = match figure {
@@ -214,17 +214,18 @@ impl Workload for ThreadTest<'_> {
     fn series(&self) -> Vec<Series> {
         let mut all = Vec::new();
         for kind in self.kinds() {
-            let has = |figure: &Figure| *figure != Figure::ParentFlushed || self.writes(&kind);
-            let figures = Figure::ALL.into_iter().filter(has);
+            let is_measured =
+                |figure: &Figure| *figure != Figure::ParentFlushed || self.writes(&kind);
+            let figures = Figure::ALL.into_iter().filter(is_measured);
             all.extend(figures.map(|figure| series(&kind, figure, self.threads())));
         }
         all
     }
 
     fn space(&self) -> Vec<Space> {
-        let there: u64 =
+        let existing: u64 =
             self.files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
-        let bytes = (self.run.cell.file_bytes * self.threads()).saturating_sub(there);
+        let bytes = (self.run.cell.file_bytes * self.threads()).saturating_sub(existing);
         vec![Space { directory: self.run.directory.clone(), bytes }]
     }
 
@@ -232,13 +233,13 @@ impl Workload for ThreadTest<'_> {
         vec![self.run.directory.clone()]
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.makes() {
             return Ok(());
         }
         for (thread, file) in self.files.iter().enumerate() {
             if !is_whole(file, &self.run.cell) {
-                self.subject(stage, thread, file).make()?;
+                self.test_file(context, thread, file).make()?;
             }
         }
         Ok(())
@@ -248,38 +249,38 @@ impl Workload for ThreadTest<'_> {
         StartState::Files(if self.makes() { Vec::new() } else { self.files.to_vec() })
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         if self.makes() {
             self.files.iter().try_for_each(|file| remove(file))?;
         }
         let kinds = self.kinds();
-        let walls: Vec<Wall> = kinds.iter().map(|_| Wall::new(false)).collect();
+        let walls: Vec<Stonewall> = kinds.iter().map(|_| Stonewall::new(false)).collect();
         let mut workers: Vec<Worker<'_>> = Vec::new();
         for (thread, file) in self.files.iter().enumerate() {
-            let subject = self.subject(stage, thread, file);
-            workers.push(Worker { subject, passed: Vec::new() });
+            let test_file = self.test_file(context, thread, file);
+            workers.push(Worker { test_file, results: Vec::new() });
         }
         let steps = self.steps();
         let names: Vec<&str> = steps.iter().map(|(_, name)| name.as_str()).collect();
-        let phases = worker_pool::run(stage, &names, &mut workers, |worker, place| {
-            let step = steps[place.phase].0;
+        let phases = worker_pool::run(context, &names, &mut workers, |worker, current| {
+            let step = steps[current.phase].0;
             if let Step::Pass(number) = step {
-                worker.subject.set_wall(self.run.stonewall.then_some(&walls[number]));
+                worker.test_file.set_wall(self.run.stonewall.then_some(&walls[number]));
             }
-            self.step(worker, (step, place))
+            self.step(worker, (step, current))
         })?;
         let mut outcome = Outcome::default();
         for (number, kind) in kinds.iter().enumerate() {
             let at = steps.iter().position(|(step, _)| *step == Step::Pass(number));
             let at = at.expect("each pass is a step");
-            let passed: Vec<&PassResult> =
-                workers.iter().map(|worker| &worker.passed[number]).collect();
+            let results: Vec<&PassResult> =
+                workers.iter().map(|worker| &worker.results[number]).collect();
             let after = steps.get(at + 1).zip(phases.get(at + 1));
             let flush = after.filter(|((step, _), _)| *step == Step::Flush);
             let flush = flush.map(|(_, phase): (_, &Phase)| phase.duration_ns);
-            self.values((kind, &passed), (phases[at].duration_ns, flush), &mut outcome);
+            self.values((kind, &results), (phases[at].duration_ns, flush), &mut outcome);
             let mut times = HistogramSnapshot::default();
-            for one in passed {
+            for one in results {
                 times.add(&one.times);
             }
             outcome.latencies.push((kind.name.to_owned(), times));
@@ -289,7 +290,7 @@ impl Workload for ThreadTest<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // Files stay for the next test; whoever plays them all removes them.
+        // Files stay for the next test; the sequence of tests removes them.
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! Throughput mode in small: figures that belong together, the stonewall, and whole files.
+//! Small throughput runs: consistent figures, the stonewall, and complete files.
 
 use super::*;
-use crate::bench::testing::{Double, never, trial_context};
+use crate::bench::testing::{FakeHost, no_stop, trial_context};
 use crate::bench::{Start, Workload};
 use tempfile::TempDir;
 
 const KIB: u64 = 1024;
 
-fn double() -> Double {
-    Double { free_bytes: 1 << 30, ..Double::default() }
+fn host() -> FakeHost {
+    FakeHost { free_bytes: 1 << 30, ..FakeHost::default() }
 }
 
 fn throughput(directory: &TempDir, tests: &[u8]) -> ThroughputRun {
@@ -32,10 +32,10 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
     let directory = TempDir::new().unwrap();
     let all = throughput(&directory, &[0, 1, 2, 3, 5, 6, 7, 8, 9, 10]);
     let mut last = None;
-    let mut watch = |at: Progressed<'_>| last = Some((at.what.to_owned(), at.done, at.bytes));
-    let played = all.run(&plan(), &double(), &never(), &mut watch).unwrap();
-    assert!(!played.stopped);
-    let run = played.run;
+    let mut on_progress = |at: Progressed<'_>| last = Some((at.what.to_owned(), at.done, at.bytes));
+    let result = all.run(&plan(), &host(), &no_stop(), &mut on_progress).unwrap();
+    assert!(!result.stopped);
+    let run = result.run;
     // Thirteen kinds, six of which write: the mixed one with a single thread only reads.
     assert_eq!(run.samples.len(), 2 * 13 * 6 + 6 + 5);
     assert!(run.samples.iter().all(|sample| sample.values.len() == 2));
@@ -59,7 +59,7 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
 #[test]
 fn a_test_that_is_not_of_this_mode_is_nothing() {
     let directory = TempDir::new().unwrap();
-    let error = throughput(&directory, &[4]).run(&plan(), &double(), &never(), &mut |_| {});
+    let error = throughput(&directory, &[4]).run(&plan(), &host(), &no_stop(), &mut |_| {});
     assert!(error.unwrap_err().to_string().contains("no cell or no test is left"));
     assert!(kinds(&[4]).is_empty());
 }
@@ -68,14 +68,14 @@ fn a_test_that_is_not_of_this_mode_is_nothing() {
 fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
     for stonewall in [true, false] {
         let directory = TempDir::new().unwrap();
-        let (double, stop) = (double(), never());
-        let stage = trial_context(&double, &stop);
+        let (host, stop) = (host(), no_stop());
+        let context = trial_context(&host, &stop);
         let run = ThroughputRun { stonewall, ..throughput(&directory, &[0, 1]) };
         let files: Vec<PathBuf> =
             (0..4).map(|thread| directory.path().join(format!("{thread}"))).collect();
         let mut test = ThreadTest::new(0, &run, &files);
-        test.prepare(&stage).unwrap();
-        let outcome = test.trial(&stage).unwrap();
+        test.prepare(&context).unwrap();
+        let outcome = test.trial(&context).unwrap();
         for file in &files {
             assert_eq!(file.metadata().unwrap().len(), 256 * KIB);
             // No block was left out: each begins with a mark, and none is 0.
@@ -99,23 +99,23 @@ fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
 #[test]
 fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
     use super::super::passes::{MAKE, passes};
-    use super::super::subject::{TestFile, Wall};
+    use super::super::subject::{Stonewall, TestFile};
     use std::sync::atomic::Ordering;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("file");
-    let (double, stop) = (double(), never());
-    let stage = trial_context(&double, &stop);
+    let (host, stop) = (host(), no_stop());
+    let context = trial_context(&host, &stop);
     let cell = Cell { file_bytes: 16 * KIB, record_bytes: 4 * KIB };
-    let mut subject = TestFile::new(&stage, &path, cell, AccessPattern::default(), 0);
-    let wall = Wall::new(true);
-    subject.set_wall(Some(&wall));
-    assert_eq!(subject.pass(&MAKE).unwrap().bytes, 0);
-    subject.complete(0).unwrap();
+    let mut test_file = TestFile::new(&context, &path, cell, AccessPattern::default(), 0);
+    let wall = Stonewall::new(true);
+    test_file.set_wall(Some(&wall));
+    assert_eq!(test_file.pass(&MAKE).unwrap().bytes, 0);
+    test_file.complete(0).unwrap();
     assert_eq!(path.metadata().unwrap().len(), 16 * KIB);
-    // The first one that is through raises it for the others.
+    // The first thread that finishes sets it for the others.
     wall.store(false, Ordering::Relaxed);
-    subject.set_wall(Some(&wall));
-    assert_eq!(subject.pass(&passes(1)[0]).unwrap().bytes, 16 * KIB);
+    test_file.set_wall(Some(&wall));
+    assert_eq!(test_file.pass(&passes(1)[0]).unwrap().bytes, 16 * KIB);
     assert!(wall.load(Ordering::Relaxed));
 }
 
@@ -136,13 +136,13 @@ fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
 #[test]
 fn files_of_others_are_never_touched() {
     let directory = TempDir::new().unwrap();
-    let theirs = super::super::sequence::own_directory(directory.path());
-    std::fs::write(&theirs, "theirs").unwrap();
+    let foreign_file = super::super::sequence::work_directory(directory.path());
+    std::fs::write(&foreign_file, "theirs").unwrap();
     let run = throughput(&directory, &[0]);
-    let error = run.run(&plan(), &double(), &never(), &mut |_| {}).unwrap_err();
+    let error = run.run(&plan(), &host(), &no_stop(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("File exists"), "{error}");
-    assert_eq!(std::fs::read(&theirs).unwrap(), b"theirs");
-    let full = run.run(&plan(), &Double::default(), &never(), &mut |_| {});
+    assert_eq!(std::fs::read(&foreign_file).unwrap(), b"theirs");
+    let full = run.run(&plan(), &FakeHost::default(), &no_stop(), &mut |_| {});
     assert!(full.is_err());
 }
 

@@ -1,17 +1,17 @@
-//! Lines as the original takes them; found by asking it.
+//! Lines as the original interprets them, determined by running it.
 
 use super::*;
 
 fn set(lines: &[&str]) -> (Config, Vec<String>) {
     let mut config = Config::default();
-    let mut said = Vec::new();
+    let mut errors = Vec::new();
     for line in lines {
         let (command, parameter) = Command::parse(line.as_bytes()).expect("a command");
-        if let Err(complaint) = config.set(command, parameter) {
-            said.push(complaint.to_string());
+        if let Err(error) = config.set(command, parameter) {
+            errors.push(error.to_string());
         }
     }
-    (config, said)
+    (config, errors)
 }
 
 fn locations(lines: &[&str]) -> Vec<(String, u32)> {
@@ -39,7 +39,7 @@ fn a_command_is_what_the_line_begins_with() {
 
 #[test]
 fn numbers_are_what_atoi_makes_of_them() {
-    let known = [
+    let cases = [
         ("12abc", 12),
         (" \t-7", -7),
         ("+3", 3),
@@ -52,14 +52,14 @@ fn numbers_are_what_atoi_makes_of_them() {
         ("99999999999999999999", -1),
         ("-99999999999999999999", 0),
     ];
-    for (text, number) in known {
+    for (text, number) in cases {
         assert_eq!(integer(text.as_bytes()), number, "{text:?}");
     }
 }
 
 #[test]
 fn sizes_have_a_lower_and_perhaps_an_upper_end() {
-    let known = [
+    let cases = [
         ("set size 10 20", (10, 20)),
         ("set size 10", (10, 10)),
         ("set size 10 5", (10, 10)),
@@ -69,10 +69,10 @@ fn sizes_have_a_lower_and_perhaps_an_upper_end() {
         ("set size 1 3000000000", (1, 1)),
         ("set sizes3 4", (3, 4)),
     ];
-    for (line, size) in known {
-        let (config, said) = set(&[line]);
+    for (line, size) in cases {
+        let (config, errors) = set(&[line]);
         assert_eq!((config.size_low, config.size_high), size, "{line}");
-        assert_eq!(said, [""; 0]);
+        assert_eq!(errors, [""; 0]);
     }
 }
 
@@ -85,16 +85,16 @@ fn locations_are_replaced_added_and_taken_away() {
     assert_eq!(locations(&["set location x  5"]), [own("x ", 5)]);
     assert_eq!(locations(&["set location x 2y"]), [own("x", 2)]);
     assert_eq!(locations(&["set location + 4"]), [own("", 4)]);
-    let (config, said) = set(&["set location x 0", "set location +y ", "set location -z "]);
+    let (config, errors) = set(&["set location x 0", "set location +y ", "set location -z "]);
     assert_eq!(config.locations.iter().map(|each| each.weight).collect::<Vec<_>>(), [1, 1]);
-    let known =
+    let expected =
         ["ignoring invalid weight '0'", "ignoring invalid weight ''", "cannot find location 'z '"];
-    assert_eq!(said, known);
+    assert_eq!(errors, expected);
 }
 
 #[test]
 fn wrong_parameters_change_nothing() {
-    let wrong = [
+    let invalid = [
         "set size",
         "set size 0 5",
         "set number -5",
@@ -110,11 +110,11 @@ fn wrong_parameters_change_nothing() {
         "set bias create -2",
         "set report TERSE",
     ];
-    let (config, said) = set(&wrong);
+    let (config, errors) = set(&invalid);
     assert_eq!(config, Config::default());
-    assert_eq!(said.len(), wrong.len());
-    assert_eq!(said[0], "no file size low or high bounds specified");
-    assert_eq!(said[10], "no bias specified (0-10 for greater chance,-1 to disable)");
+    assert_eq!(errors.len(), invalid.len());
+    assert_eq!(errors[0], "no file size low or high bounds specified");
+    assert_eq!(errors[10], "no bias specified (0-10 for greater chance,-1 to disable)");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Counts of the reference results, and the first operations of the first of them.
+//! Counts of the reference results, and the first operations of the first one.
 
 use super::*;
 use crate::workload::postmark::files::Model;
@@ -15,8 +15,8 @@ fn run<F: Files<Stop = Infallible>>(config: &Config, files: &mut F) -> Engine {
         }
         let Ok(()) = engine.transaction(files);
     }
-    for place in 0..engine.places() {
-        let Ok(()) = engine.delete_at(place, files);
+    for index in 0..engine.places() {
+        let Ok(()) = engine.delete_at(index, files);
     }
     assert_eq!(engine.files(), 0);
     engine
@@ -45,7 +45,7 @@ fn second_reference() -> Config {
     }
 }
 
-/// Created, read, appended, deleted at the end; bytes read and written; numbers drawn.
+/// Returns created, read, appended, deleted at the end; bytes read and written; and numbers drawn.
 fn figures(config: &Config) -> ([u64; 6], u64) {
     let engine = run(config, &mut Model::new(1));
     let counts = engine.counts();
@@ -58,13 +58,13 @@ fn figures(config: &Config) -> ([u64; 6], u64) {
 
 #[test]
 fn counts_are_those_of_the_published_results() {
-    let known = [20_092, 9_935, 10_064, 10_184, 574_885_436, 1_214_240_789];
-    assert_eq!(figures(&first_reference()), (known, 349_658));
-    let known = [15_047, 4_945, 5_055, 10_094, 270_454_594, 866_952_911];
-    assert_eq!(figures(&second_reference()), (known, 284_956));
-    let known = [15_078, 5_005, 4_995, 10_156, 275_354_117, 871_346_979];
+    let expected = [20_092, 9_935, 10_064, 10_184, 574_885_436, 1_214_240_789];
+    assert_eq!(figures(&first_reference()), (expected, 349_658));
+    let expected = [15_047, 4_945, 5_055, 10_094, 270_454_594, 866_952_911];
+    assert_eq!(figures(&second_reference()), (expected, 284_956));
+    let expected = [15_078, 5_005, 4_995, 10_156, 275_354_117, 871_346_979];
     let flat = Config { subdirectories: 0, ..second_reference() };
-    assert_eq!(figures(&flat), (known, 269_634));
+    assert_eq!(figures(&flat), (expected, 269_634));
     assert_eq!(figures(&Config::default()).0[..4], [764, 243, 257, 528]);
 }
 
@@ -86,42 +86,42 @@ fn one_subdirectory_is_none_and_how_many_there_are_beyond_does_not_matter() {
 
 /// The operations as text.
 #[derive(Default)]
-struct Written(Vec<String>);
+struct OperationLog(Vec<String>);
 
-impl Written {
-    fn note(&mut self, what: &str, path: &Path, bytes: usize) {
+impl OperationLog {
+    fn record(&mut self, what: &str, path: &Path, bytes: usize) {
         self.0.push(format!("{what} {} {bytes}", path.display()));
     }
 }
 
-impl Files for Written {
+impl Files for OperationLog {
     type Stop = Infallible;
 
     fn create(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, Infallible> {
-        self.note("create", file.path, data.len());
+        self.record("create", file.path, data.len());
         Ok(true)
     }
 
     fn append(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, Infallible> {
-        self.note("append", file.path, data.len());
+        self.record("append", file.path, data.len());
         Ok(true)
     }
 
     fn read(&mut self, file: File<'_>) -> Result<bool, Infallible> {
-        self.note("read", file.path, file.bytes as usize);
+        self.record("read", file.path, file.bytes as usize);
         Ok(true)
     }
 
     fn delete(&mut self, file: File<'_>) -> Result<bool, Infallible> {
-        self.note("delete", file.path, 0);
+        self.record("delete", file.path, 0);
         Ok(true)
     }
 }
 
 #[test]
 fn the_first_operations_are_those_of_the_original() {
-    let mut written = Written::default();
-    run(&first_reference(), &mut written);
+    let mut log = OperationLog::default();
+    run(&first_reference(), &mut log);
     let created = [
         "create s0/1 40436",
         "create s2/2 29475",
@@ -129,7 +129,7 @@ fn the_first_operations_are_those_of_the_original() {
         "create s3/4 42491",
         "create s4/5 28941",
     ];
-    assert_eq!(written.0[..5], created);
+    assert_eq!(log.0[..5], created);
     let mixed = [
         "read s1/32 41101",
         "create s1/10001 10053",
@@ -140,7 +140,7 @@ fn the_first_operations_are_those_of_the_original() {
         "append s1/237 47948",
         "create s1/10003 31470",
     ];
-    assert_eq!(written.0[10_000..10_008], mixed);
+    assert_eq!(log.0[10_000..10_008], mixed);
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn the_model_knows_how_much_room_the_files_take() {
     let config = Config { size_low: 4096, size_high: 4096, number: 10, ..Config::default() };
     let mut model = Model::new(1);
     run(&config, &mut model);
-    let room = model.rooms[0];
-    assert_eq!(room.blocks_max, room.files_max);
-    assert!(room.files_max > 10 && room.files_max <= 20, "{room:?}");
+    let space_use = model.space_uses[0];
+    assert_eq!(space_use.blocks_max, space_use.files_max);
+    assert!(space_use.files_max > 10 && space_use.files_max <= 20, "{space_use:?}");
 }
 
 #[test]

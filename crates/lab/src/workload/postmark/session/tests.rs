@@ -1,9 +1,9 @@
-//! Sessions: what is said where, and what goes on after an error.
+//! Sessions: their outputs, and their continuation after an error.
 
 use super::*;
 use std::fs;
 
-/// A session with these lines at its prompt; standard output and standard error.
+/// Runs a session with these lines at its prompt; returns standard output and standard error.
 fn session(script: Option<&Path>, prompt: &str) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut session = Session::new(&mut out, &mut err);
@@ -11,7 +11,7 @@ fn session(script: Option<&Path>, prompt: &str) -> (String, String) {
     (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
-/// The lines that place the work into a directory.
+/// Returns lines that start with the location of the work files.
 fn in_directory(directory: &Path, lines: &str) -> String {
     format!("set location {}\n{lines}", directory.display())
 }

@@ -1,4 +1,4 @@
-//! Runs in directories of the test: counts, what is left, what is refused.
+//! Runs in temporary directories: counts, cleanup, and refusals.
 
 use super::*;
 use crate::workload::postmark::{Config, Location};
@@ -19,25 +19,26 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// A run that would take minutes, in a thread, once it has made files; and what it ended with.
-fn interrupted(options: &Options, interrupt: impl FnOnce(&Control<'_>)) -> String {
+/// Starts a run that would take minutes, calls `interrupt` once it has made files, and returns the
+/// error with which it ends.
+fn interrupt_run(options: &Options, interrupt: impl FnOnce(&Control<'_>)) -> String {
     let mut long = options.clone();
-    // With neither creation nor deletion no file can run out.
+    // Without creation and deletion, the files cannot run out.
     (long.config.transactions, long.config.bias_create) = (2_000_000, None);
     let control = Control::default();
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&long, &control));
+        let handle = scope.spawn(|| run(&long, &control));
         while control.progress().0 < 100 {
-            assert!(!running.is_finished(), "it is long");
+            assert!(!handle.is_finished(), "it is long");
             std::thread::yield_now();
         }
         interrupt(&control);
-        running.join().unwrap().unwrap_err().to_string()
+        handle.join().unwrap().unwrap_err().to_string()
     })
 }
 
-/// What the same configuration does without a disk.
-fn modelled(config: &Config) -> Counts {
+/// Returns the counts of the same configuration without I/O.
+fn model_counts(config: &Config) -> Counts {
     let mut engine = Engine::new(config, None).unwrap();
     let mut model = Model::new(config.locations.len());
     for _ in 0..config.number {
@@ -46,8 +47,8 @@ fn modelled(config: &Config) -> Counts {
     for _ in 0..config.transactions {
         let Ok(()) = engine.transaction(&mut model);
     }
-    for place in 0..engine.places() {
-        let Ok(()) = engine.delete_at(place, &mut model);
+    for index in 0..engine.places() {
+        let Ok(()) = engine.delete_at(index, &mut model);
     }
     *engine.counts()
 }
@@ -60,7 +61,7 @@ fn one_thread_does_what_the_original_does_and_leaves_nothing() {
         options.config.buffered = buffered;
         options.fsync = fsync;
         let outcome = run(&options, &Control::default()).unwrap();
-        assert_eq!(outcome.counts, modelled(&options.config));
+        assert_eq!(outcome.counts, model_counts(&options.config));
         let count = |operation| {
             let found = outcome.operations.iter().find(|each| each.0 == operation);
             found.map_or(0, |found| found.1.count())
@@ -84,12 +85,14 @@ fn threads_have_seeds_and_files_of_their_own_in_all_locations() {
         options.fsync = fsync;
         let control = Control::default();
         let outcome = run(&options, &control).unwrap();
-        let mut known = Counts::default();
+        let mut expected = Counts::default();
         let each = (0..3).map(|thread| options.of_thread(thread));
-        let seeds: std::collections::BTreeSet<_> =
-            each.inspect(|config| known.add(&modelled(config))).map(|config| config.seed).collect();
+        let seeds: std::collections::BTreeSet<_> = each
+            .inspect(|config| expected.add(&model_counts(config)))
+            .map(|config| config.seed)
+            .collect();
         assert_eq!(seeds.len(), 3);
-        assert_eq!(outcome.counts, known);
+        assert_eq!(outcome.counts, expected);
         assert_eq!(control.progress(), (3 * 230, 3 * 230));
         assert!(directories.iter().all(|directory| is_empty(directory.path())));
     }
@@ -98,7 +101,7 @@ fn threads_have_seeds_and_files_of_their_own_in_all_locations() {
 #[test]
 fn a_run_that_is_stopped_removes_what_it_made() {
     let directory = tempfile::tempdir().unwrap();
-    let error = interrupted(&options(&[directory.path()]), |control| {
+    let error = interrupt_run(&options(&[directory.path()]), |control| {
         assert!(!is_empty(directory.path()));
         control.stop();
     });
@@ -140,8 +143,8 @@ fn the_first_error_of_a_file_ends_the_run() {
     let mut options = options(&[directory.path()]);
     options.threads = NonZero::new(2).unwrap();
     let taken = directory.path().join("taken");
-    let error = interrupted(&options, |_| {
-        // Somebody takes the files of the second thread away.
+    let error = interrupt_run(&options, |_| {
+        // Moves the files of the second thread away.
         let work = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
         std::fs::rename(work.join("t1"), &taken).unwrap();
     });
