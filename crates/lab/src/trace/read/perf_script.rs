@@ -12,7 +12,8 @@
 //! pages, and again afterwards.
 //!
 //! Invariant: memory is bounded. A request is buffered until its thread does something else, and at
-//! most [`BUFFERED_MAX`] requests are buffered.
+//! most [`BUFFERED_MAX`] requests are buffered; the state of all threads is dropped beyond
+//! [`THREADS_MAX`] threads or [`FOLIOS_MAX`] folios.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_word, whole_number};
 use super::{DecodeOutput, FormatError, LEN_MAX, Op, Record};
@@ -24,6 +25,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 const BUFFERED_MAX: usize = 1024;
 /// Maximum number of threads with state; the state of all threads is dropped beyond it.
 const THREADS_MAX: usize = 1 << 16;
+/// Maximum number of folios that all threads added since their last lookups; the state of all
+/// threads is dropped beyond it.
+const FOLIOS_MAX: usize = 1 << 20;
 /// Maximum number of pages that read-ahead added and no request has accessed; more are ignored.
 const AHEAD_MAX: usize = 1 << 20;
 /// Maximum number of folios that a thread added since its last lookup; more are ignored.
@@ -70,6 +74,8 @@ struct Thread {
 #[derive(Debug, Default)]
 pub(in super::super) struct PerfScript {
     threads: HashMap<u64, Thread>,
+    /// Number of folios in the state of all threads.
+    folios: usize,
     ahead: BTreeSet<Page>,
     buffered: VecDeque<(Record, bool)>,
     /// Number of the first buffered request.
@@ -100,6 +106,16 @@ const NAMES: [&[u8]; 6] = [
 ];
 
 impl PerfScript {
+    /// Returns the state of a thread. The state of all others is dropped if it is too large.
+    fn thread(&mut self, thread: u64) -> &mut Thread {
+        let is_full = self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&thread);
+        if is_full || self.folios >= FOLIOS_MAX {
+            self.threads.clear();
+            self.folios = 0;
+        }
+        self.threads.entry(thread).or_default()
+    }
+
     /// Returns true if the first lines contain such events.
     pub(in super::super) fn looks_like(head: &[u8]) -> bool {
         let mut lines = head.split(|&byte| byte == b'\n').take(256);
@@ -118,8 +134,7 @@ impl PerfScript {
         let number = self.first_buffered + self.buffered.len() as u64;
         self.buffered.push_back((record, open.is_some()));
         if let Some(open) = open {
-            let state = self.threads.entry(thread).or_default();
-            state.open = Some(OpenRequest { number, ..open });
+            self.thread(thread).open = Some(OpenRequest { number, ..open });
         }
         self.release(BUFFERED_MAX, out)
     }
@@ -179,8 +194,8 @@ impl PerfScript {
     /// Processes a lookup: pages that the thread added outside the range are read-ahead. Returns
     /// true if it added pages inside.
     fn classify_added(&mut self, thread: u64, file: File, first: u64, last: u64) -> bool {
-        let state = self.threads.entry(thread).or_default();
-        let added = std::mem::take(&mut state.added);
+        let added = std::mem::take(&mut self.thread(thread).added);
+        self.folios -= added.len();
         let mut is_miss = false;
         for (added_file, from, pages) in added {
             let is_inside =
@@ -267,10 +282,7 @@ impl PerfScript {
 
     fn add(&mut self, event: &Event<'_>) -> Result<(), FormatError> {
         let (file, first, pages) = folio(event.fields)?;
-        if self.threads.len() >= THREADS_MAX {
-            self.threads.clear();
-        }
-        let state = self.threads.entry(event.thread).or_default();
+        let state = self.thread(event.thread);
         match state.open {
             Some(open) if open.is_fault && open.file == file => {
                 let is_inside = first <= open.first && open.first < first.saturating_add(pages);
@@ -279,7 +291,10 @@ impl PerfScript {
                 }
                 self.add_read_ahead(file, first, pages, (open.first, open.first));
             }
-            _ if state.added.len() < ADDED_MAX => state.added.push((file, first, pages)),
+            _ if state.added.len() < ADDED_MAX => {
+                state.added.push((file, first, pages));
+                self.folios += 1;
+            }
             _ => {}
         }
         Ok(())
@@ -294,9 +309,11 @@ impl PerfScript {
         let file = File { major, minor, inode };
         // The kernel added this page for the write, so it was not read.
         if let Some(state) = self.threads.get_mut(&event.thread) {
+            let before = state.added.len();
             state.added.retain(|(added_file, first, pages)| {
                 *added_file != file || page < *first || page >= first.saturating_add(*pages)
             });
+            self.folios -= before - state.added.len();
         }
         self.writes += 1;
         let record = Record {

@@ -141,3 +141,25 @@ fn what_is_no_event_has_its_line() {
     };
     assert!(error.to_string().contains("line 2: the line is no event"), "{error}");
 }
+
+#[test]
+fn the_state_of_threads_is_bounded_in_threads_and_in_folios() {
+    let mut perf = PerfScript::default();
+    let file = File { major: 254, minor: 0, inode: 1 };
+    for thread in 0..2 * THREADS_MAX as u64 {
+        perf.classify_added(thread, file, 1, 0);
+        assert!(perf.threads.len() <= THREADS_MAX);
+    }
+    let line = dd(1, 481_397, &add(7, 0));
+    for number in 0..(FOLIOS_MAX + 2 * ADDED_MAX) as u64 {
+        let event = Event { thread: number / ADDED_MAX as u64, ..event(line.as_bytes()).unwrap() };
+        perf.add(&event).unwrap();
+    }
+    let folios: usize = perf.threads.values().map(|thread| thread.added.len()).sum();
+    assert_eq!(perf.folios, folios);
+    assert!(folios <= FOLIOS_MAX, "{folios}");
+    for thread in 0..1000 {
+        perf.classify_added(thread, file, 1, 0);
+    }
+    assert_eq!(perf.folios, 0);
+}
