@@ -13,14 +13,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::cleanup::Cleanup;
 use crate::run;
 
-/// Maximum time from the start until the program is ready, and from a signal to its end.
+/// The maximum time from the start until the program is ready, and from a signal to its end.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
-/// Time from SIGTERM to SIGKILL for a program that is no longer needed.
+/// The time from SIGTERM to SIGKILL for a program that is no longer needed.
 const DROP_MAX: Duration = Duration::from_secs(5);
 
-/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` pass it on to processes
-/// that are in other groups.
+/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` forward it to processes
+/// in other groups.
 const END_GROUP: &str = "
 kill -s TERM -- \"-$1\"
 for try in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$1\" || exit; sleep 0.2; done
@@ -40,11 +40,11 @@ pub(crate) fn until(
     Ok(())
 }
 
-/// Result of a program that has ended.
+/// The result of a program that has ended.
 pub(crate) struct Ended {
-    /// Exit code, or `None` if a signal ended the program.
+    /// The exit code, or `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
-    /// Time from the signal to the end.
+    /// The time from the signal to the end.
     pub(crate) took: Duration,
     pub(crate) stderr: String,
 }
@@ -144,7 +144,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let group = Pid::from_child(&self.child);
-            // A group that is gone needs no signal.
+            // A process group that has ended needs no signal.
             let _gone = kill_process_group(group, Signal::TERM);
             if until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
                 let _gone = kill_process_group(group, Signal::KILL);

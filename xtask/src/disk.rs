@@ -1,5 +1,5 @@
-//! Loop devices over images, with limits and file systems; all removed when dropped, and when this
-//! process ends. Needs root.
+//! Loop devices over images, with limits and file systems; all are removed when dropped, and when
+//! this process ends. Requires root.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cleanup::Cleanup;
 use crate::run::{self, cmd};
 
-/// Timeout in seconds of a program that works on a file system.
+/// The timeout in seconds of a program that works on a file system.
 pub(crate) const WORK_MAX_S: u64 = 300;
 
 /// The blkio controller (cgroup v1), and the files of its limits.
@@ -28,7 +28,7 @@ losetup --detach \"$2\"";
 #[derive(Debug)]
 pub(crate) struct Disk {
     device: PathBuf,
-    /// Major and minor, as the controller names it.
+    /// The major and minor numbers, in the format of the controller.
     pub(crate) numbers: String,
     _cleanup: Cleanup,
 }
@@ -63,7 +63,7 @@ impl Disk {
         })
     }
 
-    /// Whether a device with these numbers has a limit.
+    /// Returns true if a device with these numbers has a limit.
     pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
         let limits = run::text(cmd!("cat {LIMITS...}"))?;
         Ok(limits.lines().any(|line| line.split(' ').next() == Some(numbers)))
@@ -73,7 +73,7 @@ impl Disk {
         &self.device
     }
 
-    /// Write requests and bytes that the device has seen.
+    /// Returns the numbers of write requests and bytes that the device has received.
     pub(crate) fn written(&self) -> Result<(u64, u64)> {
         let name = self.device.file_name().context("a device has a name")?;
         let path = Path::new("/sys/block").join(name).join("stat");
@@ -98,7 +98,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
 
-    /// Returns the name, the command that creates a file system without lazy initialisation, and
+    /// Returns the name, the command that creates a file system without lazy initialization, and
     /// the command that checks it read-only.
     fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -124,7 +124,7 @@ pub(crate) struct FileSystem {
     device: PathBuf,
     point: PathBuf,
     _cleanup: Cleanup,
-    /// Its own device, detached after it is unmounted.
+    /// The loop device, if this value has attached it; detached after the unmount.
     own: Option<Disk>,
 }
 
@@ -137,7 +137,7 @@ impl FileSystem {
         Ok(FileSystem { kind, device, point, _cleanup: cleanup, own: None })
     }
 
-    /// Attaches a loop device of its own.
+    /// Attaches a loop device, which this value detaches.
     pub(crate) fn attach(scratch: &Path, file: &Path, kind: Kind) -> Result<Self> {
         let disk = Disk::over(file)?;
         let mut made = Self::on(scratch, disk.path(), kind)?;
@@ -183,13 +183,13 @@ impl FileSystem {
         run::text(cmd!(WORK_MAX_S, "umount {point}")).map(drop)
     }
 
-    /// Unmounts and checks the file system, and detaches its own device.
+    /// Unmounts and checks the file system, and detaches its loop device.
     pub(crate) fn end(self) -> Result<()> {
         self.unmount()?;
         self.check()
     }
 
-    /// Unmounts the file system without a check, and detaches its own device.
+    /// Unmounts the file system without a check, and detaches its loop device.
     pub(crate) fn leave(self) -> Result<()> {
         self.unmount()
     }

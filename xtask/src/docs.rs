@@ -1,4 +1,4 @@
-//! Documents that the product prints itself, so that they cannot drift from the code.
+//! Documents printed by the product itself, so that they cannot drift from the code.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::run::cmd;
 use crate::{Ending, nextest, run};
 
-/// What is asked of `larder docs`, and where the answer goes.
+/// Topics of `larder docs`, and the files for their output.
 const DOCUMENTS: &[(&str, &str)] = &[
     ("metrics", "docs/METRICS.md"),
     ("tunables", "docs/TUNABLES.md"),
@@ -57,7 +57,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
 const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
     test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
 
-/// Whether a file holds this text; shows the difference if not.
+/// Returns true if a file contains this text; prints the difference if not.
 fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
     if std::fs::read_to_string(root.join(path)).is_ok_and(|old| old == fresh) {
         println!("{path}: up to date");
