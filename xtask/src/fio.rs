@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::run::{self, cmd};
 
-/// Seconds for the setup of the jobs and the last answers, in addition to the run itself.
+/// Seconds for the setup of the jobs and the last replies, in addition to the run itself.
 const SPARE_S: u64 = 120;
 
-/// What fio did.
+/// The result of a load: fio's, or that of [`crate::flood`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     pub(crate) requests: u64,
@@ -19,20 +19,18 @@ pub(crate) struct Outcome {
     pub(crate) per_s: f64,
     /// Bytes read and written.
     pub(crate) bytes: u64,
-    /// The 99.9th percentile of the time of a request, that of reads or writes, whichever is
-    /// longer; milliseconds.
+    /// The 99.9th percentile of the latency of reads or writes, whichever is longer; milliseconds.
     pub(crate) p999_ms: f64,
 }
 
 impl Outcome {
-    /// What it did, for a table.
+    /// Returns a summary for a table.
     pub(crate) fn in_words(&self) -> String {
         format!("{} requests, {} MiB, no error", self.requests, self.bytes >> 20)
     }
 }
 
-/// Runs one group of fio jobs against an export, for `seconds`, or to the end of its file if that
-/// is 0.
+/// Runs one group of fio jobs on an export, for `seconds`, or to the end of its file if that is 0.
 pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<Outcome> {
     let mut fio = cmd!(seconds + SPARE_S, "fio --name=job --ioengine=nbd --uri={uri} {options...}");
     if seconds > 0 {

@@ -1,6 +1,6 @@
 //! A virtual machine with Debian's kernel and the root directory of this machine, for tests of
-//! features that the kernel of this machine lacks. The shell script `xtask/guest/run` does the
-//! work; its first comment describes the options.
+//! features that the kernel of this machine lacks. It is implemented by the shell script
+//! `xtask/guest/run`; its first comment describes the options.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;

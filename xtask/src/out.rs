@@ -1,4 +1,4 @@
-//! Output of proofs: printed immediately, or buffered if several proofs run at a time.
+//! Output of proofs: printed immediately, or buffered if several proofs run at the same time.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line as `println!` does, to the output of this thread.
+/// Prints a line like `println!`, to the output of this thread.
 macro_rules! say {
     () => { crate::out::line("") };
     ($($word:tt)*) => { crate::out::line(&format!($($word)*)) };

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::run::{self, cmd};
 
-/// A parser of OpenMetrics by others, for the tests of `/metrics`.
+/// An independent parser of OpenMetrics, for the tests of `/metrics`.
 const OPENMETRICS_PARSER: &str =
     "/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py";
 
-/// Program, or file by its whole path, and the package that brings it.
+/// A program, or a file by its full path, and the package that contains it.
 const NEEDS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
@@ -43,12 +43,12 @@ const NEEDS: &[(&str, &str)] = &[
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 
-/// Installs what is missing where that is possible; an error names what stays missing.
+/// Installs missing programs where possible; an error lists those that are still missing.
 pub(crate) fn install() -> Result<()> {
     install_these(NEEDS)
 }
 
-/// Installs programs and their packages; fails if some stay missing.
+/// Installs programs by their packages; fails if some are still missing.
 pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
     let missing = || -> (Vec<&str>, Vec<&str>) {
         needs.iter().copied().filter(|(program, _)| !run::installed(program)).unzip()

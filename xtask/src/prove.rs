@@ -1,7 +1,7 @@
-//! The long proofs: what was to be shown, the figure, the peer's figure, whether it holds.
+//! The long proofs: each claim has a statement, a figure, the peer's figure, and a verdict.
 //!
 //! Each proof is a function that fills a list of claims; an error ends the proof and becomes a
-//! claim that does not hold. Proofs that measure no time run three at a time.
+//! failed claim. Proofs that measure no time run three at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
 mod changes;
@@ -68,7 +68,7 @@ mod prelude {
     pub(super) use crate::server::{Peer, Server};
 }
 
-/// Condition under which a proof may run in parallel with another one.
+/// The condition under which a proof may run in parallel with others.
 enum Parallel {
     Always,
     /// In the short form, which checks no times.
@@ -78,9 +78,9 @@ enum Parallel {
 }
 
 pub(crate) struct Proof {
-    /// Name on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it shows.
+    /// The subject of the proof.
     pub(crate) about: &'static str,
     parallel: Parallel,
     run: Run,
@@ -92,7 +92,7 @@ const fn proof(name: &'static str, about: &'static str, parallel: Parallel, run:
     Proof { name, about, parallel, run }
 }
 
-/// A proof that runs alone.
+/// A proof that does not run in parallel.
 const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
     proof(name, about, Parallel::Never, run)
 }
@@ -100,7 +100,7 @@ const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
 use Parallel::{Always, IfQuick};
 use long_tests::bench;
 
-/// All proofs, in the order in which they are shown.
+/// All proofs, in the order of the output.
 pub(crate) const PROOFS: &[Proof] = &[
     proof("clients", "real clients get no error, no wrong data", Always, clients::run),
     proof("faults", "a store that fills, shrinks, stalls, is shared", IfQuick, faults::run),
@@ -166,22 +166,22 @@ pub(crate) const PROOFS: &[Proof] = &[
 /// Options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// Seconds instead of minutes.
+    /// True for seconds instead of minutes.
     pub(crate) quick: bool,
-    /// How long to fuzz or to simulate.
+    /// The time for fuzzing or simulation.
     pub(crate) time: Option<Duration>,
-    /// The seed of everything random.
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
-    /// The binary to prove instead of building one.
+    /// The binary to test, instead of a new build.
     pub(crate) binary: Option<PathBuf>,
     /// The binary that `pairs` compares with.
     pub(crate) against: Option<PathBuf>,
     /// The executable of the bench `hit` that `pairs` compares with.
     pub(crate) against_hits: Option<PathBuf>,
-    /// The suites and the variants of `posix`, with commas between them; all if none is named.
+    /// The suites and the variants of `posix`, separated by commas; all if `None`.
     pub(crate) suite: Option<String>,
     pub(crate) variant: Option<String>,
-    /// Sources of xfstests.
+    /// The sources of xfstests.
     pub(crate) xfstests: Option<PathBuf>,
 }
 
@@ -201,7 +201,7 @@ impl Default for Options {
     }
 }
 
-/// Environment of one proof: options, the binary, a scratch directory of its own.
+/// The environment of one proof: options, the binary, and its scratch directory.
 pub(crate) struct Env {
     options: Options,
     larder: PathBuf,
@@ -210,17 +210,17 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// The directory for images and sockets.
+    /// Returns the directory for images and sockets.
     fn dir(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// A file in that directory.
+    /// Returns the path of a file in that directory.
     fn file(&self, name: &str) -> PathBuf {
         self.dir().join(name)
     }
 
-    /// One value for the long form, another for the short one.
+    /// Returns the first value in the long form, the second in the short one.
     fn either<T>(&self, long: T, quick: T) -> T {
         if self.options.quick { quick } else { long }
     }
@@ -230,29 +230,29 @@ impl Env {
         self.options.time.unwrap_or(default).as_secs()
     }
 
-    /// Returns the path of a shared trace beside the repository, if it exists.
+    /// Returns the path of a shared trace next to the repository, if it exists.
     fn trace(&self, name: &str) -> Option<PathBuf> {
         Some(self.root.join("../shared/traces").join(name)).filter(|path| path.exists())
     }
 
-    /// Prepares `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+    /// Prepares `larder serve` with volumes, each `PATH` or `NAME=PATH`, and options in one line.
     fn larder(&self, volumes: &[&str], options: &str) -> Larder<'_> {
         let volumes = volumes.iter().map(|&volume| volume.to_owned()).collect();
         Larder { binary: &self.larder, volumes, options: options.to_owned() }
     }
 
-    /// Serves one image with options in one line.
+    /// Starts a server of one image, with options in one line.
     fn serve(&self, image: &Path, options: &str) -> Result<Server> {
         self.larder(&[&image.to_string_lossy()], options).start(self.dir())
     }
 }
 
-/// One line of the final table.
+/// A line of the final table.
 #[derive(Debug)]
 pub(crate) struct Claim {
     /// The proof of this claim.
     pub(crate) proof: &'static str,
-    /// What was to be shown.
+    /// The statement.
     pub(crate) what: String,
     pub(crate) figure: String,
     pub(crate) peer: String,
@@ -281,17 +281,17 @@ impl Claims {
         self.list.push(Claim { proof: self.proof, what, figure, peer, verdict });
     }
 
-    /// A claim without a peer.
+    /// Adds a claim without a peer.
     fn add(&mut self, what: impl Into<String>, figure: impl Into<String>, holds: bool) {
         self.against(what, figure, "", holds);
     }
 
-    /// A claim that cannot be tried here.
+    /// Adds a claim that cannot be checked on this machine.
     fn skip(&mut self, what: impl Into<String>, reason: impl Into<String>) {
         self.against(what, reason, "", Verdict::Skipped);
     }
 
-    /// Collects the claims that a test or a benchmark printed, and shows the rest of its output.
+    /// Adds the claims that a test or a benchmark printed, and prints the rest of its output.
     fn collect(&mut self, out: &str) -> Result<()> {
         let before = self.list.len();
         for line in out.lines() {
@@ -336,12 +336,12 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Returns an error that skips the claim, if `missing` has a reason.
+/// Returns an error that skips the claim, if a requirement is missing.
 fn need(missing: Option<String>) -> Result<()> {
     missing.map_or(Ok(()), |reason| bail!(Missing(reason)))
 }
 
-/// Returns the binary under test; builds it if none is given.
+/// Returns the binary under test; builds it if the options name none.
 fn binary(options: &Options) -> Result<PathBuf> {
     if let Some(path) = &options.binary {
         return path.canonicalize().with_context(|| format!("find {}", path.display()));
@@ -415,7 +415,7 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let [hold, fail, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
     println!("\n{hold} hold, {fail} do not hold, {skipped} skipped");
-    // A run in which every claim was skipped is a failure.
+    // A run that skips every claim is a failure.
     Ok(if fail == 0 && hold > 0 { Ending::Holds } else { Ending::Broken })
 }
 
@@ -445,7 +445,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
     Ok((names, options))
 }
 
-/// A time such as 90s, 10m, 1h.
+/// Parses a time such as 90s, 10m, 1h.
 fn duration(text: &str) -> Result<Duration> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600)].iter().find_map(|(unit, seconds)| {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -454,7 +454,7 @@ fn duration(text: &str) -> Result<Duration> {
     seconds.map(Duration::from_secs).with_context(|| format!("no time: '{text}'; try 90s, 10m, 1h"))
 }
 
-/// A count as a number to calculate with.
+/// Converts a count to a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64

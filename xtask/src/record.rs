@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(name)
 }
 
-/// Returns a number of an answer or a record; `name` may be a path such as `/counters/hits`.
+/// Returns a number of a reply or a record; `name` may be a path such as `/counters/hits`.
 pub(crate) fn number(from: &Value, name: &str) -> Result<f64> {
     let found = if name.starts_with('/') { from.pointer(name) } else { from.get(name) };
     found.and_then(Value::as_f64).with_context(|| format!("no number {name}"))

@@ -17,13 +17,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns the mean and the greatest value.
+/// Returns the mean and the maximum.
 pub(crate) fn mean_and_most(values: &[f64]) -> (f64, f64) {
     let count = super::prove::to_f64(values.len().max(1) as u64);
     (values.iter().sum::<f64>() / count, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// Median, least and greatest value. Shown with as many digits as the format asks for.
+/// Median, minimum and maximum. Displayed with the precision of the format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

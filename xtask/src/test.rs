@@ -2,7 +2,7 @@
 //!
 //! Everything is built once, with all features, in one target directory. cargo-nextest runs the
 //! tests while clippy and rustdoc check the same code, since most tests wait rather than compute.
-//! The proofs come last, alone, on the binary that the tests used.
+//! The proofs run last, on their own, on the binary that the tests used.
 
 mod skips;
 mod stress;
@@ -20,13 +20,13 @@ use skips::Skips;
 /// The proofs whose short form runs each time.
 const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone"];
 
-/// Timeout of one step in seconds.
+/// The timeout of one step in seconds.
 const STEP_S_MAX: u64 = 40 * 60;
 
 /// The tests of file systems, which run a second time with FUSE over io_uring.
 const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(directory|fuse)::/)";
 
-/// One line of the final table.
+/// A line of the final table.
 #[derive(Debug)]
 struct Line {
     name: String,
@@ -116,7 +116,7 @@ fn over_io_uring(lines: &mut Vec<Line>, skips: &Skips) {
         return;
     }
     step(lines, name, || {
-        // Where the machine has it switched on, they ran so before.
+        // If the machine has it enabled, the first run used it, too.
         let _rings = rings::on()?;
         nextest::run(FILE_SYSTEMS, skips.file())
     });
@@ -132,8 +132,8 @@ fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is judged
-/// as a skipped test is.
+/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is treated
+/// like a skipped test.
 fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     println!("\n== short proofs");
     let claims = nextest::binary().and_then(|binary: PathBuf| {

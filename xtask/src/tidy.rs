@@ -1,6 +1,6 @@
 //! The rules of this repository as a test: each violation is one line, `path:line: rule`.
 //!
-//! It reads the working tree, so that uncommitted files are checked as well. Rules about code
+//! The check reads the working tree, so that it includes uncommitted files. Rules about the code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
 #[cfg(test)]
@@ -14,14 +14,14 @@ use serde_json::Value;
 use crate::Ending;
 use crate::run::{self, cmd};
 
-/// No file of the repository is longer; images and traces are made, not kept.
+/// The maximum size of a file in the repository; images and traces are generated, not stored.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// As in rustfmt.toml.
+/// The same as in rustfmt.toml.
 const COLUMNS_MAX: usize = 100;
-/// Maximum number of code lines of a source file.
+/// The maximum number of code lines of a source file.
 const CODE_LINES_MAX: usize = 800;
 
-/// Prefixes of paths that exist on one machine only. They are split, so that this file follows its
+/// Prefixes of paths that exist on one machine only. They are split, so that this file obeys its
 /// own rule.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
@@ -68,7 +68,7 @@ pub(crate) fn command() -> Result<Ending> {
     Ok(if violations.is_empty() { Ending::Holds } else { Ending::Broken })
 }
 
-/// Checks the dependencies between our crates, from the metadata of cargo.
+/// Checks the dependencies between the crates of the workspace, from the metadata of cargo.
 fn direction(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
@@ -115,10 +115,10 @@ fn check(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The document whose section [`WALKS`] names the functions that a request passes through.
+/// The document whose section [`WALKS`] names the functions that process a request.
 const WALKS_DOCUMENT: &str = "docs/ARCHITECTURE.md";
 const WALKS: &str = "## Two walkthroughs";
-/// Maximum number of files in a walkthrough.
+/// The maximum number of files in a walkthrough.
 const WALK_FILES_MAX: usize = 8;
 
 /// Returns the parts of a text between backquotes.
@@ -126,8 +126,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns the functions that a walkthrough names but its files do not have, and walkthroughs with
-/// too many files.
+/// Returns the functions that a walkthrough names but that its files do not contain, and
+/// walkthroughs with too many files.
 fn missing_functions(root: &Path) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walkthroughs")?;
@@ -159,12 +159,12 @@ fn missing_functions(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Documents that name the tests of their promises.
+/// Documents that name the tests of their guarantees.
 const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
-/// Minimum number of underscores in the name of a test; names of counters have fewer.
+/// The minimum number of underscores in the name of a test; names of counters have fewer.
 const UNDERSCORES_MIN: usize = 4;
 
-/// Returns the tests that documents name and that do not exist.
+/// Returns the tests that documents name but that do not exist.
 fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))

@@ -1,7 +1,7 @@
-//! Changes every setting while clients verify what they read: no error, no wrong data, and bounded
+//! Changes every setting while clients verify their data: no error, no wrong data, and bounded
 //! latency.
 //!
-//! An extra volume is added, used by a client of its own that does not flush, and removed. The same
+//! An extra volume is added, used by a separate client that does not flush, and removed. The same
 //! load runs on an unchanged server before and after, to compare the latency.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,13 +12,13 @@ use super::prelude::*;
 use crate::fio::Outcome;
 use crate::nbd::Client;
 
-/// Interval between changes.
+/// The interval between changes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Memory sizes, and the initial options of the server.
+/// The memory sizes, and the initial options of the server.
 const MEMORY: [&str; 5] = ["16MiB", "32MiB", "64MiB", "96MiB", "128MiB"];
 const OPTIONS: &str = "--memory 64MiB";
 const IMAGE_MIB: u64 = 256;
-/// Maximum ratio to the latency of an unchanged server, at the 99.9th percentile.
+/// The maximum ratio to the latency of an unchanged server, at the 99.9th percentile.
 const DELAY_MAX: f64 = 2.0;
 
 const PAGE_SIZES: [&str; 5] = ["4KiB", "16KiB", "64KiB", "256KiB", "1MiB"];
@@ -31,7 +31,7 @@ const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
 const VOLUME: &str = "extra";
 const VOLUME_BYTES: u64 = 16 * MIB;
 const BLOCK: usize = 4096;
-/// Writes while the volume is served, each of up to sixteen blocks.
+/// The number of writes while the volume is in service, each of up to sixteen blocks.
 const WRITES: usize = 200;
 const WRITE_BLOCKS_MAX: usize = 16;
 
@@ -49,7 +49,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let after = unchanged(env, &image, seconds)?;
     let Some(changed) = changed else { return Ok(()) };
     let ratio = changed.p999_ms / before.p999_ms.midpoint(after.p999_ms);
-    // The short form runs beside other tests, whose load may dominate the latency.
+    // The short form runs in parallel with other tests, whose load may dominate the latency.
     let bound = env.either(
         format!("at most {DELAY_MAX} times that without changes"),
         "compared with that without changes (not judged)".to_owned(),
@@ -85,7 +85,7 @@ fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
     Ok((outcome?, count))
 }
 
-/// A thread that changes the settings of a server repeatedly until it is ended.
+/// A thread that changes the settings of a server repeatedly.
 pub(super) struct Changes {
     /// Dropped to end the thread.
     quit: Sender<()>,
@@ -128,7 +128,7 @@ impl Changes {
         Self { quit, thread }
     }
 
-    /// Ends the thread. Returns the number of changes, and the error of a change that failed, for
+    /// Ends the thread. Returns the number of changes, and the error of a failed change, for
     /// example because the server was killed.
     pub(super) fn end(self) -> (usize, Option<anyhow::Error>) {
         drop(self.quit);
@@ -195,7 +195,7 @@ impl ExtraVolume {
             self.random.fill(&mut self.content[range.clone()]);
             let written = client.write(u64::try_from(start)?, &self.content[range])?;
             ensure!(written.is_ok(), "a write was refused");
-            // A read elsewhere must return the data of earlier writes.
+            // A read of another block must return the data of earlier writes.
             let start = self.random.usize(..self.content.len() / BLOCK) * BLOCK;
             ensure!(client.read(u64::try_from(start)?, &mut read)?.is_ok(), "a read was refused");
             ensure!(read == self.content[start..start + BLOCK], "wrong bytes at {start}");

@@ -1,24 +1,24 @@
 //! Real clients: every byte that they write is read back, without an error.
 //!
-//! The cache is an eighth of the image. (`bs_unaligned` would let fio's own blocks overlap, which
+//! The cache is an eighth of the image. (With `bs_unaligned` fio's own blocks would overlap, which
 //! fio reports as corruption with any server.)
 
 use super::prelude::*;
 use super::upstream;
 use crate::fio::Outcome;
 
-/// Timeout of one client in seconds.
+/// The timeout of one client in seconds.
 const CLIENT_MAX_S: u64 = 600;
 
 const PAGE_SIZES: [&str; 3] = ["4KiB", "64KiB", "1MiB"];
 const POLICIES: [&str; 2] = ["lru", "s3fifo"];
-/// Policies that are tried once each, in the long form.
+/// Policies that are tested once each, in the long form.
 const OTHER_POLICIES: [&str; 11] = [
     "random", "fifo", "clock", "2q", "slru", "arc", "lirs", "sieve", "wtinylfu", "clock2q+",
     "linux",
 ];
 const WRITE_MODES: [&str; 3] = ["back", "through", "around"];
-/// Length of the image that the settings are tried on, four times the cache.
+/// The size of the image for the tests of settings, four times the cache.
 const SETTINGS_MIB: u64 = 64;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -48,7 +48,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     upstream::run(env, claims)
 }
 
-/// Checks the description of the export that clients get.
+/// Checks the description of the export that clients receive.
 fn facts(server: &Server, bytes: u64, claims: &mut Claims) {
     let uri = server.uri();
     claims.tried("nbdinfo: length and abilities", || {
@@ -73,7 +73,7 @@ fn facts(server: &Server, bytes: u64, claims: &mut Claims) {
     });
 }
 
-/// Clients that read everything.
+/// Runs clients that read the whole export.
 fn reads(env: &Env, server: &Server, source: &Path, claims: &mut Claims) {
     let (uri, target) = (server.uri(), env.file("copied.img"));
     for (what, words) in [
@@ -100,7 +100,7 @@ fn reads(env: &Env, server: &Server, source: &Path, claims: &mut Claims) {
     });
 }
 
-/// Clients that write everything.
+/// Runs clients that write the whole export.
 fn writes(env: &Env, source: &Path, options: &str, claims: &mut Claims) -> Result<()> {
     let bytes = source.metadata().context("look at the source")?.len();
     let target = env.file("target.img");
@@ -138,7 +138,7 @@ pub(super) fn verified_image(env: &Env, server: Server, image: &Path) -> Result<
     std::fs::remove_file(&last).context("remove the copy")
 }
 
-/// fio on an export of `mib` MiB, four connections on regions of their own.
+/// Runs fio on an export of `mib` MiB, with four connections on separate regions.
 pub(super) fn fio_verify(uri: &str, mib: u64, seconds: u64) -> Result<Outcome> {
     let region = mib / 4;
     let options = format!(

@@ -2,20 +2,21 @@
 //! and with a version that is slower by a known amount.
 //!
 //! A shared machine can be 20 % slower for some seconds. If `larder compare` reports this, the run
-//! is repeated, as a user would do.
+//! is repeated, as by a user.
 
 use super::prelude::*;
 use crate::stats::median;
 
-/// The slower form takes this much longer.
+/// The relative slowdown of the slower form.
 const SLOWER: f64 = 0.1;
-/// Maximum repetitions because the machine was slower, and the report of `larder compare` in this
-/// case.
+/// The maximum number of repetitions because the machine was slower, and the report of
+/// `larder compare` in this case.
 const REPEATS_MAX: u32 = 8;
 const SLOWER_MACHINE: &str = "the machine was ";
-/// Milliseconds that a cycle computes.
+/// The computation in each cycle, in milliseconds.
 const COMPUTE_MS: f64 = 0.02;
-/// Of all rounds: the same must not be told apart in this share, the slower found in that one.
+/// The minimum shares of all rounds in which equal runs show no difference, and in which the slower
+/// form is detected.
 const SILENT_MIN: f64 = 0.9;
 const FOUND_MIN: f64 = 0.8;
 /// The main series.
@@ -55,7 +56,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the workload and returns the path of its record. A trial is long compared with a task
+/// Runs the workload and returns the path of its record. A trial is long compared with a context
 /// switch.
 fn bench(env: &Env, file: &Path, compute_ms: f64, name: &str) -> Result<PathBuf> {
     let (larder, at) = (&env.larder, env.file(&format!("{name}.json")));
@@ -67,8 +68,8 @@ fn bench(env: &Env, file: &Path, compute_ms: f64, name: &str) -> Result<PathBuf>
     Ok(at)
 }
 
-/// Runs the workload until the machine is as fast as it was before, and compares; the verdict, and
-/// how often that was repeated.
+/// Runs the workload until the machine is as fast as before, and compares; returns the verdict and
+/// the number of repetitions.
 fn against(env: &Env, (before, file): (&Path, &Path), compute_ms: f64) -> Result<(String, u32)> {
     let larder = &env.larder;
     for repeats in 0.. {

@@ -1,8 +1,8 @@
-//! Faults of the store as users see them, tested with the program.
+//! Faults of the store as seen by users, tested with the program.
 //!
-//! The faults that need a double (a read or a write that fails, torn and reordered writes) are
-//! tests of larder-core. Here are those of a real machine: the image served twice, an image that
-//! shrinks while it is served, a file system that is full, a disk that stalls.
+//! The faults that need a test store (a read or a write that fails, torn and reordered writes) are
+//! tests of larder-core. These are the faults of a real machine: an image served twice, an image
+//! that shrinks while in service, a full file system, a disk that stalls.
 
 use std::fs::OpenOptions;
 
@@ -12,7 +12,7 @@ use crate::daemon::until;
 use crate::disk::Disk;
 use crate::nbd::{Client, Refused};
 
-/// Latency above which a hit waits for the store, or for the machine.
+/// The latency above which a hit waited for the store, or for the machine.
 const HIT_MAX: Duration = Duration::from_millis(200);
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -73,11 +73,11 @@ fn fills(env: &Env) -> Result<String> {
     let flush = client.flush()?;
     ensure!(!refused.is_empty() || flush.is_err(), "a full file system, but no error");
     text(cmd!("mount -o remount,size=128m {point}"))?;
-    // Only what was refused is written again: what was accepted must not be lost.
+    // Only refused writes are repeated: accepted ones must not be lost.
     for &(index, _) in &refused {
         expect(client.write(index * MIB, &made(index))?, "a write with room")?;
     }
-    // The error of an earlier write-back is reported once to each client.
+    // The error of an earlier writeback is reported once to each client.
     until("a flush succeeds", Duration::from_secs(30), || Ok(client.flush()?.is_ok()))?;
     drop(client);
     server.stop_clean()?;
@@ -110,8 +110,8 @@ fn stalls(env: &Env) -> Result<String> {
     }
     let stalled = misses.join().ok().context("the client of misses panicked")??;
     ensure!(stalled > Duration::from_millis(500), "the disk did not stall");
-    // Were hits to wait for the store, they would be held up nearly all of the time. The machine
-    // may hold up a few, most of all in the short form, which runs among tests.
+    // If hits waited for the store, they would be delayed nearly all of the time. The machine may
+    // delay a few, in particular in the short form, which runs in parallel with tests.
     let (part, held_up, stalled) = (env.either(10, 2), held_up.as_millis(), stalled.as_millis());
     ensure!(held_up * part < stalled, "hits were held up for {held_up} of {stalled} ms");
     drop(hits);
@@ -119,7 +119,7 @@ fn stalls(env: &Env) -> Result<String> {
     Ok(format!("{count} hits, slowest {:.1} ms", slowest.as_secs_f64() * 1000.0))
 }
 
-/// Returns the time of three reads that the cache does not hold.
+/// Returns the time of three reads of blocks that are not cached.
 fn misses(socket: &Path) -> Result<Duration> {
     let mut client = Client::connect(socket, "")?;
     let begun = Instant::now();

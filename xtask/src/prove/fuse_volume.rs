@@ -1,5 +1,5 @@
 //! File systems on cached volumes: `larder serve --fuse`, a loop device with direct I/O, and ext4,
-//! xfs and btrfs on it; kills in the middle of writes, and memory that runs out. Needs root.
+//! xfs and btrfs on it; kills during writes, and memory exhaustion. Requires root.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,18 +12,18 @@ use crate::daemon::{Daemon, until};
 use crate::disk::{FileSystem, Kind, WORK_MAX_S};
 use crate::memory_group::MemoryGroup;
 
-/// Enough for PostMark.
+/// Large enough for PostMark.
 const IMAGE_MIB: u64 = 2048;
 /// Rounds with a kill: milliseconds of writing, maximum size of a file, threads.
 const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
-/// Maximum wait of a writer for a killed server.
+/// The maximum wait of a writer for a killed server.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LAZY: &str =
     "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
 
-/// Memory limit of the server, the writer and the leak together.
+/// The memory limit of the server, the writer and the leak together.
 const LIMIT_MIB: u64 = 512;
 const PRESSURE_MIB: u64 = 1024;
 const PRESSURE: &str = "--memory 128MiB";
@@ -32,9 +32,9 @@ const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; echo round
 done";
-/// MiB that [`SWAPPER`] has to swap out in a group of 128 MiB, at least.
+/// The minimum number of MiB that [`SWAPPER`] must swap out in a cgroup of 128 MiB.
 const SWAPPED_MIB_MIN: u64 = 128;
-/// Fills 300 MiB and reads them twice, in a group that has to swap for that.
+/// Fills 300 MiB and reads them twice, which requires swapping in the cgroup.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
 for again in range(2):
@@ -66,7 +66,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// A server that shows the volume `disk` as a file.
+/// A server that exports the volume `disk` as a file.
 pub(super) struct Served {
     pub(super) server: Server,
     dir: PathBuf,
@@ -74,7 +74,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Serves an image or a device, in a memory group if there is one.
+    /// Serves an image or a device, in a memory cgroup if one is given.
     pub(super) fn start(
         env: &Env,
         image: &Path,
@@ -130,7 +130,7 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     ensure!(before == work::listing(point)?, "the files differ after a second mount");
     file_system.leave()?;
     served.stop_clean()?;
-    // The image alone, without any cache.
+    // The image alone, without a cache.
     let bare = FileSystem::attach(env.dir(), &image, kind)?;
     bare.check()?;
     bare.mount()?;
@@ -160,7 +160,7 @@ pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64
         }
         let seed = random.u64(..);
         let (_dead_mount, kept) = written_until(&dir, seed, || served.kill())?;
-        // The file system that is still mounted has lost its disk.
+        // The mounted file system has lost its disk.
         file_system.leave().context("unmount the file system that has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
@@ -169,7 +169,7 @@ pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64
 }
 
 /// Writes files in a directory, in several threads, until `kill` ends the server after a random
-/// time. Returns the result of `kill`, and how many files each thread had fsynced.
+/// time. Returns the result of `kill`, and the number of files that each thread had fsynced.
 pub(super) fn written_until<T>(
     dir: &Path,
     seed: u64,
@@ -189,7 +189,7 @@ pub(super) fn written_until<T>(
     })
 }
 
-/// Fails unless the files that were fsynced are there as they were written.
+/// Fails unless the fsynced files exist with their content.
 pub(super) fn check_files(dir: &Path, seed: u64, kept: &[u64]) -> Result<()> {
     for (thread, &kept) in (0..).zip(kept) {
         for number in 0..kept {
@@ -210,7 +210,8 @@ fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     (format!("{thread}-{number}"), bytes)
 }
 
-/// Writes files until a write fails. Returns how many files, with their names, were fsynced.
+/// Writes files until a write fails. Returns the number of files that were fsynced with their
+/// names.
 fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<u64> {
     let (begun, mut number) = (Instant::now(), 0);
     let one = |number: u64| -> std::io::Result<()> {
@@ -243,7 +244,7 @@ fn compare_files(
     served.stop_clean()
 }
 
-/// Runs a leak beside a writer; returns the figure.
+/// Runs a leak in parallel with a writer; returns the figure.
 fn leak(env: &Env) -> Result<String> {
     need(MemoryGroup::missing())?;
     let group = MemoryGroup::of(LIMIT_MIB)?;
@@ -276,9 +277,9 @@ fn leak(env: &Env) -> Result<String> {
     Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer continued, fsck clean"))
 }
 
-/// Returns whether a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
-/// `PR_SET_IO_FLUSHER`. Without it, a server in a full group can deadlock: the kernel's memory for
-/// its io_uring requests waits for the server itself.
+/// Returns true if a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
+/// `PR_SET_IO_FLUSHER`. Without it, a server in a full cgroup can deadlock: the kernel's memory
+/// allocation for its io_uring requests waits for the server itself.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));

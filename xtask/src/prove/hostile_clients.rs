@@ -12,9 +12,9 @@ use super::upstream::CERTIFICATES;
 use crate::daemon::Daemon;
 use crate::processor_group::HalfProcessor;
 
-/// Maximum resident memory in addition to `--memory`.
+/// The maximum resident memory in addition to `--memory`.
 const OVERHEAD_BYTES_MAX: u64 = 32 * MIB;
-/// Memory of the cache in MiB: with one kind of client, and with all together.
+/// The memory of the cache in MiB: with one kind of client, and with all together.
 const LITTLE_MIB: u64 = 16;
 const ALL_MIB: [(Transport, u64); 4] = [
     (Transport::Tcp, 16),
@@ -22,15 +22,15 @@ const ALL_MIB: [(Transport, u64); 4] = [
     (Transport::Tcp, 1024),
     (Transport::Tls, LITTLE_MIB),
 ];
-/// Maximum ratio of another client's p99 latency during the attacks to that without attacks. With
-/// TLS, where clients make the server compute, it is only reported.
+/// The maximum ratio of another client's p99 latency during the attacks to that without attacks.
+/// With TLS, where clients cause computation on the server, it is only reported.
 const LATENCY_RATIO_MAX: f64 = 10.0;
-/// Number of hostile connections: all but two that the server accepts.
+/// The number of hostile connections: two fewer than the server accepts.
 const CONNECTIONS: usize = 62;
-/// Time within which another client must be served.
+/// The time within which another client must be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const IMAGE_BYTES: u64 = 64 * MIB;
-/// Interval of memory samples.
+/// The interval of memory samples.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn free_address() -> Result<SocketAddr> {
     listener.local_addr().context("find a free port")
 }
 
-/// Runs one kind of client against a server of its own.
+/// Runs one kind of client against a separate server.
 fn one(
     env: &Env,
     image: &Path,
@@ -78,7 +78,7 @@ fn one(
     transport: Transport,
 ) -> Result<String> {
     let (server, target) = serve(env, image, certificates, transport, LITTLE_MIB)?;
-    // An empty cache would leave its memory to what the clients make the server hold.
+    // An empty cache would leave its memory to buffers for the hostile clients.
     drop(connect_and_fill(&target)?);
     let seconds = Duration::from_secs(env.either(60, 3));
     let outcome = resist(&server, kind, &target, seconds)?;
@@ -134,7 +134,7 @@ fn connect_and_fill(target: &Target) -> Result<Reader> {
     Ok(reader)
 }
 
-/// Lets clients of all kinds attack with half a CPU while a well-behaved client reads.
+/// Runs clients of all kinds with half a CPU, in parallel with the reads of a well-behaved client.
 fn attack_with_all_kinds(
     env: &Env,
     image: &Path,
@@ -189,8 +189,8 @@ fn attack_with_all_kinds(
     Ok(figure)
 }
 
-/// Lets clients of one kind attack; fails if the server uses too much memory, or serves another
-/// client too late.
+/// Runs clients of one kind; fails if the server uses too much memory, or serves another client too
+/// late.
 fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Result<String> {
     let (stop, counts) = (AtomicBool::new(false), Counts::default());
     let (mut most_bytes, mut slowest) = (0, Duration::ZERO);

@@ -1,12 +1,13 @@
-//! `larder bench iozone`: its access orders, traced as system calls, against those of IOzone 3.487;
-//! the automatic grid on a file system of 4 GiB, by a test of the command; and throughput mode.
+//! `larder bench iozone`: its access orders, traced as system calls, compared with those of IOzone
+//! 3.487; the automatic grid on a file system of 4 GiB, by a test of the command; and throughput
+//! mode.
 
 use super::long_tests;
 use super::prelude::*;
 use crate::disk::FileSystem;
 use crate::image::GIB;
 
-/// Bytes of a record in the orders.
+/// The size of a record in bytes.
 const RECORD: u64 = 4096;
 /// The random order of four records, and of sixteen.
 const RANDOM: [&[u64]; 2] =
@@ -72,7 +73,7 @@ fn traced(env: &Env, test: &str, records: usize) -> Result<(Vec<u64>, Vec<u64>)>
     Ok((of("pread64")?, of("pwrite64")?))
 }
 
-/// Throughput mode with one to four threads.
+/// Runs throughput mode with one to four threads.
 fn threads(env: &Env, dir: &Path) -> Result<String> {
     let (larder, at) = (&env.larder, env.file("threads.json"));
     let how = "-u 4 -s 64m -r 64k -i 0 -i 1 -i 2 -i 3 -i 5 -i 8 --trials 1".split(' ');

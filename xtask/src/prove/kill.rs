@@ -1,10 +1,10 @@
 //! kill -9 under load: no write before the last acknowledged flush is lost. Over NBD, through a
 //! mount, and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
-//! `larder load` logs each request before it is sent and each answer after it is received; with
+//! `larder load` logs each request before it is sent and each reply after it is received; with
 //! `--check` it reads the image without the cache. The image is new in each round, smaller than the
 //! written data and larger than the cache. Through mounts and on volumes files are written and
-//! fsynced, and read without the cache, or by a new server.
+//! fsynced, and read without the cache, or through a new server.
 
 use super::changes::Changes;
 use super::fuse_volume;
@@ -14,17 +14,17 @@ use crate::daemon::Daemon;
 use crate::disk::Kind;
 use crate::ledger::{self, Ledger, Outcome};
 
-/// Number of rounds to accumulate on the same code.
+/// The number of rounds to accumulate on the same code.
 const GOAL: u64 = 1000;
-/// Number of rounds after which the ledger is written; also the kills of one image of a volume.
+/// The number of rounds after which the ledger is written; also the kills of one image of a volume.
 const BATCH: u64 = 5;
-/// The load runs at least and at most so long before the kill.
+/// The minimum and maximum time of the load before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
-/// Interval between changes of settings, in every second round.
+/// The interval between changes of settings, in every second round.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Memory sizes that are set.
+/// The memory sizes to set.
 const MEMORY: [&str; 3] = ["8MiB", "16MiB", "64MiB"];
-/// The settings that take turns; the cache is a quarter of the image.
+/// The settings of the rounds, in turn; the cache is a quarter of the image.
 const OPTIONS: [&str; 4] = [
     "--memory 16MiB --write-mode back",
     "--memory 16MiB --write-mode back --page-size 64KiB",
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
-/// Settings of mounts, in turn; with the last one only fsync writes data back.
+/// Settings of mounts, in turn; with the last one only fsync causes writeback.
 const MOUNTS: [Program; 4] = [
     mount("LARDER mount --control none --memory 16MiB"),
     mount("LARDER mount --control none --memory 16MiB --page-size 64KiB"),
@@ -134,7 +134,7 @@ fn accumulate(env: &Env, of: &Subject, ledger: &mut Ledger, code: &str) -> Resul
     ledger.outcome(key).context("no round was run")
 }
 
-/// Returns the results of rounds, each of which returns the number of acknowledged writes and of
+/// Returns the results of rounds, each of which returns the numbers of acknowledged writes and of
 /// changes of settings.
 fn over_rounds(
     first: u64,
@@ -177,7 +177,7 @@ fn mounted(env: &Env, number: u64) -> Result<(u64, u64)> {
     Ok((kept.iter().sum(), 0))
 }
 
-/// Runs one round over NBD; in every second round settings change all the time.
+/// Runs one round over NBD; in every second round settings change continuously.
 fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
     let options = OPTIONS[usize::try_from(number / 2)? % OPTIONS.len()];
     let is_changing = number % 2 == 1;
@@ -193,7 +193,7 @@ fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
     std::thread::sleep(Duration::from_millis(random.u64(LOAD_MS.0..LOAD_MS.1)));
     server.kill()?;
     let changes = changes.map_or(0, |changes| changes.end().0);
-    // The load ends by itself when the server is gone.
+    // The load ends when the server has ended.
     let ended = load.wait(Duration::from_mins(1))?;
     ensure!(ended.code == Some(0), "larder load: {:?}\n{}", ended.code, run::tail(&ended.stderr));
     let out = text(cmd!(60, "{larder} load --check {image} --log {log}"))?;

@@ -1,4 +1,4 @@
-//! Lazy write on a slow disk: many times as fast as write-through, and nothing written twice.
+//! Lazy write on a slow disk: many times as fast as write-through, without repeated writes.
 
 use super::prelude::*;
 use crate::disk::Disk;
@@ -32,8 +32,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Result of fio in one write mode: seconds until the stop, writes and blocks that reached the
-/// disk, and blocks that became dirty.
+/// Returns the result of fio in one write mode: seconds until the stop, writes and blocks that
+/// reached the disk, and blocks that became dirty.
 fn pass(env: &Env, disk: &Disk, mode: &str) -> Result<(fio::Outcome, (f64, u64, u64, u64))> {
     let server = env.serve(disk.path(), &format!("--memory 256MiB --write-mode {mode}"))?;
     let (requests, bytes) = disk.written()?;

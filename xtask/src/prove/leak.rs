@@ -1,8 +1,8 @@
 //! The floor: a volume keeps the memory that `--min` guarantees, while another volume floods the
 //! pool and while a process leaks memory until the kernel kills it.
 //!
-//! A server, a process that reads a file through the kernel's cache and one that leaks share one
-//! memory group with a limit. A chart of the recorded run is in the documentation.
+//! A server, a process that reads a file through the page cache and one that leaks share one memory
+//! cgroup with a limit. A chart of the recorded run is in the documentation.
 
 use super::prelude::*;
 use crate::daemon::Daemon;
@@ -11,23 +11,23 @@ use crate::nbd::Client;
 use crate::record::Record;
 use crate::stats::Spread;
 
-/// All memory that there is.
+/// The memory limit of the cgroup.
 const LIMIT_MIB: u64 = 640;
-/// The pool of the server, and what of it the volume "hot" keeps.
+/// The pool of the server, and the part of it that the volume "hot" keeps.
 const MEMORY: &str = "160MiB";
 const MIN: &str = "hot=100MiB";
 const HOT_MIB: u64 = 80;
 const FLOOD_MIB: u64 = 512;
-/// The file that is read through the kernel's cache.
+/// The size of the file that is read through the page cache.
 const FILE_MIB: u64 = 256;
-/// Interval between samples.
+/// The interval between samples.
 const STEP: Duration = Duration::from_millis(500);
-/// Samples before the leak begins, and maximum number of samples.
+/// The number of samples before the leak begins, and the maximum number of samples.
 const CALM_STEPS: usize = 8;
 const STEPS_MAX: usize = 120;
 const READER: &str = "while cat \"$0\" > /dev/null; do :; done";
 
-/// Series of the record; the last one is for the claims alone.
+/// The series of the record; the last one is for the claims only.
 const SERIES: [&str; 5] =
     ["time", "file cache of the kernel", "the process that leaks", "volume with a floor", "hits"];
 
@@ -75,7 +75,7 @@ fn watch(
     (server, client): (&Server, &mut Client),
 ) -> Result<[Vec<f64>; 5]> {
     let file = env.file("file");
-    // The file has been in the page cache since it was written, charged to another group.
+    // The file has been in the page cache since it was written, charged to another cgroup.
     text(cmd!("dd of={file} oflag=nocache conv=notrunc,fdatasync count=0"))?;
     let _reader = group.start("the reader", env.dir(), &cmd!("sh -c {READER} {file}"))?;
     let (mut leak, mut series) = (None, [const { Vec::new() }; 5]);
@@ -115,7 +115,8 @@ fn resident_mib(env: &Env, server: &Server) -> Result<f64> {
     Ok(number(&volume, "resident_bytes")? / to_f64(MIB))
 }
 
-/// Pages that reads of the hot volume hit, and all that they touched.
+/// Returns the number of page hits of reads of the hot volume, and of all pages that they
+/// referenced.
 fn read_hits(env: &Env, server: &Server) -> Result<(f64, f64)> {
     let volume = server.volume(&env.larder, "stats", "hot")?;
     Ok((number(&volume, "read_hits")?, number(&volume, "read_pages")?))
@@ -127,7 +128,7 @@ fn judge([_, kernel, _, hot, hits]: &[Vec<f64>; 5], claims: &mut Claims) {
     claims.add(
         "a leak squeezes the kernel's file cache to a tenth or less",
         format!("from {most:.0} to {least:.1} MiB"),
-        // Less at the start would mean that the reader was not in the group.
+        // Less at the start would mean that the reader was not in the cgroup.
         most >= to_f64(FILE_MIB) / 2.0 && least <= most / 10.0,
     );
     let [hot, hits] = [hot, hits].map(|series| Spread::of(series).min);

@@ -3,8 +3,8 @@
 use super::prelude::*;
 use crate::ledger::{self, Ledger, Outcome};
 
-/// Runs a benchmark, whose claims become those of the proof. `of` is its package and the further
-/// arguments.
+/// Runs a benchmark, whose claims become those of the proof. `arguments` are its package and the
+/// further arguments.
 pub(super) fn bench(env: &Env, claims: &mut Claims, of: &str) -> Result<()> {
     let mut cargo = run::cargo(&env.root);
     cargo.args(["bench", "--quiet", "--package"]).args(of.split(' '));
@@ -21,7 +21,7 @@ fn tests(env: &Env, package: &str, filter: &str, variables: &[(&str, &str)]) -> 
     text(cargo.envs(variables.iter().copied()))
 }
 
-/// The mark of the line in which libtest reports that all tests passed, the skipped ones as well.
+/// The mark of the line in which libtest reports that all tests passed, including skipped ones.
 pub(super) const RESULT: &str = "test result: ";
 
 /// Adds a claim that holds if the tests succeed and print a line with `mark`; the rest of the line
@@ -40,7 +40,7 @@ pub(super) fn shown(
     for &reason in &skipped {
         claims.skip(what, reason);
     }
-    // The result of a skipped test shows nothing.
+    // The result of a skipped test proves nothing.
     if skipped.is_empty() || mark != RESULT {
         claims.tried(what, || figure(&out?, mark));
     }
@@ -57,11 +57,11 @@ fn figure(out: &str, mark: &str) -> Result<String> {
     Ok(if shown.len() > 4 { format!("{} lines", shown.len()) } else { shown.join("; ") })
 }
 
-/// Steps of a long world.
+/// The number of steps of a long world.
 const STEPS: u64 = 1_000_000;
-/// Number of long worlds of one run without `--for`, and of all runs on the same code together.
+/// The number of long worlds of one run without `--for`, and of all runs on the same code together.
 const WORLDS: [u64; 2] = [50, 1000];
-/// Number of long worlds after which the ledger is written.
+/// The number of long worlds after which the ledger is written.
 const BATCH: u64 = 5;
 
 /// Runs many seeds of operations with a crash or a fault at any store call, and the next long ones.
@@ -77,7 +77,7 @@ pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the next long worlds, on all processors; returns the figures of all of this code.
+/// Runs the next long worlds, on all processors; returns the figures of all worlds on this code.
 fn long_worlds(env: &Env) -> Result<String> {
     let code = ledger::code_of(&env.root, &[Path::new("crates/core")])?;
     let key = ["simulation", "long", &code];
@@ -136,20 +136,20 @@ fn fuzzed(env: &Env, claims: &mut Claims, what: &str, (package, filter): (&str, 
     shown(env, claims, &what, (package, filter, "fuzzed: "), &variables);
 }
 
-/// Mutated inputs of every trace format through every reader, and random records through every
+/// Runs mutated inputs of every trace format through every reader, and random records through every
 /// writer and back.
 pub(super) fn trace_fuzz(env: &Env, claims: &mut Claims) -> Result<()> {
     fuzzed(env, claims, "mutated traces", ("larder-lab", "trace::fuzz"));
     Ok(())
 }
 
-/// Sessions of malformed clients beside a healthy one.
+/// Runs sessions of malformed clients in parallel with a healthy one.
 pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
     fuzzed(env, claims, "malformed NBD sessions", ("larder", "control::fuzz"));
     Ok(())
 }
 
-/// Another user writes to a setuid program, and it is started at once, and also during writes.
+/// Writes to a setuid program as another user, and starts it immediately, also during writes.
 pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
     let attempts = env.either("10000", "100");
     let what = format!("{attempts} attempts of each kind, none runs as root");

@@ -1,8 +1,8 @@
-//! `larder mount` with everyday programs: databases, copies with all attributes of files, a
+//! `larder mount` with common programs: databases, copies with all attributes of files, a
 //! repository, a build, PostMark, fio that verifies every byte.
 //!
-//! SOURCE is a directory on an ext4 of its own on a loop device. After each workload the mount is
-//! ended and SOURCE must equal the former mount; at the end the file system must be clean. Needs
+//! SOURCE is a directory on a separate ext4 on a loop device. After each workload the mount is
+//! ended and SOURCE must equal the former mount; at the end the file system must be clean. Requires
 //! root.
 
 mod copies;
@@ -14,7 +14,7 @@ use super::prelude::*;
 use crate::disk::FileSystem;
 use fuse::{FuseMount, Program};
 
-/// Enough for PostMark with 20,000 transactions and for a clone of this repository.
+/// Large enough for PostMark with 20,000 transactions and for a clone of this repository.
 const IMAGE_MIB: u64 = 4096;
 /// Less memory than most workloads write, so that the cache has to evict.
 const LARDER: Program =
@@ -50,7 +50,7 @@ impl World<'_> {
         self.file_system.point().join(name)
     }
 
-    /// A new directory beside SOURCE.
+    /// Creates a directory next to SOURCE.
     fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.path(name);
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
@@ -100,8 +100,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 fn verified(env: &Env, place: &Path, options: &str) -> Result<String> {
-    // More than the cache holds, in the long form. fio leaves its state in the current directory
-    // by default.
+    // In the long form, the files exceed the cache. By default fio writes its state to the current
+    // directory.
     let (size, seed) = (env.either("48m", "8m"), env.options.seed.to_string());
     let verify = "--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0".split(' ');
     let (options, how) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));

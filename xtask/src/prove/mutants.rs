@@ -1,7 +1,7 @@
-//! Share of sampled mutations of larder-core that the tests of larder-core catch.
+//! The share of sampled mutations of larder-core that its tests detect.
 //!
-//! cargo-mutants changes one place of the code at a time, builds it and runs the tests, in a copy
-//! of the workspace.
+//! cargo-mutants changes one position of the code at a time, builds it and runs the tests, in a
+//! copy of the workspace.
 
 use super::prelude::*;
 use crate::nextest;
@@ -10,9 +10,10 @@ use crate::nextest;
 const VERSION: &str = "27.1.0";
 /// The sample: every 57th mutation of all files, about 100; in the short form every 1000th.
 const SAMPLES: [&str; 2] = ["0/57", "0/1000"];
-/// Mutations that must be caught, in per cent.
+/// The minimum percentage of detected mutations.
 const CAUGHT_MIN: usize = 77;
-/// Timeout of the tests of one mutation in seconds; a mutation that exceeds it counts as caught.
+/// The timeout of the tests of one mutation in seconds; a mutation that exceeds it counts as
+/// detected.
 const TESTS_S_MAX: &str = "300";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {

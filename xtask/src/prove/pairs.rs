@@ -1,8 +1,8 @@
 //! Two binaries of larder, alternating: the one under test, and one of another commit or profile
-//! that `--against` names. Rates in pairs, with the 95 % interval of the median ratio.
+//! given by `--against`. Rates in pairs, with the 95 % interval of the median ratio.
 //!
-//! The two run side by side on data of their own. They are started again for every few pairs, since
-//! the place of a process in memory changes its speed.
+//! The two run concurrently on separate data. They are restarted for every few pairs, since the
+//! placement of a process in memory changes its speed.
 
 use super::mount::fuse::{FuseMount, Program};
 use super::mount_speed::{postmark, reads};
@@ -16,12 +16,12 @@ use crate::server::Larder;
 use crate::stats::{Interval, Spread, median, take_turns};
 use tempfile::TempDir;
 
-/// Starts of both binaries, and pairs of trials after each.
+/// The number of starts of both binaries, and of pairs of trials after each.
 const STARTS: usize = 10;
 const PAIRS: usize = 4;
 /// Below this ratio a binary is slower, if the interval does not contain 1.
 const LEAST: f64 = 0.97;
-/// A wider interval that contains 1 shows nothing.
+/// A wider interval that contains 1 proves nothing.
 const WIDTH_MAX: f64 = 0.1;
 const IMAGE_MIB: u64 = 256;
 const DISK_MIB: u64 = 1024;
@@ -60,13 +60,13 @@ const LOADS: [(&str, &str, Load); 8] = [
     ("simulation of the whole cache", "requests/s", Load::Simulation),
 ];
 
-/// Hits without a server, and the rows in which the bench `hit` shows their times.
+/// Hits without a server, and the rows of the bench `hit` with their times.
 const HITS: [(&str, &str); 2] = [
     ("4 KiB hits in the process", "hit of 4 KiB alone, ns"),
     ("4 KiB hits in the process, 8 at a time", "hit of 4 KiB in a batch, ns"),
 ];
 
-/// One of the two binaries, running.
+/// A running instance of one of the two binaries.
 struct Side<'a> {
     env: &'a Env,
     server: Server,
@@ -100,7 +100,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         let sides = [ours?, theirs?];
         for ((.., load), rates) in LOADS.iter().zip(&mut rates) {
             take_turns(pairs, 2, |index| {
-                // The first binary is not always the same.
+                // The binaries alternate as the first one.
                 let index = (index + start) % 2;
                 rates[index].push(sides[index].trial(*load)?);
                 Ok(())

@@ -1,6 +1,6 @@
-//! Page sizes under a database: there is no bound, the table shows the best size on this machine.
+//! Page sizes for a database: there is no bound; the table shows the best size on this machine.
 //!
-//! Each case has a new server; cases take turns, round by round, and the figure is the median of
+//! Each case has a new server; the cases alternate round by round, and the figure is the median of
 //! the rounds. The image is full of data and four times the cache.
 
 use super::prelude::*;
@@ -58,7 +58,7 @@ fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     Ok(data)
 }
 
-/// Returns requests per second, hits in per cent of the pages read, and MiB read from the store.
+/// Returns requests per second, hits in percent of the pages read, and MiB read from the store.
 fn sample(env: &Env, image: &Path, trace: &Path, page: &str, clients: &str) -> Result<[f64; 3]> {
     let server = env.serve(image, &format!("--memory 128MiB --page-size {page}"))?;
     let (larder, uri) = (&env.larder, server.uri());

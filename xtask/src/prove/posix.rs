@@ -1,10 +1,10 @@
 //! Test suites of other projects on every kind of mount and volume: `prove posix`.
 //!
-//! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in its own mount and
+//! A cell is a suite on a variant. The script `xtask/posix/cell` runs a cell in separate mount and
 //! process namespaces, on loop devices of bounded size. For comparison, the same cell runs on the
-//! file system below, without Larder, and on examples of libfuse. A failure that the file
-//! system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
-//! accumulate in bench-runs/hardening.json. Needs root.
+//! underlying file system, without Larder, and on examples of libfuse. A failure that does not
+//! occur on the underlying file system must be listed, with its reason, in docs/HARDENING.md.
+//! Results accumulate in bench-runs/hardening.json. Requires root.
 
 mod cells;
 
@@ -46,7 +46,7 @@ struct Matrix<'a> {
     env: &'a Env,
     tools: PathBuf,
     ledger: Ledger,
-    /// Code of the cells with Larder, and of those without.
+    /// Code hashes of the cells with Larder, and of those without.
     codes: [String; 2],
     known: String,
 }
@@ -106,12 +106,12 @@ impl Matrix<'_> {
         }
     }
 
-    /// Runs the next seeds of a cell, with the file system below for comparison, and evaluates all
-    /// recorded results of the cell.
+    /// Runs the next seeds of a cell, with the underlying file system for comparison, and evaluates
+    /// all recorded results of the cell.
     fn run_cell(&mut self, suite: &Suite, variant: &Variant, claims: &mut Claims) -> Result<()> {
         let what = format!("{} on {}", suite.name, variant.name);
         if let Some(reason) = self.reason(suite, variant) {
-            // The table shows every cell; a claim is only made of those that were selected.
+            // The table shows every cell; claims are made only for those that were selected.
             if cells::not_selected(suite, variant).is_none() && !self.env.options.quick {
                 claims.skip(what, reason);
             }
@@ -280,7 +280,7 @@ fn to_u64(count: usize) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
-/// Returns whether a test is listed in the section `### SUITE` of the document: a row of a table
+/// Returns true if a test is listed in the section `### SUITE` of the document: a row of a table
 /// with the test and the variants, where `*` is all variants and `mount-*` those with this prefix.
 fn is_listed(document: &str, suite: &str, variant: &str, test: &str) -> bool {
     let matches = |pattern: &str, name: &str| match pattern.strip_suffix('*') {

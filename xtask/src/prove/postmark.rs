@@ -1,5 +1,5 @@
-//! `larder bench postmark --classic` beside Debian's `postmark`: the same counts, the same words,
-//! the same system calls, no more processor time.
+//! `larder bench postmark --classic` compared with Debian's `postmark`: the same counts, the same
+//! texts, the same system calls, no more processor time.
 //!
 //! Processor time is measured on tmpfs: on a disk the kernel's processor time varies by a factor of
 //! five.
@@ -12,7 +12,8 @@ use crate::cleanup::Scratch;
 use crate::record::Record;
 use crate::stats::{Spread, median, take_turns};
 
-/// Rounds of the comparison of processor time; the figure is the median of the ratios of each.
+/// The number of rounds of the comparison of processor time; the figure is the median of the ratios
+/// of the rounds.
 const ROUNDS: usize = 7;
 /// The first published configuration, and one with small blocks and no buffer.
 const COSTS: [(&str, &str); 2] = [
@@ -75,7 +76,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     let what = "the system calls of the original, in kind, path, bytes and order";
     claims.tried(what, || calls::same(env));
-    // Not in the short form, which runs beside other proofs.
+    // Not in the short form, which runs in parallel with other proofs.
     if env.options.quick { Ok(()) } else { cost(env, claims) }
 }
 
@@ -95,7 +96,7 @@ fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Runs a script in a directory of its own; returns the masked output.
+/// Runs a script in a separate directory; returns the masked output.
 fn session(env: &Env, words: &[String], script: &str) -> Result<String> {
     masked(&prepare(env, script)?, words)
 }

@@ -1,6 +1,6 @@
 //! `larder bench` on several ranks: under `mpirun`, and on two network namespaces as hosts.
 //!
-//! Each namespace has a host name of its own, and a virtual Ethernet pair connects them; both are
+//! Each namespace has its own host name, and a virtual Ethernet pair connects them; both are
 //! removed when the value is dropped and when this process dies.
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, until};
 /// Timeouts of a run, and of its start.
 const RUN_MAX_S: u64 = 300;
 const BEGIN_MAX: Duration = Duration::from_mins(1);
-/// Addresses of the two hosts.
+/// The addresses of the two hosts.
 const ADDRESSES: [&str; 2] = ["10.111.7.1", "10.111.7.2"];
 /// A short run of PostMark.
 const WORK: &str = "bench postmark --number 100 --transactions 200 --confidence off --trials";
@@ -133,7 +133,7 @@ impl Hosts {
         Ok(Hosts { names, _cleanup: cleanup })
     }
 
-    /// Returns a command in one of them, where the host name is that of the namespace.
+    /// Returns a command in one of them, with the host name of the namespace.
     fn on(&self, number: usize, words: &[&str]) -> Command {
         let name = &self.names[number];
         let named = format!("hostname {name}; exec \"$@\"");
@@ -163,7 +163,7 @@ fn apart(env: &Env, hosts: &Hosts) -> Result<String> {
     total(&record, Some(&hosts.names))
 }
 
-/// A client that finds the address but has no token connects while the first rank waits.
+/// Connects a client that finds the address but has no token, while the first rank waits.
 fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let dir = directory(env, "stranger")?;
     let meeting = dir.join("meeting");
@@ -172,7 +172,7 @@ fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let line = std::fs::read_to_string(&meeting).context("read where they meet")?;
     let address = line.trim().rsplit_once('@').context("no address")?.1;
     let port = address.rsplit_once(':').context("no port")?.1;
-    // The first rank listens on the given address only.
+    // The first rank listens only on the given address.
     let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
     let is_open = keep(hosts.on(0, &["bash", "-c", &inside]))?.ok();
     ensure!(!is_open, "the first rank listens on another address as well");
@@ -181,7 +181,7 @@ fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);
     let answer = text(hosts.on(1, &["bash", "-c", &script]))?;
     ensure!(answer.is_empty(), "it was answered {answer}");
-    // The one that has it comes later, and the run goes on.
+    // The second rank, which has the token, connects later, and the run continues.
     text(hosts.rank(env, 1, &dir))?;
     let first = first.wait(Duration::from_secs(RUN_MAX_S))?;
     let said = first.stderr;

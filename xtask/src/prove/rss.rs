@@ -5,7 +5,7 @@ use super::prelude::*;
 use crate::image::GIB;
 use crate::server::kib_field;
 
-/// What the process may hold beyond the cache.
+/// The maximum memory of the process beyond the cache.
 const SPARE_BYTES: u64 = 32 * MIB;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {

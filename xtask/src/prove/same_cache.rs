@@ -1,4 +1,5 @@
-//! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
+//! Equality of server and simulator: traces replayed to `larder serve`, and simulated by
+//! `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
 //! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; the store takes
@@ -21,20 +22,20 @@ const EQUAL: [&str; 8] = [
     "evicted_pages",
     "filled_blocks",
 ];
-/// How far hit ratios with eight clients may be apart, in per cent of references.
+/// The maximum difference of hit ratios with eight clients, in percentage points of references.
 const APART_POINTS: f64 = 0.5;
-/// How far the prediction of a curve may be off: on average, and at the worst size.
+/// The maximum error of the prediction of a curve: on average, and at the worst size.
 const MEAN_POINTS: f64 = 1.0;
 const WORST_POINTS: f64 = 3.0;
-/// Memory of the cache where only one size is tried.
+/// The memory of the cache where only one size is tested.
 const MEMORY: &str = "24MiB";
-/// Service time of the store with eight clients.
+/// The service time of the store with eight clients.
 const STORE_TIME: Duration = Duration::from_millis(4);
-/// The longest time between an answer and the next request that is tried, and how near the time of
-/// the simulation must come to that of the replay.
+/// The maximum think time (between a reply and the next request), and the maximum relative
+/// difference between the times of the simulation and of the replay.
 const THINK_MAX_NS: u64 = 2_000_000;
 const TIME_APART: f64 = 0.005;
-/// Sizes of the prediction, in MiB of memory.
+/// The sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
 /// A trace of one volume, and an image of sufficient length.
@@ -48,7 +49,7 @@ struct Case {
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let found = traces(env);
     need(found.is_empty().then(|| "there are no traces in ../shared/traces".into()))?;
-    // The small one alone in the short form.
+    // Only the small trace in the short form.
     let wanted = found.into_iter().filter(|(_, name)| !env.options.quick || *name == "TPC-C");
     for (trace, name) in wanted {
         let (trace, image_bytes) = one_volume(env, &trace, name)?;
@@ -58,7 +59,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             equal(env, &case, policy, claims)?;
         }
         near(env, &case, claims)?;
-        // Reads alone: what a write leaves of a page is beyond a curve of references.
+        // Only traces of reads: the effect of writes on a page is beyond a curve of references.
         if matches!(name, "OLTP" | "P3") {
             for policy in ["lru", "s3fifo"] {
                 predicted(env, &case, policy, claims)?;
@@ -90,18 +91,18 @@ fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
     Ok((only, end))
 }
 
-/// Result of a replay to a server.
+/// The result of a replay to a server.
 struct Served {
     counters: Value,
-    /// Pages in the memory of the server.
+    /// The number of pages in the memory of the server.
     pages: u64,
-    /// Mean nanoseconds of a read of the store: queue time plus service time.
+    /// The mean time of a store read in nanoseconds: queue time plus service time.
     miss_ns: f64,
-    /// Nanoseconds of the whole replay.
+    /// The duration of the whole replay in nanoseconds.
     duration_ns: f64,
 }
 
-/// Replays the trace to a server with `store` behind it.
+/// Replays the trace to a server with `store` as its backing store.
 fn served(
     env: &Env,
     (case, store): (&Case, &Path),
@@ -126,7 +127,7 @@ fn served(
     })
 }
 
-/// The first row of a simulation.
+/// Returns the first row of a simulation.
 fn simulated(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value> {
     let (larder, trace, options) = (&env.larder, &case.trace, options.split_whitespace());
     let (pages, how) = (pages.to_string(), ["--page-size", "4KiB", "--format", "json"]);
@@ -134,7 +135,7 @@ fn simulated(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value>
     Ok(whole["rows"][0].clone())
 }
 
-/// A counter for each read reference, in per cent.
+/// Returns a counter relative to the read references, in percent.
 fn per_read(counters: &Value, counter: &str) -> Result<f64> {
     let all: f64 = EQUAL[..4].iter().map(|name| number(counters, name)).sum::<Result<_>>()?;
     Ok(100.0 * number(counters, counter)? / all.max(1.0))
@@ -201,7 +202,7 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Curves of references against the server.
+/// Compares the predictions of curves with the server.
 fn predicted(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
     let mut real = Vec::new();
     for mib in SIZES_MIB {

@@ -1,8 +1,8 @@
 //! Memory of a sweep: many caches in one pass need little more than the caches themselves.
 //!
-//! The need of a cache is what a simulation of it alone held at its end, less that of a cache of
-//! one page. The end is the last [`END`] of all samples of `/proc`: at the very last one the
-//! process may already be exiting, and the peak comes while the trace is read.
+//! The need of a cache is the memory of a separate simulation of it at its end, minus that of a
+//! cache of one page. The end is the last [`END`] of all samples of `/proc`: at the very last
+//! sample the process may already be exiting, and the peak occurs while the trace is read.
 
 use std::process::Stdio;
 
@@ -11,10 +11,10 @@ use crate::server::kib_field;
 
 const POLICIES: [&str; 8] =
     ["lru", "fifo", "sieve", "arc", "s3fifo", "lirs", "wtinylfu", "clock2q+"];
-/// Sizes in pages.
+/// The sizes in pages.
 const SIZES: [&str; 8] =
     ["50000p", "100000p", "200000p", "400000p", "600000p", "800000p", "1000000p", "1500000p"];
-/// Memory limit of a sweep: the need of its caches times this factor, plus this many bytes.
+/// The memory limit of a sweep: the need of its caches times this factor, plus this many bytes.
 const TIMES: f64 = 1.5;
 const SPARE_BYTES: u64 = 64 * MIB;
 /// The end of a simulation: the last one of this many parts of all samples.
@@ -57,7 +57,7 @@ fn one(env: &Env, name: &str, trace: &Path, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// What a simulation held resident, in bytes: the most ever, and at its end.
+/// Returns the resident memory of a simulation in bytes: its peak, and at its end.
 fn held(env: &Env, trace: &Path, policy: &str, size: &str, threads: &str) -> Result<(u64, u64)> {
     let (larder, how) = (&env.larder, ["--page-size", "4KiB", "--format", "csv"]);
     let sim = ["--policy", policy, "--size", size, "--threads", threads];

@@ -1,8 +1,8 @@
-//! The simulator against `libCacheSim`, one core each, alternating in one run; and its own claims,
-//! which the benchmark of larder-lab checks.
+//! The simulator compared with `libCacheSim`, on one core each, alternating in one run; and its own
+//! claims, which the benchmark of larder-lab checks.
 //!
-//! Both read the same binary file and run one cache over it; the peer's loop is C, called once from
-//! Python. Times are taken inside the processes, around reading and running.
+//! Both read the same binary file and simulate one cache; the peer's loop is in C, called once from
+//! Python. Times are measured inside the processes, for reading and simulation.
 
 use super::prelude::*;
 use crate::record::Record;
@@ -19,7 +19,7 @@ const POLICIES: &[(&str, &str, f64)] = &[
     ("wtinylfu", "WTinyLFU", 2.5),
 ];
 
-/// Traces of papers, if they are beside the repository.
+/// Traces of papers, if they are available next to the repository.
 const TRACES: [&str; 2] = ["arc_OLTP", "arc_P3"];
 
 /// One pass of the peer: trace, class, pages; prints seconds and miss ratio.
@@ -44,7 +44,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         facts.push(run::json_in(&out)?);
         claims.collect(&out)?;
     }
-    // The peer, in its own virtual environment.
+    // The peer, in a separate virtual environment.
     let (peer, python) = (env.file("peer"), env.file("peer/bin/python"));
     let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim";
     let installed = text(cmd!("sh -c {install} {peer}"));
@@ -70,7 +70,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The traces in the format that both read.
+/// Returns the traces in the format that both read.
 fn prepare(env: &Env, bench: &Path, claims: &mut Claims) -> Result<Vec<(&'static str, PathBuf)>> {
     let (mut made, mut paths, dir) = (Vec::new(), Vec::new(), env.dir());
     let file = |name: &'static str| (name, env.file(&format!("{name}.oracleGeneral")));

@@ -1,28 +1,28 @@
-//! Recommendations of `larder size` on the shared traces, against full sweeps. (Tests of the
+//! Recommendations of `larder size` on the shared traces, compared with full sweeps. (Tests of the
 //! command cover invalid input.)
 //!
-//! The sweep is `larder sim`: every policy, at every size, over the whole trace; no sampling. It
-//! knows nothing of the search that led to the recommendation.
+//! The sweep is `larder sim`: every policy, at every size, over the whole trace, without sampling.
+//! It is independent of the search that led to the recommendation.
 
 use std::collections::BTreeSet;
 
 use super::policies::TRACES;
 use super::prelude::*;
 
-/// Pages that the recommendation counts.
+/// The page size of the recommendation in bytes.
 const PAGE: u64 = 4096;
-/// Sizes of the sweep in an octave.
+/// The number of sizes of the sweep per octave.
 const STEPS: i32 = 8;
-/// The recommended size may be so many times the smallest that reaches the goal, or less.
+/// The maximum ratio of the recommended size to the smallest that reaches the goal, and vice versa.
 const SIZE_OFF: f64 = 1.15;
-/// The recommended policy may hit so much less than the best.
+/// The maximum difference between the hit ratios of the recommended and the best policy.
 const POLICY_OFF: f64 = 0.005;
-/// Predicted hit ratios may be off by this, where they are outside of their bars.
+/// The maximum error of predicted hit ratios that are outside of their error bars.
 const RATIO_OFF: f64 = 0.01;
-/// Seconds that the largest of the traces may take.
+/// The maximum time in seconds for the largest of the traces.
 const SECONDS_MAX: f64 = 30.0;
 
-/// One row of a sweep: policy, pages, hit ratio.
+/// A row of a sweep: policy, pages, hit ratio.
 type Swept = (String, u64, f64);
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<Swept>> {
     let (larder, mut swept) = (&env.larder, Vec::new());
     let sizes: Vec<String> = pages.into_iter().map(|pages| format!("{pages}p")).collect();
-    // All caches of a run are in memory together.
+    // All caches of a run are in memory at the same time.
     for sizes in sizes.chunks(6) {
         let sizes = sizes.join(",");
         let how = ["--page-size", "4KiB", "--format", "json"];
@@ -56,12 +56,12 @@ fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<Swept>> {
     Ok(swept)
 }
 
-/// The best of all policies at a size.
+/// Returns the best of all policies at a size.
 fn best(swept: &[Swept], pages: u64) -> Option<&Swept> {
     swept.iter().filter(|row| row.1 == pages).max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-/// Sizes of the sweep: over the whole curve, and finer around what was recommended.
+/// Returns the sizes of the sweep: over the whole curve, and finer around the recommended size.
 fn sizes(footprint: u64, recommended: u64) -> BTreeSet<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let scaled = |pages: u64, octaves: f64| (to_f64(pages) * octaves.exp2()).round() as u64;
@@ -87,7 +87,7 @@ fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Clai
         let row = swept.iter().find(|row| row.1 == pages && row.0 == policy);
         row.map(|row| row.2).with_context(|| format!("the sweep lacks {pages} pages"))
     };
-    // The goal from the trace itself, not from what was predicted.
+    // The goal by the trace itself, not by the prediction.
     let ceiling = best(&swept, footprint).context("the sweep lacks the footprint")?.2;
     let wanted = number(&made, "/goal/target")? * ceiling;
     let reach = swept.iter().filter(|row| row.2 >= wanted).map(|row| row.1);

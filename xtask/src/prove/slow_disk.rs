@@ -1,4 +1,4 @@
-//! The benchmarks where their numbers are known beforehand: on a disk that does 100 operations per
+//! The benchmarks with figures that are known in advance: on a disk limited to 100 operations per
 //! second, each in one command with its chart.
 //!
 //! The disk is a loop device with a limit in the root cgroup, so that the limit includes writeback.
@@ -10,18 +10,19 @@ use crate::memory_group::MemoryGroup;
 use crate::record::middle;
 
 const PER_S: f64 = 100.0;
-/// How much more the disk may seem to do: it saves up for a moment.
+/// The maximum ratio by which the disk may exceed its limit: the throttle allows short bursts.
 const SLACK: f64 = 1.2;
-/// Files of each kind. A fragmented one has eight extents per default read-ahead window.
+/// Options for the files of each kind. A fragmented one has eight extents per default read-ahead
+/// window.
 const FRAGMENTS: &str = "--files 2 --size 2MiB --extents 128";
-/// Reading in order, contiguous files must be so many times as fast.
+/// The required ratio of contiguous to fragmented files in sequential reads.
 const CONTIGUOUS_LEAST: f64 = 2.0;
 /// The cache of the server in front of the disk: that of the published scenarios.
 const MEMORY: &str = "26MiB";
-/// Where the file fits, so many times the cycles of where it does not.
+/// The required ratio of cycles with a file that fits to those with one that does not.
 const FITS_LEAST: f64 = 5.0;
-/// Memory that the leak and the page cache share; at most this share of a file of 30 MiB stays
-/// cached.
+/// The memory that the leak and the page cache share, and the maximum share of a file of 30 MiB
+/// that stays cached.
 const GROUP_MIB: u64 = 96;
 const LEFT_MOST: f64 = 0.8;
 
@@ -54,8 +55,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs `larder bench` with arguments and a target, in a group if there is one. Returns its record,
-/// and adds a claim that its report has charts with these titles.
+/// Runs `larder bench` with arguments and a target, in a cgroup if one is given. Returns its
+/// record, and adds a claim that its report has charts with these titles.
 fn bench(
     env: &Env,
     claims: &mut Claims,
@@ -101,7 +102,7 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
         format!("fragmented {:.1} MB/s", fragmented / 1e6),
         ratio >= CONTIGUOUS_LEAST,
     );
-    // Past the page cache, or a place that is read again would cost the disk nothing.
+    // Bypasses the page cache; otherwise a repeated read of a block would not access the disk.
     let words = format!(
         "fileload --read 8KiB --mode random --start cold --trials {trials} --reads 150 --hint \
          no-buffering"
@@ -118,7 +119,7 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
 }
 
 fn server_load(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
-    // With a think time of 50 ms, sixteen clients request more than the disk can do.
+    // With a think time of 50 ms, sixteen clients exceed the rate of the disk.
     let (measure, trials) = env.either(("4s", "3"), ("1s", "1"));
     let words = format!(
         "server --unbuffered --size 4KiB --record 4KiB --items 8 --clients 1,2,4,8,16,32 --mix \
@@ -159,7 +160,7 @@ fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
         left < file * LEFT_MOST && taken > 0.0,
     );
     claims.tried("memory that runs out: the leak is ended, the run is not, and it is said", || {
-        // The leak is larger than the group.
+        // The leak is larger than the cgroup.
         let (larder, words) = (&env.larder, words.split(' '));
         let more = "--memory 16MiB --leak 160MiB --confidence off".split(' ');
         let said = text(group.enter(&cmd!("{larder} bench {words...} {more...} {dir}")))?;
@@ -175,7 +176,7 @@ fn scenarios(env: &Env, claims: &mut Claims, device: &Path) -> Result<()> {
         let memory = if scenario == "favoured" { "40MiB" } else { MEMORY };
         let server = env.serve(device, &format!("--memory {memory}"))?;
         let (larder, uri) = (&env.larder, server.uri());
-        // What fits is in memory beforehand, as it was there after some of the ten minutes.
+        // The fitting file is cached in advance, as it would be after some of the ten minutes.
         let warm =
             "--start as-is --trials 1 --size 16MiB --pattern R --order sequential".split(' ');
         text(cmd!("{larder} bench probe {uri} {warm...} --record 256KiB --length 4s"))?;

@@ -1,8 +1,8 @@
 //! Speed over a unix socket, all hits, alternating with the peers in one run.
 //!
-//! Every server holds the same 1 GiB, has read it once, and keeps running. Client and server share
+//! Every server has the same 1 GiB, has read it once, and keeps running. Client and server share
 //! the processors, so the processor time of the server per request is recorded as well. Since fio
-//! limits the faster servers, a lean client (`flood`) measures them too.
+//! limits the faster servers, a lean client (`flood`) measures them, too.
 
 use super::prelude::*;
 use crate::flood;
@@ -27,7 +27,7 @@ enum Client {
 
 /// The required multiple of the rate of each peer.
 type Least = &'static [(&'static str, f64)];
-/// A workload, what is required, and whether the server must also use less processor time than the
+/// A workload, its requirements, and true if the server must also use less processor time than the
 /// first peer.
 type Workload = (&'static str, Client, Least, bool);
 
@@ -59,7 +59,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let servers = start(env, mib)?;
     for workload in WORKLOADS {
         say!("   {}", workload.0);
-        // The record shows all servers, even where nothing is required against one.
+        // The record includes all servers, even those without a requirement.
         let mut samples: Vec<_> = servers.iter().map(|it| (it.0, Samples::default())).collect();
         take_turns(rounds, servers.len(), |index| {
             let (server, (name, samples)) = (&servers[index].1, &mut samples[index]);
@@ -85,7 +85,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Starts all servers and makes each hold everything.
+/// Starts all servers and fills their caches.
 fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
     let ours = image::filled(&env.file("speed.img"), mib, env.options.seed)?;
     let copy = |name: &str| -> Result<_> {

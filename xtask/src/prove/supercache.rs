@@ -1,10 +1,10 @@
-//! The reason to exist: a disk that does 100 operations per second, and a cache below the file
-//! system, as SuperCache was used.
+//! The main use case: a disk limited to 100 operations per second, and a cache below the file
+//! system, like SuperCache.
 //!
-//! With and without Larder, the programs have a memory group of [`GROUP_MIB`], page cache included;
-//! Larder has [`MEMORY_MIB`] more, outside of the group. Each write begins with a clean cache.
-//! Rewrites, which begin with a cache full of dirty pages, and runs with the same total memory are
-//! shown but not judged (docs/BENCHMARKING.md).
+//! With and without Larder, the programs have a memory cgroup of [`GROUP_MIB`], page cache
+//! included; Larder has [`MEMORY_MIB`] more, outside of the cgroup. Each write begins with a clean
+//! cache. Rewrites, which begin with a cache full of dirty pages, and runs with the same total
+//! memory are reported without a verdict (docs/BENCHMARKING.md).
 
 use super::fuse_volume::Served;
 use super::prelude::*;
@@ -14,22 +14,22 @@ use crate::stats::median;
 
 const PER_S: u32 = 100;
 const IMAGE_MIB: u64 = 3072;
-/// Memory of the programs and the kernel's page cache, and that of Larder.
+/// The memory of the programs and the page cache, and that of Larder.
 const GROUP_MIB: u64 = 64;
 const MEMORY_MIB: u64 = 256;
-/// Sizes of IOzone's files, one smaller than the cache and one twice as large, and the required
+/// The sizes of IOzone's files, one smaller than the cache and one twice as large, and the required
 /// speedup of a write if flushes are ignored.
 const FILES: [(&str, f64); 2] = [("128MiB", 8.0), ("512MiB", 1.25)];
-/// What was measured in 2000 with SuperCache, and has to be reached.
+/// The speedup measured with SuperCache in 2000, which must be reached.
 const POSTMARK_LEAST: f64 = 1.97;
-/// The file of skewed reads: twice the memory. Some blocks are read very often, and nearly all are
-/// read at least once.
+/// The file of skewed reads: twice the memory. Some blocks are read very often, and nearly all at
+/// least once.
 const READ_MIB: u64 = 2 * (GROUP_MIB + MEMORY_MIB);
 const SKEW: &str = "--random_distribution=zipf:1.1";
-/// Warm-up reads, on a disk that has no limit yet: four per block.
+/// The number of warm-up reads, on a disk without a limit: four per block.
 const WARM_READS: u64 = 4 * READ_MIB * 256;
 
-/// Passes of IOzone.
+/// The passes of IOzone.
 const PASSES: [&str; 2] = ["write", "rewrite"];
 
 /// Seconds of PostMark from its start to its end, and MiB per second of each of [`PASSES`] for each
@@ -96,7 +96,7 @@ fn same_memory(env: &Env, claims: &mut Claims, cached: &[(&str, f64)]) -> Result
     Ok(())
 }
 
-/// A file system on the slow disk, with Larder or without, and the memory group of the programs.
+/// A file system on the slow disk, with Larder or without, and the memory cgroup of the programs.
 struct Side<'a> {
     env: &'a Env,
     disk: &'a Disk,
@@ -168,7 +168,7 @@ fn measure(side: &Side<'_>) -> Result<Measured> {
     Ok((postmark, trials.map(|passes| passes.map(|rates| median(&rates)))))
 }
 
-/// Runs Debian's PostMark; seconds.
+/// Runs Debian's PostMark; returns its time in seconds.
 fn postmark(Side { env, group, point, .. }: &Side<'_>) -> Result<f64> {
     let (dir, script) = (point.join("postmark"), env.file("postmark.script"));
     std::fs::create_dir(&dir).context("make a directory for PostMark")?;
@@ -179,7 +179,7 @@ fn postmark(Side { env, group, point, .. }: &Side<'_>) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Reads of 4 KiB per second when the caches are warm.
+/// Returns the rate of reads of 4 KiB per second with warm caches.
 fn reads(side: &Side<'_>) -> Result<f64> {
     let read = |options: &str| {
         let (point, mib, options) = (&side.point, READ_MIB.to_string(), options.split(' '));

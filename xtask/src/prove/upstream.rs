@@ -31,7 +31,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     text(cmd!("rm {source} {target}")).map(drop)
 }
 
-/// Copies there, and back into another image.
+/// Copies to the export, and back into another image.
 fn there_and_back(env: &Env, source: &Path, uri: &str) -> Result<()> {
     let back = env.file("upstream-back.img");
     text(cmd!(300, "nbdcopy --flush {source} {uri}"))?;
@@ -76,7 +76,7 @@ fn second(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
 
 fn killed(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
     let origin = env.serve(&image::sparse(target, mib * MIB)?, "--memory 64MiB")?;
-    // A new server has a socket of its own; the address is a link to the one that runs.
+    // A new server has a different socket; the address is a link to the running one.
     let link = env.file("origin.sock");
     let lead_to = |server: &Server| {
         // The link does not exist the first time.

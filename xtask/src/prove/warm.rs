@@ -1,9 +1,10 @@
-//! A warm restart: how soon the hit ratio is back, and what clients notice of it meanwhile.
+//! A warm restart: the time until the hit ratio has recovered, and its effect on clients in the
+//! meantime.
 //!
-//! The store is an NBD server that does one request at a time and takes [`STORE_TIME`] for each.
-//! Clients read blocks at random, nine of ten in a hot set of extents. Once the hit ratio is steady
-//! the server is stopped. It is then started alternately with and without the list that it left,
-//! and the proof counts the pages that clients miss until the hit ratio over the last
+//! The store is an NBD server that performs one request at a time and takes [`STORE_TIME`] for
+//! each. Clients read random blocks, nine of ten in a hot set of extents. Once the hit ratio is
+//! steady the server is stopped. It is then started alternately with and without the list that it
+//! left, and the proof counts the page misses of the clients until the hit ratio over the last
 //! [`WINDOW_PAGES`] pages is 95 % of the former one (docs/serve.md).
 
 use std::io::{Read as _, Write as _};
@@ -14,25 +15,25 @@ use super::prelude::*;
 use crate::nbd::Client;
 use crate::stats::{Spread, take_turns};
 
-/// What the store takes for a request, whatever its length.
+/// The time of the store for a request of any length.
 const STORE_TIME: Duration = Duration::from_millis(1);
 const IMAGE_BYTES: u64 = 512 * MIB;
 const OPTIONS: &str = "--memory 48MiB --warm-list-every off";
-/// The hot set: extents at equal distances, half of what the cache holds.
+/// The hot set: extents at equal distances, half of the capacity of the cache.
 const EXTENTS: u64 = 80;
 const EXTENT_BYTES: u64 = 256 << 10;
 const BLOCK_BYTES: u64 = 4096;
 const CLIENTS: u64 = 4;
-/// The hit ratio is taken over the last so many pages.
+/// The number of pages over which the hit ratio is measured.
 const WINDOW_PAGES: f64 = 1000.0;
-/// Of what it was, the hit ratio is back.
+/// The share of the former hit ratio at which it has recovered.
 const BACK: f64 = 0.95;
-/// The first seconds, in which clients must not notice.
+/// The first seconds, in which clients must not be affected.
 const FIRST_S: f64 = 3.0;
-/// A trial ends after so long, back or not.
+/// The maximum duration of a trial, recovered or not.
 const TRIAL_MAX_S: f64 = 20.0;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Figures of this machine repeat to within so much.
+/// The relative repeatability of figures on this machine.
 const NOISE: f64 = 1.05;
 
 /// The counters at a time after the start of the load.
@@ -50,7 +51,7 @@ impl Sample {
     }
 }
 
-/// A request of a client: seconds since the start of the load, and milliseconds until its answer.
+/// A request of a client: seconds since the start of the load, and its latency in milliseconds.
 type Request = (f64, f64);
 
 /// The sample at which the hit ratio has recovered, if it has, and the p99 latencies of the first
@@ -132,7 +133,7 @@ fn read_hot_set(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// The misses that it takes a cold cache to read the hot set once in order.
+/// Returns the number of misses for reading the hot set once in order into a cold cache.
 fn in_order(env: &Env, image: &Path) -> Result<f64> {
     let server = env.serve(image, &format!("{OPTIONS} --warm-list none"))?;
     read_hot_set(&server)?;
@@ -141,7 +142,7 @@ fn in_order(env: &Env, image: &Path) -> Result<f64> {
     Ok(misses)
 }
 
-/// The hit ratio of a server with everything hot in its cache, which is then stopped.
+/// Returns the hit ratio of a server with all hot data in its cache, and stops the server.
 fn steady(env: &Env, image: &Path, options: &str) -> Result<f64> {
     let server = env.serve(image, options)?;
     read_hot_set(&server)?;
@@ -155,14 +156,14 @@ fn steady(env: &Env, image: &Path, options: &str) -> Result<f64> {
     Ok(ratio)
 }
 
-/// Starts a server and has clients ask until the hit ratio is back.
+/// Starts a server and runs clients until the hit ratio has recovered.
 fn trial(env: &Env, image: &Path, options: &str, wanted: f64, round: u64) -> Result<Trial> {
     let server = env.serve(image, options)?;
     let (samples, requests) = load(&server, round, |samples| {
         let at = samples.last().map_or(0.0, |last| last.at);
         at >= TRIAL_MAX_S || at >= FIRST_S && back(samples, wanted).is_some()
     })?;
-    // As the power fails: the list stays what it was for the next round.
+    // Like a power failure: the list stays unchanged for the next round.
     server.kill()?;
     let p99 = |end: f64| {
         let first = requests.iter().filter(|(at, _)| *at < end);
@@ -173,7 +174,7 @@ fn trial(env: &Env, image: &Path, options: &str, wanted: f64, round: u64) -> Res
     Ok((back(&samples, wanted), [p99(1.0), p99(FIRST_S)]))
 }
 
-/// The first moment at which the ratio over the last pages was as wanted.
+/// Returns the first sample at which the ratio over the last pages was as wanted.
 fn back(samples: &[Sample], wanted: f64) -> Option<Sample> {
     samples.iter().enumerate().find_map(|(now, sample)| {
         let is_window = |from: &&Sample| sample.pages - from.pages >= WINDOW_PAGES;
@@ -183,7 +184,7 @@ fn back(samples: &[Sample], wanted: f64) -> Option<Sample> {
     })
 }
 
-/// Has clients ask until what the counters say is enough; the counters and the requests.
+/// Runs clients until the counters suffice; returns the samples of the counters and the requests.
 fn load(
     server: &Server,
     seed: u64,
@@ -215,7 +216,7 @@ fn load(
     })
 }
 
-/// One client, which asks for a block after the other.
+/// Runs one client, which reads blocks one after the other.
 fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<Vec<Request>> {
     let mut client = Client::connect(socket, "")?;
     let mut random = Rng::with_seed(seed);
@@ -236,7 +237,7 @@ fn ask(socket: &Path, seed: u64, begun: Instant, ending: &AtomicBool) -> Result<
     Ok(requests)
 }
 
-/// The counters now, from the control interface.
+/// Returns the current counters, from the control interface.
 fn sample(server: &Server, begun: Instant) -> Result<Sample> {
     let mut stream = UnixStream::connect(server.control()).context("connect to the control")?;
     stream.write_all(b"GET /v1/stats HTTP/1.1\r\nHost: larder\r\nConnection: close\r\n\r\n")?;

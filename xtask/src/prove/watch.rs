@@ -23,18 +23,18 @@ const MODES: [Mode; 2] = [
     ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower if the kernel counts"),
     ("off", 0.20, "a read of 4 KiB from memory, at most 20 % slower if each is recorded"),
 ];
-/// Look-ups per second of which none may be lost.
+/// The minimum number of lookups per second, none of which may be lost.
 const PER_S_MIN: f64 = 500_000.0;
-/// Maximum mean error of a prediction, in percentage points.
+/// The maximum mean error of a prediction, in percentage points.
 const POINTS_MAX: f64 = 3.0;
-/// Pages of the file that is read from memory.
+/// The number of pages of the file that is read from memory.
 const PAGES: u64 = 16_384;
 const PAGE_BYTES: u64 = 4096;
 /// Reads of a batch, and batches of a measurement: a fifth of a second, since the speed of the
 /// machine changes over longer times.
 const BATCH: u64 = 50_000;
 const BATCHES: u64 = 5;
-/// Pairs for each measurement of the floor.
+/// The number of pairs for each measurement of the floor.
 const FLOOR_EVERY: u64 = 4;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -51,7 +51,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             record.series(&format!("without: {what}"), "ns", off, 0);
             record.series(&format!("with: {what}"), "ns", on, 0);
         }
-        // A ratio above the required one holds: how much of its speed a read keeps.
+        // The share of its speed that a read keeps; it holds if it is above the required one.
         let ratio = Spread::of_ratios(&pairs[0][0], &pairs[0][1]);
         let sides = [format!("with: {read}"), format!("without: {read}")];
         record.comparison(&read, [&sides[0], &sides[1]], ratio, 1.0 / (1.0 + bound));
@@ -83,13 +83,13 @@ fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
     start(env, &[&how[..], words].concat())
 }
 
-/// Ends `larder watch` as Ctrl-C does; returns its result.
+/// Ends `larder watch` like Ctrl-C; returns its result.
 fn result(env: &Env, watching: Daemon) -> Result<Value> {
     watching.end_well(Signal::INT)?;
     record::read(&env.file("watch.json"))
 }
 
-/// Batches of reads from memory; the shortest time of one read, in nanoseconds.
+/// Runs batches of reads from memory; returns the shortest time of one read, in nanoseconds.
 fn batches(file: &File) -> Result<f64> {
     let (mut buffer, mut best, mut page) = (vec![0; 4096], f64::INFINITY, 1_u64);
     for _ in 0..BATCHES {
@@ -104,7 +104,7 @@ fn batches(file: &File) -> Result<f64> {
     Ok(best)
 }
 
-/// Switches the recording of look-ups without a reader; `$1` is `on` or `off`.
+/// Enables or disables the recording of lookups without a reader; `$1` is `on` or `off`.
 const RECORD: &str = "
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 own=/sys/kernel/tracing/instances/larder-floor
@@ -120,7 +120,7 @@ fn floor_name(mode: &str) -> &'static str {
 }
 
 /// Starts the minimum that slows down reads, until both values are dropped: the kernel calls a
-/// program for a file that is not watched, or records each look-up without a reader.
+/// program for a file that is not watched, or records each lookup without a reader.
 fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
     if mode == "on" {
         let other = env.file("other");
@@ -135,7 +135,7 @@ fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
 /// Nanoseconds per read without and with the overhead, in the order of the pairs.
 type Pairs = [Vec<f64>; 2];
 
-/// Returns the added time in per cent: median, minimum and maximum of the pairs.
+/// Returns the added time in percent: median, minimum and maximum of the pairs.
 fn added([off, on]: &Pairs) -> Spread {
     Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }
@@ -209,7 +209,7 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
     Ok(Some([pairs, floors]))
 }
 
-/// The curve of a recorded run, against the same run in memory groups of six sizes.
+/// Compares the curve of a recorded run with the same run in memory cgroups of six sizes.
 pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
     need(MemoryGroup::missing())?;
     let (path, trace, mib) = (env.file("skewed"), env.file("skewed.ltr"), env.either(256, 128));

@@ -3,7 +3,7 @@
 //!
 //! In every round process IDs wrap and TMPDIR is a nearly full file system. In every second round
 //! stress-ng keeps all processors and the disk busy; in the others the tests have half a processor.
-//! A test that fails in any round has a forbidden dependency.
+//! A test that fails in any round depends on timing or on resources that it must not rely on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,24 +24,25 @@ use crate::processor_group::HalfProcessor;
 use crate::table::Verdict;
 use crate::{Ending, image, nextest, packages, run, table};
 
-/// Tests that run at a time: more than usual, which makes a round shorter and its load larger.
+/// The number of concurrent tests: more than usual, which makes a round shorter and its load
+/// larger.
 const THREADS: &str = "--test-threads=8";
 
-/// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
+/// The size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
-/// Space in MiB that stays free on the disk under TMPDIR.
+/// The space in MiB that stays free on the disk under TMPDIR.
 const SPARE_MIB: u64 = 1024;
 
-/// Interval at which process IDs wrap.
+/// The interval at which process IDs wrap.
 const WRAP_EVERY: Duration = Duration::from_secs(10);
 
-/// Process IDs that are left before they wrap.
+/// The number of process IDs left before they wrap.
 const LEFT: u32 = 300;
 
 const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Failures of each test: the rounds in which it failed.
+/// The rounds in which each test failed.
 type Failures = BTreeMap<String, Vec<u32>>;
 
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.

@@ -1,4 +1,4 @@
-//! Bad trees, one for each rule: it fires, and only it.
+//! Bad trees, one for each rule: the check must report that rule and no other.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Copies there and back, by rsync and by tar, of files with all that a file can have.
+//! Copies in both directions, by rsync and by tar, of files with all kinds of attributes.
 
 use std::os::unix::net::UnixListener;
 
@@ -11,7 +11,7 @@ const SCRIPT: &str = include_str!("copies.sh");
 pub(super) fn run(world: &World<'_>, claims: &mut Claims) -> Result<()> {
     let (tree, back) = (world.path("origin"), world.path("back"));
     text(cmd!(WORK_MAX_S, "bash -c {SCRIPT} copies make {tree}"))?;
-    // tar passes over sockets, rsync copies them.
+    // tar skips sockets, rsync copies them.
     drop(UnixListener::bind(tree.join("socket")).context("make a socket")?);
     for (what, copy) in [("rsync -aHAX", "by_rsync"), ("tar", "by_tar")] {
         claims.tried(format!("{what} there and back: no difference"), || {

@@ -1,4 +1,4 @@
-//! sqlite in WAL mode: locks, and a shared mapping that all writers look at.
+//! sqlite in WAL mode: locks, and a shared mapping that all writers access.
 
 use super::World;
 use crate::daemon::{Daemon, Ended};
@@ -6,7 +6,7 @@ use crate::disk::WORK_MAX_S;
 use crate::prove::prelude::*;
 
 const WRITERS: usize = 4;
-/// Rounds in which all writers switch a new database to WAL at once.
+/// Rounds in which all writers switch a new database to WAL concurrently.
 const SWITCHES: usize = 40;
 const TABLE: &str = "CREATE TABLE t (n INTEGER, x BLOB);";
 
@@ -38,8 +38,7 @@ fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<V
     started.into_iter().map(|sqlite| sqlite.wait(limit)).collect()
 }
 
-/// Inserts rows from all writers concurrently, each in a transaction of its own, some of them
-/// large.
+/// Inserts rows from all writers concurrently, each in its own transaction, some of them large.
 fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> Result<String> {
     let base = place.join("base");
     let said = sqlite(&base, make)?;
@@ -81,7 +80,8 @@ fn switches(world: &World<'_>, claims: &mut Claims) {
     });
 }
 
-/// How many of those who switch at once without waiting are refused; any other error is one.
+/// Returns the number of clients whose concurrent switch without waiting is refused; fails at any
+/// other error.
 fn refused(env: &Env, place: &Path) -> Result<usize> {
     let mut refused = 0;
     for round in 0..SWITCHES {

@@ -11,12 +11,12 @@ use crate::prove::prelude::*;
 pub(in crate::prove) struct Program {
     /// Its name in tables and records.
     pub(in crate::prove) name: &'static str,
-    /// The command line before source and mountpoint; LARDER is the binary under test.
+    /// The command line before source and mountpoint; LARDER represents the binary under test.
     pub(in crate::prove) line: &'static str,
 }
 
 impl Program {
-    /// The command that mounts `source` at `dir/at` in the foreground until SIGTERM.
+    /// Returns the command that mounts `source` at `dir/at` in the foreground until SIGTERM.
     fn command(self, larder: &Path, source: &Path, dir: &Path) -> Command {
         let (at, mut words) = (dir.join("at"), self.line.split(' '));
         let program = words.next().filter(|_| !self.is_larder()).map_or(larder, Path::new);

@@ -11,14 +11,14 @@ const GIT: &str = r#"set -e
 git() {
   command git -c user.name=proof -c user.email=proof@localhost -c core.fsync=all "$@"
 }"#;
-/// Makes a repository of 20 commits in `$1`.
+/// Creates a repository of 20 commits in `$1`.
 const REPOSITORY: &str = r#"
 mkdir "$1"; cd "$1"; git init -q
 for n in $(seq 0 19); do
   yes "commit $n" | head -n $((1000 + n * 100)) >"file-$n"
   git add -A; git commit -q -m "commit-$n"
 done"#;
-/// Clones `$1` with all its objects copied, changes the file `$2` there, and prints the commits.
+/// Clones `$1` with copies of all its objects, changes the file `$2` in it, and prints the commits.
 const CLONE: &str = r#"
 git clone -q --no-local "$1" clone; cd clone
 git fsck --strict --full >&2
@@ -34,7 +34,7 @@ printf '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2024"\n[workspac
 printf 'fn main() { println!("{}", 0u64%s); }' "$(seq -f '+ %g' -s ' ' 0 199)" >src/main.rs
 "${CARGO:-cargo}" run -q --offline --target-dir target"#;
 
-/// Runs Debian's PostMark and returns the line about its rate.
+/// Runs Debian's PostMark and returns the line with its rate.
 pub(in crate::prove) fn postmark(point: &Path, quick: bool) -> Result<String> {
     let place = point.join("postmark");
     std::fs::create_dir(&place).context("make a directory for PostMark")?;

@@ -1,9 +1,10 @@
-//! The system calls on work files, as strace shows them.
+//! The system calls on work files, as traced by strace.
 
 use super::{prepare, programs};
 use crate::prove::prelude::*;
 
-/// Sizes, blocks, buffer, places: a file system call differs by these.
+/// Scripts with different sizes, blocks, buffering and locations, on which the file system calls
+/// depend.
 const SCRIPTS: [&str; 5] = [
     "set size 9000 30000\nset subdirectories 2\n",
     "set size 500 20000\nset read 8192\nset write 5000\nset location d0 2\nset location +d1\n",
@@ -49,8 +50,8 @@ pub(super) fn same(env: &Env) -> Result<String> {
     Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
 }
 
-/// Returns the calls on work files, from the first directory or file that is created to the last
-/// one that is removed: the rest is the start and the end of the program.
+/// Returns the calls on work files, from the creation of the first directory or file to the last
+/// removal: the rest is the start and the end of the program.
 fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let dir = prepare(env, script)?;
     let log = dir.join("calls");
@@ -67,7 +68,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the calls of a log of strace, normalised by [`NORMAL`].
+/// Returns the calls of a log of strace, normalized by [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
     text(cmd!("sed -E {NORMAL} {log}"))
 }
