@@ -59,11 +59,11 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Creates a directory under TMPDIR.
     pub(crate) fn new() -> Result<Self> {
-        Self::within(&std::env::temp_dir())
+        Self::new_in(&std::env::temp_dir())
     }
 
     /// Creates a directory in this one.
-    pub(crate) fn within(parent: &Path) -> Result<Self> {
+    pub(crate) fn new_in(parent: &Path) -> Result<Self> {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir_in(parent);
         let dir = dir.with_context(|| format!("make a directory under {}", parent.display()))?;

@@ -27,21 +27,21 @@ for try in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$1\" || exit; sleep 0.2; don
 kill -s KILL -- \"-$1\"";
 
 /// Waits up to `limit` until `condition` returns true.
-pub(crate) fn until(
-    what: &str,
+pub(crate) fn poll_until(
+    description: &str,
     limit: Duration,
     mut condition: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let begun = Instant::now();
     while !condition()? {
-        ensure!(begun.elapsed() < limit, "timed out after {} s: {what}", limit.as_secs());
+        ensure!(begun.elapsed() < limit, "timed out after {} s: {description}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
 /// The result of a program that has ended.
-pub(crate) struct Ended {
+pub(crate) struct ProgramResult {
     /// The exit code, or `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
     /// The time from the signal to the end.
@@ -78,8 +78,9 @@ impl Daemon {
 
     /// Waits until the program is ready; fails if it ends before.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
-        let what = format!("{} is ready", self.name);
-        let ready = until(&what, START_MAX, || self.check_alive().map(|()| is_ready(self)));
+        let description = format!("{} is ready", self.name);
+        let ready =
+            poll_until(&description, START_MAX, || self.check_alive().map(|()| is_ready(self)));
         ready.with_context(|| format!("start {}: {}", self.name, run::tail(&self.stderr())))
     }
 
@@ -117,25 +118,25 @@ impl Daemon {
     }
 
     /// Waits up to `limit` for the end of the program.
-    pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<ProgramResult> {
         let (begun, name) = (Instant::now(), self.name.clone());
-        until(&format!("{name} ends"), limit, || self.has_ended())?;
+        poll_until(&format!("{name} ends"), limit, || self.has_ended())?;
         let status = self.child.wait().with_context(|| format!("wait for {name}"))?;
-        Ok(Ended { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
+        Ok(ProgramResult { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
     }
 
     /// Ends the program with a signal, and waits for its end.
-    pub(crate) fn end(self, signal: Signal) -> Result<Ended> {
+    pub(crate) fn end(self, signal: Signal) -> Result<ProgramResult> {
         self.signal(signal)?;
         self.wait(STOP_MAX)
     }
 
     /// Ends the program with a signal; fails unless its exit code is 0.
-    pub(crate) fn end_well(self, signal: Signal) -> Result<Ended> {
+    pub(crate) fn end_with_success(self, signal: Signal) -> Result<ProgramResult> {
         let name = self.name.clone();
         let ended = self.end(signal)?;
-        let (code, said) = (ended.code, run::tail(&ended.stderr));
-        ensure!(code == Some(0), "{name}: exit code {code:?} after a signal\n{said}");
+        let (code, last_lines) = (ended.code, run::tail(&ended.stderr));
+        ensure!(code == Some(0), "{name}: exit code {code:?} after a signal\n{last_lines}");
         Ok(ended)
     }
 }
@@ -146,7 +147,7 @@ impl Drop for Daemon {
             let group = Pid::from_child(&self.child);
             // A process group that has ended needs no signal.
             let _gone = kill_process_group(group, Signal::TERM);
-            if until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
+            if poll_until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
                 let _gone = kill_process_group(group, Signal::KILL);
                 drop(self.child.wait());
             }

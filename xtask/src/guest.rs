@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Error, Result};
 
-use crate::{Ending, run};
+use crate::{TaskStatus, run};
 
 /// Exit status of the script if the guest cannot be started on this machine.
 pub(crate) const CANNOT_START: i32 = 125;
@@ -19,6 +19,6 @@ pub(crate) fn script() -> Result<Command> {
 
 /// `guest [OPTION]... COMMAND`: executes the script in place of this process; the script handles
 /// signals and sets the exit status.
-pub(crate) fn command(args: &[String]) -> Result<Ending> {
+pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     Err(Error::new(script()?.args(args).exec()).context("run xtask/guest/run"))
 }

@@ -13,7 +13,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 
 /// Creates an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.
-pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
+pub(crate) fn create_filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
     let mut file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     let mut bytes = vec![0; usize::try_from(MIB).expect("a MiB fits")];
     for index in 0..mib {
@@ -29,14 +29,14 @@ pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
 }
 
 /// Creates an image of `bytes` bytes without data.
-pub(crate) fn sparse(path: &Path, bytes: u64) -> Result<PathBuf> {
+pub(crate) fn create_sparse(path: &Path, bytes: u64) -> Result<PathBuf> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     file.set_len(bytes).with_context(|| format!("set the length of {}", path.display()))?;
     Ok(path.to_path_buf())
 }
 
 /// Fails, with the position, unless both files have the same content.
-pub(crate) fn same(left: &Path, right: &Path) -> Result<()> {
-    run::text(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
+pub(crate) fn compare(left: &Path, right: &Path) -> Result<()> {
+    run::stdout_of(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
     Ok(())
 }

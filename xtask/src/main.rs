@@ -60,18 +60,18 @@ Images and sockets go to a directory of their own under TMPDIR and are removed a
 
 /// The result of a task that could run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum TaskStatus {
     /// All checks passed.
-    Holds,
+    Passed,
     /// A check failed; the failure has been printed.
-    Broken,
+    Failed,
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match dispatch(&args) {
-        Ok(Ending::Holds) => ExitCode::SUCCESS,
-        Ok(Ending::Broken) => ExitCode::from(1),
+        Ok(TaskStatus::Passed) => ExitCode::SUCCESS,
+        Ok(TaskStatus::Failed) => ExitCode::from(1),
         Err(error) => {
             println!("xtask: {error:#}");
             ExitCode::from(2)
@@ -79,30 +79,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
+fn dispatch(args: &[String]) -> anyhow::Result<TaskStatus> {
     let (command, rest) = match args.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", args),
     };
     match command {
-        "tidy" => no_more(rest).and_then(|()| tidy::command()),
+        "tidy" => no_arguments(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
-        "captures" => docs::captures(rest).map(|()| Ending::Holds),
+        "captures" => docs::captures(rest).map(|()| TaskStatus::Passed),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");
             for proof in prove::PROOFS {
-                println!("  {:<14} {}", proof.name, proof.about);
+                println!("  {:<14} {}", proof.name, proof.description);
             }
-            Ok(Ending::Holds)
+            Ok(TaskStatus::Passed)
         }
         other => anyhow::bail!("no command '{other}'\n\n{USAGE}"),
     }
 }
 
-fn no_more(rest: &[String]) -> anyhow::Result<()> {
+fn no_arguments(rest: &[String]) -> anyhow::Result<()> {
     match rest.first() {
         Some(extra) => anyhow::bail!("unexpected argument '{extra}'\n\n{USAGE}"),
         None => Ok(()),

@@ -37,14 +37,14 @@ pub(crate) struct MemoryGroup {
 
 impl MemoryGroup {
     /// Returns the reason if this machine cannot provide the cgroup.
-    pub(crate) fn missing() -> Option<String> {
+    pub(crate) fn unavailable_reason() -> Option<String> {
         let has_limit = Path::new(CONTROLLER).join("memory.limit_in_bytes").exists();
         let no_group = || (!has_limit).then(|| "no memory controller (cgroup v1)".into());
-        run::missing(&[]).or_else(no_group)
+        run::unmet_requirement(&[]).or_else(no_group)
     }
 
     /// Creates a cgroup whose processes together have `mib` MiB of memory.
-    pub(crate) fn of(mib: u64) -> Result<Self> {
+    pub(crate) fn with_limit(mib: u64) -> Result<Self> {
         let path = Path::new(CONTROLLER).join(format!("larder-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
         let cleanup = Cleanup::with(CLEANUP, &[&path.to_string_lossy()])?;
@@ -54,7 +54,7 @@ impl MemoryGroup {
     }
 
     /// Returns a command that runs `command` in the cgroup.
-    pub(crate) fn enter(&self, command: &Command) -> Command {
+    pub(crate) fn wrap(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", ENTER, "enter"]).arg(self.path.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
@@ -72,7 +72,7 @@ impl MemoryGroup {
 
     /// Starts the command in the cgroup.
     pub(crate) fn start(&self, name: &str, scratch: &Path, command: &Command) -> Result<Daemon> {
-        Daemon::start(name, scratch, |_| self.enter(command))
+        Daemon::start(name, scratch, |_| self.wrap(command))
     }
 
     /// Starts a process in the cgroup that leaks memory, with these pauses, until the kernel kills

@@ -59,17 +59,20 @@ pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
         return Ok(());
     }
     packages.dedup();
-    if let Some(reason) = run::missing(&["apt-get"]) {
+    if let Some(reason) = run::unmet_requirement(&["apt-get"]) {
         println!("cannot install {}: {reason}", packages.join(" "));
     } else {
         let apt = |mut words: Command| run::show(words.env("DEBIAN_FRONTEND", "noninteractive"));
         apt(cmd!("apt-get --quiet update"))?;
         let packages = &packages;
         // Another run of apt may hold the lock.
-        let how = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
-        apt(cmd!("apt-get --quiet install {how...} {packages...}"))?;
+        let arguments = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
+        apt(cmd!("apt-get --quiet install {arguments...} {packages...}"))?;
     }
-    let (still, packages) = (missing().0.join(", "), packages.join(" "));
-    ensure!(still.is_empty(), "still missing: {still} (on Debian: apt-get install {packages})");
+    let (still_missing, packages) = (missing().0.join(", "), packages.join(" "));
+    ensure!(
+        still_missing.is_empty(),
+        "still missing: {still_missing} (on Debian: apt-get install {packages})"
+    );
     Ok(())
 }

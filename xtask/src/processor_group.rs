@@ -46,7 +46,7 @@ impl HalfProcessor {
     }
 
     /// Returns a command that runs `command` in the cgroup.
-    pub(crate) fn enter(&self, command: &Command) -> Command {
+    pub(crate) fn wrap(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"]);
         inside.arg(self.path.join("cgroup.procs"));

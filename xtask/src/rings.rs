@@ -14,7 +14,7 @@ pub(crate) fn are_on() -> bool {
 }
 
 /// Returns the reason if mounts cannot use it here.
-pub(crate) fn missing() -> Option<&'static str> {
+pub(crate) fn unavailable_reason() -> Option<&'static str> {
     match std::fs::metadata(SWITCH) {
         Err(_) => Some("this kernel has no FUSE over io_uring"),
         Ok(_) if !are_on() && !run::is_root() => Some("only root may switch it on"),

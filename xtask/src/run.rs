@@ -19,7 +19,7 @@ macro_rules! cmd {
         std::process::Command::from(xshell::cmd!(shell, $line))
     }};
     ($seconds:expr, $line:literal) => {
-        crate::run::within($seconds, &crate::run::cmd!($line))
+        crate::run::with_timeout($seconds, &crate::run::cmd!($line))
     };
 }
 pub(crate) use cmd;
@@ -68,8 +68,8 @@ pub(crate) fn cargo(root: &Path) -> Command {
 }
 
 /// Returns the command `cargo` with a timeout, which also ends the tests that it runs.
-pub(crate) fn cargo_within(seconds: u64, root: &Path) -> Command {
-    within(seconds, &cargo(root))
+pub(crate) fn cargo_with_timeout(seconds: u64, root: &Path) -> Command {
+    with_timeout(seconds, &cargo(root))
 }
 
 /// Returns the output of `cargo metadata` for the crates of a workspace.
@@ -84,8 +84,8 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
 }
 
 /// Builds with cargo, and returns the path of the executable of this name.
-pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
-    let text = text(cargo(root).args(words).arg("--message-format=json"))?;
+pub(crate) fn build_executable(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
+    let text = stdout_of(cargo(root).args(words).arg("--message-format=json"))?;
     let of_name = |line: &str| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_it = message["target"]["name"] == name;
@@ -99,7 +99,7 @@ pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> 
 ///
 /// `timeout` has its own process group, which Ctrl-C does not reach. Therefore the kernel also ends
 /// it when the thread that started it ends, even by kill -9 of this process.
-pub(crate) fn within(seconds: u64, command: &Command) -> Command {
+pub(crate) fn with_timeout(seconds: u64, command: &Command) -> Command {
     let mut limited = if installed("setpriv") {
         cmd!("setpriv --pdeathsig TERM timeout --kill-after=5")
     } else {
@@ -126,7 +126,7 @@ pub(crate) fn show(command: &mut Command) -> Result<()> {
 
 /// Runs a command with its output captured, whatever the exit code. The output goes to files: a
 /// pipe would stay open as long as any background process of the program.
-pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
+pub(crate) fn capture(mut command: impl BorrowMut<Command>) -> Result<Output> {
     let command = command.borrow_mut();
     let line = describe(command);
     let file = || tempfile::tempfile().context("make a file for the output of a program");
@@ -143,8 +143,8 @@ pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
 }
 
 /// Runs a command and returns its standard output; a failure has the last lines of the output.
-pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
-    let out = keep(command.borrow_mut())?;
+pub(crate) fn stdout_of(mut command: impl BorrowMut<Command>) -> Result<String> {
+    let out = capture(command.borrow_mut())?;
     if !out.ok() {
         let line = describe(command.borrow());
         let code = out.code.map_or_else(|| "a signal".into(), |code| format!("exit code {code}"));
@@ -156,7 +156,7 @@ pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
 
 /// Runs a command and parses its standard output as JSON, from the first brace on.
 pub(crate) fn json_of(mut command: impl BorrowMut<Command>) -> Result<serde_json::Value> {
-    json_in(&text(command.borrow_mut())?).with_context(|| describe(command.borrow()))
+    json_in(&stdout_of(command.borrow_mut())?).with_context(|| describe(command.borrow()))
 }
 
 /// Returns the first JSON object in a text.
@@ -199,12 +199,12 @@ pub(crate) fn installed(program: &str) -> bool {
 }
 
 /// Returns the reason why a proof that needs root and these programs cannot run, if there is one.
-pub(crate) fn missing(needs: &[&str]) -> Option<String> {
-    if is_root() { absent(needs) } else { Some("needs root".into()) }
+pub(crate) fn unmet_requirement(needs: &[&str]) -> Option<String> {
+    if is_root() { missing_program(needs) } else { Some("needs root".into()) }
 }
 
 /// Returns the reason why a proof that needs these programs, but not root, cannot run.
-pub(crate) fn absent(needs: &[&str]) -> Option<String> {
+pub(crate) fn missing_program(needs: &[&str]) -> Option<String> {
     needs.iter().find(|name| !installed(name)).map(|name| format!("{name} is not installed"))
 }
 
@@ -218,21 +218,21 @@ mod tests {
 
     #[test]
     fn a_failing_program_is_an_error_that_carries_its_words() {
-        let error = text(cmd!("sh -c 'echo reason >&2; exit 3'")).unwrap_err();
+        let error = stdout_of(cmd!("sh -c 'echo reason >&2; exit 3'")).unwrap_err();
         let message = format!("{error:#}");
         assert!(message.contains("exit code 3") && message.contains("reason"), "{message}");
     }
 
     #[test]
     fn a_stuck_client_is_ended() {
-        let error = text(cmd!(1, "sleep 30")).unwrap_err();
+        let error = stdout_of(cmd!(1, "sleep 30")).unwrap_err();
         assert!(format!("{error:#}").starts_with("sleep 30: "), "{error:#}");
     }
 
     #[test]
     fn what_a_stuck_client_leaves_behind_is_not_waited_for() {
         let begun = std::time::Instant::now();
-        text(cmd!(1, "sh -c 'setsid sleep 60 & sleep 60'")).unwrap_err();
+        stdout_of(cmd!(1, "sh -c 'setsid sleep 60 & sleep 60'")).unwrap_err();
         assert!(begun.elapsed().as_secs() < 50, "it waits for what the client started");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::daemon::{Daemon, Ended};
+use crate::daemon::{Daemon, ProgramResult};
 use crate::run::{self, cmd};
 
 /// The name of a server's control socket in its directory.
@@ -28,8 +28,9 @@ impl Peer {
     /// takes `time`.
     pub(crate) fn nbdkit_slow(bytes: u64, time: Duration, threads: u32) -> Self {
         let (line, ms) = ("nbdkit --foreground --unix SOCKET --filter=delay", time.as_millis());
-        let how = format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
-        Self::new("nbdkit delay filter", format!("{line} {how}"))
+        let arguments =
+            format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
+        Self::new("nbdkit delay filter", format!("{line} {arguments}"))
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
@@ -70,9 +71,9 @@ impl Larder<'_> {
     pub(crate) fn start_as(
         &self,
         scratch: &Path,
-        place: impl FnOnce(Command) -> Command,
+        wrap: impl FnOnce(Command) -> Command,
     ) -> Result<Server> {
-        Server::start("larder", scratch, |dir| place(self.command(dir)), true)
+        Server::start("larder", scratch, |dir| wrap(self.command(dir)), true)
     }
 }
 
@@ -90,8 +91,8 @@ impl Server {
     ) -> Result<Self> {
         let mut server = Self(Daemon::start(name, scratch, command)?);
         server.0.wait_until(|daemon| {
-            let said = !announces || !announced(&daemon.stdout()).is_empty();
-            said && UnixStream::connect(daemon.file("socket")).is_ok()
+            let has_announced = !announces || !announced(&daemon.stdout()).is_empty();
+            has_announced && UnixStream::connect(daemon.file("socket")).is_ok()
         })?;
         Ok(server)
     }
@@ -122,26 +123,26 @@ impl Server {
 
     /// Returns the volume of this name in the reply to `larder ctl SUBCOMMAND`, or the first one if
     /// `name` is empty.
-    pub(crate) fn volume(&self, larder: &Path, what: &str, name: &str) -> Result<Value> {
+    pub(crate) fn volume(&self, larder: &Path, subcommand: &str, name: &str) -> Result<Value> {
         let control = self.control();
         let answer =
-            run::json_of(cmd!(30, "{larder} ctl {what} --format json --control {control}"))?;
+            run::json_of(cmd!(30, "{larder} ctl {subcommand} --format json --control {control}"))?;
         let volumes = answer["volumes"].as_array().context("no volumes in an answer")?;
-        let is_it = |it: &&Value| name.is_empty() || it["name"] == name || it["volume"] == name;
-        volumes.iter().find(is_it).cloned().with_context(|| format!("no volume {name}"))
+        let matches = |it: &&Value| name.is_empty() || it["name"] == name || it["volume"] == name;
+        volumes.iter().find(matches).cloned().with_context(|| format!("no volume {name}"))
     }
 
-    pub(crate) fn stop(self) -> Result<Ended> {
+    pub(crate) fn stop(self) -> Result<ProgramResult> {
         self.0.end(Signal::TERM)
     }
 
-    pub(crate) fn kill(self) -> Result<Ended> {
+    pub(crate) fn kill(self) -> Result<ProgramResult> {
         self.0.end(Signal::KILL)
     }
 
     /// Ends it with SIGTERM; fails unless its exit code is 0.
-    pub(crate) fn stop_clean(self) -> Result<Ended> {
-        self.0.end_well(Signal::TERM)
+    pub(crate) fn stop_clean(self) -> Result<ProgramResult> {
+        self.0.end_with_success(Signal::TERM)
     }
 
     fn proc(&self, file: &str) -> Result<String> {

@@ -7,9 +7,9 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-use super::clients::{fio_verify, verified_image};
+use super::clients::{fio_verify, verify_image};
 use super::prelude::*;
-use crate::fio::Outcome;
+use crate::fio::LoadResult;
 use crate::nbd::Client;
 
 /// The interval between changes.
@@ -36,25 +36,25 @@ const WRITES: usize = 200;
 const WRITE_BLOCKS_MAX: usize = 16;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let seconds = env.either(60, 4);
-    let image = image::sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
-    let before = unchanged(env, &image, seconds)?;
+    let seconds = env.choose(60, 4);
+    let image = image::create_sparse(&env.file("live.img"), IMAGE_MIB * MIB)?;
+    let before = run_unchanged(env, &image, seconds)?;
     let mut changed = None;
-    let what = "while all settings change and a volume is added or removed every second";
-    claims.tried(format!("fio verify for {seconds} s {what}"), || {
-        let (outcome, count) = changing(env, &image, seconds)?;
+    let statement = "while all settings change and a volume is added or removed every second";
+    claims.check(format!("fio verify for {seconds} s {statement}"), || {
+        let (outcome, count) = run_with_changes(env, &image, seconds)?;
         changed = Some(outcome);
         Ok(format!("{count} changes, {} requests, no error, no difference", outcome.requests))
     });
-    let after = unchanged(env, &image, seconds)?;
+    let after = run_unchanged(env, &image, seconds)?;
     let Some(changed) = changed else { return Ok(()) };
     let ratio = changed.p999_ms / before.p999_ms.midpoint(after.p999_ms);
     // The short form runs in parallel with other tests, whose load may dominate the latency.
-    let bound = env.either(
+    let bound = env.choose(
         format!("at most {DELAY_MAX} times that without changes"),
         "compared with that without changes (not judged)".to_owned(),
     );
-    claims.against(
+    claims.add_with_peer(
         format!("p99.9 of these requests, {bound}"),
         format!("{:.0} ms, {ratio:.2} times", changed.p999_ms),
         format!("{:.0} and {:.0} ms", before.p999_ms, after.p999_ms),
@@ -64,7 +64,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 /// Runs the load on a server whose settings do not change.
-fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
+fn run_unchanged(env: &Env, image: &Path, seconds: u64) -> Result<LoadResult> {
     let server = env.serve(image, OPTIONS)?;
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds)?;
     server.stop_clean()?;
@@ -72,16 +72,16 @@ fn unchanged(env: &Env, image: &Path, seconds: u64) -> Result<Outcome> {
 }
 
 /// Runs the load on a server whose settings change. Returns the outcome and the number of changes.
-fn changing(env: &Env, image: &Path, seconds: u64) -> Result<(Outcome, usize)> {
+fn run_with_changes(env: &Env, image: &Path, seconds: u64) -> Result<(LoadResult, usize)> {
     let server = env.serve(image, OPTIONS)?;
     let volume = Some(ExtraVolume::new(env, &server)?);
     let changes = Changes::begin(env, &server, &MEMORY, PAUSE, env.options.seed, volume);
     let outcome = fio_verify(&server.uri(), IMAGE_MIB, seconds);
     let (count, error) = changes.end();
     error.map_or(Ok(()), |error| Err(error.context(format!("after {count} changes"))))?;
-    let least = env.either(seconds / 2 + 1, 2);
+    let least = env.choose(seconds / 2 + 1, 2);
     ensure!(count as u64 >= least, "only {count} changes in {seconds} s");
-    verified_image(env, server, image)?;
+    verify_image(env, server, image)?;
     Ok((outcome?, count))
 }
 
@@ -104,13 +104,13 @@ impl Changes {
         mut volume: Option<ExtraVolume>,
     ) -> Self {
         let (larder, control) = (env.larder.clone(), server.control());
-        let (quit, quits) = channel();
+        let (quit, quit_receiver) = channel();
         let thread = std::thread::spawn(move || {
             let (mut random, mut count) = (Rng::with_seed(seed), 0);
             let begun = Instant::now();
             loop {
                 let settings = settings(&mut random, memory);
-                let set = text(cmd!(60, "{larder} ctl set --control {control} {settings...}"));
+                let set = stdout_of(cmd!(60, "{larder} ctl set --control {control} {settings...}"));
                 let set =
                     set.and_then(|_| volume.as_mut().map_or(Ok(()), ExtraVolume::add_or_remove));
                 if let Err(error) = set {
@@ -120,7 +120,7 @@ impl Changes {
                 // At a fixed rate, independent of the duration of the changes.
                 let next = begun + pause * u32::try_from(count).expect("few");
                 let wait = next.saturating_duration_since(Instant::now());
-                if quits.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                if quit_receiver.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                     return (count, None);
                 }
             }
@@ -164,7 +164,7 @@ impl ExtraVolume {
             larder: env.larder.clone(),
             control: server.control(),
             socket: server.socket(),
-            image: image::sparse(&env.file("extra.img"), VOLUME_BYTES)?,
+            image: image::create_sparse(&env.file("extra.img"), VOLUME_BYTES)?,
             content: vec![0; usize::try_from(VOLUME_BYTES)?],
             random: Rng::with_seed(env.options.seed),
             is_added: false,
@@ -176,10 +176,10 @@ impl ExtraVolume {
         let (larder, control, image) = (&self.larder, &self.control, &self.image);
         self.is_added = !self.is_added;
         if self.is_added {
-            text(cmd!(60, "{larder} ctl add --control {control} {VOLUME}={image}"))?;
+            stdout_of(cmd!(60, "{larder} ctl add --control {control} {VOLUME}={image}"))?;
             return self.write_and_read().context("use the volume");
         }
-        text(cmd!(60, "{larder} ctl remove --control {control} {VOLUME}"))?;
+        stdout_of(cmd!(60, "{larder} ctl remove --control {control} {VOLUME}"))?;
         let left = std::fs::read(image).context("read the image of the volume")?;
         ensure!(left == self.content, "the image of a removed volume is not what was written");
         Ok(())

@@ -60,13 +60,13 @@ const TARGETS: &[Target] = &[
 ];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&["rustup"]))?;
-    let list = keep(nightly(env, &["fuzz", "list"]));
+    require(run::unmet_requirement(&["rustup"]))?;
+    let list = capture(nightly(env, &["fuzz", "list"]));
     if !list.is_ok_and(|out| out.ok()) {
         let install = ["install", "--locked", "cargo-fuzz", "--version", VERSION];
         run::show(run::cargo(&env.root).args(install))?;
     }
-    let listed = text(nightly(env, &["fuzz", "list"]))?;
+    let listed = stdout_of(nightly(env, &["fuzz", "list"]))?;
     let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     ensure!(listed.lines().eq(known), "the list of targets differs from that of cargo fuzz");
     let deadline = Instant::now() + Duration::from_secs(env.fuzz_seconds());
@@ -144,7 +144,7 @@ impl Ledger {
 
     /// Writes an entry.
     fn set(&mut self, env: &Env, name: &str, code: &str, entry: &Entry) -> Result<()> {
-        let commit = text(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
+        let commit = stdout_of(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
         self.value["targets"][name] = json!({
             "executions": entry.executions, "seconds": entry.seconds, "code": code,
             "commit": commit.trim(),
@@ -159,7 +159,7 @@ fn code(env: &Env, directories: &[&str]) -> Result<String> {
     let mut git = cmd!("git rev-parse HEAD:crates/fuzz/src");
     git.args(directories.iter().map(|directory| format!("HEAD:{directory}")))
         .current_dir(&env.root);
-    let trees = text(git)?;
+    let trees = stdout_of(git)?;
     Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
 }
 
@@ -180,14 +180,14 @@ fn fuzz(env: &Env, target: &Target, seconds: u64, runs: u64) -> Result<(u64, Opt
     cargo.args([format!("-max_total_time={seconds}"), format!("-runs={runs}")]);
     cargo.arg("-print_final_stats=1");
     cargo.arg(format!("-artifact_prefix={}/", findings.display()));
-    let out = keep(cargo)?;
+    let out = capture(cargo)?;
     let stat = |mark: &str| out.stderr.lines().find_map(|line| line.split_once(mark));
     let executions = stat("stat::number_of_executed_units:");
     let executions = executions.and_then(|(_, number)| number.trim().parse().ok());
     let found = stat("Test unit written to ").map(|(_, path)| path.to_owned());
     ensure!(out.ok() || found.is_some(), "fuzz {name}: {}", run::tail(&out.stderr));
     if found.is_some() {
-        say!("{}", run::tail(&out.stderr));
+        outln!("{}", run::tail(&out.stderr));
     }
     Ok((executions.unwrap_or(0), found))
 }

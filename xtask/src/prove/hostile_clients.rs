@@ -15,12 +15,12 @@ use crate::processor_group::HalfProcessor;
 /// The maximum resident memory in addition to `--memory`.
 const OVERHEAD_BYTES_MAX: u64 = 32 * MIB;
 /// The memory of the cache in MiB: with one kind of client, and with all together.
-const LITTLE_MIB: u64 = 16;
+const SMALL_CACHE_MIB: u64 = 16;
 const ALL_MIB: [(Transport, u64); 4] = [
     (Transport::Tcp, 16),
     (Transport::Tcp, 128),
     (Transport::Tcp, 1024),
-    (Transport::Tls, LITTLE_MIB),
+    (Transport::Tls, SMALL_CACHE_MIB),
 ];
 /// The maximum ratio of another client's p99 latency during the attacks to that without attacks.
 /// With TLS, where clients cause computation on the server, it is only reported.
@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 62;
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const IMAGE_BYTES: u64 = 64 * MIB;
 /// The interval of memory samples.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
@@ -41,23 +41,27 @@ enum Transport {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let image = image::filled(&env.file("hostile.img"), IMAGE_BYTES / MIB, env.options.seed)?;
+    let image =
+        image::create_filled(&env.file("hostile.img"), IMAGE_BYTES / MIB, env.options.seed)?;
     let certificates = env.file("certificates");
     std::fs::create_dir(&certificates).context("make a directory for certificates")?;
-    text(cmd!("sh -c {CERTIFICATES}").current_dir(&certificates))?;
+    stdout_of(cmd!("sh -c {CERTIFICATES}").current_dir(&certificates))?;
     for kind in Kind::ALL {
         for transport in [Transport::Unix, Transport::Tcp, Transport::Tls] {
-            let what = format!("{CONNECTIONS} x {}, {transport:?}", kind.name());
-            claims.tried(what, || one(env, &image, &certificates, kind, transport));
+            let statement = format!("{CONNECTIONS} x {}, {transport:?}", kind.name());
+            claims.check(statement, || {
+                attack_with_one_kind(env, &image, &certificates, kind, transport)
+            });
         }
     }
     for (transport, mib) in ALL_MIB {
-        let what =
+        let statement =
             format!("{CONNECTIONS} clients of all kinds, {transport:?}, {mib} MiB of memory");
         match HalfProcessor::unavailable_reason() {
-            Some(reason) => claims.skip(&what, &reason),
-            None => claims
-                .tried(what, || attack_with_all_kinds(env, &image, &certificates, transport, mib)),
+            Some(reason) => claims.skip(&statement, &reason),
+            None => claims.check(statement, || {
+                attack_with_all_kinds(env, &image, &certificates, transport, mib)
+            }),
         }
     }
     std::fs::remove_file(&image).context("remove the image")
@@ -70,17 +74,17 @@ fn free_address() -> Result<SocketAddr> {
 }
 
 /// Runs one kind of client against a separate server.
-fn one(
+fn attack_with_one_kind(
     env: &Env,
     image: &Path,
     certificates: &Path,
     kind: Kind,
     transport: Transport,
 ) -> Result<String> {
-    let (server, target) = serve(env, image, certificates, transport, LITTLE_MIB)?;
+    let (server, target) = serve(env, image, certificates, transport, SMALL_CACHE_MIB)?;
     // An empty cache would leave its memory to buffers for the hostile clients.
     drop(connect_and_fill(&target)?);
-    let seconds = Duration::from_secs(env.either(60, 3));
+    let seconds = Duration::from_secs(env.choose(60, 3));
     let outcome = resist(&server, kind, &target, seconds)?;
     server.stop_clean()?;
     Ok(outcome)
@@ -143,16 +147,16 @@ fn attack_with_all_kinds(
     mib: u64,
 ) -> Result<String> {
     let (server, target) = serve(env, image, certificates, transport, mib)?;
-    let time = Duration::from_secs(env.either(60, 3));
+    let time = Duration::from_secs(env.choose(60, 3));
     let mut reader = connect_and_fill(&target)?;
     let mut most_bytes = 0;
     let mut latencies = || -> Result<f64> {
         let mut found = Vec::new();
         let begun = Instant::now();
         while begun.elapsed() < time {
-            let asked = Instant::now();
+            let sent = Instant::now();
             reader.read_a_block().context("serve another client")?;
-            found.push(asked.elapsed().as_secs_f64() * 1e6);
+            found.push(sent.elapsed().as_secs_f64() * 1e6);
             most_bytes = most_bytes.max(server.memory_bytes("VmRSS")?);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -199,13 +203,13 @@ fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Resul
         let _stop = StopAtEnd(&stop);
         let begun = Instant::now();
         while begun.elapsed() < time {
-            let asked = Instant::now();
+            let sent = Instant::now();
             while let Err(error) = read_a_block(target) {
-                ensure!(asked.elapsed() < SERVED_WITHIN, "another client was not served: {error}");
+                ensure!(sent.elapsed() < SERVED_WITHIN, "another client was not served: {error}");
             }
-            slowest = slowest.max(asked.elapsed());
+            slowest = slowest.max(sent.elapsed());
             most_bytes = most_bytes.max(server.memory_bytes("VmRSS")?);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(SAMPLE_INTERVAL);
         }
         Ok(())
     });
@@ -217,7 +221,7 @@ fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Resul
         to_f64(most_bytes) / to_f64(MIB),
         slowest.as_millis()
     );
-    let bytes_max = LITTLE_MIB * MIB + OVERHEAD_BYTES_MAX;
+    let bytes_max = SMALL_CACHE_MIB * MIB + OVERHEAD_BYTES_MAX;
     ensure!(most_bytes <= bytes_max, "more than {} MiB: {figure}", bytes_max / MIB);
     Ok(figure)
 }

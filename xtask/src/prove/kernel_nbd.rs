@@ -15,13 +15,13 @@ use crate::guest::CANNOT_START;
 const DISK_MIB: u64 = 384;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let what = "the kernel's NBD client";
+    let statement = "the kernel's NBD client";
     #[rustfmt::skip]
     let programs = [
         "nbd-client", "mkfs.ext4", "e2fsck", "debugfs", "resize2fs", "fio", "jq", "dmsetup",
     ];
-    need(absent(&programs))?;
-    let mut disks = vec![image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?];
+    require(missing_program(&programs))?;
+    let mut disks = vec![image::create_sparse(&env.file("guest.disk"), DISK_MIB * MIB)?];
     disks.extend(records::disks(env)?);
     // Copies the files, since the guest has no access to the directory for temporary files, which
     // may contain the source tree.
@@ -40,12 +40,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     // Copies them again, to a directory from which programs can run.
     let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/kernel-nbd");
     // The guest ends with this process, even after kill -9.
-    let ended = keep(cmd!(
+    let ended = capture(cmd!(
         "setpriv --pdeathsig TERM {guest}/run --timeout {limit_s} {disks...} --out {out} {command}"
     ))?;
-    say!("{}", ended.stderr);
+    outln!("{}", ended.stderr);
     if ended.code == Some(CANNOT_START) {
-        claims.skip(what, run::tail(&ended.stderr).lines().last().unwrap_or_default());
+        claims.skip(statement, run::tail(&ended.stderr).lines().last().unwrap_or_default());
         return Ok(());
     }
     let (code, seconds) = (ended.code.unwrap_or(-1), begun.elapsed().as_secs());

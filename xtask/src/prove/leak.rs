@@ -32,23 +32,25 @@ const SERIES: [&str; 5] =
     ["time", "file cache of the kernel", "the process that leaks", "volume with a floor", "hits"];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(MemoryGroup::missing())?;
+    require(MemoryGroup::unavailable_reason())?;
     let settings = json!({ "limit_mib": LIMIT_MIB, "memory": MEMORY, "min": MIN });
-    let what = "a leak, the kernel's file cache, and a volume with a floor, in one memory group";
-    let mut record = Record::new(&env.root, what, &["fio", "nbdkit", "qemu-nbd"], &settings)?;
-    let group = MemoryGroup::of(LIMIT_MIB)?;
+    let statement =
+        "a leak, the kernel's file cache, and a volume with a floor, in one memory group";
+    let mut record = Record::new(&env.root, statement, &["fio", "nbdkit", "qemu-nbd"], &settings)?;
+    let group = MemoryGroup::with_limit(LIMIT_MIB)?;
     for (name, mib) in [("hot", HOT_MIB), ("flood", FLOOD_MIB), ("file", FILE_MIB)] {
-        image::filled(&env.file(name), mib, env.options.seed)?;
+        image::create_filled(&env.file(name), mib, env.options.seed)?;
     }
     let [hot, flood] = ["hot", "flood"].map(|it| format!("{it}={}", env.file(it).display()));
     let larder = env.larder(&[&hot, &flood], &format!("--memory {MEMORY} --min {MIN} --lock"));
-    let server = larder.start_as(env.dir(), |command| group.enter(&command))?;
+    let server = larder.start_as(env.dir(), |command| group.wrap(&command))?;
     let mut client = Client::connect(&server.socket(), "hot")?;
     read_all(&mut client)?;
-    let what = format!("{HOT_MIB} MiB under a floor stay while {FLOOD_MIB} MiB flood the pool");
-    claims.tried(what, || {
+    let statement =
+        format!("{HOT_MIB} MiB under a floor stay while {FLOOD_MIB} MiB flood the pool");
+    claims.check(statement, || {
         let uri = server.uri_of("flood");
-        text(cmd!(120, "nbdcopy {uri} null:"))?;
+        stdout_of(cmd!(120, "nbdcopy {uri} null:"))?;
         let mib = resident_mib(env, &server)?;
         ensure!(mib >= to_f64(HOT_MIB), "only {mib:.1} MiB are resident");
         Ok(format!("{mib:.1} MiB"))
@@ -56,14 +58,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let series = watch(env, &group, (&server, &mut client))?;
     judge(&series, claims);
     drop(client);
-    let what = "after the leak the server stops cleanly";
-    claims.tried(what, || server.stop_clean().map(|_| "exit code 0".into()));
+    let statement = "after the leak the server stops cleanly";
+    claims.check(statement, || server.stop_clean().map(|_| "exit code 0".into()));
     for (name, values) in SERIES.iter().zip(&series).take(4) {
         record.series(name, if *name == SERIES[0] { "s" } else { "MiB" }, values, 2);
     }
     if !env.options.quick {
         let path = record.write_as("leak")?;
-        say!("   recorded in {path}; cargo xtask docs updates the chart");
+        outln!("   recorded in {path}; cargo xtask docs updates the chart");
     }
     Ok(())
 }
@@ -76,7 +78,7 @@ fn watch(
 ) -> Result<[Vec<f64>; 5]> {
     let file = env.file("file");
     // The file has been in the page cache since it was written, charged to another cgroup.
-    text(cmd!("dd of={file} oflag=nocache conv=notrunc,fdatasync count=0"))?;
+    stdout_of(cmd!("dd of={file} oflag=nocache conv=notrunc,fdatasync count=0"))?;
     let _reader = group.start("the reader", env.dir(), &cmd!("sh -c {READER} {file}"))?;
     let (mut leak, mut series) = (None, [const { Vec::new() }; 5]);
     let (started, mut before) = (Instant::now(), read_hits(env, server)?);

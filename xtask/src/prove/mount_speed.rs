@@ -13,7 +13,7 @@ use super::prelude::*;
 use crate::disk::FileSystem;
 use crate::record::Record;
 use crate::rings;
-use crate::stats::{Spread, median, take_turns};
+use crate::stats::{Spread, median, run_alternating};
 
 const IMAGE_MIB: u64 = 2048;
 const NEEDS: [&str; 7] =
@@ -97,7 +97,7 @@ const ROUNDS: usize = 7;
 const SHORT_ROUNDS: usize = 35;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&NEEDS))?;
+    require(run::unmet_requirement(&NEEDS))?;
     let _rings = rings::on()?;
     let mut settings = json!({
         "fuse over io_uring": rings::are_on(), "source": "ext4 on a loop device with direct I/O",
@@ -106,10 +106,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for program in ALL {
         settings[program.name] = program.line.into();
     }
-    let what = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
+    let statement = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
     let programs = ["bindfs", "mergerfs", "rclone", "fio"];
-    let mut record = Record::new(&env.root, what, &programs, &settings)?;
-    let image = image::sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
+    let mut record = Record::new(&env.root, statement, &programs, &settings)?;
+    let image = image::create_sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let mut mounts = Vec::new();
     for program in ALL {
@@ -124,7 +124,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     mounts.into_iter().try_for_each(FuseMount::stop_clean)?;
     file_system.end()?;
     if !env.options.quick {
-        say!("   recorded in {}", record.write("mount-speed")?);
+        outln!("   recorded in {}", record.write("mount-speed")?);
     }
     Ok(())
 }
@@ -135,12 +135,12 @@ fn measure(
     (larder, ours, peers, theirs, _): Contest,
     mounts: &[FuseMount],
 ) -> Result<Vec<Option<Vec<f64>>>> {
-    say!("   {}", ours.0);
+    outln!("   {}", ours.0);
     let mut sides = vec![(larder, ours)];
     sides.extend(peers.iter().map(|peer| (peer.0, theirs)));
     let mut all = vec![Some(Vec::new()); sides.len()];
     let rounds = if ours.1 == CREATES.1 { SHORT_ROUNDS } else { ROUNDS };
-    take_turns(env.either(rounds, 3), sides.len(), |index| {
+    run_alternating(env.choose(rounds, 3), sides.len(), |index| {
         let (program, workload) = sides[index];
         let mount = mounts.iter().find(|mount| mount.program == program);
         let point = &mount.context("a program that is not mounted")?.point;
@@ -149,7 +149,7 @@ fn measure(
             Ok(rate) => rates.push(rate),
             Err(error) if index == 0 => return Err(error.context(workload.0)),
             Err(error) => {
-                say!("   {}: {}: {error:#}", program.name, workload.0);
+                outln!("   {}: {}: {error:#}", program.name, workload.0);
                 all[index] = None;
             }
         }
@@ -176,19 +176,19 @@ fn judge(
         };
         record.series(&side, unit, rates, 0);
         let middle = format!("{:.0} {unit}", median(rates));
-        let what = format!("{title}, at least {required} times {peer}");
-        bars.push((what, rates.clone(), side, middle, required));
+        let statement = format!("{title}, at least {required} times {peer}");
+        bars.push((statement, rates.clone(), side, middle, required));
     }
     if let Some(least) = least {
         let rate = format!("{least:.0} {unit}");
-        let what = format!("{title}, at least {rate}");
-        bars.push((what, vec![least; rates.len()], rate, String::new(), 1.0));
+        let statement = format!("{title}, at least {rate}");
+        bars.push((statement, vec![least; rates.len()], rate, String::new(), 1.0));
     }
-    for (what, theirs, side, middle, required) in bars {
+    for (statement, theirs, side, middle, required) in bars {
         let ratio = Spread::of_ratios(rates, &theirs);
-        record.comparison(&what, [&ours, &side], ratio, required);
+        record.comparison(&statement, [&ours, &side], ratio, required);
         let figure = format!("{:.0} {unit}, {}", median(rates), ratio.times());
-        claims.against(what, figure, middle, ratio.median >= required);
+        claims.add_with_peer(statement, figure, middle, ratio.median >= required);
     }
 }
 
@@ -209,11 +209,11 @@ fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
     let dir = point.join("files");
     std::fs::create_dir(&dir).context("make a directory for files")?;
     let names: Vec<_> = (0..FILES).map(|number| dir.join(number.to_string())).collect();
-    let mut how = OpenOptions::new();
-    how.write(true).create_new(true);
+    let mut arguments = OpenOptions::new();
+    arguments.write(true).create_new(true);
     let begun = Instant::now();
     for name in &names {
-        how.open(name).context("make a file")?;
+        arguments.open(name).context("make a file")?;
     }
     let made = begun.elapsed();
     for name in &names {
@@ -227,12 +227,12 @@ fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
 /// Returns the transactions per second of Debian's PostMark over its whole run, timed here, since
 /// PostMark counts only whole seconds.
 pub(super) fn postmark(env: &Env, point: &Path) -> Result<f64> {
-    let (files, transactions) = env.either((1000, 4000), (200, 800));
+    let (files, transactions) = env.choose((1000, 4000), (200, 800));
     let (dir, script) = (point.join("postmark"), env.file("mount-speed.script"));
     std::fs::create_dir(&dir).context("make a directory for PostMark")?;
     fio::postmark_script(&script, &dir, (files, transactions), 10_000)?;
     let begun = Instant::now();
-    let out = keep(cmd!(60, "postmark {script}"))?;
+    let out = capture(cmd!(60, "postmark {script}"))?;
     let took = begun.elapsed().as_secs_f64();
     let is_well = out.ok() && out.stdout.contains("deleted") && !out.stderr.contains("Error");
     ensure!(is_well, "PostMark failed: {}", run::tail(&out.stderr));
@@ -244,7 +244,7 @@ pub(super) fn postmark(env: &Env, point: &Path) -> Result<f64> {
 pub(super) fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     let file = point.join("file");
     if !file.exists() {
-        image::filled(&file, FILE_MIB, 1)?;
+        image::create_filled(&file, FILE_MIB, 1)?;
         // Synced, so that no trial waits for writeback.
         File::open(&file).and_then(|file| file.sync_all()).context("write the file out")?;
     }
@@ -253,14 +253,14 @@ pub(super) fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     // pages would have the same placement in all rounds.
     fadvise(&read, 0, None, Advice::DontNeed).context("drop the file from the page cache")?;
     std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
-    let (seconds, size) = (env.either("3", "1"), FILE_MIB.to_string());
-    let how = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
+    let (seconds, size) = (env.choose("3", "1"), FILE_MIB.to_string());
+    let arguments = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
     let options = options.split(' ');
     let mut fio = cmd!(
         63,
-        "fio --name=job {how...} --runtime={seconds} --size={size}m --filename={file} {options...}"
+        "fio --name=job {arguments...} --runtime={seconds} --size={size}m --filename={file} {options...}"
     );
-    Ok(fio::outcome(&mut fio)?.per_s)
+    Ok(fio::run_command(&mut fio)?.per_s)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::disk::FileSystem;
 use crate::image::MIB;
 use crate::processor_group::HalfProcessor;
 use crate::table::Verdict;
-use crate::{Ending, image, nextest, packages, run, table};
+use crate::{TaskStatus, image, nextest, packages, run, table};
 
 /// The number of concurrent tests: more than usual, which makes a round shorter and its load
 /// larger.
@@ -46,7 +46,7 @@ const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 type Failures = BTreeMap<String, Vec<u32>>;
 
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
-pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
+pub(super) fn command(rounds: u32, filter: &str) -> Result<TaskStatus> {
     ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
     // Checked here, so that the results of the first round are not lost.
     if let Some(reason) = HalfProcessor::unavailable_reason().filter(|_| rounds > 1) {
@@ -89,7 +89,7 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     let (failed, skipped) = (failures.len(), lines.len());
     println!("\n{failed} flaky tests in {rounds} rounds, {skipped} skips");
     let is_refused = lines.iter().any(|line| line.verdict == Verdict::Fails);
-    Ok(if failed == 0 && !is_refused { Ending::Holds } else { Ending::Broken })
+    Ok(if failed == 0 && !is_refused { TaskStatus::Passed } else { TaskStatus::Failed })
 }
 
 /// Runs one round; returns the names of the tests that failed.
@@ -104,7 +104,7 @@ fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<V
         status
     } else {
         let group = HalfProcessor::new()?;
-        group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
+        group.wrap(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
     };
     let status = status.context("run the tests")?;
     let failed = nextest::failed_tests()?;
@@ -125,7 +125,7 @@ impl NearlyFull {
             "cannot make a nearly full file system under TMPDIR: {free_mib} MiB are free, and \
              {least} MiB are needed; set TMPDIR to a larger disk"
         );
-        let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
+        let file = image::create_sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
         let disk = FileSystem::new(scratch, &file)?;
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         std::fs::set_permissions(disk.point(), all).context("open TMPDIR to all users")?;

@@ -22,8 +22,8 @@ const COMPARED_FILES: usize = 4;
 pub(super) fn disks(env: &Env) -> Result<Vec<PathBuf>> {
     let mut disks = Vec::new();
     for (number, _) in SERVERS.iter().enumerate() {
-        disks.push(image::sparse(&env.file(&format!("store-{number}")), STORE_MIB * MIB)?);
-        disks.push(image::sparse(&log(env, number), LOG_MIB * MIB)?);
+        disks.push(image::create_sparse(&env.file(&format!("store-{number}")), STORE_MIB * MIB)?);
+        disks.push(image::create_sparse(&log(env, number), LOG_MIB * MIB)?);
     }
     Ok(disks)
 }
@@ -38,12 +38,12 @@ pub(super) fn check(env: &Env, claims: &mut Claims) {
     for (number, (name, keeps_flushes)) in SERVERS.into_iter().enumerate() {
         let checked = || check_record(env, &log(env, number));
         if !keeps_flushes {
-            claims.tried(format!("{name}: the same checks find the loss"), || {
+            claims.check(format!("{name}: the same checks find the loss"), || {
                 checked()?.1.context("the checks found no damage")
             });
             continue;
         }
-        claims.tried(format!("{name}: ext4 and its fsynced files in every state"), || {
+        claims.check(format!("{name}: ext4 and its fsynced files in every state"), || {
             let (figure, damage) = checked()?;
             damage.map_or(Ok(figure), |damage| bail!(damage))
         });
@@ -54,7 +54,7 @@ pub(super) fn check(env: &Env, claims: &mut Claims) {
 /// damage.
 fn check_record(env: &Env, log: &Path) -> Result<(String, Option<String>)> {
     let (image, copy) = (env.file("replayed"), env.file("checked"));
-    image::sparse(&image, STORE_MIB * MIB)?;
+    image::create_sparse(&image, STORE_MIB * MIB)?;
     let (mut writes, mut flushes, mut checks, mut files) = (0_u64, 0_u64, 0_u64, Vec::new());
     let (mut is_made, mut is_complete, mut damage) = (false, false, None);
     replay::replay(log, &image, |point| {
@@ -68,7 +68,7 @@ fn check_record(env: &Env, log: &Path) -> Result<(String, Option<String>)> {
         let is_due = !matches!(point, Point::Write) || writes.is_multiple_of(WRITES_PER_CHECK);
         if is_made && !is_complete && is_due && damage.is_none() {
             checks += 1;
-            text(cmd!("cp --sparse=always {image} {copy}"))?;
+            stdout_of(cmd!("cp --sparse=always {image} {copy}"))?;
             let last = &files[files.len().saturating_sub(COMPARED_FILES)..];
             damage = find_damage(&copy, last)?
                 .map(|found| format!("with {} files fsynced, {found}", files.len()));
@@ -88,7 +88,7 @@ fn check_record(env: &Env, log: &Path) -> Result<(String, Option<String>)> {
 /// Repairs the journal of a file system in an image, and returns the first damage: another
 /// necessary repair, or a file, given as NAME:SHA256, with other contents.
 fn find_damage(image: &Path, files: &[String]) -> Result<Option<String>> {
-    let checked = keep(cmd!("e2fsck -f -p {image}"))?;
+    let checked = capture(cmd!("e2fsck -f -p {image}"))?;
     let damage = checked.stdout.lines().find(|line| line.contains("FIXED"));
     if damage.is_some() || checked.code.is_none_or(|code| code > 1) {
         let printed = run::tail(&checked.stdout);
@@ -97,7 +97,7 @@ fn find_damage(image: &Path, files: &[String]) -> Result<Option<String>> {
     for file in files {
         let (name, sum) = file.split_once(':').context("a mark is not NAME:SHA256")?;
         let script = "debugfs -R \"cat /$1\" \"$0\" 2>/dev/null | sha256sum | cut -d ' ' -f 1";
-        let found = text(cmd!("sh -c {script} {image} {name}"))?;
+        let found = stdout_of(cmd!("sh -c {script} {image} {name}"))?;
         if found.trim() != sum {
             return Ok(Some(format!("{name} does not contain what was fsynced")));
         }

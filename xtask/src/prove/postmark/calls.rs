@@ -32,9 +32,9 @@ s/^(fstat|newfstatat|statx)\(.*/stat/
 s/^([a-z0-9_]+)\(.*/\1/"#;
 
 pub(super) fn same(env: &Env) -> Result<String> {
-    need(absent(&["strace"]))?;
+    require(missing_program(&["strace"]))?;
     let mut calls = 0;
-    let transactions = env.either(100, 25);
+    let transactions = env.choose(100, 25);
     for script in SCRIPTS {
         let common = format!("set number 20\nset transactions {transactions}\n");
         let script = format!("{common}{script}run\nquit\n");
@@ -57,8 +57,8 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let log = dir.join("calls");
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
-    let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
-    text(cmd!(120, "strace {how...} -o {log} {words...}").current_dir(&dir))?;
+    let arguments = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
+    stdout_of(cmd!(120, "strace {arguments...} -o {log} {words...}").current_dir(&dir))?;
     let calls = normal(&log)?;
     let calls = calls.lines().skip_while(|call| !call.starts_with("make"));
     let mut found: Vec<String> = calls.map(str::to_owned).collect();
@@ -70,7 +70,7 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
 
 /// Returns the calls of a log of strace, normalized by [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
-    text(cmd!("sed -E {NORMAL} {log}"))
+    stdout_of(cmd!("sed -E {NORMAL} {log}"))
 }
 
 #[cfg(test)]
