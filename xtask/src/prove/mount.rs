@@ -104,10 +104,10 @@ fn verified(env: &Env, place: &Path, options: &str) -> Result<String> {
     // directory.
     let (size, seed) = (env.choose("48m", "8m"), env.options.seed.to_string());
     let verify = "--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0".split(' ');
-    let (options, arguments) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));
+    let (options, args) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));
     let mut fio = cmd!(
         300,
-        "fio --name=job {arguments...} {verify...} --size={size} --directory={place} --randseed={seed}
+        "fio --name=job {args...} {verify...} --size={size} --directory={place} --randseed={seed}
          {options...}"
     );
     Ok(fio::run_command(&mut fio)?.summary())

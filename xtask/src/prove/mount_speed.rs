@@ -254,11 +254,11 @@ pub(super) fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     fadvise(&read, 0, None, Advice::DontNeed).context("drop the file from the page cache")?;
     std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
     let (seconds, size) = (env.choose("3", "1"), FILE_MIB.to_string());
-    let arguments = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
+    let args = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
     let options = options.split(' ');
     let mut fio = cmd!(
         63,
-        "fio --name=job {arguments...} --runtime={seconds} --size={size}m --filename={file} {options...}"
+        "fio --name=job {args...} --runtime={seconds} --size={size}m --filename={file} {options...}"
     );
     Ok(fio::run_command(&mut fio)?.per_s)
 }

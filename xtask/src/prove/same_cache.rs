@@ -212,7 +212,7 @@ fn check_predicted(env: &Env, case: &Case, policy: &str, claims: &mut Claims) ->
             replay_to_server(env, (case, &case.image), &options, &[])?;
         real.push((pages, per_read(&counters, "read_hit_pages")?));
     }
-    for (arguments, options) in [("every reference", ""), ("sampled", "--curve")] {
+    for (kind, options) in [("every reference", ""), ("sampled", "--curve")] {
         let error = |&(pages, hit): &(u64, f64)| -> Result<f64> {
             let row = simulate(env, case, pages, &format!("--policy {policy} {options}"))?;
             Ok((100.0 * number(&row, "hit_ratio")? - hit).abs())
@@ -221,7 +221,7 @@ fn check_predicted(env: &Env, case: &Case, policy: &str, claims: &mut Claims) ->
         let hits = Spread::of(&real.iter().map(|one| one.1).collect::<Vec<_>>());
         claims.add_with_peer(
             format!(
-                "{}, {policy}: curve of {arguments} against the server at {} sizes: mean {MEAN_POINTS}, \
+                "{}, {policy}: curve of {kind} against the server at {} sizes: mean {MEAN_POINTS}, \
                  worst {WORST_POINTS} points",
                 case.name,
                 real.len()

@@ -188,11 +188,10 @@ fn postmark(Setup { env, group, point, .. }: &Setup<'_>) -> Result<f64> {
 fn reads(setup: &Setup<'_>) -> Result<f64> {
     let read = |options: &str| {
         let (point, mib, options) = (&setup.point, READ_MIB.to_string(), options.split(' '));
-        let arguments =
-            "--ioengine=psync --rw=randread --bs=4k --norandommap --invalidate=0".split(' ');
+        let args = "--ioengine=psync --rw=randread --bs=4k --norandommap --invalidate=0".split(' ');
         let fio = cmd!(
             600,
-            "fio --name=reads {arguments...} {SKEW} --size={mib}m --filename {point}/file {options...}"
+            "fio --name=reads {args...} {SKEW} --size={mib}m --filename {point}/file {options...}"
         );
         fio::run_command(&mut setup.group.wrap(&fio))
     };

@@ -1,7 +1,7 @@
 //! A small queue for new pages and a main queue: the common part of S3-FIFO and Clock2Q+, with the
 //! ghosts of the small queue.
 //!
-//! When the small queue holds its share of pages or more, the victim comes from it, otherwise from
+//! The victim comes from the small queue when that holds its share of pages or more, otherwise from
 //! the main queue. The policy decides the number of references that promote a page and their
 //! maximum.
 

@@ -118,11 +118,11 @@ fn lru_and_arc_hit_as_often_as_published_on_p3() {
 
 /// Miss ratios of libCacheSim 0.3.5, request by request, with a tenth of the objects.
 ///
-/// Where the implementations differ, the tolerance allows for the difference. SLRU has two segments
-/// here and four there. S3-FIFO has its ghosts by age here and in a queue there. Until the first
-/// eviction, Clock2Q+ there puts pages that the small queue has no space for into the main queue,
-/// but not here. W-TinyLFU here counts every reference, as in the paper, and there none to pages of
-/// the window.
+/// The tolerances allow for differences between the implementations. SLRU has two segments here and
+/// four there. S3-FIFO has its ghosts by age here and in a queue there. Until the first eviction,
+/// Clock2Q+ there puts pages that the small queue has no space for into the main queue, but not
+/// here. W-TinyLFU here counts every reference, as in the paper, and there none to pages of the
+/// window.
 #[test]
 fn all_miss_as_often_as_in_libcachesim() {
     let Some(pages) = vscsi("cloudPhysicsIO.vscsi") else { return };
