@@ -1,11 +1,11 @@
 #!/bin/bash
-# Writes the screens of `larder top`, as tmux captures them, into docs/top.md. Usage: captures.sh
-# BINARY, as root, in the root directory of the repository.
+# Writes the screens of `larder top`, captured by tmux, into docs/top.md. Usage: captures.sh BINARY,
+# as root, in the root directory of the repository.
 #
-# The views run in namespaces of their own, where they see only a server, a benchmark and
+# The views run in separate namespaces, which contain only a server, a benchmark and the views
 # themselves, so that the page reveals nothing about the machine but the names of its disks. Only
 # the view `uses` runs outside, since events contain process IDs of the initial namespace; there a
-# filter shows only the benchmark.
+# filter selects the benchmark.
 set -eu
 
 # Captures the screens that standard input lists; "$1" is the program, "$2" are keys to press.

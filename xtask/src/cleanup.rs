@@ -1,9 +1,9 @@
 //! Undoes a proof's changes to the machine, even if the proof is interrupted.
 //!
 //! A guard is a small shell that waits on a pipe held by this process. The pipe closes when the
-//! guard is dropped, when a panic unwinds, and when this process dies in any way, kill -9 included;
-//! then the shell runs its script. It has a process group of its own, so that Ctrl-C in the
-//! terminal does not end it first.
+//! guard is dropped, when a panic unwinds, and when this process dies for any reason, kill -9
+//! included; then the shell runs its script. The shell has its own process group, so that Ctrl-C in
+//! the terminal does not end it first.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -29,7 +29,7 @@ impl Cleanup {
     /// Ends the guard without running the script.
     pub(crate) fn cancel(&mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
-            // A shell that is gone needs no cancelling.
+            // A shell that has ended needs no cancellation.
             drop(pipe.write_all(b"done\n"));
         }
     }
@@ -42,7 +42,7 @@ impl Drop for Cleanup {
     }
 }
 
-/// Removes the directory `$1`. Other guards unmount what is mounted in it at the same time; the
+/// Removes the directory `$1`. Other guards may unmount file systems in it at the same time; the
 /// contents of a mounted file system are not deleted.
 const REMOVE: &str = "
 for try in 1 2 3 4 5 6 7 8 9 10; do
@@ -57,13 +57,13 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A new directory under TMPDIR.
+    /// Creates a directory under TMPDIR.
     pub(crate) fn new() -> Result<Self> {
-        Self::within(&std::env::temp_dir())
+        Self::new_in(&std::env::temp_dir())
     }
 
     /// Creates a directory in this one.
-    pub(crate) fn within(parent: &Path) -> Result<Self> {
+    pub(crate) fn new_in(parent: &Path) -> Result<Self> {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let dir = tempfile::Builder::new().prefix("larder-").permissions(all).tempdir_in(parent);
         let dir = dir.with_context(|| format!("make a directory under {}", parent.display()))?;

@@ -13,38 +13,38 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::cleanup::Cleanup;
 use crate::run;
 
-/// Maximum time from the start until the program is ready, and from a signal to its end.
+/// The maximum time from the start until the program is ready, and from a signal to its end.
 const START_MAX: Duration = Duration::from_secs(30);
 const STOP_MAX: Duration = Duration::from_mins(2);
-/// Time from SIGTERM to SIGKILL for a program that is no longer needed.
+/// The time from SIGTERM to SIGKILL for a program that is no longer needed.
 const DROP_MAX: Duration = Duration::from_secs(5);
 
-/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` pass it on to processes
-/// that are in other groups.
+/// Ends the process group `$1`. SIGTERM comes first: `timeout` and `mpirun` forward it to processes
+/// in other groups.
 const END_GROUP: &str = "
 kill -s TERM -- \"-$1\"
 for try in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$1\" || exit; sleep 0.2; done
 kill -s KILL -- \"-$1\"";
 
 /// Waits up to `limit` until `condition` returns true.
-pub(crate) fn until(
-    what: &str,
+pub(crate) fn poll_until(
+    description: &str,
     limit: Duration,
     mut condition: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let begun = Instant::now();
     while !condition()? {
-        ensure!(begun.elapsed() < limit, "timed out after {} s: {what}", limit.as_secs());
+        ensure!(begun.elapsed() < limit, "timed out after {} s: {description}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-/// Result of a program that has ended.
-pub(crate) struct Ended {
-    /// Exit code, or `None` if a signal ended the program.
+/// The result of a program that has ended.
+pub(crate) struct ProgramResult {
+    /// The exit code, or `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
-    /// Time from the signal to the end.
+    /// The time from the signal to the end.
     pub(crate) took: Duration,
     pub(crate) stderr: String,
 }
@@ -78,8 +78,9 @@ impl Daemon {
 
     /// Waits until the program is ready; fails if it ends before.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
-        let what = format!("{} is ready", self.name);
-        let ready = until(&what, START_MAX, || self.check_alive().map(|()| is_ready(self)));
+        let description = format!("{} is ready", self.name);
+        let ready =
+            poll_until(&description, START_MAX, || self.check_alive().map(|()| is_ready(self)));
         ready.with_context(|| format!("start {}: {}", self.name, run::tail(&self.stderr())))
     }
 
@@ -117,25 +118,25 @@ impl Daemon {
     }
 
     /// Waits up to `limit` for the end of the program.
-    pub(crate) fn wait(mut self, limit: Duration) -> Result<Ended> {
+    pub(crate) fn wait(mut self, limit: Duration) -> Result<ProgramResult> {
         let (begun, name) = (Instant::now(), self.name.clone());
-        until(&format!("{name} ends"), limit, || self.has_ended())?;
+        poll_until(&format!("{name} ends"), limit, || self.has_ended())?;
         let status = self.child.wait().with_context(|| format!("wait for {name}"))?;
-        Ok(Ended { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
+        Ok(ProgramResult { code: status.code(), took: begun.elapsed(), stderr: self.stderr() })
     }
 
     /// Ends the program with a signal, and waits for its end.
-    pub(crate) fn end(self, signal: Signal) -> Result<Ended> {
+    pub(crate) fn end(self, signal: Signal) -> Result<ProgramResult> {
         self.signal(signal)?;
         self.wait(STOP_MAX)
     }
 
     /// Ends the program with a signal; fails unless its exit code is 0.
-    pub(crate) fn end_well(self, signal: Signal) -> Result<Ended> {
+    pub(crate) fn end_with_success(self, signal: Signal) -> Result<ProgramResult> {
         let name = self.name.clone();
         let ended = self.end(signal)?;
-        let (code, said) = (ended.code, run::tail(&ended.stderr));
-        ensure!(code == Some(0), "{name}: exit code {code:?} after a signal\n{said}");
+        let (code, last_lines) = (ended.code, run::tail(&ended.stderr));
+        ensure!(code == Some(0), "{name}: exit code {code:?} after a signal\n{last_lines}");
         Ok(ended)
     }
 }
@@ -144,9 +145,9 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let group = Pid::from_child(&self.child);
-            // A group that is gone needs no signal.
+            // A process group that has ended needs no signal.
             let _gone = kill_process_group(group, Signal::TERM);
-            if until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
+            if poll_until("the end of a program", DROP_MAX, || self.has_ended()).is_err() {
                 let _gone = kill_process_group(group, Signal::KILL);
                 drop(self.child.wait());
             }

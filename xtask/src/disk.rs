@@ -1,5 +1,5 @@
-//! Loop devices over images, with limits and file systems; all removed when dropped, and when this
-//! process ends. Needs root.
+//! Loop devices over images, with limits and file systems; all are removed when dropped, and when
+//! this process ends. Requires root.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cleanup::Cleanup;
 use crate::run::{self, cmd};
 
-/// Timeout in seconds of a program that works on a file system.
+/// The timeout in seconds of a program that works on a file system.
 pub(crate) const WORK_MAX_S: u64 = 300;
 
 /// The blkio controller (cgroup v1), and the files of its limits.
@@ -28,27 +28,27 @@ losetup --detach \"$2\"";
 #[derive(Debug)]
 pub(crate) struct Disk {
     device: PathBuf,
-    /// Major and minor, as the controller names it.
+    /// The major and minor numbers, in the format of the controller.
     pub(crate) numbers: String,
     _cleanup: Cleanup,
 }
 
 impl Disk {
     /// Returns the reason why this machine cannot limit a disk, if there is one.
-    pub(crate) fn missing() -> Option<String> {
-        let reason = run::missing(&["losetup"]);
+    pub(crate) fn unavailable_reason() -> Option<String> {
+        let reason = run::unmet_requirement(&["losetup"]);
         let has_limits = LIMITS.iter().all(|path| Path::new(path).exists());
         reason.or_else(|| (!has_limits).then(|| "no blkio controller (cgroup v1)".into()))
     }
 
     /// Attaches a device to the image.
-    pub(crate) fn over(image: &Path) -> Result<Self> {
-        let device = run::text(cmd!(30, "losetup --find --show --direct-io=on {image}"))?;
+    pub(crate) fn attach(image: &Path) -> Result<Self> {
+        let device = run::stdout_of(cmd!(30, "losetup --find --show --direct-io=on {image}"))?;
         let device = PathBuf::from(device.trim());
         let name = device.file_name().context("losetup printed no device")?;
         let numbers = std::fs::read_to_string(Path::new("/sys/block").join(name).join("dev"));
         let Ok(numbers) = numbers.map(|text| text.trim().to_owned()) else {
-            run::text(cmd!("losetup --detach {device}"))?;
+            run::stdout_of(cmd!("losetup --detach {device}"))?;
             bail!("no device numbers for {}", device.display());
         };
         let cleanup = Cleanup::with(CLEANUP, &[&numbers, &device.to_string_lossy(), GROUP])?;
@@ -63,9 +63,9 @@ impl Disk {
         })
     }
 
-    /// Whether a device with these numbers has a limit.
+    /// Returns true if a device with these numbers has a limit.
     pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
-        let limits = run::text(cmd!("cat {LIMITS...}"))?;
+        let limits = run::stdout_of(cmd!("cat {LIMITS...}"))?;
         Ok(limits.lines().any(|line| line.split(' ').next() == Some(numbers)))
     }
 
@@ -73,8 +73,8 @@ impl Disk {
         &self.device
     }
 
-    /// Write requests and bytes that the device has seen.
-    pub(crate) fn written(&self) -> Result<(u64, u64)> {
+    /// Returns the numbers of write requests and bytes that the device has received.
+    pub(crate) fn write_counts(&self) -> Result<(u64, u64)> {
         let name = self.device.file_name().context("a device has a name")?;
         let path = Path::new("/sys/block").join(name).join("stat");
         let text = std::fs::read_to_string(&path).context("read the statistics of the device")?;
@@ -98,9 +98,9 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
 
-    /// Returns the name, the command that creates a file system without lazy initialisation, and
+    /// Returns the name, the command that creates a file system without lazy initialization, and
     /// the command that checks it read-only.
-    fn words(self) -> (&'static str, &'static str, &'static str) {
+    fn commands(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Kind::Ext4 => (
                 "ext4",
@@ -113,7 +113,7 @@ impl Kind {
     }
 
     pub(crate) fn name(self) -> &'static str {
-        self.words().0
+        self.commands().0
     }
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct FileSystem {
     device: PathBuf,
     point: PathBuf,
     _cleanup: Cleanup,
-    /// Its own device, detached after it is unmounted.
-    own: Option<Disk>,
+    /// The loop device, if this value has attached it; detached after the unmount.
+    loop_device: Option<Disk>,
 }
 
 impl FileSystem {
@@ -134,23 +134,23 @@ impl FileSystem {
         let (device, point) = (device.to_path_buf(), scratch.join("mounted"));
         std::fs::create_dir_all(&point).context("make a mountpoint")?;
         let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
-        Ok(FileSystem { kind, device, point, _cleanup: cleanup, own: None })
+        Ok(FileSystem { kind, device, point, _cleanup: cleanup, loop_device: None })
     }
 
-    /// Attaches a loop device of its own.
+    /// Attaches a loop device, which this value detaches.
     pub(crate) fn attach(scratch: &Path, file: &Path, kind: Kind) -> Result<Self> {
-        let disk = Disk::over(file)?;
-        let mut made = Self::on(scratch, disk.path(), kind)?;
-        made.own = Some(disk);
-        Ok(made)
+        let disk = Disk::attach(file)?;
+        let mut file_system = Self::on(scratch, disk.path(), kind)?;
+        file_system.loop_device = Some(disk);
+        Ok(file_system)
     }
 
     /// Creates and mounts an ext4 on a loop device over an image.
     pub(crate) fn new(scratch: &Path, image: &Path) -> Result<Self> {
-        let made = Self::attach(scratch, image, Kind::Ext4)?;
-        made.make()?;
-        made.mount()?;
-        Ok(made)
+        let file_system = Self::attach(scratch, image, Kind::Ext4)?;
+        file_system.make()?;
+        file_system.mount()?;
+        Ok(file_system)
     }
 
     pub(crate) fn point(&self) -> &Path {
@@ -160,37 +160,37 @@ impl FileSystem {
     fn on_device(&self, words: &str) -> Result<()> {
         let (device, mut words) = (&self.device, words.split(' '));
         let program = words.next().unwrap_or_default();
-        run::text(cmd!(WORK_MAX_S, "{program} {words...} {device}")).map(drop)
+        run::stdout_of(cmd!(WORK_MAX_S, "{program} {words...} {device}")).map(drop)
     }
 
     pub(crate) fn make(&self) -> Result<()> {
-        self.on_device(self.kind.words().1)
+        self.on_device(self.kind.commands().1)
     }
 
     /// Fails unless the file system is clean.
     pub(crate) fn check(&self) -> Result<()> {
-        let (name, _, check) = self.kind.words();
+        let (name, _, check) = self.kind.commands();
         self.on_device(check).with_context(|| format!("check {name}"))
     }
 
     pub(crate) fn mount(&self) -> Result<()> {
         let (name, device, point) = (self.kind.name(), &self.device, &self.point);
-        run::text(cmd!(WORK_MAX_S, "mount -t {name} {device} {point}")).map(drop)
+        run::stdout_of(cmd!(WORK_MAX_S, "mount -t {name} {device} {point}")).map(drop)
     }
 
     pub(crate) fn unmount(&self) -> Result<()> {
         let point = &self.point;
-        run::text(cmd!(WORK_MAX_S, "umount {point}")).map(drop)
+        run::stdout_of(cmd!(WORK_MAX_S, "umount {point}")).map(drop)
     }
 
-    /// Unmounts and checks the file system, and detaches its own device.
+    /// Unmounts and checks the file system, and detaches its loop device.
     pub(crate) fn end(self) -> Result<()> {
         self.unmount()?;
         self.check()
     }
 
-    /// Unmounts the file system without a check, and detaches its own device.
-    pub(crate) fn leave(self) -> Result<()> {
+    /// Unmounts the file system without a check, and detaches its loop device.
+    pub(crate) fn unmount_unchecked(self) -> Result<()> {
         self.unmount()
     }
 }

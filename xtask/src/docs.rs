@@ -1,13 +1,13 @@
-//! Documents that the product prints itself, so that they cannot drift from the code.
+//! Documents printed by the product itself, so that they cannot drift from the code.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::cmd;
-use crate::{Ending, nextest, run};
+use crate::{TaskStatus, nextest, run};
 
-/// What is asked of `larder docs`, and where the answer goes.
+/// Topics of `larder docs`, and the files for their output.
 const DOCUMENTS: &[(&str, &str)] = &[
     ("metrics", "docs/METRICS.md"),
     ("tunables", "docs/TUNABLES.md"),
@@ -20,13 +20,13 @@ const DOCUMENTS: &[(&str, &str)] = &[
 ];
 
 /// `docs [--check]`.
-pub(crate) fn command(args: &[String]) -> Result<Ending> {
+pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     let check = args == ["--check"];
     ensure!(check || args.is_empty(), "docs: the only argument is --check");
     let (root, larder) = (run::workspace()?, nextest::binary()?);
     let mut same = true;
     for (topic, path) in DOCUMENTS {
-        let fresh = run::text(cmd!("{larder} docs {topic}"))?;
+        let fresh = run::stdout_of(cmd!("{larder} docs {topic}"))?;
         if check {
             same &= matches(&root, path, &fresh)?;
         } else {
@@ -37,7 +37,7 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     if !check {
         run::show(nextest::command(EXAMPLES)?.env("LARDER_WRITE_DOCS", "1"))?;
     }
-    Ok(if same { Ending::Holds } else { Ending::Broken })
+    Ok(if same { TaskStatus::Passed } else { TaskStatus::Failed })
 }
 
 /// `captures [BINARY]`: writes the screens of docs/top.md with a script.
@@ -48,7 +48,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
         [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
         _ => bail!("captures: the only argument is a binary"),
     };
-    let reason = run::missing(&["tmux", "unshare"]);
+    let reason = run::unmet_requirement(&["tmux", "unshare"]);
     ensure!(reason.is_none(), "captures: {}", reason.unwrap_or_default());
     run::show(cmd!("bash xtask/captures.sh {binary}").current_dir(&root))
 }
@@ -57,7 +57,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
 const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
     test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
 
-/// Whether a file holds this text; shows the difference if not.
+/// Returns true if a file contains this text; prints the difference if not.
 fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
     if std::fs::read_to_string(root.join(path)).is_ok_and(|old| old == fresh) {
         println!("{path}: up to date");
@@ -65,8 +65,8 @@ fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
     }
     println!("{path}: differs from what the code prints; run `cargo xtask docs`");
     let (shell, old) = (run::shell(), root.join(path));
-    let how = ["--new-file", "--unified=1", "--label", path, "--label", "printed"];
-    let diff = xshell::cmd!(shell, "diff {how...} {old} -");
+    let arguments = ["--new-file", "--unified=1", "--label", path, "--label", "printed"];
+    let diff = xshell::cmd!(shell, "diff {arguments...} {old} -");
     // diff reports differences by its exit code.
     diff.quiet().stdin(fresh).ignore_status().run().context("run diff")?;
     Ok(false)

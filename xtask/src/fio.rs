@@ -8,45 +8,43 @@ use serde_json::Value;
 
 use crate::run::{self, cmd};
 
-/// Seconds for the setup of the jobs and the last answers, in addition to the run itself.
+/// Seconds for the setup of the jobs and the last replies, in addition to the run itself.
 const SPARE_S: u64 = 120;
 
-/// What fio did.
+/// The result of a load: fio's, or that of [`crate::flood`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct LoadResult {
     pub(crate) requests: u64,
     /// Requests per second, reads and writes.
     pub(crate) per_s: f64,
     /// Bytes read and written.
     pub(crate) bytes: u64,
-    /// The 99.9th percentile of the time of a request, that of reads or writes, whichever is
-    /// longer; milliseconds.
+    /// The 99.9th percentile of the latency of reads or writes, whichever is longer; milliseconds.
     pub(crate) p999_ms: f64,
 }
 
-impl Outcome {
-    /// What it did, for a table.
-    pub(crate) fn in_words(&self) -> String {
+impl LoadResult {
+    /// Returns a summary for a table.
+    pub(crate) fn summary(&self) -> String {
         format!("{} requests, {} MiB, no error", self.requests, self.bytes >> 20)
     }
 }
 
-/// Runs one group of fio jobs against an export, for `seconds`, or to the end of its file if that
-/// is 0.
-pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<Outcome> {
+/// Runs one group of fio jobs on an export, for `seconds`, or to the end of its file if that is 0.
+pub(crate) fn run(uri: &str, seconds: u64, options: &[&str]) -> Result<LoadResult> {
     let mut fio = cmd!(seconds + SPARE_S, "fio --name=job --ioengine=nbd --uri={uri} {options...}");
     if seconds > 0 {
         fio.arg("--time_based").arg(format!("--runtime={seconds}"));
     }
-    outcome(&mut fio)
+    run_command(&mut fio)
 }
 
 /// Runs a fio command; fails if fio reports an error.
-pub(crate) fn outcome(fio: &mut Command) -> Result<Outcome> {
+pub(crate) fn run_command(fio: &mut Command) -> Result<LoadResult> {
     parse(&run::json_of(fio.args(["--output-format=json", "--group_reporting"]))?)
 }
 
-fn parse(whole: &Value) -> Result<Outcome> {
+fn parse(whole: &Value) -> Result<LoadResult> {
     let job = whole.pointer("/jobs/0").context("fio reports no job")?;
     let error = job["error"].as_i64().context("fio reports no error field")?;
     ensure!(error == 0, "fio reports error {error}");
@@ -56,7 +54,7 @@ fn parse(whole: &Value) -> Result<Outcome> {
     let rate = |side: &str| job[side]["iops"].as_f64();
     // A side without requests has no percentiles.
     let p999 = |side: &str| job[side]["clat_ns"]["percentile"]["99.900000"].as_f64().unwrap_or(0.0);
-    Ok(Outcome {
+    Ok(LoadResult {
         requests: sum("total_ios").context("fio reports no requests")?,
         per_s: rate("read").context("no read rate")? + rate("write").context("no write rate")?,
         bytes: sum("io_bytes").context("fio reports no bytes")?,

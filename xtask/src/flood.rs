@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::fio::Outcome;
+use crate::fio::LoadResult;
 use crate::nbd::{Client, Command, REPLY_BYTES, reply, request};
 use crate::prove::to_f64;
 
@@ -15,7 +15,12 @@ const BLOCK_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Keeps `depth` reads or writes in flight for `seconds`.
-pub(crate) fn run(socket: &Path, command: Command, depth: usize, seconds: u64) -> Result<Outcome> {
+pub(crate) fn run(
+    socket: &Path,
+    command: Command,
+    depth: usize,
+    seconds: u64,
+) -> Result<LoadResult> {
     let mut client = Client::connect(socket, "")?;
     let blocks = usize::try_from(client.bytes())? / BLOCK_BYTES;
     let is_read = command == Command::Read;
@@ -32,8 +37,8 @@ pub(crate) fn run(socket: &Path, command: Command, depth: usize, seconds: u64) -
     let (mut buffer, mut filled, mut requests) = (vec![0; BUFFER_BYTES], 0, 0);
     let mut left = depth;
     while left > 0 {
-        client.put(&out)?;
-        filled += client.take_some(&mut buffer[filled..])?;
+        client.send(&out)?;
+        filled += client.receive_some(&mut buffer[filled..])?;
         let whole = filled / answer_bytes * answer_bytes;
         let goes_on = begun.elapsed() < Duration::from_secs(seconds);
         out.clear();
@@ -55,5 +60,5 @@ pub(crate) fn run(socket: &Path, command: Command, depth: usize, seconds: u64) -
         filled -= whole;
     }
     let per_s = to_f64(requests) / begun.elapsed().as_secs_f64();
-    Ok(Outcome { requests, per_s, bytes: requests * BLOCK_BYTES as u64, p999_ms: 0.0 })
+    Ok(LoadResult { requests, per_s, bytes: requests * BLOCK_BYTES as u64, p999_ms: 0.0 })
 }

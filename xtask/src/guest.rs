@@ -1,13 +1,13 @@
 //! A virtual machine with Debian's kernel and the root directory of this machine, for tests of
-//! features that the kernel of this machine lacks. The shell script `xtask/guest/run` does the
-//! work; its first comment describes the options.
+//! features that the kernel of this machine lacks. It is implemented by the shell script
+//! `xtask/guest/run`; its first comment describes the options.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::{Error, Result};
 
-use crate::{Ending, run};
+use crate::{TaskStatus, run};
 
 /// Exit status of the script if the guest cannot be started on this machine.
 pub(crate) const CANNOT_START: i32 = 125;
@@ -19,6 +19,6 @@ pub(crate) fn script() -> Result<Command> {
 
 /// `guest [OPTION]... COMMAND`: executes the script in place of this process; the script handles
 /// signals and sets the exit status.
-pub(crate) fn command(args: &[String]) -> Result<Ending> {
+pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     Err(Error::new(script()?.args(args).exec()).context("run xtask/guest/run"))
 }

@@ -1,4 +1,4 @@
-//! Disk images for the proofs: made from a seed, sparse, compared byte by byte.
+//! Disk images for the proofs: generated from a seed, sparse, compared byte by byte.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,8 +12,8 @@ use crate::run;
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// Makes an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.
-pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
+/// Creates an image of `mib` MiB whose bytes depend on the seed alone; every ninth MiB is a hole.
+pub(crate) fn create_filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
     let mut file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     let mut bytes = vec![0; usize::try_from(MIB).expect("a MiB fits")];
     for index in 0..mib {
@@ -28,15 +28,15 @@ pub(crate) fn filled(path: &Path, mib: u64, seed: u64) -> Result<PathBuf> {
     Ok(path.to_path_buf())
 }
 
-/// Makes an image of `bytes` bytes that holds nothing.
-pub(crate) fn sparse(path: &Path, bytes: u64) -> Result<PathBuf> {
+/// Creates an image of `bytes` bytes without data.
+pub(crate) fn create_sparse(path: &Path, bytes: u64) -> Result<PathBuf> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     file.set_len(bytes).with_context(|| format!("set the length of {}", path.display()))?;
     Ok(path.to_path_buf())
 }
 
-/// An error, with the place, unless both files hold the same bytes.
-pub(crate) fn same(left: &Path, right: &Path) -> Result<()> {
-    run::text(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
+/// Fails, with the position, unless both files have the same content.
+pub(crate) fn compare(left: &Path, right: &Path) -> Result<()> {
+    run::stdout_of(Command::new("cmp").arg(left).arg(right)).context("the images differ")?;
     Ok(())
 }

@@ -25,23 +25,23 @@ const SOURCES: &str = "Cargo.lock crates/mem crates/core crates/io crates/host c
 const SCRIPTS: &str = "xtask/posix";
 
 /// Returns the hash of the code under test (the sources, or a file) and of the test scripts.
-pub(crate) fn code(root: &Path, file: Option<&Path>) -> Result<String> {
+pub(crate) fn code_hash(root: &Path, file: Option<&Path>) -> Result<String> {
     let sources = SOURCES.split(' ').map(Path::new);
     let under_test = file.map_or_else(|| sources.collect(), |file| vec![file]);
-    code_of(root, &[&[Path::new(SCRIPTS)], &under_test[..]].concat())
+    hash_files(root, &[&[Path::new(SCRIPTS)], &under_test[..]].concat())
 }
 
 /// Returns the hash of files and of the files below directories, except tests.
-pub(crate) fn code_of(root: &Path, paths: &[&Path]) -> Result<String> {
+pub(crate) fn hash_files(root: &Path, paths: &[&Path]) -> Result<String> {
     let mut command = cmd!("bash -c {HASH} hash");
     command.args(paths);
-    let hash = run::text(command.current_dir(root)).context("hash the code under test")?;
+    let hash = run::stdout_of(command.current_dir(root)).context("hash the code under test")?;
     Ok(hash.trim().to_owned())
 }
 
 /// Results of consecutive seeds of one suite on one variant.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct SeedResults {
     /// Totals by name, such as `executions`, `passed`, `not_run`.
     pub(crate) counts: Map<String, Value>,
     /// Failed tests, with their messages.
@@ -52,7 +52,7 @@ pub(crate) struct Outcome {
     pub(crate) earlier: u64,
 }
 
-impl Outcome {
+impl SeedResults {
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.counts.get(name).and_then(Value::as_u64).unwrap_or(0)
     }
@@ -62,7 +62,7 @@ impl Outcome {
     }
 
     /// Adds the results of later seeds.
-    fn extend(&mut self, later: &Outcome) {
+    fn extend(&mut self, later: &SeedResults) {
         for name in later.counts.keys() {
             self.add_count(name, later.count(name));
         }
@@ -84,7 +84,7 @@ impl Ledger {
     /// Opens `bench-runs/NAME.json`; a missing ledger is empty.
     pub(crate) fn open(root: &Path, name: &str) -> Result<Self> {
         let mut git = cmd!("git describe --always --dirty");
-        let commit = run::text(git.current_dir(root)).unwrap_or_default().trim().to_owned();
+        let commit = run::stdout_of(git.current_dir(root)).unwrap_or_default().trim().to_owned();
         let path = root.join("bench-runs").join(name).with_extension("json");
         let entries = read(&path)?;
         Ok(Self { path, commit, entries })
@@ -101,7 +101,7 @@ impl Ledger {
     }
 
     /// Returns the results of all seeds on this code; none if there are none.
-    pub(crate) fn outcome(&self, key: [&str; 3]) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, key: [&str; 3]) -> Option<SeedResults> {
         self.valid(key).map(outcome_of).reduce(|mut all, later| {
             all.extend(&later);
             all
@@ -114,7 +114,7 @@ impl Ledger {
         &mut self,
         [suite, variant, code]: [&str; 3],
         mut range: Range<u64>,
-        outcome: &Outcome,
+        outcome: &SeedResults,
     ) -> Result<()> {
         let dir = self.path.parent().context("a ledger lies in a directory")?;
         // Other proofs may write at the same time.
@@ -123,7 +123,7 @@ impl Ledger {
         self.entries = read(&self.path)?;
         let is_same = |entry: &Value| is_of(entry, suite, variant, None);
         let is_void = |entry: &Value| is_same(entry) && !is_of(entry, suite, variant, Some(code));
-        let mut whole = Outcome::default();
+        let mut whole = SeedResults::default();
         for void in self.entries.extract_if(.., |entry| is_void(entry)) {
             let Range { start, end } = seeds(&void);
             whole.earlier += end.saturating_sub(start) + outcome_of(&void).earlier;
@@ -135,7 +135,7 @@ impl Ledger {
             whole.extend(&outcome_of(&earlier));
         }
         whole.extend(outcome);
-        let date = run::text(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?;
+        let date = run::stdout_of(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?;
         self.entries.push(json!({
             "suite": suite, "variant": variant, "seeds": [range.start, range.end],
             "counts": whole.counts, "failed": whole.failed, "not_run": whole.not_run,
@@ -174,10 +174,10 @@ fn seeds(entry: &Value) -> Range<u64> {
     bound(0)..bound(1)
 }
 
-fn outcome_of(entry: &Value) -> Outcome {
+fn outcome_of(entry: &Value) -> SeedResults {
     let map = |name: &str| entry[name].as_object().cloned().unwrap_or_default();
     let earlier = entry["earlier"].as_u64().unwrap_or(0);
-    Outcome { counts: map("counts"), failed: map("failed"), not_run: map("not_run"), earlier }
+    SeedResults { counts: map("counts"), failed: map("failed"), not_run: map("not_run"), earlier }
 }
 
 /// Returns the entries of a ledger; none if it is missing.
@@ -195,8 +195,8 @@ fn read(path: &Path) -> Result<Vec<Value>> {
 mod tests {
     use super::*;
 
-    fn outcome(executions: u64) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn outcome(executions: u64) -> SeedResults {
+        let mut outcome = SeedResults::default();
         outcome.add_count("executions", executions);
         outcome
     }
@@ -221,7 +221,7 @@ mod tests {
         ledger.add(new, 0..1, &outcome(1)).unwrap();
         ledger.add(new, 1..2, &outcome(1)).unwrap();
         let ledger = Ledger::open(dir.path(), "hardening").unwrap();
-        assert_eq!(ledger.outcome(new), Some(Outcome { earlier: 6, ..outcome(2) }));
+        assert_eq!(ledger.outcome(new), Some(SeedResults { earlier: 6, ..outcome(2) }));
         assert_eq!((ledger.next_seed(old), ledger.next_seed(new)), (0, 2));
         assert_eq!(ledger.entries.len(), 2, "void entries of the same cell are gone");
     }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_code_is_that_of_the_sources_or_of_the_binary() {
         let root = run::workspace().unwrap();
-        let code_of = |binary| code(&root, binary).unwrap();
+        let code_of = |binary| code_hash(&root, binary).unwrap();
         assert_eq!(code_of(None), code_of(None));
         assert_ne!(code_of(None), code_of(Some(&root.join("Cargo.lock"))));
     }

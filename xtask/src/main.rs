@@ -1,8 +1,8 @@
-//! Chores of this repository: rules as a test, generated documents, the tests, the proofs.
+//! Tasks of this repository: style rules, generated documents, tests and proofs.
 //!
-//! `cargo xtask test` is what continuous integration runs; `cargo xtask prove` runs what takes
-//! long. Exit codes: 0 all held, 1 something did not hold or all of a proof was skipped, 2 wrong
-//! usage or the command itself failed.
+//! Continuous integration runs `cargo xtask test`; `cargo xtask prove` runs the long checks. Exit
+//! codes: 0 all checks passed, 1 a check failed or all of a proof was skipped, 2 wrong usage or the
+//! command itself failed.
 #![expect(clippy::print_stdout, reason = "a command line tool talks on its standard output")]
 #![forbid(unsafe_code)]
 
@@ -58,20 +58,20 @@ usage: cargo xtask COMMAND
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 
-/// What a chore came to, if it could run at all.
+/// The result of a task that could run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// Everything held.
-    Holds,
-    /// Something did not hold; it has been printed.
-    Broken,
+enum TaskStatus {
+    /// All checks passed.
+    Passed,
+    /// A check failed; the failure has been printed.
+    Failed,
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match dispatch(&args) {
-        Ok(Ending::Holds) => ExitCode::SUCCESS,
-        Ok(Ending::Broken) => ExitCode::from(1),
+        Ok(TaskStatus::Passed) => ExitCode::SUCCESS,
+        Ok(TaskStatus::Failed) => ExitCode::from(1),
         Err(error) => {
             println!("xtask: {error:#}");
             ExitCode::from(2)
@@ -79,30 +79,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(args: &[String]) -> anyhow::Result<Ending> {
+fn dispatch(args: &[String]) -> anyhow::Result<TaskStatus> {
     let (command, rest) = match args.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", args),
     };
     match command {
-        "tidy" => no_more(rest).and_then(|()| tidy::command()),
+        "tidy" => no_arguments(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
-        "captures" => docs::captures(rest).map(|()| Ending::Holds),
+        "captures" => docs::captures(rest).map(|()| TaskStatus::Passed),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");
             for proof in prove::PROOFS {
-                println!("  {:<14} {}", proof.name, proof.about);
+                println!("  {:<14} {}", proof.name, proof.description);
             }
-            Ok(Ending::Holds)
+            Ok(TaskStatus::Passed)
         }
         other => anyhow::bail!("no command '{other}'\n\n{USAGE}"),
     }
 }
 
-fn no_more(rest: &[String]) -> anyhow::Result<()> {
+fn no_arguments(rest: &[String]) -> anyhow::Result<()> {
     match rest.first() {
         Some(extra) => anyhow::bail!("unexpected argument '{extra}'\n\n{USAGE}"),
         None => Ok(()),

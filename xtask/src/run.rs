@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Lines of a failed program's output in a message.
+/// The number of lines of a failed program's output in a message.
 const TAIL_LINES: usize = 12;
 
 /// Makes a [`Command`] from a command line with variables in braces; a number before the line is a
@@ -19,18 +19,18 @@ macro_rules! cmd {
         std::process::Command::from(xshell::cmd!(shell, $line))
     }};
     ($seconds:expr, $line:literal) => {
-        crate::run::within($seconds, &crate::run::cmd!($line))
+        crate::run::with_timeout($seconds, &crate::run::cmd!($line))
     };
 }
 pub(crate) use cmd;
 
-/// The shell that `cmd!` takes its current directory from.
+/// Returns the shell whose current directory `cmd!` uses.
 pub(crate) fn shell() -> xshell::Shell {
     xshell::Shell::new().expect("the current directory exists")
 }
 
 pub(crate) struct Output {
-    /// Exit code; none if a signal ended it.
+    /// The exit code; `None` if a signal ended the program.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -50,7 +50,7 @@ pub(crate) fn time_factor() -> Result<u64> {
     factor.context("FACTOR, which multiplies time limits, is not a positive integer")
 }
 
-/// The root of this workspace, looked for upwards from the current directory.
+/// Returns the root of this workspace: the current directory or the nearest suitable ancestor.
 pub(crate) fn workspace() -> Result<PathBuf> {
     let start = std::env::current_dir().context("find the current directory")?;
     start
@@ -60,32 +60,32 @@ pub(crate) fn workspace() -> Result<PathBuf> {
         .with_context(|| format!("no xtask/Cargo.toml in or above {}", start.display()))
 }
 
-/// `cargo`, in the root of the workspace.
+/// Returns the command `cargo`, in the root of the workspace.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
     command.current_dir(root);
     command
 }
 
-/// The same, ended after `seconds` with all the tests that it runs.
-pub(crate) fn cargo_within(seconds: u64, root: &Path) -> Command {
-    within(seconds, &cargo(root))
+/// Returns the command `cargo` with a timeout, which also ends the tests that it runs.
+pub(crate) fn cargo_with_timeout(seconds: u64, root: &Path) -> Command {
+    with_timeout(seconds, &cargo(root))
 }
 
-/// The output of `cargo metadata` about the crates of a workspace.
+/// Returns the output of `cargo metadata` for the crates of a workspace.
 pub(crate) fn metadata(root: &Path) -> Result<serde_json::Value> {
     json_of(cargo(root).args(["metadata", "--no-deps", "--offline", "--format-version=1"]))
 }
 
-/// The directory that cargo builds into.
+/// Returns the directory of cargo's build output.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let dir = metadata(&workspace()?)?["target_directory"].as_str().map(PathBuf::from);
     dir.context("cargo names no target directory")
 }
 
 /// Builds with cargo, and returns the path of the executable of this name.
-pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
-    let text = text(cargo(root).args(words).arg("--message-format=json"))?;
+pub(crate) fn build_executable(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> {
+    let text = stdout_of(cargo(root).args(words).arg("--message-format=json"))?;
     let of_name = |line: &str| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_it = message["target"]["name"] == name;
@@ -94,12 +94,12 @@ pub(crate) fn built(root: &Path, words: &[&str], name: &str) -> Result<PathBuf> 
     text.lines().filter_map(of_name).next_back().with_context(|| format!("cargo built no {name}"))
 }
 
-/// Returns a command that ends after `seconds`, with its process group, so that a server that hangs
-/// is a failure.
+/// Returns a command that ends after `seconds`, with its process group, so that a hanging server is
+/// a failure.
 ///
-/// `timeout` has a process group of its own, which Ctrl-C does not reach. Therefore the kernel also
-/// ends it when the thread that started it ends, kill -9 of this process included.
-pub(crate) fn within(seconds: u64, command: &Command) -> Command {
+/// `timeout` has its own process group, which Ctrl-C does not reach. Therefore the kernel also ends
+/// it when the thread that started it ends, even by kill -9 of this process.
+pub(crate) fn with_timeout(seconds: u64, command: &Command) -> Command {
     let mut limited = if installed("setpriv") {
         cmd!("setpriv --pdeathsig TERM timeout --kill-after=5")
     } else {
@@ -124,9 +124,9 @@ pub(crate) fn show(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs with the output kept, whatever the exit code. It goes through files: a pipe would stay
-/// open as long as anything that the program started and left behind.
-pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
+/// Runs a command with its output captured, whatever the exit code. The output goes to files: a
+/// pipe would stay open as long as any background process of the program.
+pub(crate) fn capture(mut command: impl BorrowMut<Command>) -> Result<Output> {
     let command = command.borrow_mut();
     let line = describe(command);
     let file = || tempfile::tempfile().context("make a file for the output of a program");
@@ -143,8 +143,8 @@ pub(crate) fn keep(mut command: impl BorrowMut<Command>) -> Result<Output> {
 }
 
 /// Runs a command and returns its standard output; a failure has the last lines of the output.
-pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
-    let out = keep(command.borrow_mut())?;
+pub(crate) fn stdout_of(mut command: impl BorrowMut<Command>) -> Result<String> {
+    let out = capture(command.borrow_mut())?;
     if !out.ok() {
         let line = describe(command.borrow());
         let code = out.code.map_or_else(|| "a signal".into(), |code| format!("exit code {code}"));
@@ -156,7 +156,7 @@ pub(crate) fn text(mut command: impl BorrowMut<Command>) -> Result<String> {
 
 /// Runs a command and parses its standard output as JSON, from the first brace on.
 pub(crate) fn json_of(mut command: impl BorrowMut<Command>) -> Result<serde_json::Value> {
-    json_in(&text(command.borrow_mut())?).with_context(|| describe(command.borrow()))
+    json_in(&stdout_of(command.borrow_mut())?).with_context(|| describe(command.borrow()))
 }
 
 /// Returns the first JSON object in a text.
@@ -166,13 +166,13 @@ pub(crate) fn json_in(text: &str) -> Result<serde_json::Value> {
     values.next().context("the output contains no JSON")?.context("parse JSON")
 }
 
-/// The last lines of a text.
+/// Returns the last lines of a text.
 pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-/// The command as a person would type it, without the part that limits its time.
+/// Returns the command line as typed by a user, without the part that limits its time.
 fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));
@@ -190,7 +190,7 @@ fn describe(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Returns whether a program is in the search path.
+/// Returns true if a program is in the search path.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -199,12 +199,12 @@ pub(crate) fn installed(program: &str) -> bool {
 }
 
 /// Returns the reason why a proof that needs root and these programs cannot run, if there is one.
-pub(crate) fn missing(needs: &[&str]) -> Option<String> {
-    if is_root() { absent(needs) } else { Some("needs root".into()) }
+pub(crate) fn unmet_requirement(needs: &[&str]) -> Option<String> {
+    if is_root() { missing_program(needs) } else { Some("needs root".into()) }
 }
 
-/// As [`missing`], for a proof that does not need root.
-pub(crate) fn absent(needs: &[&str]) -> Option<String> {
+/// Returns the reason why a proof that needs these programs, but not root, cannot run.
+pub(crate) fn missing_program(needs: &[&str]) -> Option<String> {
     needs.iter().find(|name| !installed(name)).map(|name| format!("{name} is not installed"))
 }
 
@@ -218,21 +218,21 @@ mod tests {
 
     #[test]
     fn a_failing_program_is_an_error_that_carries_its_words() {
-        let error = text(cmd!("sh -c 'echo reason >&2; exit 3'")).unwrap_err();
+        let error = stdout_of(cmd!("sh -c 'echo reason >&2; exit 3'")).unwrap_err();
         let message = format!("{error:#}");
         assert!(message.contains("exit code 3") && message.contains("reason"), "{message}");
     }
 
     #[test]
     fn a_stuck_client_is_ended() {
-        let error = text(cmd!(1, "sleep 30")).unwrap_err();
+        let error = stdout_of(cmd!(1, "sleep 30")).unwrap_err();
         assert!(format!("{error:#}").starts_with("sleep 30: "), "{error:#}");
     }
 
     #[test]
     fn what_a_stuck_client_leaves_behind_is_not_waited_for() {
         let begun = std::time::Instant::now();
-        text(cmd!(1, "sh -c 'setsid sleep 60 & sleep 60'")).unwrap_err();
+        stdout_of(cmd!(1, "sh -c 'setsid sleep 60 & sleep 60'")).unwrap_err();
         assert!(begun.elapsed().as_secs() < 50, "it waits for what the client started");
     }
 }

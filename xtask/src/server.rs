@@ -1,4 +1,4 @@
-//! The NBD servers under test, Larder and its peers: each answers on a unix socket of its own.
+//! The NBD servers under test, Larder and its peers: each listens on a separate unix socket.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::daemon::{Daemon, Ended};
+use crate::daemon::{Daemon, ProgramResult};
 use crate::run::{self, cmd};
 
-/// The control socket of a server in its directory.
+/// The name of a server's control socket in its directory.
 const CONTROL: &str = "socket.control";
 
 /// A server that Larder is compared with: its name in tables and records, and the command line that
@@ -24,12 +24,13 @@ impl Peer {
         Self(name, line.into())
     }
 
-    /// `nbdkit null` of `bytes` bytes with `threads` threads, where each read and write takes
-    /// `time`.
+    /// Returns `nbdkit null` of `bytes` bytes with `threads` threads, where each read and write
+    /// takes `time`.
     pub(crate) fn nbdkit_slow(bytes: u64, time: Duration, threads: u32) -> Self {
         let (line, ms) = ("nbdkit --foreground --unix SOCKET --filter=delay", time.as_millis());
-        let how = format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
-        Self::new("nbdkit delay filter", format!("{line} {how}"))
+        let arguments =
+            format!("--threads={threads} null size={bytes} rdelay={ms}ms wdelay={ms}ms");
+        Self::new("nbdkit delay filter", format!("{line} {arguments}"))
     }
 
     pub(crate) fn start(&self, scratch: &Path) -> Result<Server> {
@@ -45,7 +46,7 @@ impl Peer {
     }
 }
 
-/// `larder serve` of volumes, each `PATH` or `NAME=PATH`, with options in one line.
+/// `larder serve` with volumes, each `PATH` or `NAME=PATH`, and options in one line.
 pub(crate) struct Larder<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) volumes: Vec<String>,
@@ -53,7 +54,7 @@ pub(crate) struct Larder<'a> {
 }
 
 impl Larder<'_> {
-    /// The command that serves on `dir/socket`.
+    /// Returns the command that serves on `dir/socket`.
     fn command(&self, dir: &Path) -> Command {
         let (binary, volumes, socket) = (self.binary, &self.volumes, dir.join("socket"));
         let options = self.options.split_whitespace();
@@ -66,17 +67,17 @@ impl Larder<'_> {
         self.start_as(scratch, |command| command)
     }
 
-    /// Starts the command that `place` returns for the command of the server.
+    /// Starts the command that `wrap` returns for the command of the server.
     pub(crate) fn start_as(
         &self,
         scratch: &Path,
-        place: impl FnOnce(Command) -> Command,
+        wrap: impl FnOnce(Command) -> Command,
     ) -> Result<Server> {
-        Server::start("larder", scratch, |dir| place(self.command(dir)), true)
+        Server::start("larder", scratch, |dir| wrap(self.command(dir)), true)
     }
 }
 
-/// A server that answers.
+/// A server that accepts connections.
 pub(crate) struct Server(pub(crate) Daemon);
 
 impl Server {
@@ -90,13 +91,13 @@ impl Server {
     ) -> Result<Self> {
         let mut server = Self(Daemon::start(name, scratch, command)?);
         server.0.wait_until(|daemon| {
-            let said = !announces || !announced(&daemon.stdout()).is_empty();
-            said && UnixStream::connect(daemon.file("socket")).is_ok()
+            let has_announced = !announces || !announced(&daemon.stdout()).is_empty();
+            has_announced && UnixStream::connect(daemon.file("socket")).is_ok()
         })?;
         Ok(server)
     }
 
-    /// The URIs it printed, in order.
+    /// Returns the URIs that it printed, in order.
     pub(crate) fn announced(&self) -> Vec<String> {
         announced(&self.0.stdout())
     }
@@ -105,43 +106,43 @@ impl Server {
         self.0.file("socket")
     }
 
-    /// The control socket of Larder.
+    /// Returns the path of Larder's control socket.
     pub(crate) fn control(&self) -> PathBuf {
         self.0.file(CONTROL)
     }
 
-    /// The address of its default export.
+    /// Returns the URI of its default export.
     pub(crate) fn uri(&self) -> String {
         self.uri_of("")
     }
 
-    /// The address of an export.
+    /// Returns the URI of an export.
     pub(crate) fn uri_of(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.socket().display())
     }
 
-    /// Returns the volume of this name in the answer of `larder ctl WHAT`, or the first one if
+    /// Returns the volume of this name in the reply to `larder ctl SUBCOMMAND`, or the first one if
     /// `name` is empty.
-    pub(crate) fn volume(&self, larder: &Path, what: &str, name: &str) -> Result<Value> {
+    pub(crate) fn volume(&self, larder: &Path, subcommand: &str, name: &str) -> Result<Value> {
         let control = self.control();
         let answer =
-            run::json_of(cmd!(30, "{larder} ctl {what} --format json --control {control}"))?;
+            run::json_of(cmd!(30, "{larder} ctl {subcommand} --format json --control {control}"))?;
         let volumes = answer["volumes"].as_array().context("no volumes in an answer")?;
-        let is_it = |it: &&Value| name.is_empty() || it["name"] == name || it["volume"] == name;
-        volumes.iter().find(is_it).cloned().with_context(|| format!("no volume {name}"))
+        let matches = |it: &&Value| name.is_empty() || it["name"] == name || it["volume"] == name;
+        volumes.iter().find(matches).cloned().with_context(|| format!("no volume {name}"))
     }
 
-    pub(crate) fn stop(self) -> Result<Ended> {
+    pub(crate) fn stop(self) -> Result<ProgramResult> {
         self.0.end(Signal::TERM)
     }
 
-    pub(crate) fn kill(self) -> Result<Ended> {
+    pub(crate) fn kill(self) -> Result<ProgramResult> {
         self.0.end(Signal::KILL)
     }
 
-    /// Ends it with SIGTERM; an error unless its exit code is 0.
-    pub(crate) fn stop_clean(self) -> Result<Ended> {
-        self.0.end_well(Signal::TERM)
+    /// Ends it with SIGTERM; fails unless its exit code is 0.
+    pub(crate) fn stop_clean(self) -> Result<ProgramResult> {
+        self.0.end_with_success(Signal::TERM)
     }
 
     fn proc(&self, file: &str) -> Result<String> {
@@ -149,16 +150,16 @@ impl Server {
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
     }
 
-    /// A field of `/proc/PID/status` that is given in kB, in bytes.
+    /// Returns in bytes a field of `/proc/PID/status` that is given in kB.
     pub(crate) fn memory_bytes(&self, field: &str) -> Result<u64> {
         let text = self.proc("status")?;
         kib_field(&text, field).with_context(|| format!("no {field} in /proc/PID/status"))
     }
 
-    /// Processor time it has used, user and system.
+    /// Returns its processor time, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let text = self.proc("stat")?;
-        // The name, in brackets, may hold blanks; utime and stime are fields 14 and 15.
+        // The name, in parentheses, may contain blanks; utime and stime are fields 14 and 15.
         let fields = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?.1;
         let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
         let ticks = ticks.sum::<Result<u64, _>>().context("read /proc/PID/stat")?;
@@ -166,7 +167,7 @@ impl Server {
     }
 }
 
-/// Returns in bytes a field that a file such as `/proc/meminfo` has in kB.
+/// Returns in bytes a field that a file such as `/proc/meminfo` gives in kB.
 pub(crate) fn kib_field(text: &str, field: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)

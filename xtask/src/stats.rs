@@ -8,7 +8,7 @@ use anyhow::Result;
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 {
         at(middle)
@@ -17,13 +17,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns the mean and the greatest value.
-pub(crate) fn mean_and_most(values: &[f64]) -> (f64, f64) {
+/// Returns the mean and the maximum.
+pub(crate) fn mean_and_max(values: &[f64]) -> (f64, f64) {
     let count = super::prove::to_f64(values.len().max(1) as u64);
     (values.iter().sum::<f64>() / count, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// Median, least and greatest value. Shown with as many digits as the format asks for.
+/// Median, minimum and maximum. Displayed with the precision of the format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -96,12 +96,13 @@ impl Interval {
 
 /// Runs a trial of each of `count` participants in each round; the order rotates from round to
 /// round.
-pub(crate) fn take_turns(
+pub(crate) fn run_alternating(
     rounds: usize,
     count: usize,
     mut trial: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
-    (0..rounds).try_for_each(|round| (0..count).try_for_each(|turn| trial((round + turn) % count)))
+    (0..rounds)
+        .try_for_each(|round| (0..count).try_for_each(|index| trial((round + index) % count)))
 }
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn the_order_rotates_from_round_to_round() {
         let mut order = Vec::new();
-        take_turns(2, 3, |index| {
+        run_alternating(2, 3, |index| {
             order.push(index);
             Ok(())
         })

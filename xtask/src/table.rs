@@ -1,18 +1,18 @@
-//! Plain tables and the verdicts that fill their last column.
+//! Plain tables and the verdicts in their last column.
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It was shown.
+    /// The statement holds.
     Holds,
-    /// It was shown to be wrong, or the check broke.
+    /// The statement does not hold, or the check failed.
     Fails,
-    /// It could not be tried here; the figure says why.
+    /// The check could not run here; the figure contains the reason.
     Skipped,
 }
 
 impl Verdict {
-    /// The word in the table.
+    /// Returns the word in the table.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Holds => "yes",
@@ -34,7 +34,7 @@ impl From<bool> for Verdict {
     }
 }
 
-/// Prints rows under a head, each column as wide as its widest cell.
+/// Prints rows below a heading, each column as wide as its widest cell.
 pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
     let head: Vec<String> = head.iter().map(ToString::to_string).collect();
     let all = || rows.iter().chain([&head]);

@@ -2,7 +2,7 @@
 //!
 //! Everything is built once, with all features, in one target directory. cargo-nextest runs the
 //! tests while clippy and rustdoc check the same code, since most tests wait rather than compute.
-//! The proofs come last, alone, on the binary that the tests used.
+//! The proofs run last, on their own, on the binary that the tests used.
 
 mod skips;
 mod stress;
@@ -14,19 +14,19 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::prove::{self, Options};
 use crate::table::{self, Verdict};
-use crate::{Ending, docs, nextest, packages, rings, run, tidy};
+use crate::{TaskStatus, docs, nextest, packages, rings, run, tidy};
 use skips::Skips;
 
 /// The proofs whose short form runs each time.
 const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone"];
 
-/// Timeout of one step in seconds.
+/// The timeout of one step in seconds.
 const STEP_S_MAX: u64 = 40 * 60;
 
 /// The tests of file systems, which run a second time with FUSE over io_uring.
 const FILE_SYSTEMS: &str = "package(larder-io) and test(/^(directory|fuse)::/)";
 
-/// One line of the final table.
+/// A line of the final table.
 #[derive(Debug)]
 struct Line {
     name: String,
@@ -35,9 +35,9 @@ struct Line {
 }
 
 /// `test [--stress ROUNDS [FILTER]]`.
-pub(crate) fn command(args: &[String]) -> Result<Ending> {
+pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     match args {
-        [] => Ok(everything()),
+        [] => Ok(run_everything()),
         [option, rounds, filter @ ..] if option == "--stress" && filter.len() <= 1 => {
             let rounds = rounds.parse().ok().filter(|rounds| *rounds > 0);
             let rounds = rounds.context("--stress needs a number of rounds, 1 or more")?;
@@ -47,12 +47,12 @@ pub(crate) fn command(args: &[String]) -> Result<Ending> {
     }
 }
 
-fn everything() -> Ending {
+fn run_everything() -> TaskStatus {
     let mut lines = Vec::new();
     step(&mut lines, "install packages", packages::install);
     step(&mut lines, "install cargo-nextest", nextest::install);
     step(&mut lines, "format", || cargo(&["fmt", "--all", "--check"], &[]));
-    step(&mut lines, "tidy", || held(tidy::command()?));
+    step(&mut lines, "tidy", || check_status(tidy::command()?));
     step(&mut lines, "build the tests", || nextest::build().map(drop));
     let skips = Skips::collect();
     let (ours, theirs) = std::thread::scope(|scope| {
@@ -70,7 +70,9 @@ fn everything() -> Ending {
     lines.extend(ours);
     lines.extend(theirs);
     step(&mut lines, "default features", default_features);
-    step(&mut lines, "generated documents", || held(docs::command(&["--check".to_owned()])?));
+    step(&mut lines, "generated documents", || {
+        check_status(docs::command(&["--check".to_owned()])?)
+    });
     short_proofs(&mut lines, &skips);
     skips.report(&mut lines);
     summary(&lines)
@@ -111,29 +113,29 @@ fn default_features() -> Result<()> {
 /// Runs the tests of file systems again, with FUSE over io_uring if the kernel has it.
 fn over_io_uring(lines: &mut Vec<Line>, skips: &Skips) {
     let name = "file systems over io_uring";
-    if let Some(reason) = rings::missing() {
+    if let Some(reason) = rings::unavailable_reason() {
         skips.add(name, reason);
         return;
     }
     step(lines, name, || {
-        // Where the machine has it switched on, they ran so before.
+        // If the machine has it enabled, the first run used it, too.
         let _rings = rings::on()?;
         nextest::run(FILE_SYSTEMS, skips.file())
     });
 }
 
-fn held(ending: Ending) -> Result<()> {
-    ensure!(ending == Ending::Holds, "see above");
+fn check_status(ending: TaskStatus) -> Result<()> {
+    ensure!(ending == TaskStatus::Passed, "see above");
     Ok(())
 }
 
 fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let mut command = run::cargo_within(STEP_S_MAX, &run::workspace()?);
+    let mut command = run::cargo_with_timeout(STEP_S_MAX, &run::workspace()?);
     run::show(command.args(args).envs(environment.iter().copied()))
 }
 
-/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is judged
-/// as a skipped test is.
+/// Runs the short form of the proofs, on the binary that the tests used. A skipped claim is treated
+/// like a skipped test.
 fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     println!("\n== short proofs");
     let claims = nextest::binary().and_then(|binary: PathBuf| {
@@ -143,7 +145,7 @@ fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     match claims {
         Ok(claims) => {
             for claim in claims {
-                let name = format!("{}: {}", claim.proof, claim.what);
+                let name = format!("{}: {}", claim.proof, claim.statement);
                 if claim.verdict == Verdict::Skipped {
                     skips.add(&name, &claim.figure);
                 } else {
@@ -155,7 +157,7 @@ fn short_proofs(lines: &mut Vec<Line>, skips: &Skips) {
     }
 }
 
-fn summary(lines: &[Line]) -> Ending {
+fn summary(lines: &[Line]) -> TaskStatus {
     let rows: Vec<Vec<String>> = lines
         .iter()
         .map(|line| vec![line.name.clone(), line.note.clone(), line.verdict.word().to_owned()])
@@ -165,5 +167,5 @@ fn summary(lines: &[Line]) -> Ending {
     let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
     let [passed, failed, skipped] = [Verdict::Holds, Verdict::Fails, Verdict::Skipped].map(count);
     println!("\n{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 { Ending::Holds } else { Ending::Broken }
+    if failed == 0 { TaskStatus::Passed } else { TaskStatus::Failed }
 }

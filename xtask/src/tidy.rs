@@ -1,6 +1,6 @@
 //! The rules of this repository as a test: each violation is one line, `path:line: rule`.
 //!
-//! It reads the working tree, so that uncommitted files are checked as well. Rules about code
+//! The check reads the working tree, so that it includes uncommitted files. Rules about the code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
 #[cfg(test)]
@@ -11,17 +11,17 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::Ending;
+use crate::TaskStatus;
 use crate::run::{self, cmd};
 
-/// No file of the repository is longer; images and traces are made, not kept.
+/// The maximum size of a file in the repository; images and traces are generated, not stored.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// As in rustfmt.toml.
+/// The same as in rustfmt.toml.
 const COLUMNS_MAX: usize = 100;
-/// Maximum number of code lines of a source file.
+/// The maximum number of code lines of a source file.
 const CODE_LINES_MAX: usize = 800;
 
-/// Prefixes of paths that exist on one machine only. They are split, so that this file follows its
+/// Prefixes of paths that exist on one machine only. They are split, so that this file obeys its
 /// own rule.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
@@ -57,19 +57,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TESTING: &str = "larder-testing";
 
 /// `tidy`.
-pub(crate) fn command() -> Result<Ending> {
+pub(crate) fn command() -> Result<TaskStatus> {
     let root = run::workspace()?;
     let mut violations = check(&root)?;
-    violations.extend(direction(&run::metadata(&root)?));
+    violations.extend(wrong_dependencies(&run::metadata(&root)?));
     for violation in &violations {
         println!("{violation}");
     }
     println!("tidy: {} violations", violations.len());
-    Ok(if violations.is_empty() { Ending::Holds } else { Ending::Broken })
+    Ok(if violations.is_empty() { TaskStatus::Passed } else { TaskStatus::Failed })
 }
 
-/// Checks the dependencies between our crates, from the metadata of cargo.
-fn direction(metadata: &Value) -> Vec<String> {
+/// Checks the dependencies between the crates of the workspace, from the metadata of cargo.
+fn wrong_dependencies(metadata: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let packages = list(&metadata["packages"]);
@@ -98,7 +98,7 @@ fn direction(metadata: &Value) -> Vec<String> {
 /// Returns all violations in the files of a tree.
 fn check(root: &Path) -> Result<Vec<String>> {
     let mut find = cmd!("find -path ./.git -prune -o -path ./target -prune -o -type f -print");
-    let files = run::text(find.current_dir(root))?;
+    let files = run::stdout_of(find.current_dir(root))?;
     let mut files: Vec<&str> = files.lines().filter_map(|path| path.strip_prefix("./")).collect();
     files.sort_unstable();
     let mut found = Vec::new();
@@ -115,10 +115,10 @@ fn check(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The document whose section [`WALKS`] names the functions that a request passes through.
+/// The document whose section [`WALKS`] names the functions that process a request.
 const WALKS_DOCUMENT: &str = "docs/ARCHITECTURE.md";
 const WALKS: &str = "## Two walkthroughs";
-/// Maximum number of files in a walkthrough.
+/// The maximum number of files in a walkthrough.
 const WALK_FILES_MAX: usize = 8;
 
 /// Returns the parts of a text between backquotes.
@@ -126,8 +126,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns the functions that a walkthrough names but its files do not have, and walkthroughs with
-/// too many files.
+/// Returns the functions that a walkthrough names but that its files do not contain, and
+/// walkthroughs with too many files.
 fn missing_functions(root: &Path) -> Result<Vec<String>> {
     let text =
         std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walkthroughs")?;
@@ -159,12 +159,12 @@ fn missing_functions(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Documents that name the tests of their promises.
-const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
-/// Minimum number of underscores in the name of a test; names of counters have fewer.
+/// Documents that name the tests of their guarantees.
+const GUARANTEES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
+/// The minimum number of underscores in the name of a test; names of counters have fewer.
 const UNDERSCORES_MIN: usize = 4;
 
-/// Returns the tests that documents name and that do not exist.
+/// Returns the tests that documents name but that do not exist.
 fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))
@@ -173,7 +173,7 @@ fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let sources = files.iter().filter(is_source).map(|path| read(path));
     let sources = sources.collect::<Result<String>>()?;
     let mut found = Vec::new();
-    for path in PROMISES.iter().filter(|path| files.contains(*path)) {
+    for path in GUARANTEES.iter().filter(|path| files.contains(*path)) {
         let text = read(path)?;
         let names = quoted(&text).filter(|name| {
             let is_name = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
@@ -220,8 +220,8 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         if is_source && trimmed.starts_with("#[ignore") {
             add("#[ignore]: remove the test, or make it a proof of xtask".into());
         }
-        if is_source && !is_door(path) {
-            doors(&path.to_string_lossy(), trimmed).for_each(&mut add);
+        if is_source && !is_output_file(path) {
+            unescaped_output(&path.to_string_lossy(), trimmed).for_each(&mut add);
         }
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
         in_code ^= trimmed.starts_with("```");
@@ -240,19 +240,19 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
 }
 
 /// Files that may write to a terminal, or convert names to text for one: they escape names.
-const DOORS: &[&str] = &[
+const OUTPUT_FILES: &[&str] = &[
     "crates/cli/src/output.rs",
     "crates/report/src/escape.rs",
     // Paths in JSON.
     "crates/report/src/table.rs",
 ];
 
-fn is_door(path: &Path) -> bool {
-    DOORS.iter().any(|door| path == Path::new(door))
+fn is_output_file(path: &Path) -> bool {
+    OUTPUT_FILES.iter().any(|door| path == Path::new(door))
 }
 
 /// Returns a violation if a line writes to a terminal or converts a name without escaping.
-fn doors(path: &str, line: &str) -> impl Iterator<Item = String> {
+fn unescaped_output(path: &str, line: &str) -> impl Iterator<Item = String> {
     let code = line.split("//").next().unwrap_or_default();
     let writes = code.contains("io::stdout()") || code.contains("io::stderr()");
     let of_program = path.starts_with("crates/cli/src/");

@@ -10,30 +10,31 @@
 #[path = "../../core/tests/it/threads/shared.rs"]
 mod shared;
 
-use shared::{CASES, Scale, hammer};
+use shared::{CASES, Scale, run_threads};
 
 fn seed() -> u64 {
     std::env::var("LARDER_SEED").map_or(1, |seed| seed.parse().unwrap())
 }
 
-/// A recorder with its histograms is put together on the stack.
+/// A larger stack: a recorder with its histograms is constructed on the stack.
 fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     config
 }
 
-/// Few blocks and fewer frames, so that threads meet at the same ones, and pages must go.
+/// Few blocks and fewer frames, so that threads access the same ones and the cache must evict
+/// pages.
 #[test]
 fn every_schedule_shows_whole_blocks_that_never_go_back() {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
     const ORDER_CHANGES: usize = 3;
     let seed = seed();
     let schedules = larder_testing::budget(60, 1_000);
-    let scale = Scale { blocks: 8, frames: 6, shards: 2, steps: 8, looks: 8 };
+    let scale = Scale { blocks: 8, frames: 6, shards: 2, steps: 8, polls: 8 };
     for case in CASES {
         let run = move || {
-            hammer(scale, case, None, false);
+            run_threads(scale, case, None, false);
         };
         let random = RandomScheduler::new_from_seed(seed, schedules);
         shuttle::Runner::new(random, config()).run(run);

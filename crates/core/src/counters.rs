@@ -1,7 +1,7 @@
-//! Counters and latency histograms: one catalogue, one recorder per thread.
+//! Counters and latency histograms: one catalogue, and one recorder per thread.
 //!
 //! A recorder has a single writer, so counting is a load and a store without a locked instruction
-//! or a shared cache line; whoever wants the numbers adds all recorders up.
+//! or a shared cache line. A reader adds up all recorders.
 
 mod catalogue;
 mod class;
@@ -18,7 +18,7 @@ pub use interface::Interface;
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters and histograms of one thread, on cache lines of their own.
+/// The counters and histograms of one thread, on separate cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Recorder {
@@ -36,25 +36,25 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Adds `n`; only the recorder's own thread may.
+    /// Adds `n`; only the thread that owns the recorder may call this.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
         let cell = &self.counters[counter as usize];
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Records a duration; only the recorder's own thread may.
+    /// Records a duration; only the thread that owns the recorder may call this.
     #[inline]
     pub fn record(&self, latency: Latency, duration: Nanos) {
         self.histograms[latency as usize].record(duration);
     }
 
-    /// Adds this recorder's numbers to `total`.
+    /// Adds the values of this recorder to `total`.
     pub fn add_to(&self, total: &mut Totals) {
         for (sum, cell) in total.counters.iter_mut().zip(&self.counters) {
             *sum += cell.load(Ordering::Relaxed);
         }
-        // The shortest way counts once: each of its reads hits one page.
+        // The fast path updates only one counter: each of its reads hits one page.
         let fast = self.counters[Counter::FastReads as usize].load(Ordering::Relaxed);
         total.counters[Counter::ReadHit as usize] += fast;
         for (sum, histogram) in total.histograms.iter_mut().zip(&self.histograms) {
@@ -63,7 +63,7 @@ impl Recorder {
     }
 }
 
-/// Numbers added up over recorders.
+/// Sums of counters and histograms over recorders.
 #[derive(Clone, Debug)]
 pub struct Totals {
     counters: [u64; COUNTERS.len()],
@@ -80,13 +80,13 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// The value of a counter.
+    /// Returns the value of a counter.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
 
-    /// A histogram.
+    /// Returns a histogram.
     #[must_use]
     pub fn latency(&self, latency: Latency) -> &HistogramSnapshot {
         &self.histograms[latency as usize]
@@ -102,7 +102,7 @@ impl Totals {
         }
     }
 
-    /// What was counted since `earlier`; histograms stay whole.
+    /// Returns the counts since `earlier`; the histograms are those of `self`.
     #[must_use]
     pub fn since(&self, earlier: &Totals) -> Totals {
         let mut difference = self.clone();
@@ -112,7 +112,7 @@ impl Totals {
         difference
     }
 
-    /// Pages that reads referenced.
+    /// Returns the number of pages that reads referenced.
     #[must_use]
     pub fn read_pages(&self) -> u64 {
         let classes = [
@@ -126,14 +126,14 @@ impl Totals {
         classes.iter().map(|&class| self.get(class)).sum()
     }
 
-    /// Pages that reads referenced and that were answered without waiting for the store, what had
-    /// been read ahead included.
+    /// Returns the number of pages that reads referenced and that were served without waiting for
+    /// the store, read-ahead hits included.
     #[must_use]
     pub fn read_hits(&self) -> u64 {
         self.get(Counter::ReadHit) + self.get(Counter::ReadAheadHit)
     }
 
-    /// Pages that writes referenced.
+    /// Returns the number of pages that writes referenced.
     #[must_use]
     pub fn write_pages(&self) -> u64 {
         [
@@ -148,8 +148,8 @@ impl Totals {
         .sum()
     }
 
-    /// Share of referenced pages that were answered without waiting for the store, what had been
-    /// read ahead included, weighted by reference; none where nothing was read.
+    /// Returns the share of referenced pages that were served without waiting for the store,
+    /// read-ahead hits included, weighted by reference; `None` if there were no reads.
     #[must_use]
     pub fn read_hit_ratio(&self) -> Option<f64> {
         let pages = self.read_pages();

@@ -1,20 +1,20 @@
 //! The hit-ratio curve: hit ratio as a function of cache size, estimated from a sample of the
 //! pages.
 //!
-//! * [`stack`]: LRU stack distances, what all curves of LRU come from;
+//! * [`stack`]: LRU stack distances, the basis of every LRU curve;
 //! * [`sampled`]: every size of LRU from a sample of fixed size, with error bars;
-//! * [`miniature`]: other policies from small caches over samples, with error bars;
-//! * [`estimate`], [`index`]: what they have in common.
+//! * [`miniature`]: other policies, from small caches over samples, with error bars;
+//! * [`estimate`], [`index`]: parts that the estimators share.
 //!
-//! Of a running volume:
+//! For a running volume:
 //!
-//! * [`tracker`]: what is kept, and how much of it;
-//! * `online`, `tally`: the curve of LRU, aged, with error bars;
-//! * [`candidates`]: policies side by side, in miniature;
-//! * [`auto`]: which policy the volume should have;
-//! * [`report`]: all of it as plain data, with what the volume suffers from;
-//! * `traffic`: what it wrote lately;
-//! * `gate`: which pages belong to the sample, and what shards note of them.
+//! * [`tracker`]: the data kept per volume, and its size;
+//! * `online`, `hit_weights`: the decayed LRU curve, with error bars;
+//! * [`candidates`]: policies compared by miniature simulation;
+//! * [`auto`]: the decision which policy the volume is to have;
+//! * [`report`]: the results as plain data, and the findings for the volume;
+//! * `write_traffic`: recent write traffic of the volume;
+//! * `sampler`: the choice of the sampled pages, and the references that shards collect of them.
 
 pub mod auto;
 mod bins;

@@ -1,12 +1,12 @@
-//! Replacement policies: who is admitted, who is evicted.
+//! Replacement policies, which choose the page to evict.
 //!
-//! A policy works on slots, small numbers that name the pages that are resident now; pages that are
-//! gone are remembered, where a policy does so, by page number (ghosts). The engine and the
-//! simulator use the same objects. One file each, named as in the literature; docs/policies.md
-//! compares them.
+//! A policy works on slots, small numbers that identify the resident pages; a policy that remembers
+//! evicted pages does so by page number (ghosts). The engine and the simulator use the same
+//! objects. Each policy has its own file, named as in the literature; docs/policies.md compares
+//! them.
 //!
-//! What a policy keeps is in proportion to the pages that it holds or was told that it will hold,
-//! whichever is more: that number is the capacity of which its lists have their shares.
+//! The state of a policy is proportional to the pages that it holds or that it is configured to
+//! hold, whichever is more: that number is the capacity of which its lists have their shares.
 
 mod arc;
 mod clock;
@@ -44,49 +44,50 @@ pub use slru::Slru;
 pub use two_q::TwoQ;
 pub use wtinylfu::WTinyLfu;
 
-/// Names a resident page inside one policy; small, dense, reused.
+/// The identifier of a resident page within one policy; small, dense, reused.
 pub type Slot = u32;
-/// No slot.
+/// The value for "no slot".
 pub const NO_SLOT: Slot = u32::MAX;
 
-/// How many candidates that cannot be evicted now (dirty, pinned, being filled) a search for a
-/// victim passes over before it gives up, or before it goes on to the other queue. Bounds the time
-/// under the lock of a shard; the lazy writer is told of the first dirty pages that are passed
-/// over, so that a later search finds them clean.
+/// The maximum number of candidates that cannot be evicted now (dirty, pinned, being filled) and
+/// that a search for a victim skips before it gives up, or before it continues with the other
+/// queue. It bounds the time under the lock of a shard. The search reports the first dirty pages
+/// that it skips to the background writer, so that a later search finds them clean.
 pub const PASSED_OVER_MAX: u32 = 64;
 
 /// A replacement policy over resident pages.
 ///
 /// A reference to a resident page is [`Policy::on_hit`]. A reference to any other page is
-/// [`Policy::on_miss`], then, if there is no room, [`Policy::victim`] and [`Policy::on_remove`] of
-/// what it gave, then [`Policy::on_insert`].
+/// [`Policy::on_miss`], then, if the cache is full, [`Policy::victim`] and [`Policy::on_remove`] of
+/// the returned page, then [`Policy::on_insert`].
 pub trait Policy: Send + std::fmt::Debug {
-    /// Its name in the literature and on the command line.
+    /// Returns its name in the literature and on the command line.
     fn name(&self) -> &'static str;
-    /// How many pages it is expected to hold when the cache is full. It may hold more or fewer, and
-    /// be told another number at any time.
+    /// Sets the number of pages that it is expected to hold when the cache is full. It may hold
+    /// more or fewer, and the number may change at any time.
     fn on_capacity(&mut self, _pages: usize) {}
-    /// A page that is not resident was referenced and is about to come; told before the victim for
-    /// it is chosen. It may be told twice, and the page may not come after all.
+    /// Reports a reference to a page that is not resident and is about to be inserted; called
+    /// before the search for its victim. The call may be repeated, and the page may not be inserted
+    /// after all.
     fn on_miss(&mut self, _page: u64) {}
-    /// A page became resident. That it missed need not have been told before.
+    /// Reports that a page became resident, with or without a preceding [`Policy::on_miss`].
     fn on_insert(&mut self, slot: Slot, page: u64);
-    /// A resident page was referenced again.
+    /// Reports another reference to a resident page.
     fn on_hit(&mut self, slot: Slot);
-    /// The page to evict next among those that `accept` takes, searched from the coldest on. It
-    /// stays resident until [`Policy::on_remove`].
+    /// Returns the page to evict next among those that `accept` accepts, searched from the coldest
+    /// on. The page stays resident until [`Policy::on_remove`].
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot>;
-    /// A page is no longer resident: `evicted` to make room, or gone for another reason (discarded,
-    /// failed to fill), in which case it leaves no ghost.
+    /// Reports that a page is no longer resident. `evicted` is true if it was evicted to free its
+    /// frame; a page removed for another reason (discarded, failed to fill) leaves no ghost.
     fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool);
-    /// Whether a resident page has earned a place that new pages have not: the main queue, the list
-    /// of what was referenced again. Policies that keep all pages alike say no.
+    /// Returns true if the policy has promoted the page: it is in the main queue, or in the list of
+    /// pages that were referenced again. Policies that treat all pages alike return false.
     fn is_protected(&self, _slot: Slot) -> bool {
         false
     }
-    /// Resident pages.
+    /// Returns the number of resident pages.
     fn len(&self) -> usize;
-    /// Whether no page is resident.
+    /// Returns true if no page is resident.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -136,10 +137,11 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
-/// Tells a new policy of the pages that an old one has: when each was referenced last, its slot and
-/// its number. They come from the coldest on, and those that had earned a place after the others,
-/// in a way that they earn one again: as ghosts that come back, or else by a reference. Ghosts of
-/// the old policy are lost, since no two policies mean the same by them.
+/// Transfers the resident pages from one policy to another. `pages` has the time of the last
+/// reference, the slot and the number of each page. The pages are inserted from the coldest on, and
+/// protected pages last, in such a way that they are protected again: as ghosts that are inserted
+/// again, or else by a reference. The ghosts of the old policy are lost, since their meaning
+/// differs between policies.
 pub fn hand_over(from: &dyn Policy, to: &mut dyn Policy, pages: &mut [(u64, Slot, u64)]) {
     pages.sort_unstable_by_key(|&(touched, slot, _)| (from.is_protected(slot), touched, slot));
     for &mut (_, slot, page) in pages {

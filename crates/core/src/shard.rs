@@ -157,7 +157,8 @@ pub(crate) struct Instance<F: Frames> {
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
-        let notes = volume.followed.as_ref().map(|followed| PendingSamples::new(followed.gate()));
+        let notes =
+            volume.followed.as_ref().map(|followed| PendingSamples::new(followed.sampler()));
         Instance {
             index,
             paging: volume.paging(),
@@ -263,14 +264,14 @@ impl<F: Frames> Instance<F> {
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
-        let sampled = self.notes.as_ref().is_some_and(|notes| notes.gate.admits(page));
+        let sampled = self.notes.as_ref().is_some_and(|notes| notes.sampler.admits(page));
         *self.touched.get_mut(slot) = Touched::new(now, sampled);
         self.policy.on_insert(slot, page);
         if let Some(notes) = &mut self.notes {
             notes.references += 1;
             notes.misses += 1;
             if sampled {
-                notes.noted.push(SampledReference { page, missed: true });
+                notes.samples.push(SampledReference { page, missed: true });
             }
         }
         self.hand_on_if_full();
@@ -322,7 +323,7 @@ impl<F: Frames> Instance<F> {
     fn note_sampled_hit(&mut self, slot: Slot) {
         let page = self.pages.get(slot).number;
         let notes = self.notes.as_mut().expect("sampled for a tracker");
-        notes.noted.push(SampledReference { page, missed: false });
+        notes.samples.push(SampledReference { page, missed: false });
     }
 
     /// Counts a reference to a resident page and tells the policy of it.
@@ -348,7 +349,7 @@ impl<F: Frames> Instance<F> {
     /// Hands what was noted to the volume's tracker.
     pub(crate) fn hand_on(&mut self) {
         if let (Some(notes), Some(followed)) = (&mut self.notes, &self.volume.followed)
-            && followed.take_in(notes)
+            && followed.record_samples(notes)
         {
             self.volume.notify.notify();
         }

@@ -1,11 +1,12 @@
-//! Stores: what lies behind the cache.
+//! Backing stores.
 //!
-//! An operation is moved into the store and comes back, with its result, when it is done; until
-//! then the store holds the frames it reads into or writes from. So memory cannot be reused under
-//! an operation in flight, and an operation cannot be lost without its frames being missed.
+//! The cache moves an operation into the store, and the store returns it with its result when it is
+//! complete; until then the store owns the frames that it reads into or writes from. So the memory
+//! of an operation in flight cannot be reused, and a lost operation is detected by its missing
+//! frames.
 //!
-//! A plain store executes in [`Store::submit`]; io_uring submits; a modelled disk queues on the
-//! virtual clock. The doubles for tests live here: memory, faulty, crash, delay.
+//! A plain store executes in [`Store::submit`]; an io_uring store submits; a modelled disk queues
+//! on the virtual clock. This module also has the test stores: memory, faulty, crash, delay.
 
 mod crash;
 mod delay;
@@ -21,25 +22,25 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use std::fmt;
 
-/// What a store is asked to do. Offsets and lengths are in bytes and multiples of the granule,
-/// except that the last read or write may end at the end of the store.
+/// A store operation. Offsets and lengths are in bytes and multiples of the granule, except that
+/// the last read or write may end at the end of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOpKind {
     /// Read into owned frames.
     Read,
-    /// Write from pinned frames. With `fua`, it is on stable storage when done.
+    /// Write from pinned frames. With `fua`, the data is on stable storage at completion.
     Write {
-        /// Force unit access: stable when done, without a flush.
+        /// Force unit access: stable at completion, without a flush.
         fua: bool,
     },
-    /// Everything that was done before is on stable storage when this is done: in the range of the
-    /// operation, or everywhere if that is empty. A store may always flush everything.
+    /// At completion, every earlier completed operation in the range is on stable storage; an empty
+    /// range means the whole store. A store may always flush everything.
     Flush,
-    /// The range's content is no longer needed; it may read as anything afterwards.
+    /// The content of the range is no longer needed; later reads may return anything.
     Discard,
-    /// The range reads as zeros afterwards. With `keep_allocated`, no hole is made.
+    /// The range reads as zeros afterwards. With `keep_allocated`, the store makes no hole.
     Zero {
-        /// The space stays allocated, as NBD's `NO_HOLE` asks.
+        /// The space stays allocated, as with NBD's `NO_HOLE`.
         keep_allocated: bool,
     },
 }
@@ -47,122 +48,122 @@ pub enum StoreOpKind {
 /// The memory of a segment: owned when a store reads into it, pinned when it writes from it.
 #[derive(Debug)]
 pub enum Buffer<F: Frames> {
-    /// To be read into.
+    /// A frame to read into.
     Owned(F::WritePin),
-    /// To be written from.
+    /// A frame to write from.
     Pinned(F::Pin),
 }
 
-/// A part of one frame that takes part in an operation.
+/// A part of a frame in an operation.
 #[derive(Debug)]
 pub struct Segment<F: Frames> {
-    /// The frame.
+    /// The frame, owned or pinned.
     pub buffer: Buffer<F>,
-    /// First byte inside the frame.
+    /// The first byte inside the frame.
     pub offset: u32,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
 /// One operation on a store.
 #[derive(Debug)]
 pub struct StoreOp<F: Frames> {
-    /// Chosen by the cache, unique among operations in flight on one store.
+    /// A tag chosen by the cache, unique among the operations in flight on one store.
     pub tag: u64,
-    /// What to do.
+    /// The kind of the operation.
     pub kind: StoreOpKind,
-    /// First byte of the range.
+    /// The first byte of the range.
     pub offset: u64,
-    /// Bytes of the range; for reads and writes the sum of the segments.
+    /// The length of the range in bytes; for reads and writes the sum of the segments.
     pub len: u64,
-    /// Memory, in the order of the range; empty for flush, discard and zero.
+    /// The memory, in the order of the range; empty for flush, discard and zero.
     pub segments: Vec<Segment<F>>,
-    /// When the cache queued it.
+    /// The time at which the cache queued it.
     pub queued_at: Nanos,
 }
 
-/// An operation that is done.
+/// A completed operation.
 #[derive(Debug)]
 pub struct StoreDone<F: Frames> {
     /// The operation, with its frames.
     pub op: StoreOp<F>,
-    /// How it ended. After an error of a read the frames hold nothing of use; after an error of a
-    /// write the store may hold any mix of old and new.
+    /// The result. After a failed read the content of the frames is undefined; after a failed write
+    /// the store may hold any mix of old and new data.
     pub result: Result<(), StoreError>,
-    /// When the store took it.
+    /// The time at which the store started it.
     pub started_at: Nanos,
-    /// When it was done.
+    /// The time at which it was complete.
     pub finished_at: Nanos,
 }
 
-/// Why a store failed, as far as it changes what is done about it.
+/// The cause of a store error, as far as the handling depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum StoreErrorKind {
     /// The device or file system reported an error.
     Io,
-    /// No space is left behind the store.
+    /// The store has no free space.
     NoSpace,
     /// The store cannot be written.
     ReadOnly,
-    /// The store refuses the operation to this process, or to all (an immutable file).
+    /// The store refuses the operation to this process, or to all processes (an immutable file).
     NotPermitted,
-    /// The store is shorter than it was when it was opened.
+    /// The store is shorter than when it was opened.
     Short,
-    /// The store is gone.
+    /// The store no longer exists.
     Gone,
-    /// The store cannot be reached now. It has lost nothing of what it was given, and will have it
-    /// when it can be reached again: a flush that fails so is not final.
+    /// The store is currently unreachable. It has not lost any completed write, and has them all
+    /// when it is reachable again: a flush that fails with this error is not final.
     Away,
-    /// The store does not know this operation.
+    /// The store does not support this operation.
     Unsupported,
-    /// It cannot be done beside what is going on; the store has not been asked.
+    /// The operation conflicts with one in progress; it was not submitted to the store.
     Busy,
 }
 
-/// An error of a store: its kind and one sentence fragment that can follow "failed to".
+/// An error of a store: its kind and a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("{message}")]
 pub struct StoreError {
-    /// What it means.
+    /// The kind of the error.
     pub kind: StoreErrorKind,
-    /// What was being done, where, and what came back.
+    /// The operation, the object, and the cause.
     pub message: String,
 }
 
 impl StoreError {
-    /// An error of `kind` with its sentence.
+    /// Creates an error of `kind` with its message.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         StoreError { kind, message: message.into() }
     }
 }
 
-/// What a store is.
+/// Properties of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Geometry {
-    /// Length in bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// The smallest unit it can read or write: 512 or 4,096.
+    /// The smallest unit of reads and writes: 512 or 4,096 bytes.
     pub granule: u32,
-    /// Whether it cannot be written.
+    /// True if the store cannot be written.
     pub read_only: bool,
 }
 
-/// What lies behind a cache. One thread at a time drives it.
+/// A backing store. One thread at a time drives it.
 pub trait Store<F: Frames>: Send {
-    /// What it is; does not change while it is open.
+    /// Returns its properties; they do not change while it is open.
     fn geometry(&self) -> Geometry;
-    /// Takes an operation. It may be done at once or later; [`Store::reap`] tells.
+    /// Accepts an operation. It may complete at once or later; [`Store::reap`] returns it.
     fn submit(&mut self, now: Nanos, frames: &F, op: StoreOp<F>);
-    /// Appends what has been done up to `now`.
+    /// Appends the operations that are complete at `now`.
     fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>);
-    /// Operations taken and not yet reaped.
+    /// Returns the number of operations accepted and not yet reaped.
     fn in_flight(&self) -> usize;
-    /// When the next operation will be done, where the store knows: models and delays do, devices
-    /// do not.
+    /// Returns the time of the next completion if the store knows it: modelled and delayed stores
+    /// do, devices do not.
     fn next_event(&self) -> Option<Nanos> {
         None
     }

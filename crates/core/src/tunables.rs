@@ -1,5 +1,5 @@
-//! Tunables: each with its bounds, default, unit and meaning in one place; the command line, the
-//! documentation and the checks come from this table.
+//! Tunables: bounds, default, unit and meaning of each in one table, from which the command line,
+//! the documentation and the checks are derived.
 
 mod live;
 
@@ -7,22 +7,22 @@ pub(crate) use live::LiveTunables;
 
 use crate::clock::{MILLISECOND, Nanos};
 
-/// A tunable of a volume.
+/// The definition of a tunable of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Name on the command line and in files.
+    /// Its name on the command line and in files.
     pub name: &'static str,
-    /// Unit.
+    /// Its unit.
     pub unit: &'static str,
-    /// Smallest value.
+    /// Its smallest value.
     pub min: u64,
-    /// Largest value.
+    /// Its largest value.
     pub max: u64,
-    /// Value in the preset `larder`.
+    /// Its value in the preset `larder`.
     pub default: u64,
-    /// Value in the preset `nt`: what the file cache of Windows NT did.
+    /// Its value in the preset `nt`: that of the Windows NT file cache.
     pub nt: u64,
-    /// One sentence.
+    /// Its meaning in one sentence.
     pub meaning: &'static str,
 }
 
@@ -230,10 +230,10 @@ pub struct Tunables {
     values: [u64; TUNABLES.len()],
 }
 
-/// Why a tunable was refused.
+/// The reason why a tunable was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TunableError {
-    /// There is none of this name.
+    /// There is no tunable of this name.
     #[error("there is no tunable \"{0}\"")]
     Unknown(String),
     /// The value is out of range.
@@ -241,13 +241,13 @@ pub enum TunableError {
     OutOfRange {
         /// The tunable.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: u64,
-        /// Smallest value.
+        /// The smallest value.
         min: u64,
-        /// Largest value.
+        /// The largest value.
         max: u64,
-        /// Unit.
+        /// The unit.
         unit: &'static str,
     },
 }
@@ -259,13 +259,13 @@ impl Default for Tunables {
 }
 
 impl Tunables {
-    /// The preset `nt`: the constants of the file cache of Windows NT.
+    /// Returns the preset `nt`: the constants of the Windows NT file cache.
     #[must_use]
     pub fn nt() -> Self {
         Tunables { values: TUNABLES.map(|t| t.nt) }
     }
 
-    /// The preset of this name: `larder` or `nt`.
+    /// Returns the preset of this name: `larder` or `nt`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         match name {
@@ -278,41 +278,41 @@ impl Tunables {
     /// Sets a tunable by name.
     ///
     /// # Errors
-    /// If there is none of this name or the value is out of its range.
+    /// There is no tunable of this name, or the value is out of range.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), TunableError> {
         self.values[check(name, value)?] = value;
         Ok(())
     }
 
-    /// All values, each in its own unit, in the order of [`TUNABLES`].
+    /// Returns all values, each in its own unit, in the order of [`TUNABLES`].
     #[must_use]
     pub fn values(&self) -> &[u64; TUNABLES.len()] {
         &self.values
     }
 
-    /// The value in the tunable's own unit.
+    /// Returns the value in the tunable's own unit.
     #[must_use]
     pub fn get(&self, tunable: Tunable) -> u64 {
         self.values[tunable as usize]
     }
 
-    /// A tunable in milliseconds, as nanoseconds.
+    /// Returns a tunable in milliseconds, as nanoseconds.
     pub(crate) fn nanos(&self, tunable: Tunable) -> Nanos {
         self.get(tunable) * MILLISECOND
     }
 
-    /// The share of `whole` that a tunable in per mille names.
+    /// Returns the share of `whole` given by a tunable in per mille.
     pub(crate) fn share(&self, tunable: Tunable, whole: u64) -> u64 {
         share_of(whole, self.get(tunable))
     }
 }
 
-/// So many thousandths, at most all, of `whole`.
+/// Returns `per_mille` thousandths of `whole`; at most 1000.
 fn share_of(whole: u64, per_mille: u64) -> u64 {
     u64::try_from(u128::from(whole) * u128::from(per_mille) / 1000).expect("a share of a u64")
 }
 
-/// The index of the tunable of this name, if `value` is within its range.
+/// Returns the index of the tunable of this name, if `value` is within its range.
 fn check(name: &str, value: u64) -> Result<usize, TunableError> {
     let index = TUNABLES
         .iter()

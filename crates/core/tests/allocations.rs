@@ -38,7 +38,7 @@ fn a_hit_and_an_absorbed_write_allocate_nothing() {
         read.copy_to(cache.frames(), black_box(to));
         session.release(&cache, 1, read);
     };
-    // Blocks become dirty, and the session gets its buffers.
+    // The blocks become dirty, and the session allocates its buffers.
     (0..BLOCKS).for_each(|block| write_and_read(block, 1));
     (0..BLOCKS / 2).for_each(|pair| write_and_read(2 * pair, 2));
     let found = allocation_counter::measure(|| {

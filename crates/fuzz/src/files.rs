@@ -1,4 +1,4 @@
-//! Fuzz targets for logs, records, answers and lists.
+//! Fuzz targets for logs, records, replies and lists.
 
 use crate::packed;
 use larder_io::front::fuse::FileGlob;
@@ -12,7 +12,7 @@ use larder_report::watch::Watch;
 use std::io::Write;
 use std::path::Path;
 
-/// Checks that there is a message.
+/// Checks that a text is not empty.
 fn check_text(text: &str) {
     assert!(!text.is_empty());
 }
@@ -54,7 +54,7 @@ pub(crate) fn watch(input: &[u8]) {
     }
 }
 
-/// Reads an answer of a server.
+/// Reads a reply of a server.
 pub(crate) fn control(input: &[u8]) {
     if let Ok(stats) = serde_json::from_slice::<Stats>(input) {
         check_text(&stats.everything().to_text());
@@ -72,8 +72,8 @@ pub(crate) fn control(input: &[u8]) {
     }
 }
 
-/// Checks that the guard's output is safe, however the bytes are split, and that a name is one
-/// line.
+/// Checks that the output of the escaping is safe, however the bytes are split, and that a name is
+/// one line.
 pub(crate) fn escape(input: &[u8]) {
     let shown = escape::name(input);
     assert!(!shown.contains(escape::is_unsafe));
@@ -88,7 +88,7 @@ pub(crate) fn escape(input: &[u8]) {
     assert!(!text.contains(|c| escape::is_unsafe(c) && c != '\n' && c != '\t'));
 }
 
-/// Reads a list with valid checksums around any payload, and any bytes.
+/// Reads a list with valid checksums around any payload, and the raw input.
 pub(crate) fn warm_list(input: &[u8]) {
     let packed = packed::frame(input);
     let mut bytes = b"LARDERW\n\x01\0\0\0".to_vec();

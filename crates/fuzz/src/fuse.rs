@@ -9,17 +9,17 @@ use std::time::Duration;
 
 const IN_HEADER_BYTES: usize = 40;
 const OUT_HEADER_BYTES: usize = 16;
-/// Maximum number of requests of one input.
+/// The maximum number of requests of one input.
 const REQUESTS_MAX: usize = 16;
-/// Larger requests are not sent: a socket takes no more.
+/// The maximum size of a request: a socket accepts no more.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// The operation of the first request of a connection.
+/// The opcode of the first request of a connection.
 const INIT: u32 = 26;
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
 thread_local! {
-    // Threads of a mount run until the process ends.
+    // The threads of a mount run until the process ends.
     static VOLUMES: RefCell<ManuallyDrop<Mount>> =
         RefCell::new(ManuallyDrop::new(Mount::of_volumes()));
     static DIRECTORY: RefCell<ManuallyDrop<Directory>> =
@@ -34,7 +34,7 @@ struct Directory {
     is_changed: bool,
 }
 
-/// Returns the number of four bytes at a place; zeros follow the bytes.
+/// Returns the 32-bit number at an offset; bytes beyond the end are zeros.
 fn number(bytes: &[u8], at: usize) -> u32 {
     let mut four = [0; 4];
     let part = bytes.get(at..).unwrap_or_default();
@@ -43,7 +43,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(four)
 }
 
-/// Returns the requests of an input: each has its length at its beginning.
+/// Returns the requests of an input: each begins with its length.
 fn requests(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
     let requests = std::iter::from_fn(move || {
         let len = usize::try_from(number(input, 0)).unwrap_or(usize::MAX);
@@ -55,7 +55,7 @@ fn requests(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
     requests.take(REQUESTS_MAX).filter(|request| request.len() <= REQUEST_BYTES_MAX)
 }
 
-/// Sends requests to a mount and checks each answer; returns whether files may have changed.
+/// Sends requests to a mount and checks each reply; returns true if files may have changed.
 fn send(mount: &mut Mount, input: &[u8]) -> bool {
     let mut is_changed = false;
     for request in requests(input) {
@@ -75,10 +75,10 @@ fn send(mount: &mut Mount, input: &[u8]) -> bool {
     is_changed
 }
 
-/// Returns whether a request that is done, or was refused, may have changed files.
+/// Returns true if a request, given its success, may have changed files.
 fn changes(opcode: u32, is_done: bool) -> bool {
     match opcode {
-        // Setattr, write, fallocate: a part of it may be done.
+        // Setattr, write, fallocate: a failed request may have been performed in part.
         4 | 16 | 43 => true,
         // Names, and extended attributes.
         6 | 8..=13 | 21 | 24 | 35 | 45 | 51 => is_done,
@@ -86,7 +86,7 @@ fn changes(opcode: u32, is_done: bool) -> bool {
     }
 }
 
-/// Returns the body of an answer, if it is no error, and checks its head.
+/// Checks the header of a reply, and returns its body if it is not an error.
 fn body(answer: &[u8]) -> Option<&[u8]> {
     assert!(answer.len() >= OUT_HEADER_BYTES);
     assert_eq!(number(answer, 0) as usize, answer.len(), "an answer has the length that it says");
@@ -104,7 +104,7 @@ fn check_handshake(request: &[u8]) {
     }
 }
 
-/// Checks that an answer is one that the kernel accepts.
+/// Checks that the kernel accepts a reply.
 fn check_answer(sent: &Sent, request_bytes: usize, answer: &[u8]) {
     let Some(body) = body(answer) else { return };
     let (len, size) = (body.len(), sent.size as usize);
@@ -145,7 +145,7 @@ fn check_answer(sent: &Sent, request_bytes: usize, answer: &[u8]) {
     assert!(is_right, "{sent:?} is answered with {len} bytes");
 }
 
-/// Returns whether a body holds whole entries of a directory, behind `before` bytes each.
+/// Returns true if a body consists of whole directory entries, each after `before` bytes.
 fn is_listing(mut body: &[u8], before: usize) -> bool {
     const HEAD_BYTES: usize = 24;
     while !body.is_empty() {
@@ -169,7 +169,7 @@ pub(crate) fn volumes(input: &[u8]) {
     });
 }
 
-/// Mounts a directory whose files are of several rules, by the first letters of their names.
+/// Mounts a directory with several file rules, selected by the first letters of the names.
 fn mount_directory() -> Directory {
     let directory =
         tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).expect("a directory");
@@ -194,7 +194,7 @@ fn mount_directory() -> Directory {
     Directory { path, mount, is_changed: true }
 }
 
-/// Makes the directory what it is for each input.
+/// Restores the initial content of the directory.
 fn fill(path: &Path) -> std::io::Result<()> {
     for entry in path.read_dir()? {
         let entry = entry?;

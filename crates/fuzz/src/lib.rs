@@ -1,8 +1,8 @@
 //! Fuzz targets: operations on an input, and checks of the result.
 //!
 //! The fuzzers of `fuzz/` call these functions with inputs that reach new code; the tests of this
-//! crate call them with the corpora of `fuzz/corpus`, so that each finding stays a test. A target
-//! panics if a check fails; refusing a wrong input is correct.
+//! crate call them with the corpora of `fuzz/corpus`, so that each finding remains as a test. A
+//! target panics if a check fails; rejecting an invalid input is correct.
 
 mod files;
 mod fuse;
@@ -41,7 +41,7 @@ pub const TARGETS: &[Target] = &[
 /// Runs a target.
 ///
 /// # Panics
-/// If there is no target with this name, or a check fails.
+/// There is no target with this name, or a check fails.
 pub fn run(name: &str, input: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target");
     target(input);

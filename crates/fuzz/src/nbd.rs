@@ -1,5 +1,4 @@
-//! Fuzz targets for the NBD protocol: input of the server from clients, and of the client from
-//! servers.
+//! Fuzz targets for the NBD protocol: client input to the server, and server input to the client.
 
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Progress,
@@ -20,7 +19,8 @@ const LIMITS: HandshakeLimits = HandshakeLimits {
     output_bytes_max: 400,
 };
 
-/// Returns the answers of a server to a session, and the position where the session ends.
+/// Returns the replies of a server to a session, the number of consumed bytes, and true if there
+/// was no protocol error.
 fn session(input: &[u8], piece: usize) -> (Vec<u8>, usize, bool) {
     let export = ExportInfo {
         name: "disk".into(),
@@ -32,25 +32,25 @@ fn session(input: &[u8], piece: usize) -> (Vec<u8>, usize, bool) {
         default: true,
     };
     let mut handshake = Handshake::new(&[export], LIMITS);
-    let (mut output, mut said, mut used) = (Vec::new(), Vec::new(), 0);
+    let (mut output, mut replies, mut consumed) = (Vec::new(), Vec::new(), 0);
     let _greeting = handshake.feed(&[], &mut output);
     output.clear();
-    // Bytes that were not consumed come again with the next piece.
+    // Bytes that were not consumed are repeated in the next piece.
     let mut end = 0;
-    while used < input.len() {
-        end = input.len().min(end.max(used) + piece);
-        let fed = handshake.feed(&input[used..end], &mut output);
-        said.append(&mut output);
+    while consumed < input.len() {
+        end = input.len().min(end.max(consumed) + piece);
+        let fed = handshake.feed(&input[consumed..end], &mut output);
+        replies.append(&mut output);
         match fed {
-            Ok((taken, Progress::NeedMore)) => used += taken,
-            Ok((taken, _)) => return (said, used + taken, true),
-            Err(_) => return (said, used, false),
+            Ok((taken, Progress::NeedMore)) => consumed += taken,
+            Ok((taken, _)) => return (replies, consumed + taken, true),
+            Err(_) => return (replies, consumed, false),
         }
         if end == input.len() {
             break;
         }
     }
-    (said, used, true)
+    (replies, consumed, true)
 }
 
 /// Runs the handshake, whole and in pieces, and then requests.
@@ -71,7 +71,7 @@ struct Server {
     answers: Mutex<Sender<Vec<u8>>>,
 }
 
-fn scripted() -> &'static Server {
+fn scripted_server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory").keep();
@@ -93,7 +93,7 @@ fn scripted() -> &'static Server {
 /// Runs the client: a handshake, a read, a write and a block status; or a list of exports.
 pub(crate) fn client(input: &[u8]) {
     let (first, answer) = input.split_first().unwrap_or((&0, &[]));
-    let server = scripted();
+    let server = scripted_server();
     let answers = server.answers.lock().expect("no holder panics");
     answers.send(answer.to_vec()).expect("the server runs");
     let address = NbdAddress::Unix(server.path.clone());

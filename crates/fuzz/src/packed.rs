@@ -1,20 +1,20 @@
-//! Frames of zstd whose blocks are stored: to compress an input takes longer than to read it.
+//! Frames of zstd with stored blocks: compressing an input takes longer than reading it.
 
-/// Maximum bytes of a block.
+/// The maximum number of bytes of a block.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// The magic number, and the descriptor of a frame without checksum and dictionary: the length of
 /// the content follows in four bytes.
 const HEAD: [u8; 5] = [0x28, 0xb5, 0x2f, 0xfd, 0xa0];
 
-/// Returns the frame of a content.
+/// Returns a frame with the given content.
 pub(crate) fn frame(content: &[u8]) -> Vec<u8> {
     let number = |bytes: usize| u32::try_from(bytes).expect("an input is short").to_le_bytes();
     let mut frame = [&HEAD[..], &number(content.len())].concat();
     let mut rest = content;
     loop {
-        let (block, behind) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX));
-        rest = behind;
-        // The lowest bit marks the last block; two bits of zeros say that it is stored.
+        let (block, remaining) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX));
+        rest = remaining;
+        // The lowest bit marks the last block; two zero bits mark a stored block.
         let head = number(block.len() << 3 | usize::from(rest.is_empty()));
         frame.extend(&head[..3]);
         frame.extend(block);

@@ -8,10 +8,10 @@ use std::path::Path;
 /// The token of the control interface.
 const TOKEN: &str = "0123456789abcdef";
 
-/// Reads a configuration file, and what it says once more.
+/// Reads a configuration file, and checks that its printed form reads back as the same.
 pub(crate) fn config(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
-    // The name of a host would be looked up.
+    // A host name would cause a DNS lookup.
     if text.contains("tcp:") {
         return;
     }
@@ -38,10 +38,10 @@ pub(crate) fn config(input: &[u8]) {
     assert_eq!(Configuration::read(&again).as_ref(), Ok(&read), "{again}");
 }
 
-/// Maximum number of pieces of a connection: for each, the head of a request is parsed again.
+/// The maximum number of pieces of a connection: each piece parses the header of a request again.
 const PIECES_MAX: usize = 32;
 
-/// Answers a connection, whole and in pieces, and checks the answers.
+/// Serves a connection, whole and in pieces, and checks the replies.
 pub(crate) fn control_api(input: &[u8]) {
     let (first, input) = input.split_first().unwrap_or((&0, &[]));
     let token = (!first.is_multiple_of(2)).then_some(TOKEN);
@@ -53,7 +53,7 @@ pub(crate) fn control_api(input: &[u8]) {
     }
 }
 
-/// Checks that each answer is whole, and a refusal has a reason.
+/// Checks that each reply is complete, and that a refusal has a reason.
 fn check_answers(output: &[u8], commands: usize) {
     let (mut rest, mut done) = (output, 0);
     while !rest.is_empty() {
@@ -67,7 +67,7 @@ fn check_answers(output: &[u8], commands: usize) {
         let status: u16 = status.and_then(|it| it.get(..3)?.parse().ok()).expect("a status");
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length = length.map_or(0, |length| length.parse().expect("a number"));
-        // An answer to HEAD has the length of a body, and no body.
+        // A reply to HEAD has the length of a body, but no body.
         let has_body = rest.first().is_some_and(|first| *first == b'{');
         let (body, next) = rest.split_at(if has_body { length } else { 0 });
         rest = next;

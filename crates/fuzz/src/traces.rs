@@ -18,16 +18,16 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Maximum number of records that are read: a packed stream may hold any number.
+/// The maximum number of records read: a compressed stream may hold any number.
 const RECORDS_MAX: usize = 1 << 16;
 
-/// Reads a trace. The first byte chooses the format; otherwise the format is detected by content.
+/// Reads a trace. The first byte selects the format; otherwise the format is detected by content.
 fn open(input: &[u8]) -> Result<BoxedSource, TraceError> {
     let (first, bytes) = input.split_first().unwrap_or((&0, &[]));
     let format = usize::from(*first).checked_sub(1).and_then(|at| stream_formats().nth(at));
     let with_header;
     let bytes = if format == Some(Format::Lcs) {
-        with_header = behind_lcs_header(bytes);
+        with_header = after_lcs_header(bytes);
         &with_header
     } else {
         bytes
@@ -41,8 +41,8 @@ fn stream_formats() -> impl Iterator<Item = Format> {
     Format::all().filter(|format| *format != Format::Parquet)
 }
 
-/// Returns records of lcs behind their header; the first byte chooses the version.
-fn behind_lcs_header(bytes: &[u8]) -> Vec<u8> {
+/// Returns lcs records after their header; the first byte selects the version.
+fn after_lcs_header(bytes: &[u8]) -> Vec<u8> {
     const MAGIC: u64 = 0x1234_5678_9abc_def0;
     let (&version, records) = bytes.split_first().unwrap_or((&0, &[]));
     let mut file = [MAGIC.to_le_bytes(), u64::from(version).to_le_bytes()].concat();
@@ -67,8 +67,8 @@ pub(crate) fn trace(input: &[u8]) {
     }
 }
 
-/// Opens a trace as a file, whose index is used. The first byte chooses the format, its upper half
-/// the times that are wanted.
+/// Opens a trace as a file, so that its index is used. The first byte selects the format, its upper
+/// half the requested time range.
 pub(crate) fn trace_file(input: &[u8]) {
     static MEMORY: OnceLock<Mutex<File>> = OnceLock::new();
     let memory = MEMORY.get_or_init(|| {
@@ -89,8 +89,8 @@ pub(crate) fn trace_file(input: &[u8]) {
     }
 }
 
-/// Opens a trace of our own format whose checksums are right, as a stream and as a file. Behind a
-/// byte for the header come sections: kind, count, number of the first record, length, payload.
+/// Opens a trace in Larder's format with valid checksums, as a stream and as a file. A byte for the
+/// header is followed by sections: kind, count, number of the first record, length, payload.
 pub(crate) fn ltr(input: &[u8]) {
     const KINDS: [&[u8; 4]; 5] = [b"RECS", b"NAME", b"LOST", b"INDX", b"????"];
     let (&first, mut rest) = input.split_first().unwrap_or((&0, &[]));
@@ -100,9 +100,9 @@ pub(crate) fn ltr(input: &[u8]) {
     bytes.extend([0; 12]);
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     let mut index = Vec::new();
-    while let Some((&[kind, count, number, low, high], behind)) = rest.split_first_chunk() {
-        let length = usize::from(u16::from_le_bytes([low, high])).min(behind.len());
-        let (raw, behind) = behind.split_at(length);
+    while let Some((&[kind, count, number, low, high], following)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes([low, high])).min(following.len());
+        let (raw, following) = following.split_at(length);
         let kind = KINDS[usize::from(kind) % KINDS.len()];
         index.extend((bytes.len() as u64).to_le_bytes());
         index.extend(kind);
@@ -111,7 +111,7 @@ pub(crate) fn ltr(input: &[u8]) {
         index.extend([0; 15]);
         index.push(1);
         section(&mut bytes, *kind, (count, number), raw);
-        rest = behind;
+        rest = following;
     }
     let end = bytes.len() as u64;
     section(&mut bytes, *b"INDX", (0, 0), &index);
@@ -126,7 +126,7 @@ pub(crate) fn ltr(input: &[u8]) {
     trace_file(&[&[first << 4], &bytes[..]].concat());
 }
 
-/// Appends a section of a trace of our own format.
+/// Appends a section of a trace in Larder's format.
 fn section(bytes: &mut Vec<u8>, kind: [u8; 4], (count, number): (u8, u8), raw: &[u8]) {
     let packed = packed::frame(raw);
     let begin = bytes.len();
@@ -157,10 +157,10 @@ fn check(mut source: BoxedSource) {
     assert!(source.notes().len() < 10);
 }
 
-/// Maximum number of references for `size`: each costs time, and more show nothing new.
+/// The maximum number of references for `size`: each takes time, and more reach no new code.
 const REFERENCES_MAX: u64 = 500;
 
-/// A trace that has been read.
+/// A parsed trace.
 struct Trace {
     records: Vec<Record>,
     volumes: BTreeMap<u32, String>,
@@ -180,8 +180,8 @@ impl Trace {
     }
 }
 
-/// A source of that trace. `size` reads a trace some twenty times, and to parse it each time would
-/// take longest.
+/// A source of a parsed trace. `size` reads a trace about twenty times, and parsing it each time
+/// would dominate the run time.
 struct FromMemory {
     trace: Arc<Trace>,
     is_read: bool,
@@ -232,7 +232,7 @@ pub(crate) fn sizing(input: &[u8]) {
         Ok(Box::new(source) as BoxedSource)
     };
     match measure(&again, &options, &mut |_| ()) {
-        Ok(made) => assert!(!made.to_text().is_empty() && made.to_html().contains("</html>")),
+        Ok(report) => assert!(!report.to_text().is_empty() && report.to_html().contains("</html>")),
         Err(
             SizingError::Reference(_) | SizingError::Objects { .. } | SizingError::Empty { .. },
         ) => {}
@@ -256,7 +256,7 @@ mod tests {
                 read.is_ok_and(|records| !records.is_empty())
             };
             let has_records = inputs.any(has_records);
-            // Of these a reader only says what they are.
+            // A reader of this format only identifies it.
             assert!(has_records != (format == Format::Perfmon), "{}", format.name());
         }
     }

@@ -6,7 +6,7 @@ use larder_lab::workload::probe::parse_pattern;
 use larder_lab::workload::server::Mix;
 use std::path::Path;
 
-/// Reads a description; the first byte chooses its kind.
+/// Reads a description; the first byte selects its kind.
 pub(crate) fn workload(input: &[u8]) {
     let (first, input) = input.split_first().unwrap_or((&0, &[]));
     let text = str::from_utf8(input);
@@ -27,13 +27,13 @@ pub(crate) fn workload(input: &[u8]) {
     }
 }
 
-/// Carries out the settings of a script, and checks the invariants of the configuration.
+/// Applies the settings of a script, and checks the invariants of the configuration.
 fn script(input: &[u8]) {
     let mut config = Config::default();
     for line in input.split(|&byte| byte == b'\n') {
         let Some((command, parameter)) = Command::parse(line) else { continue };
-        if let Err(complaint) = config.set(command, parameter) {
-            assert!(!complaint.to_string().is_empty());
+        if let Err(error) = config.set(command, parameter) {
+            assert!(!error.to_string().is_empty());
         }
         assert!(config.number > 0 && config.transactions > 0 && config.seed > 0);
         assert!((1..=config.size_high).contains(&config.size_low), "{config:?}");
@@ -42,11 +42,11 @@ fn script(input: &[u8]) {
         assert!(config.bias_read.is_none_or(|bias| bias <= 10));
         assert!(config.bias_create.is_none_or(|bias| bias <= 10));
     }
-    let shown = show(&config, Path::new("."));
-    assert_eq!(shown.locations.is_empty(), config.locations.is_empty());
+    let printed = show(&config, Path::new("."));
+    assert_eq!(printed.locations.is_empty(), config.locations.is_empty());
 }
 
-/// Reads tables, and what they print once more.
+/// Reads tables, and checks that their printed form reads back as the same.
 fn tables(text: &str) {
     let Ok(tables) = RateTable::parse_all(text) else { return };
     let printed: String = tables.iter().map(RateTable::to_text).collect();

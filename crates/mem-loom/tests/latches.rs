@@ -1,7 +1,7 @@
 //! Model checks of the latch with loom: all interleavings of threads that the memory model allows.
 //!
-//! The memory of a frame is a cell of loom, which fails the test if two conflicting accesses are
-//! not ordered.
+//! The memory of a frame is a loom cell, which fails the test if two conflicting accesses are not
+//! ordered.
 
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 #![expect(unsafe_code, reason = "the interface of frames is unsafe")]
@@ -11,13 +11,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// One frame that holds one number.
+/// A frame that holds one number.
 struct Frame {
     latches: Latches,
     bytes: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is reached through holds of the latches only, which is what is tested.
+// SAFETY: the cell is accessed only under pins of the latches, which the tests verify.
 unsafe impl Sync for Frame {}
 // SAFETY: as above.
 unsafe impl Send for Frame {}
@@ -29,29 +29,30 @@ impl Frame {
 
     fn read(&self, _pin: &Pin) -> u32 {
         self.bytes.with(|bytes| {
-            // SAFETY: pinned; loom reports it if that does not exclude writers.
+            // SAFETY: the frame is pinned; loom reports it if that does not exclude writers.
             unsafe { *bytes }
         })
     }
 
     fn add(&self, _own: &mut WritePin, more: u32) {
         self.bytes.with_mut(|bytes| {
-            // SAFETY: owned; loom reports it if that does not exclude all others.
+            // SAFETY: the frame is write-pinned; loom reports it if that does not exclude all
+            // others.
             unsafe { *bytes += more }
         });
     }
 
-    /// Adds under the exclusive hold; returns whether the hold was granted.
+    /// Adds under a write pin; returns true if the latch granted it.
     fn try_add(&self, more: u32) -> bool {
-        let Some(mut own) = self.latches.try_write_pin(0) else {
+        let Some(mut write_pin) = self.latches.try_write_pin(0) else {
             return false;
         };
-        self.add(&mut own, more);
-        self.latches.release_write_pin(own);
+        self.add(&mut write_pin, more);
+        self.latches.release_write_pin(write_pin);
         true
     }
 
-    /// Reads under a pin, if one is granted.
+    /// Reads under a pin, if the latch grants one.
     fn try_read(&self) -> Option<u32> {
         let pin = self.latches.try_pin(0)?;
         let seen = self.read(&pin);
@@ -60,7 +61,7 @@ impl Frame {
         Some(seen)
     }
 
-    /// Checks that no hold and no stray is left, and that both kinds of hold are granted.
+    /// Checks that no pin and no stray is left, and that the latch grants both kinds of pin.
     fn check_free(&self) {
         assert_eq!(self.latches.frames_held(), 0);
         assert!(self.try_add(0));
@@ -104,13 +105,13 @@ fn two_owners_exclude_each_other_and_see_the_writes_of_the_other() {
 fn a_later_pin_sees_the_writes_of_an_owner() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_write_pin(0).unwrap();
+        let mut write_pin = frame.latches.try_write_pin(0).unwrap();
         let reader = {
             let frame = Arc::clone(&frame);
             thread::spawn(move || frame.try_read())
         };
-        frame.add(&mut own, 7);
-        frame.latches.release_write_pin(own);
+        frame.add(&mut write_pin, 7);
+        frame.latches.release_write_pin(write_pin);
         let seen = reader.join().unwrap();
         assert!(matches!(seen, None | Some(7)), "the read is refused or complete: {seen:?}");
         frame.check_free();
@@ -121,7 +122,7 @@ fn a_later_pin_sees_the_writes_of_an_owner() {
 fn downgrade_admits_no_writer_in_between() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_write_pin(0).unwrap();
+        let mut write_pin = frame.latches.try_write_pin(0).unwrap();
         let writer = {
             let frame = Arc::clone(&frame);
             thread::spawn(move || frame.try_add(100))
@@ -130,8 +131,8 @@ fn downgrade_admits_no_writer_in_between() {
             let frame = Arc::clone(&frame);
             thread::spawn(move || frame.try_read())
         };
-        frame.add(&mut own, 7);
-        let pin = frame.latches.downgrade(own);
+        frame.add(&mut write_pin, 7);
+        let pin = frame.latches.downgrade(write_pin);
         assert_eq!(frame.read(&pin), 7, "the owner's bytes, and no other writer's");
         frame.latches.unpin(pin);
         let written = writer.join().unwrap();
@@ -168,15 +169,15 @@ fn the_last_of_two_pins_hands_over_to_an_owner() {
 fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_write_pin(0).unwrap();
+        let mut write_pin = frame.latches.try_write_pin(0).unwrap();
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let frame = Arc::clone(&frame);
                 thread::spawn(move || frame.try_read())
             })
             .collect();
-        frame.add(&mut own, 1);
-        frame.latches.release_write_pin(own);
+        frame.add(&mut write_pin, 1);
+        frame.latches.release_write_pin(write_pin);
         let again = frame.try_add(1);
         for reader in readers {
             let seen = reader.join().unwrap();
@@ -190,13 +191,13 @@ fn strays_neither_admit_a_pin_nor_outlive_their_refusal() {
 fn a_pin_moves_to_another_thread_and_is_released_there() {
     loom::model(|| {
         let frame = Frame::new();
-        let mut own = frame.latches.try_write_pin(0).unwrap();
-        frame.add(&mut own, 3);
+        let mut write_pin = frame.latches.try_write_pin(0).unwrap();
+        frame.add(&mut write_pin, 3);
         let done = {
             let frame = Arc::clone(&frame);
             thread::spawn(move || {
-                frame.add(&mut own, 4);
-                frame.latches.downgrade(own)
+                frame.add(&mut write_pin, 4);
+                frame.latches.downgrade(write_pin)
             })
         };
         let early = frame.try_read();

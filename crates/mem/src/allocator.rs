@@ -1,47 +1,50 @@
-//! The allocator of the programs: large pieces of memory in huge pages, the rest as usual.
+//! The allocator of the programs: large allocations in huge pages, the rest by the system
+//! allocator.
 //!
-//! The page table of a cache, and the tables of a simulator, are looked at in random places. In
-//! pages of 4 KiB almost each look also misses the processor's translation buffer, and in a virtual
-//! machine its answer takes as long as a second trip to memory. Where huge pages are granted on
-//! advice only, which is the usual setting, somebody must give that advice.
+//! The page table of a cache and the tables of a simulator are accessed at random positions. With
+//! pages of 4 KiB almost each access also misses the TLB, and in a virtual machine the page walk
+//! takes as long as a second memory access. By the usual system setting the kernel uses huge pages
+//! only on advice, so this allocator gives that advice.
 //!
-//! Invariants: what is large is decided by the size alone, so that giving back finds out the same;
-//! a large piece is a mapping of its own, which begins at a multiple of 2 MiB and is zero at first.
+//! Invariants: the size alone determines if an allocation is large, so that deallocation comes to
+//! the same result; a large allocation is a separate mapping, which begins at a multiple of 2 MiB
+//! and is initially zero.
 
 use crate::map::{Mapping, unmap};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// From this size on a piece of memory is a mapping of its own, which is backed by steps of 2 MiB
-/// if huge pages are granted: up to half of what a piece takes may be of no use.
+/// The minimum size of a separate mapping. The kernel backs it in steps of 2 MiB if it grants huge
+/// pages: up to half of the memory of an allocation may be unused.
 const LARGE_BYTES: usize = 1 << 20;
-/// No large piece begins at less than a multiple of this.
+/// The maximum alignment that a large allocation guarantees.
 const ALIGN_MAX: usize = 2 << 20;
-/// The largest small page of any kernel.
+/// The largest base page of any kernel.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Allocates large pieces in huge pages where the kernel grants them, and leaves the rest to the
-/// system's allocator. To be named as the `#[global_allocator]` of a program.
+/// Allocates large blocks in huge pages where the kernel grants them, and delegates the rest to the
+/// system allocator. For use as the `#[global_allocator]` of a program.
 #[derive(Debug)]
 pub struct HugeAllocator;
 
-/// Whether large pieces are backed by memory at once.
+/// True if large allocations are populated at once.
 static POPULATED: AtomicBool = AtomicBool::new(false);
 
-/// From now on large pieces are backed by memory when they are made and not when they are used
-/// first, so that their use waits for nothing: for programs that must not wait for memory later.
+/// Populates large allocations at allocation time instead of at first use, from now on, for
+/// programs that must not wait for page faults later.
 pub fn populate_large_pieces() {
     POPULATED.store(true, Ordering::Relaxed);
 }
 
-/// By default the system's allocator adapts the mapping threshold to the sizes of freed pieces.
+/// The mapping threshold of the system allocator, which by default adapts to the sizes of freed
+/// blocks.
 const MAPPED_BYTES_MIN: libc::c_int = 192 << 10;
 
-/// Gives each piece of 192 KiB or more a mapping of its own, so that freeing it returns its memory
-/// to the system, independent of earlier frees of that size.
+/// Allocates each block of 192 KiB or more as a separate mapping, so that freeing it returns its
+/// memory to the system, independent of earlier frees of that size.
 pub fn map_large_pieces() {
-    // SAFETY: it sets a threshold that affects only later allocations.
+    // SAFETY: the call sets a threshold that affects only later allocations.
     #[cfg(target_env = "gnu")]
     let _is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN) };
 }
@@ -50,32 +53,33 @@ fn is_large(layout: &Layout) -> bool {
     layout.size() >= LARGE_BYTES && layout.align() <= ALIGN_MAX
 }
 
-/// What the mapping of a large piece takes: whole pages of the kernel, whatever their size.
+/// Returns the mapped size of a large allocation: whole kernel pages, whatever their size.
 fn mapped_bytes(layout: &Layout) -> usize {
-    // A layout ends below `isize::MAX`, so that this cannot wrap.
+    // A layout ends below `isize::MAX`, so this cannot wrap.
     layout.size().next_multiple_of(PAGE_BYTES_MAX)
 }
 
 fn map(layout: &Layout) -> *mut u8 {
     let Ok(mapping) = Mapping::new(mapped_bytes(layout)) else { return std::ptr::null_mut() };
-    // Without the advice taken it is still memory.
+    // If the kernel rejects the advice, the memory is still usable.
     mapping.advise_huge(true);
     if POPULATED.load(Ordering::Relaxed) {
-        // Where the kernel cannot (before 5.14), or has no memory left, it is as without.
+        // If the kernel cannot populate it (before 5.14, or out of memory), page faults populate it
+        // later.
         mapping.populate();
     }
     mapping.into_base().as_ptr()
 }
 
-// SAFETY: a large piece is a fresh mapping of at least its size, aligned to 2 MiB, which is given
-// back once, by its size; everything else is the business of `System`.
+// SAFETY: a large allocation is a fresh mapping of at least its size, aligned to 2 MiB, which is
+// unmapped once, with the same size; `System` handles everything else.
 unsafe impl GlobalAlloc for HugeAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(&layout) {
             return map(&layout);
         }
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller fulfills the same contract.
         unsafe { System.alloc(layout) }
     }
 
@@ -84,35 +88,35 @@ unsafe impl GlobalAlloc for HugeAllocator {
         if is_large(&layout) {
             return map(&layout);
         }
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller fulfills the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         match NonNull::new(start) {
-            // SAFETY: a large piece came from `map` with this size, and nobody uses it any more.
+            // SAFETY: a large allocation came from `map` with this size, and is no longer in use.
             Some(start) if is_large(&layout) => unsafe { unmap(start, mapped_bytes(&layout)) },
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: the caller fulfills the same contract.
             _ => unsafe { System.dealloc(start, layout) },
         }
     }
 
     #[inline]
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller promises a size that makes a layout.
+        // SAFETY: the caller guarantees a size that makes a valid layout.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if !is_large(&layout) && !is_large(&new) {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: the caller fulfills the same contract.
             return unsafe { System.realloc(start, layout, new_size) };
         }
-        // SAFETY: the caller's promise that the size is not 0.
+        // SAFETY: the caller guarantees that the size is not 0.
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
             let kept = layout.size().min(new_size);
-            // SAFETY: both pieces have that many bytes, and a new one overlaps no other.
+            // SAFETY: both blocks have that many bytes, and a new one overlaps no other.
             unsafe { std::ptr::copy_nonoverlapping(start, moved, kept) };
-            // SAFETY: the caller gives the old piece up.
+            // SAFETY: the caller no longer uses the old block.
             unsafe { self.dealloc(start, layout) };
         }
         moved
@@ -124,7 +128,7 @@ unsafe impl GlobalAlloc for HugeAllocator {
 mod tests {
     use super::*;
 
-    /// Fills, grows over the limit and back, and looks whether the bytes came along.
+    /// Fills, grows across the limit and shrinks, and checks that the bytes are preserved.
     #[test]
     fn bytes_survive_every_change_of_size() {
         let sizes = [100, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES + 5, LARGE_BYTES / 2, 7];
@@ -142,7 +146,7 @@ mod tests {
             if size >= LARGE_BYTES {
                 assert_eq!(start.addr() % ALIGN_MAX, 0, "a large piece has its own huge pages");
             }
-            // SAFETY: a piece of `size` bytes that is ours.
+            // SAFETY: a block of `size` bytes that this test owns.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start, size) };
             let before = &bytes[..kept.min(size)];
             assert!(before.iter().all(|&other| other == byte - 1), "at {size} bytes");
@@ -160,7 +164,7 @@ mod tests {
             // SAFETY: the size is not 0.
             let start = unsafe { HugeAllocator.alloc_zeroed(layout) };
             assert!(!start.is_null());
-            // SAFETY: a piece of that many bytes, zero by promise.
+            // SAFETY: a block of that many bytes, zeroed by contract.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start, layout.size()) };
             assert!(bytes.iter().all(|&byte| byte == 0));
             bytes.fill(1);

@@ -1,27 +1,27 @@
-//! What can go wrong when an arena is made. Each message can follow "failed to".
+//! Errors of the construction of an arena. Each message can follow "failed to".
 
 use std::io;
 
-/// Why there is no arena.
+/// The reason why an arena could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
-    /// An arena without frames was asked for.
+    /// The caller requested an arena without frames.
     #[error("make an arena of 0 frames: the smallest has 1")]
     NoFrames,
-    /// More frames were asked for than an arena has, or than this machine can address.
+    /// The caller requested more frames than an arena supports, or than this machine can address.
     #[error("make an arena of {frames} frames: the largest has {frames_max}")]
     TooManyFrames {
-        /// Frames asked for.
+        /// The requested number of frames.
         frames: u32,
-        /// The most there can be.
+        /// The maximum number of frames.
         frames_max: u32,
     },
-    /// The kernel did not give the address space.
+    /// The kernel did not provide the address space.
     #[error("map {bytes} bytes of memory for the cache")]
     Map {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         bytes: usize,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The kernel did not lock the memory.
@@ -31,11 +31,11 @@ pub enum ArenaError {
         limit = limit_text(*.limit_bytes)
     )]
     Lock {
-        /// Bytes to be locked.
+        /// The number of bytes to lock.
         bytes: usize,
-        /// What the process may lock without `CAP_IPC_LOCK`; `None` is no limit.
+        /// The limit of the process without `CAP_IPC_LOCK` in bytes; `None` is no limit.
         limit_bytes: Option<u64>,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }

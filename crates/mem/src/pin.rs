@@ -1,39 +1,39 @@
-//! Holds: the tokens that say who may touch a frame.
+//! Pins: tokens that permit access to a frame.
 //!
-//! A hold is 8 bytes (as is an `Option` of one) and has no lifetime. It cannot be copied or made
-//! outside this crate, so one that exists was granted by the latch of its frame and has not been
-//! given back. That, and the identity that ties it to one arena, is what the `unsafe` code of the
-//! arena rests on.
+//! A pin is 8 bytes (as is an `Option` of one) and has no lifetime. It cannot be copied or created
+//! outside this crate, so an existing one was granted by the latch of its frame and has not been
+//! released. The `unsafe` code of the arena depends on this, and on the identity that ties a pin to
+//! one arena.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
 
 thread_local! {
-    /// True if a panic of this thread has dropped an exclusive hold.
-    static LOST_OWN: Cell<bool> = const { Cell::new(false) };
+    /// True if a panic of this thread has dropped a write pin.
+    static LOST_WRITE_PIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether a panic of this thread has dropped an exclusive hold. Its frame stays locked: if
-/// it belongs to a cache, no thread can read it any more.
+/// Returns true if a panic of this thread has dropped a write pin. Its frame stays locked: if it
+/// belongs to a cache, no thread can read it any more.
 #[must_use]
 pub fn lost_write_pin_in_panic() -> bool {
-    LOST_OWN.get()
+    LOST_WRITE_PIN.get()
 }
 
-/// What both kinds of hold carry.
+/// The common content of both kinds of pin.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct RawPin {
     frame: u32,
-    /// The set of latches that granted it.
-    granter: NonZeroU32,
+    /// The identity of the latches that granted it.
+    latches_identity: NonZeroU32,
 }
 
 const _: () = assert!(size_of::<Pin>() == 8 && size_of::<Option<WritePin>>() == 8);
 
-impl Hold {
+impl RawPin {
     #[inline]
-    pub(crate) fn new(frame: u32, granter: NonZeroU32) -> Self {
-        Hold { frame, granter }
+    pub(crate) fn new(frame: u32, latches_identity: NonZeroU32) -> Self {
+        RawPin { frame, latches_identity }
     }
 
     #[inline]
@@ -42,14 +42,14 @@ impl Hold {
     }
 
     #[inline]
-    pub(crate) fn granter(&self) -> NonZeroU32 {
-        self.granter
+    pub(crate) fn latches_identity(&self) -> NonZeroU32 {
+        self.latches_identity
     }
 }
 
-impl Drop for Hold {
-    /// Giving back forgets the hold, so this runs only for one that was lost. The frame then stays
-    /// held for ever, which is safe; in a debug build it is the bug it looks like.
+impl Drop for RawPin {
+    /// A regular release forgets the pin, so this runs only for a lost one. The frame then stays
+    /// pinned forever, which is safe; a debug build reports the bug.
     #[inline]
     fn drop(&mut self) {
         assert!(
@@ -60,15 +60,15 @@ impl Drop for Hold {
     }
 }
 
-/// A shared hold of one frame: while it lives, nobody changes the bytes.
+/// A shared pin of one frame: while it exists, no thread changes the bytes.
 ///
-/// Give it back with [`Arena::unpin`](crate::Arena::unpin).
+/// Release it with [`Arena::unpin`](crate::Arena::unpin).
 #[derive(Debug)]
 #[must_use = "a pin that is dropped holds its frame for ever"]
-pub struct Pin(pub(crate) Hold);
+pub struct Pin(pub(crate) RawPin);
 
 impl Pin {
-    /// The frame that is pinned.
+    /// Returns the pinned frame.
     #[inline]
     #[must_use]
     pub fn frame(&self) -> u32 {
@@ -76,16 +76,16 @@ impl Pin {
     }
 }
 
-/// The exclusive hold of one frame: while it lives, nobody else reads or changes the bytes.
+/// The exclusive pin of one frame: while it exists, no other thread reads or changes the bytes.
 ///
-/// Give it back with [`Arena::release_write_pin`](crate::Arena::disown), or turn it into a pin with
-/// [`Arena::downgrade`](crate::Arena::downgrade).
+/// Release it with [`Arena::release_write_pin`](crate::Arena::release_write_pin), or convert it
+/// into a pin with [`Arena::downgrade`](crate::Arena::downgrade).
 #[derive(Debug)]
 #[must_use = "an own that is dropped holds its frame for ever"]
-pub struct WritePin(pub(crate) Hold);
+pub struct WritePin(pub(crate) RawPin);
 
 impl WritePin {
-    /// The frame that is owned.
+    /// Returns the write-pinned frame.
     #[inline]
     #[must_use]
     pub fn frame(&self) -> u32 {
@@ -94,10 +94,10 @@ impl WritePin {
 }
 
 impl Drop for WritePin {
-    /// A regular release forgets the hold, so this runs only for a lost one.
+    /// A regular release forgets the pin, so this runs only for a lost one.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            LOST_OWN.set(true);
+            LOST_WRITE_PIN.set(true);
         }
     }
 }

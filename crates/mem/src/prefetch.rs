@@ -1,39 +1,38 @@
-//! The processor's hint that memory will be used soon: it is on its way while other things are
-//! done.
+//! Prefetch hints of the processor, which fetch memory in the background.
 //!
-//! Nothing happens on processors for which there is no stable intrinsic.
+//! The functions do nothing on processors without a stable intrinsic.
 
-/// Asks for the cache line at `place`, to read it, without waiting for it and whatever lies there:
-/// an address that cannot be read is ignored.
+/// Prefetches the cache line at `address` for reading, without blocking. Invalid addresses are
+/// ignored.
 #[inline]
-pub(crate) fn prefetch<T>(place: *const T) {
+pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every x86-64 has the instruction, and it never faults and changes no memory.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = address;
 }
 
-/// Says that `place`, or its first 64 bytes, will be read soon.
+/// Prefetches `value`, or its first 64 bytes, for reading.
 #[inline]
-pub fn fetch<T>(place: &T) {
-    prefetch(std::ptr::from_ref(place));
+pub fn fetch<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value));
 }
 
-/// Says that `place`, or its first 64 bytes, will be changed soon: its line is taken away from the
-/// other processors at once, instead of first for reading and then once more for writing.
+/// Prefetches `value`, or its first 64 bytes, for modification: the processor fetches the line
+/// exclusively at once, instead of first for reading and again for writing.
 #[inline]
-pub fn fetch_to_change<T>(place: &T) {
+pub fn fetch_to_change<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: the instruction does nothing on the x86-64 that do not have it, never faults and
+        // SAFETY: the instruction does nothing on an x86-64 that does not have it, never faults and
         // changes no memory.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(place).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = value;
 }

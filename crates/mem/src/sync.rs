@@ -1,4 +1,4 @@
-//! The only door to atomics, so that loom can stand in for them under `cfg(larder_loom)`.
+//! The atomics of this crate, which loom replaces under `cfg(larder_loom)`.
 
 use std::num::NonZeroU32;
 
@@ -8,8 +8,8 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 #[cfg(larder_loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
-/// `count` zeros. Their memory comes with their first use, so that they may be many more than will
-/// ever be used.
+/// Returns `count` zeros. The kernel allocates their memory at first use, so there may be many more
+/// than will ever be used.
 #[cfg(not(larder_loom))]
 pub(crate) fn zeros(count: usize) -> Box<[AtomicU32]> {
     let zeros = Box::<[AtomicU32]>::new_zeroed_slice(count);
@@ -17,20 +17,20 @@ pub(crate) fn zeros(count: usize) -> Box<[AtomicU32]> {
     unsafe { zeros.assume_init() }
 }
 
-/// `count` zeros.
+/// Returns `count` zeros.
 #[cfg(larder_loom)]
 pub(crate) fn zeros(count: usize) -> Box<[AtomicU32]> {
     (0..count).map(|_| AtomicU32::new(0)).collect()
 }
 
-/// A number that no other set of latches in this process has or had.
+/// Returns a number that no other set of latches in this process has or had.
 ///
-/// Always on the real atomic: it is no part of what loom explores, and loom has no statics that
-/// live through all runs of a model.
+/// Always with the real atomic: it is not part of the protocol that loom explores, and loom has no
+/// statics that live through all runs of a model.
 pub(crate) fn next_identity() -> NonZeroU32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static LAST: AtomicU32 = AtomicU32::new(0);
-    // A number used twice would let a hold of one arena pass in another, so wrapping is no option.
+    // A repeated number would let an arena accept the pin of another one, so it must not wrap.
     let last = LAST
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| last.checked_add(1))
         .expect("a process makes fewer than 2^32 arenas");

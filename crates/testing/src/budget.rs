@@ -1,8 +1,8 @@
-//! Number of rounds, seeds and cases of the long random tests.
+//! The number of rounds, seeds and cases of the long random tests.
 //!
 //! `cargo xtask test` runs each of them with a short budget, `cargo xtask prove` with a long one.
 
-/// Environment variable that selects the budget: `short`, which is the default, or `long`.
+/// The environment variable that selects the budget: `short`, which is the default, or `long`.
 const BUDGET: &str = "LARDER_BUDGET";
 
 /// Returns `long` if `LARDER_BUDGET=long`, else `short`.
@@ -10,10 +10,10 @@ pub fn budget<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// Returns whether `LARDER_BUDGET=long`.
+/// Returns true if `LARDER_BUDGET=long`.
 ///
 /// # Panics
-/// If the variable has a value other than `short` and `long`.
+/// The variable has a value other than `short` and `long`.
 #[must_use]
 pub fn is_long() -> bool {
     let value = std::env::var_os(BUDGET);

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-/// Prints a claim: the statement, the figure, the figure of the peer or the bound, and whether the
-/// statement holds (`None` if it could not be tried; the figure then states the reason).
+/// Prints a claim: the statement, the figure, the figure of the peer or the bound, and if the
+/// statement holds (`None` if it could not be checked; the figure then states the reason).
 #[expect(clippy::print_stdout, reason = "the caller of a benchmark reads its output")]
 pub fn claim(
     statement: impl Display,

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A shell script that runs when the value is dropped and when the test process dies.
 ///
-/// A shell with a process group of its own waits for the end of a pipe that the test process holds.
+/// A shell with its own process group waits for the end of a pipe that the test process holds.
 #[derive(Debug)]
 pub struct Cleanup(Child);
 
@@ -14,7 +14,7 @@ impl Cleanup {
     /// Arms the script; its arguments are `$1`, `$2` and so on.
     ///
     /// # Panics
-    /// If the shell cannot be started.
+    /// The shell cannot be started.
     #[must_use]
     pub fn with(script: &str, args: &[&str]) -> Self {
         let guarded = format!("read -r word; if [ \"$word\" != done ]; then {script}\nfi");

@@ -16,22 +16,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use stream::Stream;
 
-/// Pause between two steps of a client that has nothing to send.
+/// The pause between two steps of a client that has nothing to send.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Bytes that a slow reader receives at a time.
-const SIP_BYTES: usize = 512;
-/// Length of one read of a slow reader, of one write of a half request, and of data to cache.
+/// The number of bytes that a slow reader receives at a time.
+const SLOW_READ_BYTES: usize = 512;
+/// The length of one read of a slow reader, of one write of a half request, and of data to cache.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Length of an option: the longest that a server accepts.
+/// The length of an option: the maximum that a server accepts.
 const OPTION_BYTES: usize = 16 << 10;
-/// TLS records of a message that does not end, of 4 KiB each: as many as a server accepts.
+/// The number of TLS records, of 4 KiB each, of a message that does not end: the maximum that a
+/// server accepts.
 const TLS_RECORDS: usize = 6;
-/// Size of a piece of a payload; nine of them are more than half of one.
+/// A piece of a payload; nine of them are more than half of a payload.
 static PIECE: [u8; 64_001] = [1; 64_001];
-/// Minimum length of the export, so that valid requests of the clients succeed.
+/// The minimum length of the export, so that valid requests of the clients succeed.
 pub const EXPORT_BYTES_MIN: u64 = 8 << 20;
 
-/// The block that a well-behaved client reads.
+/// The offset of the block that a well-behaved client reads.
 const BLOCK_AT: u64 = 4 << 20;
 const BLOCK_BYTES: u32 = 4096;
 
@@ -42,7 +43,7 @@ pub enum Kind {
     Silent,
     /// Begins an option, or TLS, and never ends it.
     HalfHandshake,
-    /// Requests lists and descriptions repeatedly, and reads no answer.
+    /// Requests lists and descriptions repeatedly, and reads no reply.
     OptionList,
     /// Sends requests that fail, and reads less than all of the replies: the queue never empties.
     UnreadError,
@@ -89,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether the connections stay in the handshake.
+    /// Returns true if the connections stay in the handshake.
     #[must_use]
     pub fn stays_in_handshake(self) -> bool {
         matches!(self, Kind::Silent | Kind::HalfHandshake | Kind::OptionList)
@@ -110,7 +111,7 @@ pub struct Counts {
 /// Runs `connections` clients of a kind until `stop` is set.
 ///
 /// # Panics
-/// If a thread of a client panics.
+/// A thread of a client panics.
 pub fn attack(kind: Kind, target: &Target, connections: usize, stop: &AtomicBool, counts: &Counts) {
     std::thread::scope(|scope| {
         for number in 0..connections {
@@ -123,7 +124,7 @@ pub fn attack(kind: Kind, target: &Target, connections: usize, stop: &AtomicBool
 /// Connects as a well-behaved client, reads a block and disconnects.
 ///
 /// # Errors
-/// If the server does not serve it within the time limit of a handshake.
+/// The server does not serve the client within the time limit of a handshake.
 pub fn read_a_block(target: &Target) -> io::Result<()> {
     let mut reader = Reader::connect(target)?;
     reader.read_a_block()?;
@@ -138,10 +139,10 @@ impl Reader {
     /// Connects to the export.
     ///
     /// # Errors
-    /// If the server does not serve it within the time limit of a handshake.
+    /// The server does not serve the client within the time limit of a handshake.
     pub fn connect(target: &Target) -> io::Result<Self> {
         let mut stream = target.connect()?;
-        wire::begin(&mut stream)?;
+        wire::begin_handshake(&mut stream)?;
         if let Some(tls) = &target.tls {
             wire::start_tls(&mut stream)?;
             stream.start_tls(tls)?;
@@ -150,10 +151,10 @@ impl Reader {
         Ok(Reader(stream))
     }
 
-    /// Reads always the same block.
+    /// Reads a fixed block.
     ///
     /// # Errors
-    /// If the server disconnects, or replies with anything other than data.
+    /// The server disconnects, or replies with anything other than data.
     pub fn read_a_block(&mut self) -> io::Result<()> {
         self.read_block_at(BLOCK_AT)
     }
@@ -161,7 +162,7 @@ impl Reader {
     /// Reads all blocks of the first `bytes`, so that they fill the cache.
     ///
     /// # Errors
-    /// If the server disconnects, or replies with anything other than data.
+    /// The server disconnects, or replies with anything other than data.
     pub fn read_all(&mut self, bytes: u64) -> io::Result<()> {
         (0..bytes / u64::from(BLOCK_BYTES))
             .try_for_each(|block| self.read_block_at(block * u64::from(BLOCK_BYTES)))
@@ -178,7 +179,7 @@ impl Reader {
     }
 }
 
-/// Runs one hostile client, which connects again when the server disconnects it.
+/// A hostile client, which connects again when the server disconnects it.
 struct Client<'a> {
     kind: Kind,
     target: &'a Target,
@@ -203,12 +204,12 @@ impl Client<'_> {
     fn connect_and_attack(&self) -> io::Result<()> {
         let mut stream = self.target.connect()?;
         if self.kind == Kind::Silent {
-            self.begin(&stream)?;
+            self.begin_attack(&stream)?;
             return self.wait_until_closed(&mut stream);
         }
-        wire::begin(&mut stream)?;
+        wire::begin_handshake(&mut stream)?;
         if self.kind == Kind::HalfHandshake && self.number.is_multiple_of(2) {
-            return self.begin_tls(&mut stream);
+            return self.request_tls_and_stall(&mut stream);
         }
         if let Some(tls) = &self.target.tls {
             wire::start_tls(&mut stream)?;
@@ -217,7 +218,7 @@ impl Client<'_> {
         match self.kind {
             Kind::Silent => Ok(()),
             Kind::HalfHandshake => {
-                self.begin(&stream)?;
+                self.begin_attack(&stream)?;
                 let option = wire::option(wire::OPT_INFO, &PIECE[..OPTION_BYTES]);
                 self.send(&mut stream, &option[..option.len() - 1])?;
                 self.wait_until_closed(&mut stream)
@@ -245,11 +246,11 @@ impl Client<'_> {
             Kind::SlowReader => {
                 wire::negotiate(&mut stream, &self.target.export)?;
                 let read = wire::request(wire::CMD_READ, 0, REQUEST_BYTES);
-                self.sip(&mut stream, &read)
+                self.read_slowly(&mut stream, &read)
             }
             Kind::HalfRequest => {
                 wire::negotiate(&mut stream, &self.target.export)?;
-                self.begin(&stream)?;
+                self.begin_attack(&stream)?;
                 self.send(&mut stream, &wire::request(wire::CMD_WRITE, 0, REQUEST_BYTES))?;
                 for _ in 0..9 {
                     self.send(&mut stream, &PIECE)?;
@@ -264,35 +265,35 @@ impl Client<'_> {
     }
 
     /// Requests TLS and sends less than half of a message.
-    fn begin_tls(&self, stream: &mut Stream) -> io::Result<()> {
-        wire::ask_for_tls(stream)?;
+    fn request_tls_and_stall(&self, stream: &mut Stream) -> io::Result<()> {
+        wire::request_tls(stream)?;
         // A hello that announces 60,000 bytes, in records of 4,096 bytes.
         let mut message = vec![1, 0, 0xea, 0x60];
         message.resize(TLS_RECORDS << 12, 1);
-        self.begin(stream)?;
+        self.begin_attack(stream)?;
         for part in message.chunks(1 << 12) {
             self.send(stream, &[&[22, 3, 1, 0x10, 0], part].concat())?;
         }
         self.wait_until_closed(stream)
     }
 
-    /// Counts an attack; later calls return soon.
-    fn begin(&self, stream: &Stream) -> io::Result<()> {
+    /// Counts an attack, and sets short timeouts.
+    fn begin_attack(&self, stream: &Stream) -> io::Result<()> {
         self.counts.attacks.fetch_add(1, Ordering::Relaxed);
-        stream.be_impatient()
+        stream.set_short_timeouts()
     }
 
     /// Sends all of `bytes`, even if the server accepts them slowly.
     fn send(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
         let mut sent = 0;
         while sent < bytes.len() && !self.is_stopped() {
-            sent += self.push(stream, &bytes[sent..])?.unwrap_or(0);
+            sent += self.send_some(stream, &bytes[sent..])?.unwrap_or(0);
         }
         Ok(())
     }
 
-    /// Sends some bytes; none if the server accepts nothing for a moment.
-    fn push(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<Option<usize>> {
+    /// Sends some bytes; returns `None` if the server accepts nothing within the timeout.
+    fn send_some(&self, stream: &mut Stream, bytes: &[u8]) -> io::Result<Option<usize>> {
         match stream.write(bytes) {
             // The buffer of a TLS connection is full.
             Ok(0) => Ok(None),
@@ -305,8 +306,8 @@ impl Client<'_> {
         }
     }
 
-    /// Receives some bytes; none if nothing arrives for a moment.
-    fn pull(&self, stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Receives some bytes; returns `None` if nothing arrives within the timeout.
+    fn receive_some(&self, stream: &mut Stream, into: &mut [u8]) -> io::Result<Option<usize>> {
         match stream.read(into) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
@@ -321,7 +322,7 @@ impl Client<'_> {
     fn wait_until_closed(&self, stream: &mut Stream) -> io::Result<()> {
         let mut bytes = [0; 4096];
         while !self.is_stopped() {
-            if self.pull(stream, &mut bytes)?.is_none() {
+            if self.receive_some(stream, &mut bytes)?.is_none() {
                 std::thread::sleep(PAUSE);
             }
         }
@@ -331,13 +332,13 @@ impl Client<'_> {
     /// Sends the same bytes repeatedly. When the server accepts no more, a client that `reads`
     /// receives some of the replies, but never all of them.
     fn send_forever(&self, stream: &mut Stream, bytes: &[u8], reads: bool) -> io::Result<()> {
-        self.begin(stream)?;
+        self.begin_attack(stream)?;
         let (mut sent, mut replies) = (0, vec![0; 32 << 10]);
         while !self.is_stopped() {
-            match self.push(stream, &bytes[sent..])? {
+            match self.send_some(stream, &bytes[sent..])? {
                 Some(count) => sent = (sent + count) % bytes.len(),
                 None if reads => {
-                    self.pull(stream, &mut replies)?;
+                    self.receive_some(stream, &mut replies)?;
                 }
                 None => std::thread::sleep(PAUSE),
             }
@@ -346,14 +347,14 @@ impl Client<'_> {
     }
 
     /// Sends requests as long as the server accepts them, and reads a few bytes at a time.
-    fn sip(&self, stream: &mut Stream, request: &[u8]) -> io::Result<()> {
-        self.begin(stream)?;
-        let (mut sent, mut some) = (0, [0; SIP_BYTES]);
+    fn read_slowly(&self, stream: &mut Stream, request: &[u8]) -> io::Result<()> {
+        self.begin_attack(stream)?;
+        let (mut sent, mut some) = (0, [0; SLOW_READ_BYTES]);
         while !self.is_stopped() {
-            if let Some(count) = self.push(stream, &request[sent..])? {
+            if let Some(count) = self.send_some(stream, &request[sent..])? {
                 sent = (sent + count) % request.len();
             } else {
-                self.pull(stream, &mut some)?;
+                self.receive_some(stream, &mut some)?;
                 std::thread::sleep(PAUSE);
             }
         }

@@ -1,7 +1,8 @@
 //! Locks between test processes, for resources of the whole machine.
 //!
-//! Test runners differ: `cargo test` runs the tests of a crate as threads of one process, `cargo
-//! nextest` runs each test as a process of its own. A lock on a file excludes tests in both cases.
+//! Test runners differ: `cargo test` runs the tests of a crate as threads of one process,
+//! `cargo nextest` runs each test as a separate process. A lock on a file excludes tests in both
+//! cases.
 
 use std::fs::File;
 
@@ -15,7 +16,7 @@ impl MachineLock {
     /// Waits until no other test holds the lock.
     ///
     /// # Panics
-    /// If the lock file in the temporary directory cannot be opened or locked.
+    /// The lock file in the temporary directory cannot be opened or locked.
     #[must_use]
     pub fn exclusive(name: &str) -> Self {
         let file = open(name);
@@ -26,7 +27,7 @@ impl MachineLock {
     /// Waits until no other test holds the lock exclusively.
     ///
     /// # Panics
-    /// As [`MachineLock::exclusive`].
+    /// As for [`MachineLock::exclusive`].
     #[must_use]
     pub fn shared(name: &str) -> Self {
         let file = open(name);
@@ -35,7 +36,8 @@ impl MachineLock {
     }
 }
 
-/// Opens a new description of the lock file, so that threads of one process exclude each other.
+/// Opens the lock file with a new open file description, so that threads of one process exclude
+/// each other.
 fn open(name: &str) -> File {
     let user = rustix::process::geteuid().as_raw();
     let path = std::env::temp_dir().join(format!("larder-test-{user}-{name}.lock"));

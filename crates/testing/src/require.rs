@@ -5,7 +5,7 @@ use crate::skip;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 
-/// Returns whether the test runs as root.
+/// Returns true if the test runs as root.
 #[must_use]
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -15,7 +15,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Returns whether the program is installed.
+/// Returns true if the program is installed.
 #[must_use]
 pub fn has_tool(program: &str) -> bool {
     let found = find_tool(program).is_some();
@@ -25,7 +25,7 @@ pub fn has_tool(program: &str) -> bool {
     found
 }
 
-/// Returns the path of a program; reports nothing if it is not installed.
+/// Returns the path of a program, without a report if it is not installed.
 #[must_use]
 pub fn find_tool(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn find_tool(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Returns whether the test may mount FUSE file systems.
+/// Returns true if the test may mount FUSE file systems.
 #[must_use]
 pub fn can_mount() -> bool {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Returns whether all of `pages` are resident. If the kernel reclaims idle memory without memory
+/// Returns true if all of `pages` are resident. If the kernel reclaims idle memory without memory
 /// pressure (DAMON, `Documentation/admin-guide/mm/damon`), it may evict any page at any time: then
 /// 90 % are enough.
 #[must_use]

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
 
-/// Environment variable with the absolute path of the file that collects skips.
+/// The environment variable with the absolute path of the file that collects skips.
 const SKIPS: &str = "LARDER_SKIPS";
 
 /// Reports that the running test, or a part of it, cannot run here.
@@ -14,7 +14,7 @@ const SKIPS: &str = "LARDER_SKIPS";
 /// with its next part.
 ///
 /// # Panics
-/// If that file cannot be written: a skip that is not reported looks like a test that passed.
+/// That file cannot be written: a skip that is not reported looks like a test that passed.
 #[expect(clippy::print_stdout, reason = "the test run collects and prints the reasons")]
 pub fn skip(reason: impl Display) {
     let reason = one_line(&reason.to_string());

@@ -3,7 +3,7 @@
 use crate::skip;
 use std::path::{Path, PathBuf};
 
-/// Returns the path of a trace in `../shared/traces` beside the repository; reports a skip if it
+/// Returns the path of a trace in `../shared/traces` next to the repository; reports a skip if it
 /// does not exist.
 #[must_use]
 pub fn shared_trace(name: &str) -> Option<PathBuf> {

@@ -2,38 +2,39 @@
 //! and with a version that is slower by a known amount.
 //!
 //! A shared machine can be 20 % slower for some seconds. If `larder compare` reports this, the run
-//! is repeated, as a user would do.
+//! is repeated, as by a user.
 
 use super::prelude::*;
 use crate::stats::median;
 
-/// The slower form takes this much longer.
+/// The relative slowdown of the slower form.
 const SLOWER: f64 = 0.1;
-/// Maximum repetitions because the machine was slower, and the report of `larder compare` in this
-/// case.
+/// The maximum number of repetitions because the machine was slower, and the report of
+/// `larder compare` in this case.
 const REPEATS_MAX: u32 = 8;
 const SLOWER_MACHINE: &str = "the machine was ";
-/// Milliseconds that a cycle computes.
+/// The computation in each cycle, in milliseconds.
 const COMPUTE_MS: f64 = 0.02;
-/// Of all rounds: the same must not be told apart in this share, the slower found in that one.
+/// The minimum shares of all rounds in which equal runs show no difference, and in which the slower
+/// form is detected.
 const SILENT_MIN: f64 = 0.9;
 const FOUND_MIN: f64 = 0.8;
 /// The main series.
 const SERIES: &str = "cycles";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let rounds = env.either(50_u32, 10);
+    let rounds = env.choose(50_u32, 10);
     let file = env.file("compare.image");
-    text(cmd!("dd if=/dev/urandom bs=1M count=16 status=none of={file}"))?;
+    stdout_of(cmd!("dd if=/dev/urandom bs=1M count=16 status=none of={file}"))?;
     let mut cycles = Vec::new();
     let (mut silent, mut found, mut wrong, mut repeated) = (0, 0, 0, 0);
     for _ in 0..rounds {
         let before = bench(env, &file, COMPUTE_MS, "before")?;
-        let cycle_ms = record::middle(&record::read(&before)?, "answer time")? / 1e6;
+        let cycle_ms = record::series_median(&record::read(&before)?, "answer time")? / 1e6;
         cycles.push(cycle_ms * 1e3);
-        let (again, of_again) = against(env, (&before, &file), COMPUTE_MS)?;
+        let (again, of_again) = compare_until_equal_speed(env, (&before, &file), COMPUTE_MS)?;
         let slower_ms = COMPUTE_MS + cycle_ms * SLOWER;
-        let (slower, of_slower) = against(env, (&before, &file), slower_ms)?;
+        let (slower, of_slower) = compare_until_equal_speed(env, (&before, &file), slower_ms)?;
         silent += u32::from(again == "cannot-tell");
         found += u32::from(slower == "worse");
         wrong += u32::from(slower == "better");
@@ -55,25 +56,30 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Runs the workload and returns the path of its record. A trial is long compared with a task
+/// Runs the workload and returns the path of its record. A trial is long compared with a context
 /// switch.
 fn bench(env: &Env, file: &Path, compute_ms: f64, name: &str) -> Result<PathBuf> {
     let (larder, at) = (&env.larder, env.file(&format!("{name}.json")));
     let (compute, trials) = (compute_ms.to_string(), "--length 150ms --trials 16".split(' '));
-    let how = "--pattern R --cycle 16 --order uniform --start warm --confidence off".split(' ');
-    text(cmd!(
-        "{larder} bench probe {file} {how...} {trials...} --compute {compute} --output {at}"
+    let arguments =
+        "--pattern R --cycle 16 --order uniform --start warm --confidence off".split(' ');
+    stdout_of(cmd!(
+        "{larder} bench probe {file} {arguments...} {trials...} --compute {compute} --output {at}"
     ))?;
     Ok(at)
 }
 
-/// Runs the workload until the machine is as fast as it was before, and compares; the verdict, and
-/// how often that was repeated.
-fn against(env: &Env, (before, file): (&Path, &Path), compute_ms: f64) -> Result<(String, u32)> {
+/// Runs the workload until the machine is as fast as before, and compares; returns the verdict and
+/// the number of repetitions.
+fn compare_until_equal_speed(
+    env: &Env,
+    (before, file): (&Path, &Path),
+    compute_ms: f64,
+) -> Result<(String, u32)> {
     let larder = &env.larder;
     for repeats in 0.. {
         let after = bench(env, file, compute_ms, "after")?;
-        let out = keep(cmd!("{larder} compare {before} {after} --format json"))?;
+        let out = capture(cmd!("{larder} compare {before} {after} --format json"))?;
         // Exit code 1: some series is worse.
         ensure!(matches!(out.code, Some(0 | 1)), "larder compare: {}", out.stderr);
         let found: Value = serde_json::from_str(&out.stdout).context("parse a comparison")?;

@@ -1,5 +1,5 @@
 //! File systems on cached volumes: `larder serve --fuse`, a loop device with direct I/O, and ext4,
-//! xfs and btrfs on it; kills in the middle of writes, and memory that runs out. Needs root.
+//! xfs and btrfs on it; kills during writes, and memory exhaustion. Requires root.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::mount::work;
 use super::prelude::*;
 use crate::cleanup::Cleanup;
-use crate::daemon::{Daemon, until};
+use crate::daemon::{Daemon, poll_until};
 use crate::disk::{FileSystem, Kind, WORK_MAX_S};
 use crate::memory_group::MemoryGroup;
 
-/// Enough for PostMark.
+/// Large enough for PostMark.
 const IMAGE_MIB: u64 = 2048;
 /// Rounds with a kill: milliseconds of writing, maximum size of a file, threads.
 const SPAN_MS: (u64, u64) = (500, 2500);
 const FILE_BYTES_MAX: u64 = 200_000;
 const THREADS: u64 = 4;
-/// Maximum wait of a writer for a killed server.
+/// The maximum wait of a writer for a killed server.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LAZY: &str =
     "--memory 64MiB --set first-delay=60000 --set idle-delay=60000 --set age-max=600000";
 
-/// Memory limit of the server, the writer and the leak together.
+/// The memory limit of the server, the writer and the leak together.
 const LIMIT_MIB: u64 = 512;
 const PRESSURE_MIB: u64 = 1024;
 const PRESSURE: &str = "--memory 128MiB";
@@ -32,9 +32,9 @@ const WRITER: &str = "while [ ! -e \"$2\" ]; do
   dd if=/dev/zero of=\"$1/file\" bs=1M count=200 2> /dev/null || exit 1
   rm \"$1/file\"; echo round
 done";
-/// MiB that [`SWAPPER`] has to swap out in a group of 128 MiB, at least.
+/// The minimum number of MiB that [`SWAPPER`] must swap out in a cgroup of 128 MiB.
 const SWAPPED_MIB_MIN: u64 = 128;
-/// Fills 300 MiB and reads them twice, in a group that has to swap for that.
+/// Fills 300 MiB and reads them twice, which requires swapping in the cgroup.
 const SWAPPER: &str = "import sys
 pages = [bytearray(b'%08d' % i * 512) for i in range(76800)]
 for again in range(2):
@@ -44,37 +44,37 @@ print('fine')";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let needs = ["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "postmark", "git"];
-    need(run::missing(&needs))?;
+    require(run::unmet_requirement(&needs))?;
     let _rings = crate::rings::on()?;
     for kind in Kind::ALL {
         let name = kind.name();
-        claims.tried(format!("{name}: postmark, git, cargo; fsck clean; the same again"), || {
-            whole_life(env, kind)
+        claims.check(format!("{name}: postmark, git, cargo; fsck clean; the same again"), || {
+            full_life_cycle(env, kind)
         });
-        claims.tried(format!("{name}: kill -9 in the middle of fsynced writes"), || {
-            let (rounds, seed) = (env.either(5, 2), env.options.seed);
+        claims.check(format!("{name}: kill -9 in the middle of fsynced writes"), || {
+            let (rounds, seed) = (env.choose(5, 2), env.options.seed);
             let promised = kills(env, kind, rounds, seed)?;
             ensure!(promised > 0, "nothing was promised");
             Ok(format!("{rounds} kills, {promised} fsynced files whole, fsck clean"))
         });
     }
-    for round in 1..=env.either(3, 1) {
-        let what = format!("ext4 is written while a process leaks memory, {round}");
-        claims.tried(what + ": nothing hangs", || leak(env));
+    for round in 1..=env.choose(3, 1) {
+        let statement = format!("ext4 is written while a process leaks memory, {round}");
+        claims.check(statement + ": nothing hangs", || leak(env));
     }
-    claims.tried("swap on a volume's loop device, used until memory is short", || swap(env));
+    claims.check("swap on a volume's loop device, used until memory is short", || swap(env));
     Ok(())
 }
 
-/// A server that shows the volume `disk` as a file.
-pub(super) struct Served {
+/// A server that exports the volume `disk` as a file.
+pub(super) struct ServedVolume {
     pub(super) server: Server,
     dir: PathBuf,
     cleanup: Cleanup,
 }
 
-impl Served {
-    /// Serves an image or a device, in a memory group if there is one.
+impl ServedVolume {
+    /// Serves an image or a device, in a memory cgroup if one is given.
     pub(super) fn start(
         env: &Env,
         image: &Path,
@@ -89,8 +89,8 @@ impl Served {
         let cleanup = Cleanup::with("umount --force --lazy \"$1\"", &[&dir.to_string_lossy()])?;
         let volume = format!("disk={}", image.display());
         let larder = env.larder(&[&volume], &format!("{options} --fuse {}", dir.display()));
-        let place = |command| group.map(|group| group.enter(&command)).unwrap_or(command);
-        Ok(Served { server: larder.start_as(env.dir(), place)?, dir, cleanup })
+        let wrap = |command| group.map(|group| group.wrap(&command)).unwrap_or(command);
+        Ok(ServedVolume { server: larder.start_as(env.dir(), wrap)?, dir, cleanup })
     }
 
     pub(super) fn file(&self) -> PathBuf {
@@ -111,9 +111,9 @@ impl Served {
 }
 
 /// Creates, uses, remounts and checks a file system, without faults.
-fn whole_life(env: &Env, kind: Kind) -> Result<String> {
-    let image = image::sparse(&env.file("volume.img"), IMAGE_MIB * MIB)?;
-    let served = Served::start(env, &image, "--memory 160MiB", None)?;
+fn full_life_cycle(env: &Env, kind: Kind) -> Result<String> {
+    let image = image::create_sparse(&env.file("volume.img"), IMAGE_MIB * MIB)?;
+    let served = ServedVolume::start(env, &image, "--memory 160MiB", None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.make()?;
     file_system.mount()?;
@@ -128,14 +128,14 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
     file_system.check()?;
     file_system.mount()?;
     ensure!(before == work::listing(point)?, "the files differ after a second mount");
-    file_system.leave()?;
+    file_system.unmount_unchecked()?;
     served.stop_clean()?;
-    // The image alone, without any cache.
+    // The image alone, without a cache.
     let bare = FileSystem::attach(env.dir(), &image, kind)?;
     bare.check()?;
     bare.mount()?;
     let bare_listing = work::listing(bare.point())?;
-    bare.leave()?;
+    bare.unmount_unchecked()?;
     ensure!(before == bare_listing, "the image has other files than the volume had");
     Ok(format!("{files} files the same, PostMark {rate}"))
 }
@@ -143,11 +143,11 @@ fn whole_life(env: &Env, kind: Kind) -> Result<String> {
 /// Runs rounds with a kill on one image. Returns the number of fsynced files, all of which were
 /// intact.
 pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64> {
-    let image = image::sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
+    let image = image::create_sparse(&env.file("killed.img"), IMAGE_MIB * MIB)?;
     let mut random = Rng::with_seed(seed);
     let mut promised = 0;
     for round in 0..rounds {
-        let served = Served::start(env, &image, LAZY, None)?;
+        let served = ServedVolume::start(env, &image, LAZY, None)?;
         let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
         if round == 0 {
             file_system.make()?;
@@ -159,9 +159,11 @@ pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64
             File::open(dir).and_then(|dir| dir.sync_all()).context("fsync a directory")?;
         }
         let seed = random.u64(..);
-        let (_dead_mount, kept) = written_until(&dir, seed, || served.kill())?;
-        // The file system that is still mounted has lost its disk.
-        file_system.leave().context("unmount the file system that has lost its disk")?;
+        let (_dead_mount, kept) = write_until_kill(&dir, seed, || served.kill())?;
+        // The mounted file system has lost its disk.
+        file_system
+            .unmount_unchecked()
+            .context("unmount the file system that has lost its disk")?;
         promised += kept.iter().sum::<u64>();
         compare_files(env, &image, kind, (&dir, seed), &kept)?;
     }
@@ -169,8 +171,8 @@ pub(super) fn kills(env: &Env, kind: Kind, rounds: u64, seed: u64) -> Result<u64
 }
 
 /// Writes files in a directory, in several threads, until `kill` ends the server after a random
-/// time. Returns the result of `kill`, and how many files each thread had fsynced.
-pub(super) fn written_until<T>(
+/// time. Returns the result of `kill`, and the number of files that each thread had fsynced.
+pub(super) fn write_until_kill<T>(
     dir: &Path,
     seed: u64,
     kill: impl FnOnce() -> Result<T>,
@@ -189,7 +191,7 @@ pub(super) fn written_until<T>(
     })
 }
 
-/// Fails unless the files that were fsynced are there as they were written.
+/// Fails unless the fsynced files exist with their content.
 pub(super) fn check_files(dir: &Path, seed: u64, kept: &[u64]) -> Result<()> {
     for (thread, &kept) in (0..).zip(kept) {
         for number in 0..kept {
@@ -210,7 +212,8 @@ fn file_of(seed: u64, thread: u64, number: u64) -> (String, Vec<u8>) {
     (format!("{thread}-{number}"), bytes)
 }
 
-/// Writes files until a write fails. Returns how many files, with their names, were fsynced.
+/// Writes files until a write fails. Returns the number of files that were fsynced with their
+/// names.
 fn write_files(dir: &Path, seed: u64, thread: u64, stop: &AtomicBool) -> Result<u64> {
     let (begun, mut number) = (Instant::now(), 0);
     let one = |number: u64| -> std::io::Result<()> {
@@ -235,7 +238,7 @@ fn compare_files(
     (dir, seed): (&Path, u64),
     kept: &[u64],
 ) -> Result<()> {
-    let served = Served::start(env, image, LAZY, None)?;
+    let served = ServedVolume::start(env, image, LAZY, None)?;
     let file_system = FileSystem::attach(env.dir(), &served.file(), kind)?;
     file_system.mount().context("mount, which replays the journal")?;
     check_files(dir, seed, kept)?;
@@ -243,20 +246,20 @@ fn compare_files(
     served.stop_clean()
 }
 
-/// Runs a leak beside a writer; returns the figure.
+/// Runs a leak in parallel with a writer; returns the figure.
 fn leak(env: &Env) -> Result<String> {
-    need(MemoryGroup::missing())?;
-    let group = MemoryGroup::of(LIMIT_MIB)?;
-    let image = image::sparse(&env.file("pressed.img"), PRESSURE_MIB * MIB)?;
+    require(MemoryGroup::unavailable_reason())?;
+    let group = MemoryGroup::with_limit(LIMIT_MIB)?;
+    let image = image::create_sparse(&env.file("pressed.img"), PRESSURE_MIB * MIB)?;
     let spared = can_be_spared();
-    let served = Served::start(env, &image, PRESSURE, spared.then_some(&group))?;
+    let served = ServedVolume::start(env, &image, PRESSURE, spared.then_some(&group))?;
     let file_system = FileSystem::new(env.dir(), &served.file())?;
     let (point, limit) = (file_system.point(), Duration::from_secs(WORK_MAX_S));
     let mut writer = Daemon::start("the writer", env.dir(), |dir| {
-        group.enter(&cmd!("sh -c {WRITER} writer {point} {dir}/stop"))
+        group.wrap(&cmd!("sh -c {WRITER} writer {point} {dir}/stop"))
     })?;
     let mut written = |rounds: usize| {
-        until("the writer continues", limit, || {
+        poll_until("the writer continues", limit, || {
             writer.check_alive()?;
             Ok(writer.stdout().lines().count() >= rounds)
         })?;
@@ -264,7 +267,7 @@ fn leak(env: &Env) -> Result<String> {
     };
     written(1)?;
     let (begun, mut leak) = (Instant::now(), group.leak(env.dir(), "0.05")?);
-    until("the end of the leak", limit, || leak.has_ended())?;
+    poll_until("the end of the leak", limit, || leak.has_ended())?;
     let took = begun.elapsed().as_secs_f64();
     let during = written(0)?;
     written(during + 2)?;
@@ -272,13 +275,15 @@ fn leak(env: &Env) -> Result<String> {
     writer.wait(limit)?;
     file_system.end()?;
     served.stop_clean()?;
-    let place = if spared { "server inside" } else { "server outside: no CAP_SYS_RESOURCE" };
-    Ok(format!("{LIMIT_MIB} MiB gone in {took:.1} s ({place}); the writer continued, fsck clean"))
+    let placement = if spared { "server inside" } else { "server outside: no CAP_SYS_RESOURCE" };
+    Ok(format!(
+        "{LIMIT_MIB} MiB gone in {took:.1} s ({placement}); the writer continued, fsck clean"
+    ))
 }
 
-/// Returns whether a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
-/// `PR_SET_IO_FLUSHER`. Without it, a server in a full group can deadlock: the kernel's memory for
-/// its io_uring requests waits for the server itself.
+/// Returns true if a server has `CAP_SYS_RESOURCE` (bit 24), which it needs for
+/// `PR_SET_IO_FLUSHER`. Without it, a server in a full cgroup can deadlock: the kernel's memory
+/// allocation for its io_uring requests waits for the server itself.
 fn can_be_spared() -> bool {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -288,25 +293,25 @@ fn can_be_spared() -> bool {
 
 /// Swaps to the loop device; returns the figure.
 fn swap(env: &Env) -> Result<String> {
-    need(MemoryGroup::missing())?;
+    require(MemoryGroup::unavailable_reason())?;
     let swaps = std::fs::read_to_string("/proc/swaps").context("read /proc/swaps")?;
     // The kernel would prefer the swap of the machine, and the volume would stay unused.
     let has_swap = swaps.lines().count() > 1;
-    need(has_swap.then(|| "this machine has swap of its own".into()))?;
-    let group = MemoryGroup::of(LIMIT_MIB / 4)?;
-    let image = image::sparse(&env.file("swap.img"), PRESSURE_MIB * MIB)?;
-    let served = Served::start(env, &image, PRESSURE, None)?;
-    let disk = crate::disk::Disk::over(&served.file())?;
+    require(has_swap.then(|| "this machine has swap of its own".into()))?;
+    let group = MemoryGroup::with_limit(LIMIT_MIB / 4)?;
+    let image = image::create_sparse(&env.file("swap.img"), PRESSURE_MIB * MIB)?;
+    let served = ServedVolume::start(env, &image, PRESSURE, None)?;
+    let disk = crate::disk::Disk::attach(&served.file())?;
     let device = disk.path();
-    text(cmd!(30, "mkswap {device}"))?;
+    stdout_of(cmd!(30, "mkswap {device}"))?;
     let cleanup = Cleanup::with("swapoff \"$1\"", &[&device.to_string_lossy()])?;
-    text(cmd!(30, "swapon {device}"))?;
-    let (_, before) = disk.written()?;
-    let said = text(group.enter(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));
-    text(cmd!(WORK_MAX_S, "swapoff {device}"))?;
+    stdout_of(cmd!(30, "swapon {device}"))?;
+    let (_, before) = disk.write_counts()?;
+    let output = stdout_of(group.wrap(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));
+    stdout_of(cmd!(WORK_MAX_S, "swapoff {device}"))?;
     drop(cleanup);
-    ensure!(said?.trim() == "fine", "memory changed while it was swapped out");
-    let swapped_mib = (disk.written()?.1 - before) / MIB;
+    ensure!(output?.trim() == "fine", "memory changed while it was swapped out");
+    let swapped_mib = (disk.write_counts()?.1 - before) / MIB;
     ensure!(swapped_mib >= SWAPPED_MIB_MIN, "only {swapped_mib} MiB were swapped out");
     drop(disk);
     let is_refused = served.server.0.stderr().contains("be spared");

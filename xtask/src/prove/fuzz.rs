@@ -1,7 +1,7 @@
 //! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions since the
 //! last change of its code.
 //!
-//! `bench-runs/fuzz.json` accumulates the executions. An entry holds for one version of its
+//! `bench-runs/fuzz.json` accumulates the executions. An entry is valid for one version of its
 //! target's code, identified by git tree hashes; when the code changes, the entry starts again. A
 //! target with enough executions is not run again.
 
@@ -11,28 +11,28 @@ use std::sync::{Mutex, PoisonError};
 
 /// The version of cargo-fuzz.
 const VERSION: &str = "0.13.2";
-/// Path of the record of executions in the repository.
+/// The path of the record of executions in the repository.
 const LEDGER: &str = "bench-runs/fuzz.json";
-/// Executions that each target is to have.
+/// The required number of executions of each target.
 const EXECUTIONS: u64 = 10_000_000;
 /// Limits for one input: seconds, and MiB with the sanitizer.
 const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 
-/// A target.
+/// A fuzz target.
 struct Target {
     name: &'static str,
-    /// The directories with the code that it tests.
+    /// The directories of the code under test.
     directories: &'static [&'static str],
-    /// The address sanitizer finds errors of unsafe code only, and doubles the time.
+    /// The sanitizer: the address sanitizer finds errors of unsafe code only, and doubles the time.
     sanitizer: &'static str,
 }
 
-/// A target whose code has no `unsafe` of ours.
+/// Returns a target whose code contains no `unsafe` of this repository.
 const fn safe(name: &'static str, directories: &'static [&'static str]) -> Target {
     Target { name, directories, sanitizer: "none" }
 }
 
-/// A target that reaches `unsafe` code.
+/// Returns a target that reaches `unsafe` code.
 const fn sanitized(name: &'static str, directories: &'static [&'static str]) -> Target {
     Target { name, directories, sanitizer: "address" }
 }
@@ -60,13 +60,13 @@ const TARGETS: &[Target] = &[
 ];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&["rustup"]))?;
-    let list = keep(nightly(env, &["fuzz", "list"]));
+    require(run::unmet_requirement(&["rustup"]))?;
+    let list = capture(nightly(env, &["fuzz", "list"]));
     if !list.is_ok_and(|out| out.ok()) {
         let install = ["install", "--locked", "cargo-fuzz", "--version", VERSION];
         run::show(run::cargo(&env.root).args(install))?;
     }
-    let listed = text(nightly(env, &["fuzz", "list"]))?;
+    let listed = stdout_of(nightly(env, &["fuzz", "list"]))?;
     let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     ensure!(listed.lines().eq(known), "the list of targets differs from that of cargo fuzz");
     let deadline = Instant::now() + Duration::from_secs(env.fuzz_seconds());
@@ -132,7 +132,7 @@ impl Ledger {
         Ledger { path, value }
     }
 
-    /// Returns what a target has for this version of its code.
+    /// Returns the entry of a target for this version of its code.
     fn entry(&self, name: &str, code: &str) -> Entry {
         let entry = &self.value["targets"][name];
         if entry["code"] != code {
@@ -144,7 +144,7 @@ impl Ledger {
 
     /// Writes an entry.
     fn set(&mut self, env: &Env, name: &str, code: &str, entry: &Entry) -> Result<()> {
-        let commit = text(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
+        let commit = stdout_of(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
         self.value["targets"][name] = json!({
             "executions": entry.executions, "seconds": entry.seconds, "code": code,
             "commit": commit.trim(),
@@ -159,40 +159,40 @@ fn code(env: &Env, directories: &[&str]) -> Result<String> {
     let mut git = cmd!("git rev-parse HEAD:crates/fuzz/src");
     git.args(directories.iter().map(|directory| format!("HEAD:{directory}")))
         .current_dir(&env.root);
-    let trees = text(git)?;
+    let trees = stdout_of(git)?;
     Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
 }
 
-/// Fuzzes one target for some seconds or executions; returns the executions, and the input that
-/// failed.
+/// Fuzzes one target for some seconds or executions; returns the number of executions, and the
+/// failing input.
 fn fuzz(env: &Env, target: &Target, seconds: u64, runs: u64) -> Result<(u64, Option<String>)> {
     let Target { name, sanitizer, .. } = target;
     let below = |directory: &str| run::target_dir().map(|target| target.join(directory).join(name));
     let (grown, findings) = (below("fuzz-corpus")?, below("fuzz-findings")?);
     [&grown, &findings].into_iter().try_for_each(std::fs::create_dir_all)?;
-    // Each sanitizer has a directory, since its flags would build everything again.
+    // Each sanitizer has a directory, since its flags would rebuild everything.
     let builds = run::target_dir()?.join(format!("fuzz-{sanitizer}"));
     let mut cargo = nightly(env, &["fuzz", "run", "--sanitizer", sanitizer, "--target-dir"]);
     cargo.arg(builds).arg(name).arg(grown);
     cargo.arg(env.root.join("fuzz/corpus").join(name)).arg("--").args(LIMITS);
-    // Threads of a mount keep memory: each input would run twice and be searched for leaks.
+    // Threads of a mount keep memory: each input would run twice and be checked for leaks.
     cargo.args(name.starts_with("fuse-").then_some("-detect_leaks=0"));
     cargo.args([format!("-max_total_time={seconds}"), format!("-runs={runs}")]);
     cargo.arg("-print_final_stats=1");
     cargo.arg(format!("-artifact_prefix={}/", findings.display()));
-    let out = keep(cargo)?;
+    let out = capture(cargo)?;
     let stat = |mark: &str| out.stderr.lines().find_map(|line| line.split_once(mark));
     let executions = stat("stat::number_of_executed_units:");
     let executions = executions.and_then(|(_, number)| number.trim().parse().ok());
     let found = stat("Test unit written to ").map(|(_, path)| path.to_owned());
     ensure!(out.ok() || found.is_some(), "fuzz {name}: {}", run::tail(&out.stderr));
     if found.is_some() {
-        say!("{}", run::tail(&out.stderr));
+        outln!("{}", run::tail(&out.stderr));
     }
     Ok((executions.unwrap_or(0), found))
 }
 
-/// Returns the nightly cargo, which the fuzzers need.
+/// Returns the nightly cargo, which the fuzzers require.
 fn nightly(env: &Env, words: &[&str]) -> Command {
     let mut rustup = Command::new("rustup");
     rustup.args(["run", "nightly", "cargo"]).args(words).current_dir(&env.root);

@@ -12,26 +12,26 @@ use super::upstream::CERTIFICATES;
 use crate::daemon::Daemon;
 use crate::processor_group::HalfProcessor;
 
-/// Maximum resident memory in addition to `--memory`.
+/// The maximum resident memory in addition to `--memory`.
 const OVERHEAD_BYTES_MAX: u64 = 32 * MIB;
-/// Memory of the cache in MiB: with one kind of client, and with all together.
-const LITTLE_MIB: u64 = 16;
+/// The memory of the cache in MiB: with one kind of client, and with all together.
+const SMALL_CACHE_MIB: u64 = 16;
 const ALL_MIB: [(Transport, u64); 4] = [
     (Transport::Tcp, 16),
     (Transport::Tcp, 128),
     (Transport::Tcp, 1024),
-    (Transport::Tls, LITTLE_MIB),
+    (Transport::Tls, SMALL_CACHE_MIB),
 ];
-/// Maximum ratio of another client's p99 latency during the attacks to that without attacks. With
-/// TLS, where clients make the server compute, it is only reported.
+/// The maximum ratio of another client's p99 latency during the attacks to that without attacks.
+/// With TLS, where clients cause computation on the server, it is only reported.
 const LATENCY_RATIO_MAX: f64 = 10.0;
-/// Number of hostile connections: all but two that the server accepts.
+/// The number of hostile connections: two fewer than the server accepts.
 const CONNECTIONS: usize = 62;
-/// Time within which another client must be served.
+/// The time within which another client must be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const IMAGE_BYTES: u64 = 64 * MIB;
-/// Interval of memory samples.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// The interval of memory samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
@@ -41,23 +41,27 @@ enum Transport {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let image = image::filled(&env.file("hostile.img"), IMAGE_BYTES / MIB, env.options.seed)?;
+    let image =
+        image::create_filled(&env.file("hostile.img"), IMAGE_BYTES / MIB, env.options.seed)?;
     let certificates = env.file("certificates");
     std::fs::create_dir(&certificates).context("make a directory for certificates")?;
-    text(cmd!("sh -c {CERTIFICATES}").current_dir(&certificates))?;
+    stdout_of(cmd!("sh -c {CERTIFICATES}").current_dir(&certificates))?;
     for kind in Kind::ALL {
         for transport in [Transport::Unix, Transport::Tcp, Transport::Tls] {
-            let what = format!("{CONNECTIONS} x {}, {transport:?}", kind.name());
-            claims.tried(what, || one(env, &image, &certificates, kind, transport));
+            let statement = format!("{CONNECTIONS} x {}, {transport:?}", kind.name());
+            claims.check(statement, || {
+                attack_with_one_kind(env, &image, &certificates, kind, transport)
+            });
         }
     }
     for (transport, mib) in ALL_MIB {
-        let what =
+        let statement =
             format!("{CONNECTIONS} clients of all kinds, {transport:?}, {mib} MiB of memory");
         match HalfProcessor::unavailable_reason() {
-            Some(reason) => claims.skip(&what, &reason),
-            None => claims
-                .tried(what, || attack_with_all_kinds(env, &image, &certificates, transport, mib)),
+            Some(reason) => claims.skip(&statement, &reason),
+            None => claims.check(statement, || {
+                attack_with_all_kinds(env, &image, &certificates, transport, mib)
+            }),
         }
     }
     std::fs::remove_file(&image).context("remove the image")
@@ -69,18 +73,18 @@ fn free_address() -> Result<SocketAddr> {
     listener.local_addr().context("find a free port")
 }
 
-/// Runs one kind of client against a server of its own.
-fn one(
+/// Runs one kind of client against a separate server.
+fn attack_with_one_kind(
     env: &Env,
     image: &Path,
     certificates: &Path,
     kind: Kind,
     transport: Transport,
 ) -> Result<String> {
-    let (server, target) = serve(env, image, certificates, transport, LITTLE_MIB)?;
-    // An empty cache would leave its memory to what the clients make the server hold.
+    let (server, target) = serve(env, image, certificates, transport, SMALL_CACHE_MIB)?;
+    // An empty cache would leave its memory to buffers for the hostile clients.
     drop(connect_and_fill(&target)?);
-    let seconds = Duration::from_secs(env.either(60, 3));
+    let seconds = Duration::from_secs(env.choose(60, 3));
     let outcome = resist(&server, kind, &target, seconds)?;
     server.stop_clean()?;
     Ok(outcome)
@@ -134,7 +138,7 @@ fn connect_and_fill(target: &Target) -> Result<Reader> {
     Ok(reader)
 }
 
-/// Lets clients of all kinds attack with half a CPU while a well-behaved client reads.
+/// Runs clients of all kinds with half a CPU, in parallel with the reads of a well-behaved client.
 fn attack_with_all_kinds(
     env: &Env,
     image: &Path,
@@ -143,16 +147,16 @@ fn attack_with_all_kinds(
     mib: u64,
 ) -> Result<String> {
     let (server, target) = serve(env, image, certificates, transport, mib)?;
-    let time = Duration::from_secs(env.either(60, 3));
+    let time = Duration::from_secs(env.choose(60, 3));
     let mut reader = connect_and_fill(&target)?;
     let mut most_bytes = 0;
     let mut latencies = || -> Result<f64> {
         let mut found = Vec::new();
         let begun = Instant::now();
         while begun.elapsed() < time {
-            let asked = Instant::now();
+            let sent = Instant::now();
             reader.read_a_block().context("serve another client")?;
-            found.push(asked.elapsed().as_secs_f64() * 1e6);
+            found.push(sent.elapsed().as_secs_f64() * 1e6);
             most_bytes = most_bytes.max(server.memory_bytes("VmRSS")?);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -189,8 +193,8 @@ fn attack_with_all_kinds(
     Ok(figure)
 }
 
-/// Lets clients of one kind attack; fails if the server uses too much memory, or serves another
-/// client too late.
+/// Runs clients of one kind; fails if the server uses too much memory, or serves another client too
+/// late.
 fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Result<String> {
     let (stop, counts) = (AtomicBool::new(false), Counts::default());
     let (mut most_bytes, mut slowest) = (0, Duration::ZERO);
@@ -199,13 +203,13 @@ fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Resul
         let _stop = StopAtEnd(&stop);
         let begun = Instant::now();
         while begun.elapsed() < time {
-            let asked = Instant::now();
+            let sent = Instant::now();
             while let Err(error) = read_a_block(target) {
-                ensure!(asked.elapsed() < SERVED_WITHIN, "another client was not served: {error}");
+                ensure!(sent.elapsed() < SERVED_WITHIN, "another client was not served: {error}");
             }
-            slowest = slowest.max(asked.elapsed());
+            slowest = slowest.max(sent.elapsed());
             most_bytes = most_bytes.max(server.memory_bytes("VmRSS")?);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(SAMPLE_INTERVAL);
         }
         Ok(())
     });
@@ -217,7 +221,7 @@ fn resist(server: &Server, kind: Kind, target: &Target, time: Duration) -> Resul
         to_f64(most_bytes) / to_f64(MIB),
         slowest.as_millis()
     );
-    let bytes_max = LITTLE_MIB * MIB + OVERHEAD_BYTES_MAX;
+    let bytes_max = SMALL_CACHE_MIB * MIB + OVERHEAD_BYTES_MAX;
     ensure!(most_bytes <= bytes_max, "more than {} MiB: {figure}", bytes_max / MIB);
     Ok(figure)
 }

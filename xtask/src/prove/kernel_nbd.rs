@@ -1,9 +1,9 @@
-//! The kernel's NBD client against `larder serve`: file systems, verified I/O, a growing volume, a
+//! The kernel's NBD client on `larder serve`: file systems, verified I/O, a growing volume, a
 //! server that hangs and a server that is killed. The script `xtask/guest/kernel-nbd` runs the
 //! steps in the guest and prints the claims.
 //!
-//! In the guest, dm-log-writes records what the server writes to a store with ext4 on it.
-//! [`records`] replays and checks the record outside.
+//! In the guest, dm-log-writes records the server's writes to a store with ext4 on it. [`records`]
+//! replays and checks the record on the host.
 
 mod records;
 mod replay;
@@ -11,20 +11,20 @@ mod replay;
 use super::prelude::*;
 use crate::guest::CANNOT_START;
 
-/// Size of the first disk of the guest, as the script expects it.
+/// The size of the first disk of the guest, as the script expects it.
 const DISK_MIB: u64 = 384;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let what = "the kernel's NBD client";
+    let statement = "the kernel's NBD client";
     #[rustfmt::skip]
     let programs = [
         "nbd-client", "mkfs.ext4", "e2fsck", "debugfs", "resize2fs", "fio", "jq", "dmsetup",
     ];
-    need(absent(&programs))?;
-    let mut disks = vec![image::sparse(&env.file("guest.disk"), DISK_MIB * MIB)?];
+    require(missing_program(&programs))?;
+    let mut disks = vec![image::create_sparse(&env.file("guest.disk"), DISK_MIB * MIB)?];
     disks.extend(records::disks(env)?);
-    // Copied, since the guest does not see the directory for temporary files, which may contain the
-    // source tree.
+    // Copies the files, since the guest has no access to the directory for temporary files, which
+    // may contain the source tree.
     let (guest, out) = (env.root.join("xtask/guest"), env.file("guest"));
     std::fs::create_dir(&out).context("make a directory")?;
     let nbdtab = env.root.join("packaging/nbdtab");
@@ -37,15 +37,15 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let factor = run::time_factor()?;
     let limit_s = (1200 * factor).to_string();
     let disks = disks.into_iter().flat_map(|disk| ["--disk".into(), disk]);
-    // Copied again, to a directory from which programs can run.
+    // Copies them again, to a directory from which programs can run.
     let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/kernel-nbd");
     // The guest ends with this process, even after kill -9.
-    let ended = keep(cmd!(
+    let ended = capture(cmd!(
         "setpriv --pdeathsig TERM {guest}/run --timeout {limit_s} {disks...} --out {out} {command}"
     ))?;
-    say!("{}", ended.stderr);
+    outln!("{}", ended.stderr);
     if ended.code == Some(CANNOT_START) {
-        claims.skip(what, run::tail(&ended.stderr).lines().last().unwrap_or_default());
+        claims.skip(statement, run::tail(&ended.stderr).lines().last().unwrap_or_default());
         return Ok(());
     }
     let (code, seconds) = (ended.code.unwrap_or(-1), begun.elapsed().as_secs());

@@ -1,10 +1,10 @@
 //! kill -9 under load: no write before the last acknowledged flush is lost. Over NBD, through a
 //! mount, and on ext4 on a volume; the rounds accumulate in bench-runs/hardening.json.
 //!
-//! `larder load` logs each request before it is sent and each answer after it is received; with
+//! `larder load` logs each request before it is sent and each reply after it is received; with
 //! `--check` it reads the image without the cache. The image is new in each round, smaller than the
 //! written data and larger than the cache. Through mounts and on volumes files are written and
-//! fsynced, and read without the cache, or by a new server.
+//! fsynced, and read without the cache, or through a new server.
 
 use super::changes::Changes;
 use super::fuse_volume;
@@ -12,19 +12,19 @@ use super::mount::fuse::{FuseMount, Program};
 use super::prelude::*;
 use crate::daemon::Daemon;
 use crate::disk::Kind;
-use crate::ledger::{self, Ledger, Outcome};
+use crate::ledger::{self, Ledger, SeedResults};
 
-/// Number of rounds to accumulate on the same code.
+/// The number of rounds to accumulate on the same code.
 const GOAL: u64 = 1000;
-/// Number of rounds after which the ledger is written; also the kills of one image of a volume.
+/// The number of rounds after which the ledger is written; also the kills of one image of a volume.
 const BATCH: u64 = 5;
-/// The load runs at least and at most so long before the kill.
+/// The minimum and maximum time of the load before the kill.
 const LOAD_MS: (u64, u64) = (300, 1500);
-/// Interval between changes of settings, in every second round.
+/// The interval between changes of settings, in every second round.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Memory sizes that are set.
+/// The memory sizes to set.
 const MEMORY: [&str; 3] = ["8MiB", "16MiB", "64MiB"];
-/// The settings that take turns; the cache is a quarter of the image.
+/// The settings of the rounds, in turn; the cache is a quarter of the image.
 const OPTIONS: [&str; 4] = [
     "--memory 16MiB --write-mode back",
     "--memory 16MiB --write-mode back --page-size 64KiB",
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 4] = [
 ];
 const IMAGE_MIB: u64 = 64;
 
-/// Settings of mounts, in turn; with the last one only fsync writes data back.
+/// Settings of mounts, in turn; with the last one only fsync causes writeback.
 const MOUNTS: [Program; 4] = [
     mount("LARDER mount --control none --memory 16MiB"),
     mount("LARDER mount --control none --memory 16MiB --page-size 64KiB"),
@@ -49,58 +49,58 @@ const fn mount(line: &'static str) -> Program {
 }
 
 /// The killed command, and the number of rounds of one run in the long and in the short form.
-struct Subject {
+struct KillTarget {
     variant: &'static str,
-    what: &'static str,
+    statement: &'static str,
     rounds: [u64; 2],
-    missing: fn() -> Option<String>,
-    batch: fn(&Env, u64, u64) -> Result<Outcome>,
+    unmet_requirement: fn() -> Option<String>,
+    batch: fn(&Env, u64, u64) -> Result<SeedResults>,
 }
 
-const SUBJECTS: [Subject; 3] = [
-    Subject {
+const TARGETS: [KillTarget; 3] = [
+    KillTarget {
         variant: "nbd",
-        what: "over NBD, 4 connections",
+        statement: "over NBD, 4 connections",
         rounds: [100, 3],
-        missing: || None,
-        batch: |env, first, count| over_rounds(first, count, |number| over_nbd(env, number)),
+        unmet_requirement: || None,
+        batch: |env, first, count| run_rounds(first, count, |number| nbd_round(env, number)),
     },
-    Subject {
+    KillTarget {
         variant: "mount",
-        what: "larder mount, fsynced files of 4 threads",
+        statement: "larder mount, fsynced files of 4 threads",
         rounds: [100, 2],
-        missing: || run::missing(&["umount"]),
-        batch: |env, first, count| over_rounds(first, count, |number| mounted(env, number)),
+        unmet_requirement: || run::unmet_requirement(&["umount"]),
+        batch: |env, first, count| run_rounds(first, count, |number| mount_round(env, number)),
     },
-    Subject {
+    KillTarget {
         variant: "volume-ext4",
-        what: "ext4 on a volume, fsynced files of 4 threads",
+        statement: "ext4 on a volume, fsynced files of 4 threads",
         rounds: [50, 1],
-        missing: || run::missing(&["losetup", "mkfs.ext4"]),
+        unmet_requirement: || run::unmet_requirement(&["losetup", "mkfs.ext4"]),
         batch: |env, first, count| {
             let mut kills = Some(fuse_volume::kills(env, Kind::Ext4, count, seed_of(env, first)));
-            over_rounds(first, count, |_| Ok((kills.take().unwrap_or(Ok(0))?, 0)))
+            run_rounds(first, count, |_| Ok((kills.take().unwrap_or(Ok(0))?, 0)))
         },
     },
 ];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let code = ledger::code(&env.root, env.options.binary.as_deref())?;
+    let code = ledger::code_hash(&env.root, env.options.binary.as_deref())?;
     let mut ledger = Ledger::open(&env.root, "hardening")?;
     let (mut total, mut earlier, mut broken) = (0, 0, 0);
-    for subject in &SUBJECTS {
-        let what = format!("kill -9 under load, {}", subject.what);
-        if let Some(reason) = (subject.missing)() {
-            claims.skip(what, reason);
+    for target in &TARGETS {
+        let statement = format!("kill -9 under load, {}", target.statement);
+        if let Some(reason) = (target.unmet_requirement)() {
+            claims.skip(statement, reason);
             continue;
         }
-        let outcome = accumulate(env, subject, &mut ledger, &code)?;
+        let outcome = accumulate(env, target, &mut ledger, &code)?;
         let (rounds, promised) = (outcome.count("executions"), outcome.count("promised"));
         total += rounds;
         earlier += outcome.earlier;
         broken += outcome.failed.len();
         claims.add(
-            what,
+            statement,
             format!(
                 "{rounds} rounds, {promised} writes or files promised, {} changes of settings \
                  meanwhile, {} rounds broken",
@@ -111,37 +111,42 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         );
     }
     if !env.options.quick {
-        let what = format!("rounds on this code, of {GOAL}, without a loss of flushed data");
+        let statement = format!("rounds on this code, of {GOAL}, without a loss of flushed data");
         let figure =
             format!("{total} ({broken} broken), {earlier} on earlier code; can be repeated");
-        claims.add(what, figure, broken == 0);
+        claims.add(statement, figure, broken == 0);
     }
     Ok(())
 }
 
 /// Runs the next rounds; returns the results of all rounds on this code.
-fn accumulate(env: &Env, of: &Subject, ledger: &mut Ledger, code: &str) -> Result<Outcome> {
-    let key = ["kill", of.variant, code];
-    let [long, quick] = of.rounds;
+fn accumulate(
+    env: &Env,
+    target: &KillTarget,
+    ledger: &mut Ledger,
+    code: &str,
+) -> Result<SeedResults> {
+    let key = ["kill", target.variant, code];
+    let [long, quick] = target.rounds;
     if env.options.quick {
-        return (of.batch)(env, 0, quick);
+        return (target.batch)(env, 0, quick);
     }
     let first = ledger.next_seed(key);
     for first in (first..first + long).step_by(usize::try_from(BATCH)?) {
-        let outcome = (of.batch)(env, first, BATCH)?;
+        let outcome = (target.batch)(env, first, BATCH)?;
         ledger.add(key, first..first + BATCH, &outcome)?;
     }
     ledger.outcome(key).context("no round was run")
 }
 
-/// Returns the results of rounds, each of which returns the number of acknowledged writes and of
+/// Returns the results of rounds, each of which returns the numbers of acknowledged writes and of
 /// changes of settings.
-fn over_rounds(
+fn run_rounds(
     first: u64,
     count: u64,
     mut round: impl FnMut(u64) -> Result<(u64, u64)>,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+) -> Result<SeedResults> {
+    let mut outcome = SeedResults::default();
     for number in first..first + count {
         outcome.add_count("executions", 1);
         match round(number) {
@@ -151,7 +156,7 @@ fn over_rounds(
                 outcome.add_count("changes", changes);
             }
             Err(error) => {
-                say!("round {number}: {error:#}");
+                outln!("round {number}: {error:#}");
                 outcome.failed.insert(format!("round-{number}"), format!("{error:#}").into());
             }
         }
@@ -164,26 +169,26 @@ fn seed_of(env: &Env, number: u64) -> u64 {
 }
 
 /// Runs one round on a mounted directory: fsynced data must be in SOURCE.
-fn mounted(env: &Env, number: u64) -> Result<(u64, u64)> {
+fn mount_round(env: &Env, number: u64) -> Result<(u64, u64)> {
     let seed = seed_of(env, number);
     let source = tempfile::tempdir_in(env.dir()).context("make a source")?;
     let program = MOUNTS[usize::try_from(number)? % MOUNTS.len()];
     let mount = FuseMount::start(env, program, source.path())?;
     let dir = mount.point.join("files");
     std::fs::create_dir(&dir).context("make a directory")?;
-    let ((), kept) = fuse_volume::written_until(&dir, seed, || mount.kill())?;
+    let ((), kept) = fuse_volume::write_until_kill(&dir, seed, || mount.kill())?;
     fuse_volume::check_files(&source.path().join("files"), seed, &kept)
         .with_context(|| program.line)?;
     Ok((kept.iter().sum(), 0))
 }
 
-/// Runs one round over NBD; in every second round settings change all the time.
-fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
+/// Runs one round over NBD; in every second round settings change continuously.
+fn nbd_round(env: &Env, number: u64) -> Result<(u64, u64)> {
     let options = OPTIONS[usize::try_from(number / 2)? % OPTIONS.len()];
     let is_changing = number % 2 == 1;
     let mut random = Rng::with_seed(seed_of(env, number));
     let (larder, seed) = (&env.larder, random.u64(..));
-    let image = image::sparse(&env.file("image"), IMAGE_MIB * MIB)?;
+    let image = image::create_sparse(&env.file("image"), IMAGE_MIB * MIB)?;
     let (log, server) = (env.file("log"), env.serve(&image, options)?);
     let (uri, number) = (server.uri(), seed.to_string());
     let load = Daemon::start("larder load", env.dir(), |_| {
@@ -193,10 +198,10 @@ fn over_nbd(env: &Env, number: u64) -> Result<(u64, u64)> {
     std::thread::sleep(Duration::from_millis(random.u64(LOAD_MS.0..LOAD_MS.1)));
     server.kill()?;
     let changes = changes.map_or(0, |changes| changes.end().0);
-    // The load ends by itself when the server is gone.
+    // The load ends when the server has ended.
     let ended = load.wait(Duration::from_mins(1))?;
     ensure!(ended.code == Some(0), "larder load: {:?}\n{}", ended.code, run::tail(&ended.stderr));
-    let out = text(cmd!(60, "{larder} load --check {image} --log {log}"))?;
+    let out = stdout_of(cmd!(60, "{larder} load --check {image} --log {log}"))?;
     let line = out.lines().last().unwrap_or_default();
     let (writes, rest) = line.split_once(" writes promised, ").context("no last line")?;
     ensure!(rest == "0 missing", "{options}: {line}");

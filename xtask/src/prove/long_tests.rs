@@ -1,15 +1,15 @@
 //! Proofs that run benchmarks of a crate, or its tests with a long budget.
 
 use super::prelude::*;
-use crate::ledger::{self, Ledger, Outcome};
+use crate::ledger::{self, Ledger, SeedResults};
 
-/// Runs a benchmark, whose claims become those of the proof. `of` is its package and the further
-/// arguments.
+/// Runs a benchmark, whose claims become those of the proof. `arguments` are its package and the
+/// further arguments.
 pub(super) fn bench(env: &Env, claims: &mut Claims, of: &str) -> Result<()> {
     let mut cargo = run::cargo(&env.root);
     cargo.args(["bench", "--quiet", "--package"]).args(of.split(' '));
-    cargo.args(env.either(None, Some("--quick")));
-    claims.collect(&text(cargo)?)
+    cargo.args(env.choose(None, Some("--quick")));
+    claims.collect(&stdout_of(cargo)?)
 }
 
 /// Runs the integration tests of a package that a filter selects; returns their output.
@@ -17,19 +17,19 @@ fn tests(env: &Env, package: &str, filter: &str, variables: &[(&str, &str)]) -> 
     let mut cargo = run::cargo(&env.root);
     cargo.args(["test", "--release", "--package", package, "--test", "it", filter]);
     cargo.args(["--", "--nocapture", "--test-threads", "1"]).env("LARDER_BINARY", &env.larder);
-    cargo.env("LARDER_BUDGET", env.either("long", "short"));
-    text(cargo.envs(variables.iter().copied()))
+    cargo.env("LARDER_BUDGET", env.choose("long", "short"));
+    stdout_of(cargo.envs(variables.iter().copied()))
 }
 
-/// The mark of the line in which libtest reports that all tests passed, the skipped ones as well.
+/// The mark of the line in which libtest reports that all tests passed, including skipped ones.
 pub(super) const RESULT: &str = "test result: ";
 
 /// Adds a claim that holds if the tests succeed and print a line with `mark`; the rest of the line
 /// is the figure. Skips of the tests become skips of the claim.
-pub(super) fn shown(
+pub(super) fn add_test_claim(
     env: &Env,
     claims: &mut Claims,
-    what: &str,
+    statement: &str,
     (package, filter, mark): (&str, &str, &str),
     variables: &[(&str, &str)],
 ) {
@@ -38,48 +38,52 @@ pub(super) fn shown(
     let skipped: Vec<&str> =
         lines.filter_map(|line| Some(line.split_once("skipped: ")?.1)).collect();
     for &reason in &skipped {
-        claims.skip(what, reason);
+        claims.skip(statement, reason);
     }
-    // The result of a skipped test shows nothing.
+    // The result of a skipped test proves nothing.
     if skipped.is_empty() || mark != RESULT {
-        claims.tried(what, || figure(&out?, mark));
+        claims.check(statement, || figure(&out?, mark));
     }
 }
 
 fn figure(out: &str, mark: &str) -> Result<String> {
-    let shown: Vec<&str> =
+    let add_test_claim: Vec<&str> =
         out.lines().filter_map(|line| Some(line.split_once(mark)?.1.trim())).collect();
-    let is_any = !shown.is_empty() && !out.contains(" 0 passed;");
+    let is_any = !add_test_claim.is_empty() && !out.contains(" 0 passed;");
     ensure!(is_any, "the tests printed no figure:\n{out}");
-    for line in &shown {
-        say!("   {line}");
+    for line in &add_test_claim {
+        outln!("   {line}");
     }
-    Ok(if shown.len() > 4 { format!("{} lines", shown.len()) } else { shown.join("; ") })
+    Ok(if add_test_claim.len() > 4 {
+        format!("{} lines", add_test_claim.len())
+    } else {
+        add_test_claim.join("; ")
+    })
 }
 
-/// Steps of a long world.
+/// The number of steps of a long world.
 const STEPS: u64 = 1_000_000;
-/// Number of long worlds of one run without `--for`, and of all runs on the same code together.
+/// The number of long worlds of one run without `--for`, and of all runs on the same code together.
 const WORLDS: [u64; 2] = [50, 1000];
-/// Number of long worlds after which the ledger is written.
+/// The number of long worlds after which the ledger is written.
 const BATCH: u64 = 5;
 
 /// Runs many seeds of operations with a crash or a fault at any store call, and the next long ones.
 pub(super) fn simulation(env: &Env, claims: &mut Claims) -> Result<()> {
-    let seeds = env.either("20000", "200");
-    let what = format!("{seeds} seeds, and all short sequences");
+    let seeds = env.choose("20000", "200");
+    let statement = format!("{seeds} seeds, and all short sequences");
     let of = ("larder-core", "simulation::", RESULT);
-    shown(env, claims, &what, of, &[("LARDER_SEEDS", seeds)]);
+    add_test_claim(env, claims, &statement, of, &[("LARDER_SEEDS", seeds)]);
     if !env.options.quick {
-        let what = format!("worlds of {STEPS} steps on this code, of {}", WORLDS[1]);
-        claims.tried(what, || long_worlds(env));
+        let statement = format!("worlds of {STEPS} steps on this code, of {}", WORLDS[1]);
+        claims.check(statement, || long_worlds(env));
     }
     Ok(())
 }
 
-/// Runs the next long worlds, on all processors; returns the figures of all of this code.
+/// Runs the next long worlds, on all processors; returns the figures of all worlds on this code.
 fn long_worlds(env: &Env) -> Result<String> {
-    let code = ledger::code_of(&env.root, &[Path::new("crates/core")])?;
+    let code = ledger::hash_files(&env.root, &[Path::new("crates/core")])?;
     let key = ["simulation", "long", &code];
     let mut ledger = Ledger::open(&env.root, "hardening")?;
     let [count, goal] = WORLDS;
@@ -92,7 +96,7 @@ fn long_worlds(env: &Env) -> Result<String> {
         if Instant::now() >= deadline {
             break;
         }
-        let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
+        let outcomes: Vec<Result<SeedResults>> = std::thread::scope(|scope| {
             let worlds = |&first| scope.spawn(move || long_batch(env, first));
             let running: Vec<_> = batches.iter().map(worlds).collect();
             running.into_iter().map(|it| it.join().expect("a batch does not panic")).collect()
@@ -108,12 +112,12 @@ fn long_worlds(env: &Env) -> Result<String> {
 }
 
 /// Runs the long worlds of a batch of seeds.
-fn long_batch(env: &Env, first: u64) -> Result<Outcome> {
+fn long_batch(env: &Env, first: u64) -> Result<SeedResults> {
     let [seed, seeds, steps] = [first, BATCH, STEPS].map(|number| number.to_string());
     let variables = [("LARDER_SEED", &*seed), ("LARDER_SEEDS", &seeds), ("LARDER_STEPS", &steps)];
     let out = tests(env, "larder-core", "simulation::a_random_world", &variables)?;
     let line = figure(&out, "simulation: ")?;
-    let mut outcome = Outcome::default();
+    let mut outcome = SeedResults::default();
     for (name, unit) in [("steps", "steps"), ("executions", "requests"), ("crashes", "crashes")] {
         outcome.add_count(name, number_before(&line, unit)?);
     }
@@ -129,42 +133,47 @@ fn number_before(line: &str, word: &str) -> Result<u64> {
 }
 
 /// Runs a fuzz test for the requested time.
-fn fuzzed(env: &Env, claims: &mut Claims, what: &str, (package, filter): (&str, &str)) {
+fn add_fuzz_claim(
+    env: &Env,
+    claims: &mut Claims,
+    statement: &str,
+    (package, filter): (&str, &str),
+) {
     let (seconds, seed) = (env.fuzz_seconds().to_string(), env.options.seed.to_string());
     let variables = [("LARDER_FUZZ_SECONDS", seconds.as_str()), ("LARDER_SEED", &seed)];
-    let what = format!("{what} for {seconds} s, seed {seed}");
-    shown(env, claims, &what, (package, filter, "fuzzed: "), &variables);
+    let statement = format!("{statement} for {seconds} s, seed {seed}");
+    add_test_claim(env, claims, &statement, (package, filter, "fuzzed: "), &variables);
 }
 
-/// Mutated inputs of every trace format through every reader, and random records through every
+/// Runs mutated inputs of every trace format through every reader, and random records through every
 /// writer and back.
 pub(super) fn trace_fuzz(env: &Env, claims: &mut Claims) -> Result<()> {
-    fuzzed(env, claims, "mutated traces", ("larder-lab", "trace::fuzz"));
+    add_fuzz_claim(env, claims, "mutated traces", ("larder-lab", "trace::fuzz"));
     Ok(())
 }
 
-/// Sessions of malformed clients beside a healthy one.
+/// Runs sessions of malformed clients in parallel with a healthy one.
 pub(super) fn wrong_input(env: &Env, claims: &mut Claims) -> Result<()> {
-    fuzzed(env, claims, "malformed NBD sessions", ("larder", "control::fuzz"));
+    add_fuzz_claim(env, claims, "malformed NBD sessions", ("larder", "control::fuzz"));
     Ok(())
 }
 
-/// Another user writes to a setuid program, and it is started at once, and also during writes.
+/// Writes to a setuid program as another user, and starts it immediately, also during writes.
 pub(super) fn setuid(env: &Env, claims: &mut Claims) -> Result<()> {
-    let attempts = env.either("10000", "100");
-    let what = format!("{attempts} attempts of each kind, none runs as root");
+    let attempts = env.choose("10000", "100");
+    let statement = format!("{attempts} attempts of each kind, none runs as root");
     let of = ("larder-io", "directory::privileges::what_another_user", "test result: ");
-    shown(env, claims, &what, of, &[("LARDER_SETUID_ATTEMPTS", attempts)]);
+    add_test_claim(env, claims, &statement, of, &[("LARDER_SETUID_ATTEMPTS", attempts)]);
     Ok(())
 }
 
 /// Tests three file systems on four schedulers, read back in each cell, a chart for each column,
 /// and an unchanged machine, also after `kill -9`.
 pub(super) fn matrix(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]))?;
-    let what = "file systems made, measured and removed; the machine is unchanged";
-    let trials = ("LARDER_MATRIX_TRIALS", env.either("6", "2"));
-    shown(env, claims, what, ("larder", "matrix::", "shown: "), &[trials]);
+    require(run::unmet_requirement(&["losetup", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs"]))?;
+    let statement = "file systems made, measured and removed; the machine is unchanged";
+    let trials = ("LARDER_MATRIX_TRIALS", env.choose("6", "2"));
+    add_test_claim(env, claims, statement, ("larder", "matrix::", "shown: "), &[trials]);
     Ok(())
 }
 

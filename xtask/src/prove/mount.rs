@@ -1,8 +1,8 @@
-//! `larder mount` with everyday programs: databases, copies with all attributes of files, a
+//! `larder mount` with common programs: databases, copies with all attributes of files, a
 //! repository, a build, PostMark, fio that verifies every byte.
 //!
-//! SOURCE is a directory on an ext4 of its own on a loop device. After each workload the mount is
-//! ended and SOURCE must equal the former mount; at the end the file system must be clean. Needs
+//! SOURCE is a directory on a separate ext4 on a loop device. After each workload the mount is
+//! ended and SOURCE must equal the former mount; at the end the file system must be clean. Requires
 //! root.
 
 mod copies;
@@ -14,7 +14,7 @@ use super::prelude::*;
 use crate::disk::FileSystem;
 use fuse::{FuseMount, Program};
 
-/// Enough for PostMark with 20,000 transactions and for a clone of this repository.
+/// Large enough for PostMark with 20,000 transactions and for a clone of this repository.
 const IMAGE_MIB: u64 = 4096;
 /// Less memory than most workloads write, so that the cache has to evict.
 const LARDER: Program =
@@ -40,17 +40,17 @@ const FIO_RUNS: [(&str, &str); 7] = [
 ];
 
 /// A file system with SOURCE and other directories.
-struct World<'a> {
+struct SourceFileSystem<'a> {
     env: &'a Env,
     file_system: FileSystem,
 }
 
-impl World<'_> {
+impl SourceFileSystem<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.file_system.point().join(name)
     }
 
-    /// A new directory beside SOURCE.
+    /// Creates a directory next to SOURCE.
     fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.path(name);
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
@@ -58,7 +58,7 @@ impl World<'_> {
     }
 
     /// Runs `work` in an empty directory of a mount; SOURCE must then equal the former mount.
-    fn mounted(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
+    fn on_mount(&self, name: &str, work: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
         let source = self.path("source");
         let mount = FuseMount::start(self.env, LARDER, &source)?;
         let place = mount.point.join(name);
@@ -74,41 +74,41 @@ impl World<'_> {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&NEEDS))?;
+    require(run::unmet_requirement(&NEEDS))?;
     let _rings = crate::rings::on()?;
-    let image = image::sparse(&env.file("mount.img"), IMAGE_MIB * MIB)?;
-    let world = World { env, file_system: FileSystem::new(env.dir(), &image)? };
+    let image = image::create_sparse(&env.file("mount.img"), IMAGE_MIB * MIB)?;
+    let world = SourceFileSystem { env, file_system: FileSystem::new(env.dir(), &image)? };
     world.directory("source")?;
     databases::run(&world, claims);
     copies::run(&world, claims)?;
-    claims.tried("git: a clone of this repository, fsck, gc, a commit; status clean", || {
-        world.mounted("git", |place| work::clone(&env.root, place, "README.md"))
+    claims.check("git: a clone of this repository, fsck, gc, a commit; status clean", || {
+        world.on_mount("git", |place| work::clone(&env.root, place, "README.md"))
     });
-    claims.tried("cargo builds a crate and runs it", || world.mounted("cargo", work::build));
-    claims.tried("Debian's PostMark counts what it should", || {
-        world.mounted("postmark", |place| work::postmark(place, env.options.quick))
+    claims.check("cargo builds a crate and runs it", || world.on_mount("cargo", work::build));
+    claims.check("Debian's PostMark counts what it should", || {
+        world.on_mount("postmark", |place| work::postmark(place, env.options.quick))
     });
     for (name, options) in FIO_RUNS {
-        claims.tried(format!("fio --verify, four jobs: {name}"), || {
-            world.mounted("fio", |place| verified(env, place, options))
+        claims.check(format!("fio --verify, four jobs: {name}"), || {
+            world.on_mount("fio", |place| verified(env, place, options))
         });
     }
-    claims.tried("e2fsck on SOURCE's file system", || {
+    claims.check("e2fsck on SOURCE's file system", || {
         world.file_system.end().map(|()| "clean".into())
     });
     Ok(())
 }
 
 fn verified(env: &Env, place: &Path, options: &str) -> Result<String> {
-    // More than the cache holds, in the long form. fio leaves its state in the current directory
-    // by default.
-    let (size, seed) = (env.either("48m", "8m"), env.options.seed.to_string());
+    // In the long form, the files exceed the cache. By default fio writes its state to the current
+    // directory.
+    let (size, seed) = (env.choose("48m", "8m"), env.options.seed.to_string());
     let verify = "--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0".split(' ');
-    let (options, how) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));
+    let (options, args) = (options.split(' '), "--numjobs=4 --randrepeat=1".split(' '));
     let mut fio = cmd!(
         300,
-        "fio --name=job {how...} {verify...} --size={size} --directory={place} --randseed={seed}
+        "fio --name=job {args...} {verify...} --size={size} --directory={place} --randseed={seed}
          {options...}"
     );
-    Ok(fio::outcome(&mut fio)?.in_words())
+    Ok(fio::run_command(&mut fio)?.summary())
 }

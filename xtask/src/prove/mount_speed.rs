@@ -1,6 +1,6 @@
-//! The speed of `larder mount` beside bindfs, mergerfs and rclone, alternating in one run.
+//! The speed of `larder mount` compared with bindfs, mergerfs and rclone, alternating in one run.
 //!
-//! Each program mounts a directory of its own of one ext4 on a loop device with direct I/O. All
+//! Each program mounts a separate directory of the same ext4 on a loop device with direct I/O. All
 //! reads are hits: the file was read just before. The mounts do not allow other users, which makes
 //! only larder faster (docs/mount.md), and only larder uses FUSE over io_uring.
 
@@ -13,14 +13,14 @@ use super::prelude::*;
 use crate::disk::FileSystem;
 use crate::record::Record;
 use crate::rings;
-use crate::stats::{Spread, median, take_turns};
+use crate::stats::{Spread, median, run_alternating};
 
 const IMAGE_MIB: u64 = 2048;
 const NEEDS: [&str; 7] =
     ["losetup", "mkfs.ext4", "bindfs", "mergerfs", "rclone", "postmark", "fio"];
-/// Size of the file that is read.
+/// The size of the file to read.
 const FILE_MIB: u64 = 128;
-/// Files that are created and removed: few, so that all programs run in the same state of the
+/// The number of files to create and remove: few, so that all programs run in the same state of the
 /// machine.
 const FILES: u64 = 1000;
 
@@ -32,22 +32,22 @@ const LARDER_FOR_ALL: Program = Program {
     name: "larder for all",
     line: "LARDER mount --control none --memory 512MiB --allow-other",
 };
-/// The kernel keeps pages too, as it does for bindfs.
+/// The kernel caches pages, too, as for bindfs.
 const LARDER_PAGES: Program = Program {
     name: "larder with kernel pages",
     line: "LARDER mount --control none --memory 512MiB --rule *=kernel-pages=keep",
 };
-/// The peers do not allow other users by default.
+/// By default, the peers do not allow other users.
 const BINDFS: Program = Program { name: "bindfs", line: "bindfs -f --no-allow-other" };
-/// The kernel keeps no pages of its own. Without the last option mergerfs creates no file if less
-/// than 4 GiB are free.
+/// The kernel caches no pages of the mount. Without the last option mergerfs creates no file if
+/// less than 4 GiB are free.
 const MERGERFS: Program =
     Program { name: "mergerfs", line: "mergerfs -f -o cache.files=off,minfreespace=0" };
 const RCLONE: Program = Program {
     name: "rclone full",
     line: "rclone mount --vfs-cache-mode full --cache-dir cache --config none.conf",
 };
-/// The least that PostMark works with: what is read is not cached on disk.
+/// The minimum that PostMark works with: data that is read is not cached on disk.
 const RCLONE_LEAST: Program = Program {
     name: "rclone minimal",
     line: "rclone mount --vfs-cache-mode minimal --cache-dir cache --config none.conf",
@@ -77,27 +77,27 @@ type Peers = &'static [(Program, f64)];
 const OTHERS: Peers = &[(RCLONE, 2.0), (RCLONE_LEAST, 2.0), (BINDFS, 1.3), (MERGERFS, 1.3)];
 const ALSO_FOR_ALL: Peers = &[OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3], (LARDER_FOR_ALL, 1.0)];
 
-/// A contest: larder and its workload, the peers and their counterpart of the workload, and a
+/// A comparison: larder and its workload, the peers and their counterpart of the workload, and a
 /// required rate that does not depend on the peers.
 type Contest = (Program, Workload, Peers, Workload, Option<f64>);
 const CONTESTS: [Contest; 8] = [
     (LARDER, CREATES, ALSO_FOR_ALL, CREATES, None),
     (LARDER, DELETES, ALSO_FOR_ALL, DELETES, None),
     (LARDER, POSTMARK, OTHERS, POSTMARK, None),
-    // Opened for direct I/O, mergerfs would ask the disk; without it, it has its kernel keep no
-    // pages either, and finds its hits in the page cache below.
+    // With direct I/O, mergerfs would read from the disk. Without it, its kernel caches no pages of
+    // the mount either, and its hits come from the page cache of the file system below.
     (LARDER, DIRECT_1, &[(MERGERFS, 1.0)], BUFFERED_1, None),
     (LARDER, DIRECT_2, &[(MERGERFS, 1.0)], BUFFERED_2, Some(130_000.0)),
     (LARDER, DIRECT_LARGE, &[], DIRECT_LARGE, Some(2500.0)),
     (LARDER_PAGES, KEPT, &[(BINDFS, 0.9)], KEPT, None),
     (LARDER_PAGES, KEPT_LARGE, &[(BINDFS, 0.9)], KEPT_LARGE, None),
 ];
-/// Rounds of a contest; many if a trial takes a tenth of a second.
+/// The number of rounds of a comparison; many if a trial takes a tenth of a second.
 const ROUNDS: usize = 7;
 const SHORT_ROUNDS: usize = 35;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&NEEDS))?;
+    require(run::unmet_requirement(&NEEDS))?;
     let _rings = rings::on()?;
     let mut settings = json!({
         "fuse over io_uring": rings::are_on(), "source": "ext4 on a loop device with direct I/O",
@@ -106,10 +106,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for program in ALL {
         settings[program.name] = program.line.into();
     }
-    let what = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
+    let statement = "a mounted directory on ext4, against bindfs, mergerfs and rclone";
     let programs = ["bindfs", "mergerfs", "rclone", "fio"];
-    let mut record = Record::new(&env.root, what, &programs, &settings)?;
-    let image = image::sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
+    let mut record = Record::new(&env.root, statement, &programs, &settings)?;
+    let image = image::create_sparse(&env.file("mount-speed.img"), IMAGE_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let mut mounts = Vec::new();
     for program in ALL {
@@ -124,7 +124,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     mounts.into_iter().try_for_each(FuseMount::stop_clean)?;
     file_system.end()?;
     if !env.options.quick {
-        say!("   recorded in {}", record.write("mount-speed")?);
+        outln!("   recorded in {}", record.write("mount-speed")?);
     }
     Ok(())
 }
@@ -135,12 +135,12 @@ fn measure(
     (larder, ours, peers, theirs, _): Contest,
     mounts: &[FuseMount],
 ) -> Result<Vec<Option<Vec<f64>>>> {
-    say!("   {}", ours.0);
+    outln!("   {}", ours.0);
     let mut sides = vec![(larder, ours)];
     sides.extend(peers.iter().map(|peer| (peer.0, theirs)));
     let mut all = vec![Some(Vec::new()); sides.len()];
     let rounds = if ours.1 == CREATES.1 { SHORT_ROUNDS } else { ROUNDS };
-    take_turns(env.either(rounds, 3), sides.len(), |index| {
+    run_alternating(env.choose(rounds, 3), sides.len(), |index| {
         let (program, workload) = sides[index];
         let mount = mounts.iter().find(|mount| mount.program == program);
         let point = &mount.context("a program that is not mounted")?.point;
@@ -149,7 +149,7 @@ fn measure(
             Ok(rate) => rates.push(rate),
             Err(error) if index == 0 => return Err(error.context(workload.0)),
             Err(error) => {
-                say!("   {}: {}: {error:#}", program.name, workload.0);
+                outln!("   {}: {}: {error:#}", program.name, workload.0);
                 all[index] = None;
             }
         }
@@ -176,19 +176,19 @@ fn judge(
         };
         record.series(&side, unit, rates, 0);
         let middle = format!("{:.0} {unit}", median(rates));
-        let what = format!("{title}, at least {required} times {peer}");
-        bars.push((what, rates.clone(), side, middle, required));
+        let statement = format!("{title}, at least {required} times {peer}");
+        bars.push((statement, rates.clone(), side, middle, required));
     }
     if let Some(least) = least {
         let rate = format!("{least:.0} {unit}");
-        let what = format!("{title}, at least {rate}");
-        bars.push((what, vec![least; rates.len()], rate, String::new(), 1.0));
+        let statement = format!("{title}, at least {rate}");
+        bars.push((statement, vec![least; rates.len()], rate, String::new(), 1.0));
     }
-    for (what, theirs, side, middle, required) in bars {
+    for (statement, theirs, side, middle, required) in bars {
         let ratio = Spread::of_ratios(rates, &theirs);
-        record.comparison(&what, [&ours, &side], ratio, required);
+        record.comparison(&statement, [&ours, &side], ratio, required);
         let figure = format!("{:.0} {unit}, {}", median(rates), ratio.times());
-        claims.against(what, figure, middle, ratio.median >= required);
+        claims.add_with_peer(statement, figure, middle, ratio.median >= required);
     }
 }
 
@@ -203,17 +203,17 @@ fn trial(env: &Env, workload: Workload, point: &Path) -> Result<f64> {
     }
 }
 
-/// Returns how many empty files per second are created and closed one after the other, and how many
-/// are removed.
+/// Returns the number of empty files per second that are created and closed sequentially, and the
+/// number that are removed.
 fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
     let dir = point.join("files");
     std::fs::create_dir(&dir).context("make a directory for files")?;
     let names: Vec<_> = (0..FILES).map(|number| dir.join(number.to_string())).collect();
-    let mut how = OpenOptions::new();
-    how.write(true).create_new(true);
+    let mut arguments = OpenOptions::new();
+    arguments.write(true).create_new(true);
     let begun = Instant::now();
     for name in &names {
-        how.open(name).context("make a file")?;
+        arguments.open(name).context("make a file")?;
     }
     let made = begun.elapsed();
     for name in &names {
@@ -225,14 +225,14 @@ fn made_and_removed(point: &Path) -> Result<(f64, f64)> {
 }
 
 /// Returns the transactions per second of Debian's PostMark over its whole run, timed here, since
-/// PostMark counts whole seconds only.
+/// PostMark counts only whole seconds.
 pub(super) fn postmark(env: &Env, point: &Path) -> Result<f64> {
-    let (files, transactions) = env.either((1000, 4000), (200, 800));
+    let (files, transactions) = env.choose((1000, 4000), (200, 800));
     let (dir, script) = (point.join("postmark"), env.file("mount-speed.script"));
     std::fs::create_dir(&dir).context("make a directory for PostMark")?;
     fio::postmark_script(&script, &dir, (files, transactions), 10_000)?;
     let begun = Instant::now();
-    let out = keep(cmd!(60, "postmark {script}"))?;
+    let out = capture(cmd!(60, "postmark {script}"))?;
     let took = begun.elapsed().as_secs_f64();
     let is_well = out.ok() && out.stdout.contains("deleted") && !out.stderr.contains("Error");
     ensure!(is_well, "PostMark failed: {}", run::tail(&out.stderr));
@@ -244,23 +244,23 @@ pub(super) fn postmark(env: &Env, point: &Path) -> Result<f64> {
 pub(super) fn reads(env: &Env, point: &Path, options: &str) -> Result<f64> {
     let file = point.join("file");
     if !file.exists() {
-        image::filled(&file, FILE_MIB, 1)?;
+        image::create_filled(&file, FILE_MIB, 1)?;
         // Synced, so that no trial waits for writeback.
         File::open(&file).and_then(|file| file.sync_all()).context("write the file out")?;
     }
     let mut read = File::open(&file).context("open the file")?;
-    // The place of the kernel's pages in memory changes the speed of reads by a fifth, and pages
-    // that are kept would have the same place in all rounds.
+    // The physical placement of the page cache changes the speed of reads by a fifth, and cached
+    // pages would have the same placement in all rounds.
     fadvise(&read, 0, None, Advice::DontNeed).context("drop the file from the page cache")?;
     std::io::copy(&mut read, &mut std::io::sink()).context("read the file once")?;
-    let (seconds, size) = (env.either("3", "1"), FILE_MIB.to_string());
-    let how = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
+    let (seconds, size) = (env.choose("3", "1"), FILE_MIB.to_string());
+    let args = "--ioengine=psync --readonly --thread --time_based --invalidate=0".split(' ');
     let options = options.split(' ');
     let mut fio = cmd!(
         63,
-        "fio --name=job {how...} --runtime={seconds} --size={size}m --filename={file} {options...}"
+        "fio --name=job {args...} --runtime={seconds} --size={size}m --filename={file} {options...}"
     );
-    Ok(fio::outcome(&mut fio)?.per_s)
+    Ok(fio::run_command(&mut fio)?.per_s)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Share of sampled mutations of larder-core that the tests of larder-core catch.
+//! The share of sampled mutations of larder-core that its tests detect.
 //!
-//! cargo-mutants changes one place of the code at a time, builds it and runs the tests, in a copy
-//! of the workspace.
+//! cargo-mutants changes one position of the code at a time, builds it and runs the tests, in a
+//! copy of the workspace.
 
 use super::prelude::*;
 use crate::nextest;
@@ -10,14 +10,15 @@ use crate::nextest;
 const VERSION: &str = "27.1.0";
 /// The sample: every 57th mutation of all files, about 100; in the short form every 1000th.
 const SAMPLES: [&str; 2] = ["0/57", "0/1000"];
-/// Mutations that must be caught, in per cent.
+/// The minimum percentage of detected mutations.
 const CAUGHT_MIN: usize = 77;
-/// Timeout of the tests of one mutation in seconds; a mutation that exceeds it counts as caught.
+/// The timeout of the tests of one mutation in seconds; a mutation that exceeds it counts as
+/// detected.
 const TESTS_S_MAX: &str = "300";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     nextest::install()?;
-    if keep(run::cargo(&env.root).args(["mutants", "--version"]))?.stdout.trim()
+    if capture(run::cargo(&env.root).args(["mutants", "--version"]))?.stdout.trim()
         != format!("cargo-mutants {VERSION}")
     {
         let install = ["install", "--locked", "cargo-mutants", "--version", VERSION];
@@ -26,14 +27,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut cargo = run::cargo(&env.root);
     cargo.args(["mutants", "--package", "larder-core", "--test-package", "larder-core"]);
     cargo.args(["--test-tool", "nextest", "--cargo-test-arg=--fail-fast", "--jobs", "1"]);
-    cargo.args(["--sharding", "round-robin", "--shard", env.either(SAMPLES[0], SAMPLES[1])]);
+    cargo.args(["--sharding", "round-robin", "--shard", env.choose(SAMPLES[0], SAMPLES[1])]);
     cargo.args(["--timeout-multiplier", "10", "--minimum-test-timeout", TESTS_S_MAX]);
     cargo.arg("--output").arg(env.dir());
     cargo.env("CARGO_INCREMENTAL", "1");
     cargo.envs([("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")]);
     // The copy of the workspace; cargo-mutants does not remove it if it is killed.
     cargo.env("TMPDIR", env.dir());
-    let out = keep(cargo)?;
+    let out = capture(cargo)?;
     // 2: a mutation was missed; 3: tests took too long. Any other code means incomplete lists.
     let is_complete = matches!(out.code, Some(0 | 2 | 3));
     ensure!(is_complete, "cargo mutants: exit code {:?}\n{}", out.code, run::tail(&out.stderr));
@@ -45,7 +46,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     };
     let missed = listed("missed.txt")?;
     for mutation in &missed {
-        say!("   missed: {mutation}");
+        outln!("   missed: {mutation}");
     }
     let caught = listed("caught.txt")?.len() + listed("timeout.txt")?.len();
     let all = caught + missed.len();

@@ -1,8 +1,8 @@
 //! Two binaries of larder, alternating: the one under test, and one of another commit or profile
-//! that `--against` names. Rates in pairs, with the 95 % interval of the median ratio.
+//! given by `--against`. Rates in pairs, with the 95 % interval of the median ratio.
 //!
-//! The two run side by side on data of their own. They are started again for every few pairs, since
-//! the place of a process in memory changes its speed.
+//! The two run concurrently on separate data. They are restarted for every few pairs, since the
+//! placement of a process in memory changes its speed.
 
 use super::mount::fuse::{FuseMount, Program};
 use super::mount_speed::{postmark, reads};
@@ -13,15 +13,15 @@ use crate::flood;
 use crate::nbd::Command as Request;
 use crate::record::Record;
 use crate::server::Larder;
-use crate::stats::{Interval, Spread, median, take_turns};
+use crate::stats::{Interval, Spread, median, run_alternating};
 use tempfile::TempDir;
 
-/// Starts of both binaries, and pairs of trials after each.
+/// The number of starts of both binaries, and of pairs of trials after each.
 const STARTS: usize = 10;
 const PAIRS: usize = 4;
 /// Below this ratio a binary is slower, if the interval does not contain 1.
-const LEAST: f64 = 0.97;
-/// A wider interval that contains 1 shows nothing.
+const RATIO_MIN: f64 = 0.97;
+/// A wider interval that contains 1 proves nothing.
 const WIDTH_MAX: f64 = 0.1;
 const IMAGE_MIB: u64 = 256;
 const DISK_MIB: u64 = 1024;
@@ -60,13 +60,13 @@ const LOADS: [(&str, &str, Load); 8] = [
     ("simulation of the whole cache", "requests/s", Load::Simulation),
 ];
 
-/// Hits without a server, and the rows in which the bench `hit` shows their times.
+/// Hits without a server, and the rows of the bench `hit` with their times.
 const HITS: [(&str, &str); 2] = [
     ("4 KiB hits in the process", "hit of 4 KiB alone, ns"),
     ("4 KiB hits in the process, 8 at a time", "hit of 4 KiB in a batch, ns"),
 ];
 
-/// One of the two binaries, running.
+/// A running instance of one of the two binaries.
 struct Side<'a> {
     env: &'a Env,
     server: Server,
@@ -76,7 +76,7 @@ struct Side<'a> {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&["losetup", "mkfs.ext4", "fio", "postmark"]))?;
+    require(run::unmet_requirement(&["losetup", "mkfs.ext4", "fio", "postmark"]))?;
     let Some(against) = &env.options.against else {
         claims.skip("the speed of two binaries", "--against PATH names the other one");
         return Ok(());
@@ -84,23 +84,23 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let larder = against.canonicalize().with_context(|| format!("find {}", against.display()))?;
     let (options, root) = (env.options.clone(), env.root.clone());
     let other = Env { options, larder, root, scratch: Scratch::new()? };
-    let (starts, pairs) = env.either((STARTS, PAIRS), (2, 3));
+    let (starts, pairs) = env.choose((STARTS, PAIRS), (2, 3));
     let settings = json!({
         "serve": SERVE, "mount": MOUNT.line, "starts": starts, "pairs of a start": pairs,
         "other binary": record::version(&other.larder.to_string_lossy()),
     });
     let mut record = Record::new(&env.root, "two binaries of larder", &["fio"], &settings)?;
-    let image = image::sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
+    let image = image::create_sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let mut rates = vec![[Vec::new(), Vec::new()]; LOADS.len()];
     for start in 0..starts {
-        say!("   start {} of {starts}", start + 1);
+        outln!("   start {} of {starts}", start + 1);
         let sides = [env, &other].map(|it| Side::start(it, &file_system));
         let [ours, theirs] = sides;
         let sides = [ours?, theirs?];
         for ((.., load), rates) in LOADS.iter().zip(&mut rates) {
-            take_turns(pairs, 2, |index| {
-                // The first binary is not always the same.
+            run_alternating(pairs, 2, |index| {
+                // The binaries alternate as the first one.
                 let index = (index + start) % 2;
                 rates[index].push(sides[index].trial(*load)?);
                 Ok(())
@@ -109,13 +109,13 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         sides.into_iter().try_for_each(Side::stop)?;
     }
     file_system.end()?;
-    let width_max = env.either(WIDTH_MAX, f64::INFINITY);
-    for ((what, unit, _), rates) in LOADS.iter().zip(&rates) {
-        judge((what, unit), rates, width_max, claims, &mut record);
+    let width_max = env.choose(WIDTH_MAX, f64::INFINITY);
+    for ((statement, unit, _), rates) in LOADS.iter().zip(&rates) {
+        judge((statement, unit), rates, width_max, claims, &mut record);
     }
-    hits(env, starts * pairs, claims, &mut record)?;
+    compare_hits(env, starts * pairs, claims, &mut record)?;
     if !env.options.quick {
-        say!("   recorded in {}", record.write("pairs")?);
+        outln!("   recorded in {}", record.write("pairs")?);
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ impl<'a> Side<'a> {
     fn start(env: &'a Env, file_system: &FileSystem) -> Result<Self> {
         let image = env.file("pairs-export.img");
         if !image.exists() {
-            image::filled(&image, IMAGE_MIB, env.options.seed)?;
+            image::create_filled(&image, IMAGE_MIB, env.options.seed)?;
         }
         let volumes = vec![format!("disk={}", image.display())];
         let server = Larder { binary: &env.larder, volumes, options: SERVE.to_owned() };
@@ -138,8 +138,8 @@ impl<'a> Side<'a> {
 
     /// Returns the rate of one trial.
     fn trial(&self, load: Load) -> Result<f64> {
-        let seconds = self.env.either(2, 1);
-        let rate = |outcome: fio::Outcome| outcome.per_s;
+        let seconds = self.env.choose(2, 1);
+        let rate = |outcome: fio::LoadResult| outcome.per_s;
         match load {
             Load::Flood(command, depth) => {
                 flood::run(&self.server.socket(), command, depth, seconds).map(rate)
@@ -166,46 +166,46 @@ fn simulate(env: &Env) -> Result<f64> {
     let (larder, trace) = (&env.larder, env.file("pairs.ltr"));
     if !trace.exists() {
         let requests = SIMULATED_REQUESTS.to_string();
-        let how = "--pages 100000 --exponent 0.9 --writes 30%".split(' ');
-        text(cmd!("{larder} trace synth zipf {trace} --requests {requests} {how...}"))?;
+        let arguments = "--pages 100000 --exponent 0.9 --writes 30%".split(' ');
+        stdout_of(cmd!("{larder} trace synth zipf {trace} --requests {requests} {arguments...}"))?;
     }
     let begun = Instant::now();
-    let how = "--level whole --policy s3fifo --size 10%".split(' ');
-    text(cmd!("{larder} sim {trace} {how...}"))?;
+    let arguments = "--level whole --policy s3fifo --size 10%".split(' ');
+    stdout_of(cmd!("{larder} sim {trace} {arguments...}"))?;
     Ok(f64::from(SIMULATED_REQUESTS) / begun.elapsed().as_secs_f64())
 }
 
 /// Compares hits without a server: the benches `hit` of both commits, alternating.
-fn hits(env: &Env, pairs: usize, claims: &mut Claims, record: &mut Record) -> Result<()> {
+fn compare_hits(env: &Env, pairs: usize, claims: &mut Claims, record: &mut Record) -> Result<()> {
     let Some(theirs) = &env.options.against_hits else {
         claims.skip("hits in the process", "--against-hits PATH names the other bench");
         return Ok(());
     };
-    let how = "bench --no-run --package larder-io --bench hit";
-    let ours = run::built(&env.root, &how.split(' ').collect::<Vec<_>>(), "hit")?;
+    let arguments = "bench --no-run --package larder-io --bench hit";
+    let ours = run::build_executable(&env.root, &arguments.split(' ').collect::<Vec<_>>(), "hit")?;
     let benches = [&ours, theirs];
     let mut rates = [const { [Vec::new(), Vec::new()] }; HITS.len()];
-    take_turns(pairs, 2, |index| {
+    run_alternating(pairs, 2, |index| {
         let bench = benches[index];
-        let out = text(cmd!("{bench} --bench --quick"))?;
-        for ((what, name), rates) in HITS.iter().zip(&mut rates) {
+        let out = stdout_of(cmd!("{bench} --bench --quick"))?;
+        for ((statement, name), rates) in HITS.iter().zip(&mut rates) {
             let row = out.lines().find_map(|line| line.strip_prefix(name));
             let row = row.with_context(|| format!("find \"{name}\" in:\n{out}"))?;
             let ns = row.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
-            let ns = ns.with_context(|| format!("read the median of {what} in:\n{out}"))?;
+            let ns = ns.with_context(|| format!("read the median of {statement} in:\n{out}"))?;
             rates[index].push(1e9 / ns);
         }
         Ok(())
     })?;
-    let width_max = env.either(WIDTH_MAX, f64::INFINITY);
-    for ((what, _), rates) in HITS.iter().zip(&rates) {
-        judge((what, "reads/s"), rates, width_max, claims, record);
+    let width_max = env.choose(WIDTH_MAX, f64::INFINITY);
+    for ((statement, _), rates) in HITS.iter().zip(&rates) {
+        judge((statement, "reads/s"), rates, width_max, claims, record);
     }
     Ok(())
 }
 
 fn judge(
-    (what, unit): (&str, &str),
+    (statement, unit): (&str, &str),
     [ours, theirs]: &[Vec<f64>; 2],
     width_max: f64,
     claims: &mut Claims,
@@ -213,12 +213,12 @@ fn judge(
 ) {
     let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
     let Interval { low, high } = Interval::of_median(&ratios);
-    let names = ["this", "other"].map(|binary| format!("{binary}: {what}"));
+    let names = ["this", "other"].map(|binary| format!("{binary}: {statement}"));
     record.series(&names[0], unit, ours, 0);
     record.series(&names[1], unit, theirs, 0);
-    record.comparison(what, [&names[0], &names[1]], Spread::of(&ratios), LEAST);
-    claims.against(
-        format!("{what}: not slower"),
+    record.comparison(statement, [&names[0], &names[1]], Spread::of(&ratios), RATIO_MIN);
+    claims.add_with_peer(
+        format!("{statement}: not slower"),
         format!(
             "{:.0} {unit}, {:.3} times (95 % interval {low:.3} to {high:.3}, {} pairs)",
             median(ours),
@@ -226,7 +226,7 @@ fn judge(
             ratios.len()
         ),
         format!("{:.0} {unit}", median(theirs)),
-        low > LEAST || (low <= 1.0 && high >= 1.0 && high - low <= width_max),
+        low > RATIO_MIN || (low <= 1.0 && high >= 1.0 && high - low <= width_max),
     );
 }
 

@@ -1,10 +1,10 @@
-//! Page sizes under a database: there is no bound, the table shows the best size on this machine.
+//! Page sizes for a database: there is no bound; the table shows the best size on this machine.
 //!
-//! Each case has a new server; cases take turns, round by round, and the figure is the median of
+//! Each case has a new server; the cases alternate round by round, and the figure is the median of
 //! the rounds. The image is full of data and four times the cache.
 
 use super::prelude::*;
-use crate::stats::{median, take_turns};
+use crate::stats::{median, run_alternating};
 
 /// The traces, and their names in the table.
 pub(super) const TRACES: [(&str, &str); 4] = [
@@ -23,11 +23,11 @@ pub(super) fn traces(env: &Env) -> Vec<(PathBuf, &'static str)> {
 }
 
 pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
-    let trace = database(env, env.either("100000", "5000"))?;
-    let image = image::filled(&env.file("database.img"), IMAGE_MIB, env.options.seed)?;
+    let trace = database(env, env.choose("100000", "5000"))?;
+    let image = image::create_filled(&env.file("database.img"), IMAGE_MIB, env.options.seed)?;
     for clients in CLIENTS {
         let mut samples = PAGE_SIZES.map(|_| [vec![], vec![], vec![]]);
-        take_turns(env.either(3, 1), PAGE_SIZES.len(), |index| {
+        run_alternating(env.choose(3, 1), PAGE_SIZES.len(), |index| {
             let made = sample(env, &image, &trace, PAGE_SIZES[index], clients)?;
             samples[index].iter_mut().zip(made).for_each(|(all, one)| all.push(one));
             Ok(())
@@ -38,7 +38,7 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
             all.push(format!("{page} {rate:.0} ({hits:.1} % hits, {mib:.0} MiB read)"));
             best = if rate > best.1 { (page, rate) } else { best };
         }
-        claims.against(
+        claims.add_with_peer(
             format!("requests/s of a database with {clients} clients, by page size: a table"),
             format!("{} wins with {:.0}", best.0, best.1),
             all.join(", "),
@@ -52,18 +52,19 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
 fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     let [whole, data] = ["whole.ltr", "database.ltr"].map(|name| env.file(name));
     let (larder, pages) = (&env.larder, (IMAGE_MIB * 256).to_string());
-    let how = ["--pages", &pages, "--requests", requests, "--seed", &env.options.seed.to_string()];
-    text(cmd!(600, "{larder} trace synth database {whole} {how...}"))?;
-    text(cmd!(600, "{larder} trace filter {whole} {data} --volume data"))?;
+    let arguments =
+        ["--pages", &pages, "--requests", requests, "--seed", &env.options.seed.to_string()];
+    stdout_of(cmd!(600, "{larder} trace synth database {whole} {arguments...}"))?;
+    stdout_of(cmd!(600, "{larder} trace filter {whole} {data} --volume data"))?;
     Ok(data)
 }
 
-/// Returns requests per second, hits in per cent of the pages read, and MiB read from the store.
+/// Returns requests per second, hits in percent of the pages read, and MiB read from the store.
 fn sample(env: &Env, image: &Path, trace: &Path, page: &str, clients: &str) -> Result<[f64; 3]> {
     let server = env.serve(image, &format!("--memory 128MiB --page-size {page}"))?;
     let (larder, uri) = (&env.larder, server.uri());
-    let how = ["--json", "--wrap", "--connections", clients];
-    let replayed = json_of(cmd!(600, "{larder} trace replay {how...} --to {uri} {trace}"))?;
+    let arguments = ["--json", "--wrap", "--connections", clients];
+    let replayed = json_of(cmd!(600, "{larder} trace replay {arguments...} --to {uri} {trace}"))?;
     let volume = server.volume(larder, "stats", "")?;
     server.stop_clean()?;
     let hits = 100.0 * number(&volume, "read_hits")? / number(&volume, "read_pages")?;

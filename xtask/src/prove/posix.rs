@@ -1,10 +1,10 @@
 //! Test suites of other projects on every kind of mount and volume: `prove posix`.
 //!
-//! A cell is a suite on a variant. The script `xtask/posix/cell` runs one in its own mount and
+//! A cell is a suite on a variant. The script `xtask/posix/cell` runs a cell in separate mount and
 //! process namespaces, on loop devices of bounded size. For comparison, the same cell runs on the
-//! file system below, without Larder, and on examples of libfuse. A failure that the file
-//! system below does not have must be listed, with its reason, in docs/HARDENING.md. Results
-//! accumulate in bench-runs/hardening.json. Needs root.
+//! underlying file system, without Larder, and on examples of libfuse. A failure that does not
+//! occur on the underlying file system must be listed, with its reason, in docs/HARDENING.md.
+//! Results accumulate in bench-runs/hardening.json. Requires root.
 
 mod cells;
 
@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::prelude::*;
 use crate::cleanup::Cleanup;
 use crate::daemon::Daemon;
-use crate::ledger::{self, Ledger, Outcome};
+use crate::ledger::{self, Ledger, SeedResults};
 use crate::table;
 use cells::{SUITES, Suite, VARIANTS, Variant};
 
@@ -46,25 +46,25 @@ struct Matrix<'a> {
     env: &'a Env,
     tools: PathBuf,
     ledger: Ledger,
-    /// Code of the cells with Larder, and of those without.
+    /// Code hashes of the cells with Larder, and of those without.
     codes: [String; 2],
     known: String,
 }
 
 /// A cell of the table: results, or the reason for having none.
-type Cell = std::result::Result<Outcome, String>;
+type Cell = std::result::Result<SeedResults, String>;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&["losetup", "unshare", "mkfs.ext4"]))?;
+    require(run::unmet_requirement(&["losetup", "unshare", "mkfs.ext4"]))?;
     if let Err(error) = crate::packages::install_these(&NEEDS) {
-        say!("{error:#}; the suites that need them are not run");
+        outln!("{error:#}; the suites that need them are not run");
     }
     let tools = run::target_dir()?.join("tools");
     let (script, sources) = (env.root.join("xtask/posix/tools"), &env.options.xfstests);
     run::show(&mut cmd!("{script} {tools} {sources...}"))?;
     let kernel = Path::new("/proc/sys/kernel/osrelease");
-    let larder = ledger::code(&env.root, env.options.binary.as_deref())?;
-    let codes = [larder, ledger::code(&env.root, Some(kernel))?];
+    let larder = ledger::code_hash(&env.root, env.options.binary.as_deref())?;
+    let codes = [larder, ledger::code_hash(&env.root, Some(kernel))?];
     let known = std::fs::read_to_string(env.root.join(KNOWN)).context(KNOWN)?;
     let ledger = Ledger::open(&env.root, "hardening")?;
     let mut matrix = Matrix { env, tools, ledger, codes, known };
@@ -100,20 +100,20 @@ impl Matrix<'_> {
         } else if variant.kind == "passthrough" && !has(variant.options) {
             Some(cells::PASSTHROUGH_MISSING.into())
         } else if variant.has_rings() {
-            crate::rings::missing().map(str::to_owned)
+            crate::rings::unavailable_reason().map(str::to_owned)
         } else {
-            run::missing(suite.needs)
+            run::unmet_requirement(suite.needs)
         }
     }
 
-    /// Runs the next seeds of a cell, with the file system below for comparison, and evaluates all
-    /// recorded results of the cell.
+    /// Runs the next seeds of a cell, with the underlying file system for comparison, and evaluates
+    /// all recorded results of the cell.
     fn run_cell(&mut self, suite: &Suite, variant: &Variant, claims: &mut Claims) -> Result<()> {
-        let what = format!("{} on {}", suite.name, variant.name);
+        let statement = format!("{} on {}", suite.name, variant.name);
         if let Some(reason) = self.reason(suite, variant) {
-            // The table shows every cell; a claim is only made of those that were selected.
+            // The table shows every cell; claims are made only for those that were selected.
             if cells::not_selected(suite, variant).is_none() && !self.env.options.quick {
-                claims.skip(what, reason);
+                claims.skip(statement, reason);
             }
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Matrix<'_> {
         let outcome = match cell {
             Ok(outcome) => outcome,
             Err(reason) => {
-                claims.skip(what, reason);
+                claims.skip(statement, reason);
                 return Ok(());
             }
         };
@@ -144,18 +144,18 @@ impl Matrix<'_> {
         let own: Vec<_> = outcome.failed.iter().filter(|(name, _)| !fails_below(name)).collect();
         let new: Vec<_> = own.iter().filter(|(name, _)| !is_known(name)).collect();
         for (name, reason) in &new {
-            say!("   not listed in {KNOWN}: {} {name}: {reason}", suite.name);
+            outln!("   not listed in {KNOWN}: {} {name}: {reason}", suite.name);
         }
         let (known, new_count) = (own.len() - new.len(), new.len());
         let figure = format!(
             "{}, {known} known, {new_count} new; {} seeds on earlier code",
-            in_words(&outcome),
+            summary(&outcome),
             outcome.earlier
         );
         let peers = VARIANTS.iter().filter(|it| it.kind == "passthrough");
         let peers = variant.below().into_iter().chain(peers);
         let peers: Vec<_> = peers.filter_map(|it| self.peer(suite, it)).collect();
-        claims.against(what, figure, peers.join("; "), new.is_empty());
+        claims.add_with_peer(statement, figure, peers.join("; "), new.is_empty());
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Matrix<'_> {
 
     /// Runs a cell.
     fn execute(&self, suite: &Suite, variant: &Variant, seeds: &Range<u64>) -> Result<Cell> {
-        say!("   {} on {}, from {} to {}", suite.name, variant.name, seeds.start, seeds.end);
+        outln!("   {} on {}, from {} to {}", suite.name, variant.name, seeds.start, seeds.end);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         let mut work = tempfile::Builder::new();
         let work = work.prefix("cell-").permissions(mode).tempdir_in(self.env.dir());
@@ -197,15 +197,15 @@ impl Matrix<'_> {
             command.env("WORK", work.path()).env("TOOLS", &self.tools);
             command.env("LARDER", &self.env.larder).env("LIMIT", limit_s.to_string());
             command.env("KIND", variant.kind).env("FS", variant.fs);
-            command.env("OPTIONS", variant.options).env("LENGTH", self.env.either("5", "1"));
+            command.env("OPTIONS", variant.options).env("LENGTH", self.env.choose("5", "1"));
             command.env("FACTOR", factor.to_string());
             command
         })?;
         let ended = started.wait(Duration::from_secs(limit_s + 60));
         let outcome = parse(&read("results"));
         if outcome.as_ref().is_ok_and(|outcome| !outcome.failed.is_empty()) {
-            say!("{}", run::tail(&read("stderr")));
-            ended.err().into_iter().for_each(|error| say!("{error:#}"));
+            outln!("{}", run::tail(&read("stderr")));
+            ended.err().into_iter().for_each(|error| outln!("{error:#}"));
         }
         Ok(outcome)
     }
@@ -213,7 +213,7 @@ impl Matrix<'_> {
     /// Returns the recorded figures of a variant without Larder.
     fn peer(&self, suite: &Suite, variant: &Variant) -> Option<String> {
         let outcome = self.ledger.outcome(self.key(suite, variant))?;
-        Some(format!("{}: {}", variant.name, in_words(&outcome)))
+        Some(format!("{}: {}", variant.name, summary(&outcome)))
     }
 
     /// Prints the whole table: passed, failed and not run of every cell, as recorded.
@@ -232,27 +232,27 @@ impl Matrix<'_> {
                         let at = reasons.iter().position(|it| *it == reason).unwrap_or(0);
                         format!("not run ({})", at + 1)
                     },
-                    |outcome| in_words(&outcome),
+                    |outcome| summary(&outcome),
                 ));
             }
             rows.push(row);
         }
-        say!("\npassed / failed / not run, of all seeds recorded for this code:");
+        outln!("\npassed / failed / not run, of all seeds recorded for this code:");
         let names = SUITES.iter().map(|suite| suite.name);
         table::print(&["variant"].into_iter().chain(names).collect::<Vec<_>>(), &rows);
         for (number, reason) in (1..).zip(&reasons) {
-            say!("({number}) {reason}");
+            outln!("({number}) {reason}");
         }
     }
 }
 
-fn in_words(outcome: &Outcome) -> String {
+fn summary(outcome: &SeedResults) -> String {
     format!("{} / {} / {}", outcome.count("passed"), outcome.failed.len(), outcome.not_run.len())
 }
 
 /// Parses the script's results, or the reason why the variant is impossible.
 fn parse(text: &str) -> Cell {
-    let mut outcome = Outcome::default();
+    let mut outcome = SeedResults::default();
     let mut is_complete = false;
     for line in text.lines() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -280,7 +280,7 @@ fn to_u64(count: usize) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
-/// Returns whether a test is listed in the section `### SUITE` of the document: a row of a table
+/// Returns true if a test is listed in the section `### SUITE` of the document: a row of a table
 /// with the test and the variants, where `*` is all variants and `mount-*` those with this prefix.
 fn is_listed(document: &str, suite: &str, variant: &str, test: &str) -> bool {
     let matches = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
@@ -308,7 +308,7 @@ mod tests {
     fn results_are_counted_and_a_cell_that_breaks_off_has_failed() {
         let text = "passed a\nfailed b::c no such file\nskipped d requires x\ncomplete\n";
         let outcome = parse(text).unwrap();
-        assert_eq!(in_words(&outcome), "1 / 1 / 1");
+        assert_eq!(summary(&outcome), "1 / 1 / 1");
         assert_eq!(outcome.failed["b::c"], "no such file");
         assert_eq!(outcome.not_run["d"], "requires x");
         assert!(parse("passed a\n").unwrap().failed.contains_key("cell"));

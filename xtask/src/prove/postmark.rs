@@ -1,5 +1,5 @@
-//! `larder bench postmark --classic` beside Debian's `postmark`: the same counts, the same words,
-//! the same system calls, no more processor time.
+//! `larder bench postmark --classic` compared with Debian's `postmark`: the same counts, the same
+//! texts, the same system calls, no more processor time.
 //!
 //! Processor time is measured on tmpfs: on a disk the kernel's processor time varies by a factor of
 //! five.
@@ -10,9 +10,10 @@ mod script;
 use super::prelude::*;
 use crate::cleanup::Scratch;
 use crate::record::Record;
-use crate::stats::{Spread, median, take_turns};
+use crate::stats::{Spread, median, run_alternating};
 
-/// Rounds of the comparison of processor time; the figure is the median of the ratios of each.
+/// The number of rounds of the comparison of processor time; the figure is the median of the ratios
+/// of the rounds.
 const ROUNDS: usize = 7;
 /// The first published configuration, and one with small blocks and no buffer.
 const COSTS: [(&str, &str); 2] = [
@@ -52,14 +53,14 @@ fn programs(env: &Env) -> [Vec<String>; 2] {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(absent(&["postmark"]))?;
-    let (count, seed) = (env.either(200, 25), env.options.seed);
+    require(missing_program(&["postmark"]))?;
+    let (count, seed) = (env.choose(200, 25), env.options.seed);
     let mut random = Rng::with_seed(seed);
-    for (what, make) in [
+    for (statement, make) in [
         ("configurations: counts and words", script::random as fn(&mut Rng) -> String),
         ("sessions of commands: words", script::commands),
     ] {
-        claims.tried(format!("{count} random {what} of the original"), || {
+        claims.check(format!("{count} random {statement} of the original"), || {
             for number in 0..count {
                 let script = make(&mut random);
                 let [ours, theirs] = programs(env).map(|words| session(env, &words, &script));
@@ -73,9 +74,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             Ok(format!("all the same, seed {seed}"))
         });
     }
-    let what = "the system calls of the original, in kind, path, bytes and order";
-    claims.tried(what, || calls::same(env));
-    // Not in the short form, which runs beside other proofs.
+    let statement = "the system calls of the original, in kind, path, bytes and order";
+    claims.check(statement, || calls::same(env));
+    // Not in the short form, which runs in parallel with other proofs.
     if env.options.quick { Ok(()) } else { cost(env, claims) }
 }
 
@@ -95,61 +96,61 @@ fn prepare(env: &Env, script: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Runs a script in a directory of its own; returns the masked output.
+/// Runs a script in a separate directory; returns the masked output.
 fn session(env: &Env, words: &[String], script: &str) -> Result<String> {
     masked(&prepare(env, script)?, words)
 }
 
 fn masked(dir: &Path, words: &[String]) -> Result<String> {
     let mask = MASK.replace("COMMANDS", script::COMMANDS);
-    text(cmd!(120, "sh -c {SESSION} sh {mask} {words...}").current_dir(dir))
+    stdout_of(cmd!(120, "sh -c {SESSION} sh {mask} {words...}").current_dir(dir))
 }
 
 /// Compares the processor time, user and system, of the same run by both, alternating.
 fn cost(env: &Env, claims: &mut Claims) -> Result<()> {
     let settings = json!({ "rounds": ROUNDS, "place": MEMORY });
-    let what = "PostMark as it was, against Debian's";
-    let mut record = Record::new(&env.root, what, &[], &settings)?;
+    let statement = "PostMark as it was, against Debian's";
+    let mut record = Record::new(&env.root, statement, &[], &settings)?;
     let version = cmd!("dpkg-query --show '--showformat=${Version}' postmark");
-    record.software("postmark", &text(version).unwrap_or_default());
+    record.software("postmark", &stdout_of(version).unwrap_or_default());
     for (name, script) in COSTS {
         let script = format!("{script}run\nquit\n");
         // For Larder and the original: seconds of processor time, and of elapsed time.
         let mut spent = [[vec![], vec![]], [vec![], vec![]]];
-        take_turns(ROUNDS, 2, |index| {
+        run_alternating(ROUNDS, 2, |index| {
             let measured = measure(&programs(env)[index], &script)?;
             spent[index].iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
             Ok(())
         })?;
         let [ours, theirs] = &spent;
         let ratio = Spread::of_ratios(&theirs[0], &ours[0]);
-        claims.against(
+        claims.add_with_peer(
             format!("{name}: user and system time no higher than the original's"),
             format!("{:.2} s, better {}", median(&ours[0]), ratio.times()),
             format!("{:.2} s", median(&theirs[0])),
             ratio.median >= 1.0,
         );
-        let series = |program: &str, what: &str| format!("{program}: {name}: {what}");
+        let series = |program: &str, statement: &str| format!("{program}: {name}: {statement}");
         for (program, spent) in [("larder", ours), ("postmark", theirs)] {
-            for (what, values) in ["processor time", "time"].iter().zip(spent) {
-                record.series(&series(program, what), "s", values, 6);
+            for (statement, values) in ["processor time", "time"].iter().zip(spent) {
+                record.series(&series(program, statement), "s", values, 6);
             }
         }
         let sides = ["larder", "postmark"].map(|it| series(it, "processor time"));
-        let what = format!("{name}: user and system time");
-        record.comparison(&what, [&sides[0], &sides[1]], ratio, 1.0);
+        let statement = format!("{name}: user and system time");
+        record.comparison(&statement, [&sides[0], &sides[1]], ratio, 1.0);
     }
-    say!("   recorded in {}", record.write("postmark")?);
+    outln!("   recorded in {}", record.write("postmark")?);
     Ok(())
 }
 
 /// Returns the processor time of the program and its children, and the elapsed time, in seconds.
 fn measure(words: &[String], script: &str) -> Result<[f64; 2]> {
-    let dir = Scratch::within(Path::new(MEMORY))?;
+    let dir = Scratch::new_in(Path::new(MEMORY))?;
     std::fs::write(dir.path().join("script"), script).context("write the script")?;
     let measure = "TIMEFORMAT='%R %U %S'; { time \"$@\" > /dev/null 2>&1; } 2>&1";
     let mut shell = cmd!(300, "bash -c {measure} measure {words...}");
-    let text = text(shell.current_dir(dir.path()))?;
+    let text = stdout_of(shell.current_dir(dir.path()))?;
     let times: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [time, user, system] = times[..] else { bail!("the shell printed no times: {text}") };
     ensure!(user + system > 0.0, "the shell measured no processor time");

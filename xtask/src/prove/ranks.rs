@@ -1,18 +1,18 @@
 //! `larder bench` on several ranks: under `mpirun`, and on two network namespaces as hosts.
 //!
-//! Each namespace has a host name of its own, and a virtual Ethernet pair connects them; both are
+//! Each namespace has its own host name, and a virtual Ethernet pair connects them; both are
 //! removed when the value is dropped and when this process dies.
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::prelude::*;
 use crate::cleanup::Cleanup;
-use crate::daemon::{Daemon, until};
+use crate::daemon::{Daemon, poll_until};
 
 /// Timeouts of a run, and of its start.
 const RUN_MAX_S: u64 = 300;
 const BEGIN_MAX: Duration = Duration::from_mins(1);
-/// Addresses of the two hosts.
+/// The addresses of the two hosts.
 const ADDRESSES: [&str; 2] = ["10.111.7.1", "10.111.7.2"];
 /// A short run of PostMark.
 const WORK: &str = "bench postmark --number 100 --transactions 200 --confidence off --trials";
@@ -24,36 +24,36 @@ ip -n $1 link set $1 up; ip -n $2 link set $2 up
 ip -n $1 link set lo up; ip -n $2 link set lo up";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    claims.tried("mpirun, two ranks: one barrier, one total", || {
-        let (record, trials) = (env.file("mpi.json"), env.either("6", "2"));
-        text(mpirun(env.dir(), env, 2, &format!("{WORK} {trials}"))?.arg("-o").arg(&record))?;
-        total(&record, None)
+    claims.check("mpirun, two ranks: one barrier, one total", || {
+        let (record, trials) = (env.file("mpi.json"), env.choose("6", "2"));
+        stdout_of(mpirun(env.dir(), env, 2, &format!("{WORK} {trials}"))?.arg("-o").arg(&record))?;
+        check_record(&record, None)
     });
-    claims.tried("mpirun, four ranks of Probe", || {
+    claims.check("mpirun, four ranks of Probe", || {
         let dir = directory(env, "probe")?;
-        let how = "--size 1MiB --length 200ms --trials 2 --confidence off";
-        let said = text(mpirun(&dir, env, 4, &format!("bench probe . {how}"))?)?;
-        ensure!(said.contains("; 4 ranks together"), "{said}");
-        nothing_left(&dir)?;
+        let arguments = "--size 1MiB --length 200ms --trials 2 --confidence off";
+        let output = stdout_of(mpirun(&dir, env, 4, &format!("bench probe . {arguments}"))?)?;
+        ensure!(output.contains("; 4 ranks together"), "{output}");
+        check_empty(&dir)?;
         Ok("one total of four".to_owned())
     });
-    claims.tried("mpirun, one of three killed: all end, no files are left", || killed(env));
-    need(run::missing(&["ip"]))?;
+    claims.check("mpirun, one of three killed: all end, no files are left", || killed(env));
+    require(run::unmet_requirement(&["ip"]))?;
     let hosts = Hosts::new()?;
-    claims.tried("two namespaces over TCP: one total, with their names", || apart(env, &hosts));
-    claims.tried("two namespaces started by --hosts: one total, with their names", || {
+    claims.check("two namespaces over TCP: one total, with their names", || two_hosts(env, &hosts));
+    claims.check("two namespaces started by --hosts: one total, with their names", || {
         let (dir, larder) = (directory(env, "started")?, &env.larder);
         let (record, names) = (env.file("started.json"), hosts.names.join(","));
         let (work, ssh) = (WORK.split(' '), "ip netns exec");
-        text(cmd!(
+        stdout_of(cmd!(
             RUN_MAX_S,
             "{larder} {work...} 2 --location {dir} --hosts {names} --ssh {ssh} --program {larder}
              -o {record}"
         ))?;
-        nothing_left(&dir)?;
-        total(&record, Some(&hosts.names))
+        check_empty(&dir)?;
+        check_record(&record, Some(&hosts.names))
     });
-    claims.tried("a client without the token is refused", || stranger(env, &hosts));
+    claims.check("a client without the token is refused", || client_without_token(env, &hosts));
     Ok(())
 }
 
@@ -63,13 +63,13 @@ fn directory(env: &Env, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn nothing_left(dir: &Path) -> Result<()> {
+fn check_empty(dir: &Path) -> Result<()> {
     std::fs::remove_dir(dir).context("remove the directory, which must be empty")
 }
 
 /// Returns the command that runs `larder` on some ranks in a directory.
 fn mpirun(dir: &Path, env: &Env, ranks: u32, words: &str) -> Result<Command> {
-    need(absent(&["mpirun"]))?;
+    require(missing_program(&["mpirun"]))?;
     let (larder, words, ranks) = (&env.larder, words.split(' '), ranks.to_string());
     let mut command = cmd!(RUN_MAX_S, "mpirun --oversubscribe -n {ranks} {larder} {words...}");
     // By default mpirun refuses more ranks than processors, and refuses root.
@@ -79,7 +79,7 @@ fn mpirun(dir: &Path, env: &Env, ranks: u32, words: &str) -> Result<Command> {
 }
 
 /// Checks the record of two ranks, on these hosts if they are known.
-fn total(at: &Path, hosts: Option<&[String; 2]>) -> Result<String> {
+fn check_record(at: &Path, hosts: Option<&[String; 2]>) -> Result<String> {
     let run = record::read(at)?;
     let parts = run["parts"].as_array().context("no parts")?;
     ensure!(parts.len() == 2, "{} ranks", parts.len());
@@ -103,17 +103,20 @@ fn killed(env: &Env) -> Result<String> {
     let words = "bench postmark --transactions 100000000 --bias-create -1 --trials 1";
     let command = mpirun(&dir, env, 3, words)?;
     let ranks = Daemon::start("mpirun", env.dir(), |_| command)?;
-    until("three ranks work", BEGIN_MAX, || Ok(std::fs::read_dir(&dir)?.count() >= 3))?;
+    poll_until("three ranks work", BEGIN_MAX, || Ok(std::fs::read_dir(&dir)?.count() >= 3))?;
     let entry = std::fs::read_dir(&dir)?.next().context("a rank works")??;
     let name = entry.file_name().to_string_lossy().into_owned();
     // The directory of a rank is larder-postmark-PID-NUMBER.
     let id = name.split('-').nth(2).and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
     kill_process(id.with_context(|| format!("no process ID in {name}"))?, Signal::KILL)?;
     let ended = ranks.wait(Duration::from_secs(RUN_MAX_S))?;
-    let said = ended.stderr;
+    let output = ended.stderr;
     ensure!(ended.code != Some(0), "mpirun succeeded though a rank was killed");
-    ensure!(said.contains("is gone") && said.contains("what was made here is removed"), "{said}");
-    nothing_left(&dir)?;
+    ensure!(
+        output.contains("is gone") && output.contains("what was made here is removed"),
+        "{output}"
+    );
+    check_empty(&dir)?;
     Ok("a sentence from each, and an empty directory".to_owned())
 }
 
@@ -129,11 +132,11 @@ impl Hosts {
         let names = ["lra", "lrb"].map(|it| format!("{it}{}", std::process::id()));
         let [a, b] = &names;
         let cleanup = Cleanup::with("ip netns del \"$1\"; ip netns del \"$2\"", &[a, b])?;
-        text(cmd!("sh -c {NAMESPACES} hosts {a} {b} {ADDRESSES...}"))?;
+        stdout_of(cmd!("sh -c {NAMESPACES} hosts {a} {b} {ADDRESSES...}"))?;
         Ok(Hosts { names, _cleanup: cleanup })
     }
 
-    /// Returns a command in one of them, where the host name is that of the namespace.
+    /// Returns a command in one of them, with the host name of the namespace.
     fn on(&self, number: usize, words: &[&str]) -> Command {
         let name = &self.names[number];
         let named = format!("hostname {name}; exec \"$@\"");
@@ -153,39 +156,39 @@ impl Hosts {
     }
 }
 
-fn apart(env: &Env, hosts: &Hosts) -> Result<String> {
+fn two_hosts(env: &Env, hosts: &Hosts) -> Result<String> {
     let (dir, record) = (directory(env, "apart")?, env.file("apart.json"));
     let other = Daemon::start("the second rank", env.dir(), |_| hosts.rank(env, 1, &dir))?;
-    text(hosts.rank(env, 0, &dir).arg("-o").arg(&record))?;
+    stdout_of(hosts.rank(env, 0, &dir).arg("-o").arg(&record))?;
     let other = other.wait(Duration::from_secs(RUN_MAX_S))?;
     ensure!(other.code == Some(0), "{}", other.stderr);
-    nothing_left(&dir)?;
-    total(&record, Some(&hosts.names))
+    check_empty(&dir)?;
+    check_record(&record, Some(&hosts.names))
 }
 
-/// A client that finds the address but has no token connects while the first rank waits.
-fn stranger(env: &Env, hosts: &Hosts) -> Result<String> {
+/// Connects a client that finds the address but has no token, while the first rank waits.
+fn client_without_token(env: &Env, hosts: &Hosts) -> Result<String> {
     let dir = directory(env, "stranger")?;
     let meeting = dir.join("meeting");
     let first = Daemon::start("the first rank", env.dir(), |_| hosts.rank(env, 0, &dir))?;
-    until("the first rank listens", BEGIN_MAX, || Ok(meeting.exists()))?;
+    poll_until("the first rank listens", BEGIN_MAX, || Ok(meeting.exists()))?;
     let line = std::fs::read_to_string(&meeting).context("read where they meet")?;
     let address = line.trim().rsplit_once('@').context("no address")?.1;
     let port = address.rsplit_once(':').context("no port")?.1;
-    // The first rank listens on the given address only.
+    // The first rank listens only on the given address.
     let inside = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
-    let is_open = keep(hosts.on(0, &["bash", "-c", &inside]))?.ok();
+    let is_open = capture(hosts.on(0, &["bash", "-c", &inside]))?.ok();
     ensure!(!is_open, "the first rank listens on another address as well");
     let hello = "{\"hello\":{\"protocol\":1,\"version\":\"0.1.0\",\"rank\":1,\"ranks\":2,\
                  \"host\":\"x\",\"what\":\"x\",\"token\":\"Bearer 0000\"}}";
     let script = format!("exec 3<>/dev/tcp/{}/{port}; echo '{hello}' >&3; cat <&3", ADDRESSES[0]);
-    let answer = text(hosts.on(1, &["bash", "-c", &script]))?;
+    let answer = stdout_of(hosts.on(1, &["bash", "-c", &script]))?;
     ensure!(answer.is_empty(), "it was answered {answer}");
-    // The one that has it comes later, and the run goes on.
-    text(hosts.rank(env, 1, &dir))?;
+    // The second rank, which has the token, connects later, and the run continues.
+    stdout_of(hosts.rank(env, 1, &dir))?;
     let first = first.wait(Duration::from_secs(RUN_MAX_S))?;
-    let said = first.stderr;
-    ensure!(first.code == Some(0) && said.contains("has not the token of this run"), "{said}");
-    nothing_left(&dir)?;
+    let output = first.stderr;
+    ensure!(first.code == Some(0) && output.contains("has not the token of this run"), "{output}");
+    check_empty(&dir)?;
     Ok("refused, and the run continued".to_owned())
 }

@@ -5,28 +5,28 @@ use super::prelude::*;
 use crate::image::GIB;
 use crate::server::kib_field;
 
-/// What the process may hold beyond the cache.
+/// The maximum memory of the process beyond the cache.
 const SPARE_BYTES: u64 = 32 * MIB;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    one(env, 256 * MIB, "--page-size 4KiB", claims)?;
+    check_memory(env, 256 * MIB, "--page-size 4KiB", claims)?;
     if env.options.quick {
         return Ok(());
     }
-    one(env, 256 * MIB, "--page-size 64KiB", claims)?;
+    check_memory(env, 256 * MIB, "--page-size 64KiB", claims)?;
     let meminfo = std::fs::read_to_string("/proc/meminfo").context("read /proc/meminfo")?;
     let available = kib_field(&meminfo, "MemAvailable").context("no MemAvailable")?;
-    need((available < 6 * GIB).then(|| format!("{} MiB available", available / MIB)))?;
-    one(env, 4 * GIB, "--page-size 4KiB", claims)
+    require((available < 6 * GIB).then(|| format!("{} MiB available", available / MIB)))?;
+    check_memory(env, 4 * GIB, "--page-size 4KiB", claims)
 }
 
-fn one(env: &Env, memory: u64, options: &str, claims: &mut Claims) -> Result<()> {
-    let image = image::sparse(&env.file("rss.img"), memory + memory / 4)?;
+fn check_memory(env: &Env, memory: u64, options: &str, claims: &mut Claims) -> Result<()> {
+    let image = image::create_sparse(&env.file("rss.img"), memory + memory / 4)?;
     let line = format!("--memory {}MiB {options}", memory / MIB);
     let server = env.serve(&image, &line)?;
     fio::run(&server.uri(), 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
     let random = ["--rw=randrw", "--bs=4k", "--iodepth=32", "--numjobs=4", "--norandommap"];
-    fio::run(&server.uri(), env.either(20, 3), &random)?;
+    fio::run(&server.uri(), env.choose(20, 3), &random)?;
     let (now, most) = (server.memory_bytes("VmRSS")?, server.memory_bytes("VmHWM")?);
     let over = |value: u64| (value.cast_signed() - memory.cast_signed()) / MIB.cast_signed();
     // A cache that is not full proves nothing.

@@ -1,4 +1,5 @@
-//! The same cache both ways: traces replayed to `larder serve`, and simulated by `larder sim`.
+//! Equality of server and simulator: traces replayed to `larder serve`, and simulated by
+//! `larder sim`.
 //!
 //! With one client and write-through nothing depends on time: the counters must be equal. With
 //! eight clients and write-back the hit ratios may differ by [`APART_POINTS`]; the store takes
@@ -8,7 +9,7 @@
 
 use super::policies::traces;
 use super::prelude::*;
-use crate::stats::{Spread, mean_and_most};
+use crate::stats::{Spread, mean_and_max};
 
 /// Counters that must be equal with one client.
 const EQUAL: [&str; 8] = [
@@ -21,20 +22,20 @@ const EQUAL: [&str; 8] = [
     "evicted_pages",
     "filled_blocks",
 ];
-/// How far hit ratios with eight clients may be apart, in per cent of references.
+/// The maximum difference of hit ratios with eight clients, in percentage points of references.
 const APART_POINTS: f64 = 0.5;
-/// How far the prediction of a curve may be off: on average, and at the worst size.
+/// The maximum error of the prediction of a curve: on average, and at the worst size.
 const MEAN_POINTS: f64 = 1.0;
 const WORST_POINTS: f64 = 3.0;
-/// Memory of the cache where only one size is tried.
+/// The memory of the cache where only one size is tested.
 const MEMORY: &str = "24MiB";
-/// Service time of the store with eight clients.
+/// The service time of the store with eight clients.
 const STORE_TIME: Duration = Duration::from_millis(4);
-/// The longest time between an answer and the next request that is tried, and how near the time of
-/// the simulation must come to that of the replay.
+/// The maximum think time (between a reply and the next request), and the maximum relative
+/// difference between the times of the simulation and of the replay.
 const THINK_MAX_NS: u64 = 2_000_000;
 const TIME_APART: f64 = 0.005;
-/// Sizes of the prediction, in MiB of memory.
+/// The sizes of the prediction, in MiB of memory.
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
 /// A trace of one volume, and an image of sufficient length.
@@ -47,21 +48,21 @@ struct Case {
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let found = traces(env);
-    need(found.is_empty().then(|| "there are no traces in ../shared/traces".into()))?;
-    // The small one alone in the short form.
+    require(found.is_empty().then(|| "there are no traces in ../shared/traces".into()))?;
+    // Only the small trace in the short form.
     let wanted = found.into_iter().filter(|(_, name)| !env.options.quick || *name == "TPC-C");
     for (trace, name) in wanted {
         let (trace, image_bytes) = one_volume(env, &trace, name)?;
-        let image = image::sparse(&env.file(&format!("{name}.img")), image_bytes)?;
+        let image = image::create_sparse(&env.file(&format!("{name}.img")), image_bytes)?;
         let case = Case { name, trace, image, image_bytes };
-        for policy in env.either(&["lru", "s3fifo", "arc"][..], &["s3fifo"][..]) {
-            equal(env, &case, policy, claims)?;
+        for policy in env.choose(&["lru", "s3fifo", "arc"][..], &["s3fifo"][..]) {
+            check_equal(env, &case, policy, claims)?;
         }
-        near(env, &case, claims)?;
-        // Reads alone: what a write leaves of a page is beyond a curve of references.
+        check_near(env, &case, claims)?;
+        // Only traces of reads: the effect of writes on a page is beyond a curve of references.
         if matches!(name, "OLTP" | "P3") {
             for policy in ["lru", "s3fifo"] {
-                predicted(env, &case, policy, claims)?;
+                check_predicted(env, &case, policy, claims)?;
             }
         }
     }
@@ -86,28 +87,28 @@ fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
     }
     let volume = busiest["volume"].as_str().context("the volume has no name")?;
     let only = env.file(&format!("{name}.ltr"));
-    text(cmd!("{larder} trace filter {trace} {only} --volume {volume}"))?;
+    stdout_of(cmd!("{larder} trace filter {trace} {only} --volume {volume}"))?;
     Ok((only, end))
 }
 
-/// Result of a replay to a server.
-struct Served {
+/// The result of a replay to a server.
+struct ReplayResult {
     counters: Value,
-    /// Pages in the memory of the server.
+    /// The number of pages in the memory of the server.
     pages: u64,
-    /// Mean nanoseconds of a read of the store: queue time plus service time.
+    /// The mean time of a store read in nanoseconds: queue time plus service time.
     miss_ns: f64,
-    /// Nanoseconds of the whole replay.
+    /// The duration of the whole replay in nanoseconds.
     duration_ns: f64,
 }
 
-/// Replays the trace to a server with `store` behind it.
-fn served(
+/// Replays the trace to a server with `store` as its backing store.
+fn replay_to_server(
     env: &Env,
     (case, store): (&Case, &Path),
     options: &str,
     replay: &[&str],
-) -> Result<Served> {
+) -> Result<ReplayResult> {
     let counters = env.file("counters.json");
     let options = format!("{options} --read-ahead off --counters {}", counters.display());
     let server = env.serve(store, &options)?;
@@ -118,7 +119,7 @@ fn served(
     let volume = &whole["volumes"][0];
     let memory = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
     let mean = |name: &str| volume["latencies"][name]["mean"].as_f64().unwrap_or(0.0);
-    Ok(Served {
+    Ok(ReplayResult {
         counters: volume["counters"].clone(),
         pages: memory / 4096,
         miss_ns: mean("store_read_queue_ns") + mean("store_read_service_ns"),
@@ -126,48 +127,49 @@ fn served(
     })
 }
 
-/// The first row of a simulation.
-fn simulated(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value> {
+/// Returns the first row of a simulation.
+fn simulate(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value> {
     let (larder, trace, options) = (&env.larder, &case.trace, options.split_whitespace());
-    let (pages, how) = (pages.to_string(), ["--page-size", "4KiB", "--format", "json"]);
-    let whole = json_of(cmd!("{larder} sim {trace} {how...} --size {pages}p {options...}"))?;
+    let (pages, arguments) = (pages.to_string(), ["--page-size", "4KiB", "--format", "json"]);
+    let whole = json_of(cmd!("{larder} sim {trace} {arguments...} --size {pages}p {options...}"))?;
     Ok(whole["rows"][0].clone())
 }
 
-/// A counter for each read reference, in per cent.
+/// Returns a counter relative to the read references, in percent.
 fn per_read(counters: &Value, counter: &str) -> Result<f64> {
     let all: f64 = EQUAL[..4].iter().map(|name| number(counters, name)).sum::<Result<_>>()?;
     Ok(100.0 * number(counters, counter)? / all.max(1.0))
 }
 
-fn equal(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
+fn check_equal(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
     let options = format!("--policy {policy} --write-mode through");
-    let served = served(env, (case, &case.image), &format!("--memory {MEMORY} {options}"), &[])?;
+    let served =
+        replay_to_server(env, (case, &case.image), &format!("--memory {MEMORY} {options}"), &[])?;
     let whole = format!("--level whole --read-ahead off --store instant {options}");
-    let row = simulated(env, case, served.pages, &whole)?;
-    let mut apart = Vec::new();
+    let row = simulate(env, case, served.pages, &whole)?;
+    let mut differences = Vec::new();
     for name in EQUAL {
         let (ours, theirs) = (number(&served.counters, name)?, number(&row, name)?);
         if (ours - theirs).abs() > 0.0 {
-            apart.push(format!("; different: {name} {ours} and {theirs}"));
+            differences.push(format!("; different: {name} {ours} and {theirs}"));
         }
     }
     let [hits, misses, evictions] =
         ["read_hit_pages", "read_miss_pages", "evicted_pages"].map(|it| &served.counters[it]);
-    claims.against(
+    claims.add_with_peer(
         format!("{}, {policy}: replayed by one client, write-through: equal counters", case.name),
-        format!("{hits} hits, {misses} misses, {evictions} evictions{}", apart.concat()),
+        format!("{hits} hits, {misses} misses, {evictions} evictions{}", differences.concat()),
         format!("simulated: {} hits", row["read_hit_pages"]),
-        apart.is_empty(),
+        differences.is_empty(),
     );
     Ok(())
 }
 
-fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
+fn check_near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     let options = "--policy s3fifo --write-mode back";
     let store = Peer::nbdkit_slow(case.image_bytes, STORE_TIME, 16).start(env.dir())?;
     let (uri, line) = (PathBuf::from(store.uri()), format!("--memory {MEMORY} {options}"));
-    let served = served(env, (case, &uri), &line, &["--connections", "8"])?;
+    let served = replay_to_server(env, (case, &uri), &line, &["--connections", "8"])?;
     store.stop()?;
     let store = format!("fixed:{:.0}ns", served.miss_ns);
     let whole = format!("--level whole --read-ahead off --clients 8 --store {store} {options}");
@@ -176,7 +178,7 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     let (mut least, mut most) = (0_u64, THINK_MAX_NS);
     let (think, row) = loop {
         let think = least.midpoint(most);
-        let row = simulated(env, case, served.pages, &format!("{whole} --think {think}ns"))?;
+        let row = simulate(env, case, served.pages, &format!("{whole} --think {think}ns"))?;
         let took = number(&row, "elapsed_ns")?;
         if (took / served.duration_ns - 1.0).abs() <= TIME_APART || most - least <= 1 {
             break (think, row);
@@ -185,14 +187,14 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     };
     // A reference to a page that another request is filling counts as a miss, but reads nothing;
     // the number of these misses depends on timing.
-    for (what, counter, note) in [
+    for (statement, counter, note) in [
         ("pages fetched", "filled_blocks", String::new()),
         ("hits", "read_hit_pages", format!("; store {store}, think time {think} ns")),
     ] {
         let (real, expected) = (per_read(&served.counters, counter)?, per_read(&row, counter)?);
         let name = case.name;
-        claims.against(
-            format!("{name}: eight clients, write-back: {what} within {APART_POINTS} points"),
+        claims.add_with_peer(
+            format!("{name}: eight clients, write-back: {statement} within {APART_POINTS} points"),
             format!("{real:.2} % of read references{note}"),
             format!("simulated: {expected:.2} %"),
             (real - expected).abs() <= APART_POINTS,
@@ -201,24 +203,25 @@ fn near(env: &Env, case: &Case, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Curves of references against the server.
-fn predicted(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
+/// Compares the predictions of curves with the server.
+fn check_predicted(env: &Env, case: &Case, policy: &str, claims: &mut Claims) -> Result<()> {
     let mut real = Vec::new();
     for mib in SIZES_MIB {
         let options = format!("--memory {mib}MiB --policy {policy} --write-mode through");
-        let Served { counters, pages, .. } = served(env, (case, &case.image), &options, &[])?;
+        let ReplayResult { counters, pages, .. } =
+            replay_to_server(env, (case, &case.image), &options, &[])?;
         real.push((pages, per_read(&counters, "read_hit_pages")?));
     }
-    for (how, options) in [("every reference", ""), ("sampled", "--curve")] {
+    for (kind, options) in [("every reference", ""), ("sampled", "--curve")] {
         let error = |&(pages, hit): &(u64, f64)| -> Result<f64> {
-            let row = simulated(env, case, pages, &format!("--policy {policy} {options}"))?;
+            let row = simulate(env, case, pages, &format!("--policy {policy} {options}"))?;
             Ok((100.0 * number(&row, "hit_ratio")? - hit).abs())
         };
-        let (mean, worst) = mean_and_most(&real.iter().map(error).collect::<Result<Vec<_>>>()?);
+        let (mean, worst) = mean_and_max(&real.iter().map(error).collect::<Result<Vec<_>>>()?);
         let hits = Spread::of(&real.iter().map(|one| one.1).collect::<Vec<_>>());
-        claims.against(
+        claims.add_with_peer(
             format!(
-                "{}, {policy}: curve of {how} against the server at {} sizes: mean {MEAN_POINTS}, \
+                "{}, {policy}: curve of {kind} against the server at {} sizes: mean {MEAN_POINTS}, \
                  worst {WORST_POINTS} points",
                 case.name,
                 real.len()

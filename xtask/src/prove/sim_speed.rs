@@ -1,12 +1,12 @@
-//! The simulator against `libCacheSim`, one core each, alternating in one run; and its own claims,
-//! which the benchmark of larder-lab checks.
+//! The simulator compared with `libCacheSim`, on one core each, alternating in one run; and its own
+//! claims, which the benchmark of larder-lab checks.
 //!
-//! Both read the same binary file and run one cache over it; the peer's loop is C, called once from
-//! Python. Times are taken inside the processes, around reading and running.
+//! Both read the same binary file and simulate one cache; the peer's loop is in C, called once from
+//! Python. Times are measured inside the processes, for reading and simulation.
 
 use super::prelude::*;
 use crate::record::Record;
-use crate::stats::{Spread, median, take_turns};
+use crate::stats::{Spread, median, run_alternating};
 
 /// A policy, its name in libCacheSim, and the required multiple of the peer's rate.
 const POLICIES: &[(&str, &str, f64)] = &[
@@ -19,7 +19,7 @@ const POLICIES: &[(&str, &str, f64)] = &[
     ("wtinylfu", "WTinyLFU", 2.5),
 ];
 
-/// Traces of papers, if they are beside the repository.
+/// Traces of papers, if they are available next to the repository.
 const TRACES: [&str; 2] = ["arc_OLTP", "arc_P3"];
 
 /// One pass of the peer: trace, class, pages; prints seconds and miss ratio.
@@ -36,41 +36,48 @@ const PEER_VERSION: &str = "import importlib.metadata as m; print(m.version('lib
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
-    let bench = run::built(&env.root, &words, "sim")?;
+    let bench = run::build_executable(&env.root, &words, "sim")?;
     let traces = prepare(env, &bench, claims)?;
     let mut facts = Vec::new();
     for (name, path) in &traces {
-        let out = text(cmd!("{bench} promises {name} {path}"))?;
+        let out = stdout_of(cmd!("{bench} promises {name} {path}"))?;
         facts.push(run::json_in(&out)?);
         claims.collect(&out)?;
     }
-    // The peer, in its own virtual environment.
+    // The peer, in a separate virtual environment.
     let (peer, python) = (env.file("peer"), env.file("peer/bin/python"));
     let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim";
-    let installed = text(cmd!("sh -c {install} {peer}"));
-    need(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
-    let rounds = env.either(3, 1);
-    let what = "the simulator against libCacheSim, one core";
-    let mut record = Record::new(&env.root, what, &[], &json!({ "rounds": rounds }))?;
-    record.software("libcachesim", &text(cmd!("{python} -c {PEER_VERSION}"))?);
+    let installed = stdout_of(cmd!("sh -c {install} {peer}"));
+    require(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
+    let rounds = env.choose(3, 1);
+    let statement = "the simulator against libCacheSim, one core";
+    let mut record = Record::new(&env.root, statement, &[], &json!({ "rounds": rounds }))?;
+    record.software("libcachesim", &stdout_of(cmd!("{python} -c {PEER_VERSION}"))?);
     for ((name, path), exact) in traces.iter().zip(&facts) {
         for per_cent in [1.0, 10.0] {
             let pages = (number(exact, "footprint")? * per_cent / 100.0).floor().to_string();
             for policy in POLICIES {
                 let programs = (bench.as_path(), python.as_path());
                 let sides = compare(programs, path, (policy.0, policy.1, &pages), rounds)?;
-                let what = format!("{name}, {per_cent} %, {}", policy.0);
-                judge(&what, &sides, number(exact, "references")?, policy.2, claims, &mut record);
+                let statement = format!("{name}, {per_cent} %, {}", policy.0);
+                judge(
+                    &statement,
+                    &sides,
+                    number(exact, "references")?,
+                    policy.2,
+                    claims,
+                    &mut record,
+                );
             }
         }
     }
     if !env.options.quick {
-        say!("   recorded in {}", record.write("sim-speed")?);
+        outln!("   recorded in {}", record.write("sim-speed")?);
     }
     Ok(())
 }
 
-/// The traces in the format that both read.
+/// Returns the traces in the format that both read.
 fn prepare(env: &Env, bench: &Path, claims: &mut Claims) -> Result<Vec<(&'static str, PathBuf)>> {
     let (mut made, mut paths, dir) = (Vec::new(), Vec::new(), env.dir());
     let file = |name: &'static str| (name, env.file(&format!("{name}.oracleGeneral")));
@@ -83,7 +90,7 @@ fn prepare(env: &Env, bench: &Path, claims: &mut Claims) -> Result<Vec<(&'static
             None => claims.skip(format!("speed on {name}"), "it is not in ../shared/traces"),
         }
     }
-    text(cmd!("{bench} prepare {dir} {paths...}"))?;
+    stdout_of(cmd!("{bench} prepare {dir} {paths...}"))?;
     made.push(file("zipf"));
     Ok(made)
 }
@@ -99,7 +106,7 @@ fn compare(
     rounds: usize,
 ) -> Result<[Side; 2]> {
     let mut sides = [(vec![], 0.0), (vec![], 0.0)];
-    take_turns(rounds, 2, |index| {
+    run_alternating(rounds, 2, |index| {
         let found = json_of(if index == 0 {
             cmd!("{bench} replace {path} {policy} {pages}")
         } else {
@@ -113,7 +120,7 @@ fn compare(
 }
 
 fn judge(
-    what: &str,
+    statement: &str,
     [ours, theirs]: &[Side; 2],
     references: f64,
     required: f64,
@@ -122,17 +129,17 @@ fn judge(
 ) {
     let ratio = Spread::of_ratios(&ours.0, &theirs.0);
     let rates = |(passes, _): &Side| passes.iter().map(|it| it * references).collect::<Vec<_>>();
-    let in_words = |side: &Side| {
+    let summary = |side: &Side| {
         format!("{:.1} million per s, misses {:.4}", median(&rates(side)) / 1e6, side.1)
     };
-    claims.against(
-        format!("{what}: at least {required} times the rate of libCacheSim"),
-        format!("{}, {}", ratio.times(), in_words(ours)),
-        in_words(theirs),
+    claims.add_with_peer(
+        format!("{statement}: at least {required} times the rate of libCacheSim"),
+        format!("{}, {}", ratio.times(), summary(ours)),
+        summary(theirs),
         ratio.median >= required,
     );
-    let names = ["larder", "libCacheSim"].map(|program| format!("{program}: {what}"));
+    let names = ["larder", "libCacheSim"].map(|program| format!("{program}: {statement}"));
     record.series(&names[0], "references/s", &rates(ours), 0);
     record.series(&names[1], "references/s", &rates(theirs), 0);
-    record.comparison(what, [&names[0], &names[1]], ratio, required);
+    record.comparison(statement, [&names[0], &names[1]], ratio, required);
 }

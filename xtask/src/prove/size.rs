@@ -1,29 +1,29 @@
-//! Recommendations of `larder size` on the shared traces, against full sweeps. (Tests of the
+//! Recommendations of `larder size` on the shared traces, compared with full sweeps. (Tests of the
 //! command cover invalid input.)
 //!
-//! The sweep is `larder sim`: every policy, at every size, over the whole trace; no sampling. It
-//! knows nothing of the search that led to the recommendation.
+//! The sweep is `larder sim`: every policy, at every size, over the whole trace, without sampling.
+//! It is independent of the search that led to the recommendation.
 
 use std::collections::BTreeSet;
 
 use super::policies::TRACES;
 use super::prelude::*;
 
-/// Pages that the recommendation counts.
+/// The page size of the recommendation in bytes.
 const PAGE: u64 = 4096;
-/// Sizes of the sweep in an octave.
+/// The number of sizes of the sweep per octave.
 const STEPS: i32 = 8;
-/// The recommended size may be so many times the smallest that reaches the goal, or less.
-const SIZE_OFF: f64 = 1.15;
-/// The recommended policy may hit so much less than the best.
-const POLICY_OFF: f64 = 0.005;
-/// Predicted hit ratios may be off by this, where they are outside of their bars.
-const RATIO_OFF: f64 = 0.01;
-/// Seconds that the largest of the traces may take.
+/// The maximum ratio of the recommended size to the smallest that reaches the goal, and vice versa.
+const SIZE_RATIO_MAX: f64 = 1.15;
+/// The maximum difference between the hit ratios of the recommended and the best policy.
+const POLICY_LOSS_MAX: f64 = 0.005;
+/// The maximum error of predicted hit ratios that are outside of their error bars.
+const RATIO_ERROR_MAX: f64 = 0.01;
+/// The maximum time in seconds for the largest of the traces.
 const SECONDS_MAX: f64 = 30.0;
 
-/// One row of a sweep: policy, pages, hit ratio.
-type Swept = (String, u64, f64);
+/// A row of a sweep: policy, pages, hit ratio.
+type SweepRow = (String, u64, f64);
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for (name, _) in TRACES {
@@ -31,22 +31,22 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             claims.skip(format!("{name}: the recommendation"), "it is not in ../shared/traces");
             continue;
         };
-        let ways = [&[][..], &["--sampled"], &["--target", "80%"]];
-        for how in &ways[..env.either(3, 1)] {
-            check(env, (name, &path), how, claims)?;
+        let variants = [&[][..], &["--sampled"], &["--target", "80%"]];
+        for arguments in &variants[..env.choose(3, 1)] {
+            check(env, (name, &path), arguments, claims)?;
         }
     }
     Ok(())
 }
 
-fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<Swept>> {
+fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<SweepRow>> {
     let (larder, mut swept) = (&env.larder, Vec::new());
     let sizes: Vec<String> = pages.into_iter().map(|pages| format!("{pages}p")).collect();
-    // All caches of a run are in memory together.
+    // All caches of a run are in memory at the same time.
     for sizes in sizes.chunks(6) {
         let sizes = sizes.join(",");
-        let how = ["--page-size", "4KiB", "--format", "json"];
-        let made = json_of(cmd!("{larder} sim {path} {how...} --size {sizes}"))?;
+        let arguments = ["--page-size", "4KiB", "--format", "json"];
+        let made = json_of(cmd!("{larder} sim {path} {arguments...} --size {sizes}"))?;
         for row in made["rows"].as_array().context("larder sim printed no rows")? {
             let policy = row["policy"].as_str().context("a row without policy")?.to_owned();
             let pages = row["size_pages"].as_u64().context("a row without size")?;
@@ -56,12 +56,12 @@ fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<Swept>> {
     Ok(swept)
 }
 
-/// The best of all policies at a size.
-fn best(swept: &[Swept], pages: u64) -> Option<&Swept> {
+/// Returns the best of all policies at a size.
+fn best(swept: &[SweepRow], pages: u64) -> Option<&SweepRow> {
     swept.iter().filter(|row| row.1 == pages).max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-/// Sizes of the sweep: over the whole curve, and finer around what was recommended.
+/// Returns the sizes of the sweep: over the whole curve, and finer around the recommended size.
 fn sizes(footprint: u64, recommended: u64) -> BTreeSet<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let scaled = |pages: u64, octaves: f64| (to_f64(pages) * octaves.exp2()).round() as u64;
@@ -73,11 +73,16 @@ fn sizes(footprint: u64, recommended: u64) -> BTreeSet<u64> {
 }
 
 /// Checks one recommendation.
-fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Claims) -> Result<()> {
+fn check(
+    env: &Env,
+    (name, path): (&str, &Path),
+    arguments: &[&str],
+    claims: &mut Claims,
+) -> Result<()> {
     let (larder, begun) = (&env.larder, Instant::now());
-    let made = json_of(cmd!("{larder} size {path} {how...} --json"))?;
+    let made = json_of(cmd!("{larder} size {path} {arguments...} --json"))?;
     let seconds = begun.elapsed().as_secs_f64();
-    let how = if how.is_empty() { "default".to_owned() } else { how.join(" ") };
+    let arguments = if arguments.is_empty() { "default".to_owned() } else { arguments.join(" ") };
     let advice = &made["recommendation"];
     let pages = advice["bytes"].as_u64().context("larder size recommends nothing")? / PAGE;
     let footprint = made["workload"]["footprint_pages"].as_u64().context("no footprint")?;
@@ -87,22 +92,23 @@ fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Clai
         let row = swept.iter().find(|row| row.1 == pages && row.0 == policy);
         row.map(|row| row.2).with_context(|| format!("the sweep lacks {pages} pages"))
     };
-    // The goal from the trace itself, not from what was predicted.
+    // The goal by the trace itself, not by the prediction.
     let ceiling = best(&swept, footprint).context("the sweep lacks the footprint")?.2;
     let wanted = number(&made, "/goal/target")? * ceiling;
     let reach = swept.iter().filter(|row| row.2 >= wanted).map(|row| row.1);
     let needed = reach.min().context("no size of the sweep reaches the goal")?;
-    let there = best(&swept, pages).context("the sweep lacks the recommended size")?;
-    let (own, off) = (at(pages)?, to_f64(pages) / to_f64(needed));
+    let best_row = best(&swept, pages).context("the sweep lacks the recommended size")?;
+    let (hit_ratio, size_ratio) = (at(pages)?, to_f64(pages) / to_f64(needed));
     claims.add(
-        format!("{name}, {how}: the size is the smallest that reaches the goal, within 15 %"),
-        format!("{pages} pages, {needed} by the sweep, hits {own:.4} of {wanted:.4}"),
-        (1.0 / SIZE_OFF..=SIZE_OFF).contains(&off) && own >= wanted - RATIO_OFF,
+        format!("{name}, {arguments}: the size is the smallest that reaches the goal, within 15 %"),
+        format!("{pages} pages, {needed} by the sweep, hits {hit_ratio:.4} of {wanted:.4}"),
+        (1.0 / SIZE_RATIO_MAX..=SIZE_RATIO_MAX).contains(&size_ratio)
+            && hit_ratio >= wanted - RATIO_ERROR_MAX,
     );
     claims.add(
-        format!("{name}, {how}: no policy is better by more than half a point"),
-        format!("{policy} {own:.4}, {} {:.4}", there.0, there.2),
-        there.2 - own <= POLICY_OFF,
+        format!("{name}, {arguments}: no policy is better by more than half a point"),
+        format!("{policy} {hit_ratio:.4}, {} {:.4}", best_row.0, best_row.2),
+        best_row.2 - hit_ratio <= POLICY_LOSS_MAX,
     );
     let (mut predicted, mut counted, mut hold) = (Vec::new(), Vec::new(), true);
     for effect in made["effects"].as_array().context("no effects")? {
@@ -112,16 +118,18 @@ fn check(env: &Env, (name, path): (&str, &Path), how: &[&str], claims: &mut Clai
         predicted.push(format!("{:.1}", ratio * 100.0));
         counted.push(format!("{:.1}", true_ratio * 100.0));
         let is_within = (low..=high).contains(&true_ratio);
-        hold &= is_within || (ratio - true_ratio).abs() <= RATIO_OFF;
+        hold &= is_within || (ratio - true_ratio).abs() <= RATIO_ERROR_MAX;
     }
     let (predicted, counted) = (predicted.join(" / "), counted.join(" / "));
     claims.add(
-        format!("{name}, {how}: half, this and twice hit as predicted, within bars or a point"),
+        format!(
+            "{name}, {arguments}: half, this and twice hit as predicted, within bars or a point"
+        ),
         format!("{predicted} predicted, {counted} counted"),
         hold,
     );
     claims.add(
-        format!("{name}, {how}: in less than {SECONDS_MAX:.0} s"),
+        format!("{name}, {arguments}: in less than {SECONDS_MAX:.0} s"),
         format!("{seconds:.1} s"),
         seconds < SECONDS_MAX,
     );

@@ -1,14 +1,14 @@
 //! Speed over a unix socket, all hits, alternating with the peers in one run.
 //!
-//! Every server holds the same 1 GiB, has read it once, and keeps running. Client and server share
+//! Every server has the same 1 GiB, has read it once, and keeps running. Client and server share
 //! the processors, so the processor time of the server per request is recorded as well. Since fio
-//! limits the faster servers, a lean client (`flood`) measures them too.
+//! limits the faster servers, a lean client (`flood`) measures them, too.
 
 use super::prelude::*;
 use crate::flood;
 use crate::nbd::Command::{self as Request, Read, Write};
 use crate::record::Record;
-use crate::stats::{Spread, median, take_turns};
+use crate::stats::{Spread, median, run_alternating};
 
 /// Enough memory that 1 GiB of dirty pages stays below the limit at which writers are throttled.
 const OPTIONS: &str = "--memory 3072MiB --write-mode back";
@@ -27,7 +27,7 @@ enum Client {
 
 /// The required multiple of the rate of each peer.
 type Least = &'static [(&'static str, f64)];
-/// A workload, what is required, and whether the server must also use less processor time than the
+/// A workload, its requirements, and true if the server must also use less processor time than the
 /// first peer.
 type Workload = (&'static str, Client, Least, bool);
 
@@ -52,16 +52,16 @@ const WORKLOADS: &[Workload] = &[
 type Samples = [Vec<f64>; 2];
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let (mib, rounds, seconds) = env.either((1024, 7, 3), (128, 3, 1));
+    let (mib, rounds, seconds) = env.choose((1024, 7, 3), (128, 3, 1));
     let settings = json!({ "larder": OPTIONS, "image_bytes": mib * MIB, "trial_s": seconds });
-    let what = "all hits over a unix socket, against the peers";
-    let mut record = Record::new(&env.root, what, &["fio", "nbdkit", "qemu-nbd"], &settings)?;
+    let statement = "all hits over a unix socket, against the peers";
+    let mut record = Record::new(&env.root, statement, &["fio", "nbdkit", "qemu-nbd"], &settings)?;
     let servers = start(env, mib)?;
     for workload in WORKLOADS {
-        say!("   {}", workload.0);
-        // The record shows all servers, even where nothing is required against one.
+        outln!("   {}", workload.0);
+        // The record includes all servers, even those without a requirement.
         let mut samples: Vec<_> = servers.iter().map(|it| (it.0, Samples::default())).collect();
-        take_turns(rounds, servers.len(), |index| {
+        run_alternating(rounds, servers.len(), |index| {
             let (server, (name, samples)) = (&servers[index].1, &mut samples[index]);
             let before = server.cpu()?;
             let outcome = match workload.1 {
@@ -80,17 +80,17 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         judge(workload, &samples, claims, &mut record)?;
     }
     if !env.options.quick {
-        say!("   recorded in {}", record.write("speed")?);
+        outln!("   recorded in {}", record.write("speed")?);
     }
     Ok(())
 }
 
-/// Starts all servers and makes each hold everything.
+/// Starts all servers and fills their caches.
 fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
-    let ours = image::filled(&env.file("speed.img"), mib, env.options.seed)?;
+    let ours = image::create_filled(&env.file("speed.img"), mib, env.options.seed)?;
     let copy = |name: &str| -> Result<_> {
         let path = env.file(name);
-        text(cmd!("cp --sparse=never {ours} {path}"))?;
+        stdout_of(cmd!("cp --sparse=never {ours} {path}"))?;
         Ok(path)
     };
     let mut servers = vec![("larder", env.serve(&ours, OPTIONS)?)];
@@ -109,7 +109,7 @@ fn start(env: &Env, mib: u64) -> Result<Vec<(&'static str, Server)>> {
         let uri = server.uri();
         if *name == MEMORY {
             // Memory that was never written would be read faster than data.
-            text(cmd!(300, "nbdcopy --sparse=0 {ours} {uri}"))?;
+            stdout_of(cmd!(300, "nbdcopy --sparse=0 {ours} {uri}"))?;
         }
         fio::run(&uri, 0, &["--rw=read", "--bs=1m", "--iodepth=4"])?;
     }
@@ -124,7 +124,7 @@ fn judge(
     record: &mut Record,
 ) -> Result<()> {
     let whats = ["requests", "processor time per request"].map(|it| format!("{workload}: {it}"));
-    let name = |server: &str, what: &str| format!("{server}: {what}");
+    let name = |server: &str, statement: &str| format!("{server}: {statement}");
     for (server, samples) in samples {
         for (number, unit) in ["requests/s", "ns"].into_iter().enumerate() {
             record.series(&name(server, &whats[number]), unit, &samples[number], 0);
@@ -141,15 +141,20 @@ fn judge(
         for (number, unit, ratio, required) in
             [rates, times].into_iter().take(1 + usize::from(is_both))
         {
-            let what = &whats[number];
+            let statement = &whats[number];
             let [mine, other] = [ours, theirs].map(|samples| median(&samples[number]));
-            claims.against(
-                format!("{what}, at least {required} times as good as {peer}"),
+            claims.add_with_peer(
+                format!("{statement}, at least {required} times as good as {peer}"),
                 format!("{}, {mine:.0} {unit}", ratio.times()),
                 format!("{other:.0} {unit}"),
                 ratio.median >= required,
             );
-            record.comparison(what, [&name("larder", what), &name(peer, what)], ratio, required);
+            record.comparison(
+                statement,
+                [&name("larder", statement), &name(peer, statement)],
+                ratio,
+                required,
+            );
         }
     }
     Ok(())

@@ -18,44 +18,44 @@ done
 rm ca-key.pem";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let mib = env.either(512, 48);
-    let source = image::filled(&env.file("upstream-source.img"), mib, env.options.seed)?;
+    let mib = env.choose(512, 48);
+    let source = image::create_filled(&env.file("upstream-source.img"), mib, env.options.seed)?;
     let target = env.file("upstream-target.img");
-    for (what, work) in [
+    for (statement, work) in [
         ("nbdcopy through TLS, there and back", tls as fn(&Env, &Path, &Path, u64) -> _),
         ("nbdcopy through a second Larder, there and back", second),
         ("the upstream killed with SIGKILL in the middle of a copy", killed),
     ] {
-        claims.tried(what, || work(env, &source, &target, mib));
+        claims.check(statement, || work(env, &source, &target, mib));
     }
-    text(cmd!("rm {source} {target}")).map(drop)
+    stdout_of(cmd!("rm {source} {target}")).map(drop)
 }
 
-/// Copies there, and back into another image.
-fn there_and_back(env: &Env, source: &Path, uri: &str) -> Result<()> {
+/// Copies to the export, and back into another image.
+fn copy_both_ways(env: &Env, source: &Path, uri: &str) -> Result<()> {
     let back = env.file("upstream-back.img");
-    text(cmd!(300, "nbdcopy --flush {source} {uri}"))?;
-    text(cmd!(300, "nbdcopy --flush {uri} {back}"))?;
-    image::same(source, &back)?;
+    stdout_of(cmd!(300, "nbdcopy --flush {source} {uri}"))?;
+    stdout_of(cmd!(300, "nbdcopy --flush {uri} {back}"))?;
+    image::compare(source, &back)?;
     std::fs::remove_file(&back).context("remove the copy")
 }
 
 fn tls(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
     let dir = env.file("certificates");
     std::fs::create_dir(&dir).context("make a directory for certificates")?;
-    text(cmd!("sh -c {CERTIFICATES}").current_dir(&dir))?;
+    stdout_of(cmd!("sh -c {CERTIFICATES}").current_dir(&dir))?;
     let shown = dir.display();
     let options = format!("--memory 16MiB --tls {shown} --tls-verify-peer");
-    let server = env.serve(&image::sparse(target, mib * MIB)?, &options)?;
+    let server = env.serve(&image::create_sparse(target, mib * MIB)?, &options)?;
     let in_clear = server.uri();
     let uri = format!("{}&tls-certificates={shown}", in_clear.replace("nbd+", "nbds+"));
-    ensure!(!keep(cmd!(30, "nbdinfo {in_clear}"))?.ok(), "a client without TLS was served");
-    there_and_back(env, source, &uri)?;
+    ensure!(!capture(cmd!(30, "nbdinfo {in_clear}"))?.ok(), "a client without TLS was served");
+    copy_both_ways(env, source, &uri)?;
     // With only the certificate of the authority, the client trusts the server but is not trusted.
     std::fs::remove_file(dir.join("client-cert.pem")).context("remove the client certificate")?;
-    ensure!(!keep(cmd!(30, "nbdinfo {uri}"))?.ok(), "a client without a certificate was served");
+    ensure!(!capture(cmd!(30, "nbdinfo {uri}"))?.ok(), "a client without a certificate was served");
     server.stop_clean()?;
-    image::same(source, target)?;
+    image::compare(source, target)?;
     Ok(format!("{mib} MiB identical; refused without TLS and without a certificate"))
 }
 
@@ -65,38 +65,38 @@ fn near(env: &Env, upstream: &str) -> Result<Server> {
 }
 
 fn second(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
-    let origin = env.serve(&image::sparse(target, mib * MIB)?, "--memory 16MiB")?;
+    let origin = env.serve(&image::create_sparse(target, mib * MIB)?, "--memory 16MiB")?;
     let near = near(env, &origin.uri())?;
-    there_and_back(env, source, &near.uri())?;
+    copy_both_ways(env, source, &near.uri())?;
     near.stop_clean()?;
     origin.stop_clean()?;
-    image::same(source, target)?;
+    image::compare(source, target)?;
     Ok(format!("{mib} MiB identical"))
 }
 
 fn killed(env: &Env, source: &Path, target: &Path, mib: u64) -> Result<String> {
-    let origin = env.serve(&image::sparse(target, mib * MIB)?, "--memory 64MiB")?;
-    // A new server has a socket of its own; the address is a link to the one that runs.
+    let origin = env.serve(&image::create_sparse(target, mib * MIB)?, "--memory 64MiB")?;
+    // A new server has a different socket; the address is a link to the running one.
     let link = env.file("origin.sock");
-    let lead_to = |server: &Server| {
+    let point_link_at = |server: &Server| {
         // The link does not exist the first time.
         let removed = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(server.socket(), &link)
             .with_context(|| format!("link the socket, after {removed:?}"))
     };
-    lead_to(&origin)?;
+    point_link_at(&origin)?;
     let near = near(env, &format!("nbd+unix:///?socket={}", link.display()))?;
     let uri = near.uri();
     let copy = Daemon::start("nbdcopy", env.dir(), |_| cmd!("nbdcopy --flush {source} {uri}"))?;
-    std::thread::sleep(Duration::from_millis(env.either(600, 60)));
+    std::thread::sleep(Duration::from_millis(env.choose(600, 60)));
     origin.kill()?;
     let origin = env.serve(target, "--memory 64MiB")?;
-    lead_to(&origin)?;
+    point_link_at(&origin)?;
     let ended = copy.wait(Duration::from_mins(5))?;
     ensure!(ended.code == Some(0), "nbdcopy: exit code {:?}\n{}", ended.code, ended.stderr);
     let lost = near.0.stderr().matches("the connection is lost").count();
     near.stop_clean()?;
     origin.kill()?;
-    image::same(source, target)?;
+    image::compare(source, target)?;
     Ok(format!("{mib} MiB identical, {lost} connections lost on the way"))
 }

@@ -23,47 +23,53 @@ const MODES: [Mode; 2] = [
     ("on", 0.12, "a read of 4 KiB from memory, at most 12 % slower if the kernel counts"),
     ("off", 0.20, "a read of 4 KiB from memory, at most 20 % slower if each is recorded"),
 ];
-/// Look-ups per second of which none may be lost.
+/// The minimum number of lookups per second, none of which may be lost.
 const PER_S_MIN: f64 = 500_000.0;
-/// Maximum mean error of a prediction, in percentage points.
+/// The maximum mean error of a prediction, in percentage points.
 const POINTS_MAX: f64 = 3.0;
-/// Pages of the file that is read from memory.
+/// The number of pages of the file that is read from memory.
 const PAGES: u64 = 16_384;
 const PAGE_BYTES: u64 = 4096;
 /// Reads of a batch, and batches of a measurement: a fifth of a second, since the speed of the
 /// machine changes over longer times.
 const BATCH: u64 = 50_000;
 const BATCHES: u64 = 5;
-/// Pairs for each measurement of the floor.
+/// The number of pairs for each measurement of the floor.
 const FLOOR_EVERY: u64 = 4;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(run::missing(&[]))?;
-    let what = "hits, misses, writers: by file and process, each comparison within 1 %";
-    long_tests::shown(env, claims, what, ("larder", "watch::", "shown: "), &[]);
+    require(run::unmet_requirement(&[]))?;
+    let statement = "hits, misses, writers: by file and process, each comparison within 1 %";
+    long_tests::add_test_claim(env, claims, statement, ("larder", "watch::", "shown: "), &[]);
     let settings = json!({ "reads of a batch": BATCH, "batches": BATCHES, "pages": PAGES });
-    let what = "a read of 4 KiB from memory, without and with larder watch, in pairs";
-    let mut record = Record::new(&env.root, what, &[], &settings)?;
+    let statement = "a read of 4 KiB from memory, without and with larder watch, in pairs";
+    let mut record = Record::new(&env.root, statement, &[], &settings)?;
     for mode @ (name, bound, _) in MODES {
         let Some(pairs) = cost(env, claims, mode)? else { continue };
         let read = format!("watched with --bpf {name}");
-        for (what, [off, on]) in [read.as_str(), floor_name(name)].into_iter().zip(&pairs) {
-            record.series(&format!("without: {what}"), "ns", off, 0);
-            record.series(&format!("with: {what}"), "ns", on, 0);
+        for (statement, [off, on]) in [read.as_str(), floor_name(name)].into_iter().zip(&pairs) {
+            record.series(&format!("without: {statement}"), "ns", off, 0);
+            record.series(&format!("with: {statement}"), "ns", on, 0);
         }
-        // A ratio above the required one holds: how much of its speed a read keeps.
+        // The share of its speed that a read keeps; it holds if it is above the required one.
         let ratio = Spread::of_ratios(&pairs[0][0], &pairs[0][1]);
         let sides = [format!("with: {read}"), format!("without: {read}")];
         record.comparison(&read, [&sides[0], &sides[1]], ratio, 1.0 / (1.0 + bound));
     }
     if !env.options.quick {
-        say!("   recorded in {}", record.write_as("watch")?);
+        outln!("   recorded in {}", record.write_as("watch")?);
     }
-    for (what, test) in [
+    for (statement, test) in [
         ("after kill -9, the next start removes its instance", "watch::nothing_is_left_behind"),
         ("without root it names what is missing, and shows the rest", "watch::what_is_missing"),
     ] {
-        long_tests::shown(env, claims, what, ("larder", test, long_tests::RESULT), &[]);
+        long_tests::add_test_claim(
+            env,
+            claims,
+            statement,
+            ("larder", test, long_tests::RESULT),
+            &[],
+        );
     }
     Ok(())
 }
@@ -79,17 +85,17 @@ fn start(env: &Env, words: &[&str]) -> Result<Daemon> {
 /// Starts `larder watch` with its result in `watch.json`.
 fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
     let result = env.file("watch.json");
-    let how = ["watch", "--rows", "1000", "--for", "5m", "-o", &result.to_string_lossy()];
-    start(env, &[&how[..], words].concat())
+    let arguments = ["watch", "--rows", "1000", "--for", "5m", "-o", &result.to_string_lossy()];
+    start(env, &[&arguments[..], words].concat())
 }
 
-/// Ends `larder watch` as Ctrl-C does; returns its result.
+/// Ends `larder watch` like Ctrl-C; returns its result.
 fn result(env: &Env, watching: Daemon) -> Result<Value> {
-    watching.end_well(Signal::INT)?;
+    watching.end_with_success(Signal::INT)?;
     record::read(&env.file("watch.json"))
 }
 
-/// Batches of reads from memory; the shortest time of one read, in nanoseconds.
+/// Runs batches of reads from memory; returns the shortest time of one read, in nanoseconds.
 fn batches(file: &File) -> Result<f64> {
     let (mut buffer, mut best, mut page) = (vec![0; 4096], f64::INFINITY, 1_u64);
     for _ in 0..BATCHES {
@@ -104,7 +110,7 @@ fn batches(file: &File) -> Result<f64> {
     Ok(best)
 }
 
-/// Switches the recording of look-ups without a reader; `$1` is `on` or `off`.
+/// Enables or disables the recording of lookups without a reader; `$1` is `on` or `off`.
 const RECORD: &str = "
 mount -t tracefs none /sys/kernel/tracing 2>/dev/null
 own=/sys/kernel/tracing/instances/larder-floor
@@ -120,7 +126,7 @@ fn floor_name(mode: &str) -> &'static str {
 }
 
 /// Starts the minimum that slows down reads, until both values are dropped: the kernel calls a
-/// program for a file that is not watched, or records each look-up without a reader.
+/// program for a file that is not watched, or records each lookup without a reader.
 fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
     if mode == "on" {
         let other = env.file("other");
@@ -128,14 +134,14 @@ fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
         return Ok((Some(watch(env, &["--bpf", mode, &other.to_string_lossy()])?), None));
     }
     let off = Cleanup::with("unshare -m sh -c \"$1\" sh off", &[RECORD])?;
-    text(cmd!("unshare -m sh -c {RECORD} sh on")).context("enable the event")?;
+    stdout_of(cmd!("unshare -m sh -c {RECORD} sh on")).context("enable the event")?;
     Ok((None, Some(off)))
 }
 
 /// Nanoseconds per read without and with the overhead, in the order of the pairs.
 type Pairs = [Vec<f64>; 2];
 
-/// Returns the added time in per cent: median, minimum and maximum of the pairs.
+/// Returns the added time in percent: median, minimum and maximum of the pairs.
 fn added([off, on]: &Pairs) -> Spread {
     Spread::of(&on.iter().zip(off).map(|(on, off)| 100.0 * (on / off - 1.0)).collect::<Vec<_>>())
 }
@@ -143,7 +149,7 @@ fn added([off, on]: &Pairs) -> Spread {
 /// Measures one mode: reads without and with it, and the same for the floor.
 fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Option<[Pairs; 2]>> {
     let larder = &env.larder;
-    let tried = keep(cmd!(300, "{larder} watch --bpf {mode} --for 100ms"))?;
+    let tried = capture(cmd!(300, "{larder} watch --bpf {mode} --for 100ms"))?;
     if mode == "on" && !tried.ok() {
         claims.skip(claim, tried.stderr.trim());
         return Ok(None);
@@ -160,7 +166,7 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
     let mut pair = |pairs: &mut Pairs, on: f64| -> Result<()> {
         let after = batches(&file)?;
         let off = f64::midpoint(before, after);
-        say!("   {off:.0} ns without, {on:.0} ns with");
+        outln!("   {off:.0} ns without, {on:.0} ns with");
         pairs[0].push(off);
         pairs[1].push(on);
         before = after;
@@ -168,7 +174,7 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
     };
     // The first batch touches the buffers for the first time, and lets the reader settle.
     let settled = || batches(&file).and_then(|_| batches(&file));
-    let rounds = env.either(96, 6);
+    let rounds = env.choose(96, 6);
     for round in 0..rounds {
         if round % FLOOR_EVERY == 0 {
             let floor = floor(env, mode)?;
@@ -209,41 +215,41 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
     Ok(Some([pairs, floors]))
 }
 
-/// The curve of a recorded run, against the same run in memory groups of six sizes.
+/// Compares the curve of a recorded run with the same run in memory cgroups of six sizes.
 pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
-    need(MemoryGroup::missing())?;
-    let (path, trace, mib) = (env.file("skewed"), env.file("skewed.ltr"), env.either(256, 128));
+    require(MemoryGroup::unavailable_reason())?;
+    let (path, trace, mib) = (env.file("skewed"), env.file("skewed.ltr"), env.choose(256, 128));
     std::fs::write(&path, vec![3; mib << 20]).context("make a file")?;
     let file = File::open(&path).context("open the file")?;
     file.sync_all().context("sync the file")?;
     let [path_text, trace_text] = [&path, &trace].map(|path| path.to_string_lossy());
     let recorder = start(env, &["trace", "record", &trace_text, &path_text])?;
-    text(load(env, &path, mib))?;
-    recorder.end_well(Signal::INT)?;
+    stdout_of(load(env, &path, mib))?;
+    recorder.end_with_success(Signal::INT)?;
     let mut points = Vec::new();
-    for size in env.either([24, 40, 64, 96, 144, 208], [16, 24, 36, 52, 72, 100]) {
-        let group = MemoryGroup::of(size)?;
+    for size in env.choose([24, 40, 64, 96, 144, 208], [16, 24, 36, 52, 72, 100]) {
+        let group = MemoryGroup::with_limit(size)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
             .context("drop the file from the page cache")?;
         let watching = watch(env, &[&path_text])?;
-        text(group.enter(&load(env, &path, mib)))?;
+        stdout_of(group.wrap(&load(env, &path, mib)))?;
         let held = group.bytes("cache")?;
         let found = result(env, watching)?;
         let pages = |name: &str| number(&found, &format!("/total/sum/{name}"));
         let measured = pages("hit_pages")? / pages("read_pages")?.max(1.0);
         let (larder, count) = (&env.larder, (held / PAGE_BYTES).max(1).to_string());
-        let how = ["--policy", "linux", "--format", "json"];
-        let row = json_of(cmd!(300, "{larder} sim {trace} {how...} --size {count}p"))?;
+        let arguments = ["--policy", "linux", "--format", "json"];
+        let row = json_of(cmd!(300, "{larder} sim {trace} {arguments...} --size {count}p"))?;
         let predicted = number(&row, "/rows/0/hit_ratio")?;
         points.push(100.0 * (predicted - measured).abs());
-        say!(
+        outln!(
             "   {size} MiB, {} MiB of them cache: predicted {:.1} %, measured {:.1} %",
             held >> 20,
             100.0 * predicted,
             100.0 * measured
         );
     }
-    let mean = crate::stats::mean_and_most(&points).0;
+    let mean = crate::stats::mean_and_max(&points).0;
     let figure = format!("{mean:.2} points off on the average, six sizes");
     claims.add("the curve of a live recording, against memory groups", figure, mean <= POINTS_MAX);
     Ok(())
@@ -252,13 +258,13 @@ pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
 /// Returns the command for skewed reads, which are the same each time. It ends after a number of
 /// requests, not after the length of the file.
 fn load(env: &Env, path: &Path, mib: usize) -> Command {
-    let requests = env.either(400_000_u64, 120_000);
+    let requests = env.choose(400_000_u64, 120_000);
     let line = format!(
         "--rw=randread --bs=4k --ioengine=psync --thread --random_distribution=zipf:0.9 \
          --randrepeat=1 --randseed=7 --norandommap --invalidate=0 --fadvise_hint=random \
          --size={mib}m --number_ios={requests} --io_size={}",
         requests * PAGE_BYTES
     );
-    let how = line.split_whitespace();
-    cmd!(300, "fio --name=skewed {how...} --filename={path}")
+    let arguments = line.split_whitespace();
+    cmd!(300, "fio --name=skewed {arguments...} --filename={path}")
 }

@@ -1,8 +1,8 @@
 //! Tests that could not run here, each with its reason.
 //!
-//! A test reports a skip by a line `TEST<TAB>REASON` in the file that `LARDER_SKIPS` names
-//! (`larder_testing::skip`). In continuous integration a skip that the list in the tree does not
-//! allow is a failure, so that a missing package cannot disable a test silently.
+//! A test reports a skip by a line `TEST<TAB>REASON` in the file given by `LARDER_SKIPS`
+//! (`larder_testing::skip`). In continuous integration a skip that the list in the repository does
+//! not allow is a failure, so that a missing package cannot disable a test silently.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::table::Verdict;
 /// The list of allowed skips, one per line: `TEST: START OF THE REASON`; `#` begins a comment.
 const ALLOWED: &str = ".ci/allowed-skips";
 
-/// The file that the tests of one run append their skips to.
+/// The file to which the tests of one run append their skips.
 #[derive(Debug)]
 pub(super) struct Skips {
     file: tempfile::NamedTempFile,
@@ -32,7 +32,7 @@ impl Skips {
         Skips { file }
     }
 
-    /// The value of `LARDER_SKIPS`.
+    /// Returns the value of `LARDER_SKIPS`.
     pub(super) fn file(&self) -> &Path {
         self.file.path()
     }
@@ -42,7 +42,7 @@ impl Skips {
         writeln!(self.file.as_file(), "{name}\t{reason}").expect("TMPDIR takes a line");
     }
 
-    /// Adds a line for each skip: skipped, or failed where it is not allowed.
+    /// Adds a line for each skip: skipped, or failed if it is not allowed.
     pub(super) fn report(&self, lines: &mut Vec<Line>) {
         let text = fs::read_to_string(self.file.path()).expect("the file is ours");
         let allowed = std::env::var_os("CI").map(|_| allowed());
@@ -50,7 +50,7 @@ impl Skips {
     }
 }
 
-/// Returns the entries of the list in the tree.
+/// Returns the entries of the list in the repository.
 fn allowed() -> Vec<String> {
     let path = run::workspace().map(|root: PathBuf| root.join(ALLOWED));
     let text = path.ok().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();

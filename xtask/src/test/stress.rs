@@ -3,7 +3,7 @@
 //!
 //! In every round process IDs wrap and TMPDIR is a nearly full file system. In every second round
 //! stress-ng keeps all processors and the disk busy; in the others the tests have half a processor.
-//! A test that fails in any round has a forbidden dependency.
+//! A test that fails in any round depends on timing or on resources that it must not rely on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,30 +22,31 @@ use crate::disk::FileSystem;
 use crate::image::MIB;
 use crate::processor_group::HalfProcessor;
 use crate::table::Verdict;
-use crate::{Ending, image, nextest, packages, run, table};
+use crate::{TaskStatus, image, nextest, packages, run, table};
 
-/// Tests that run at a time: more than usual, which makes a round shorter and its load larger.
+/// The number of concurrent tests: more than usual, which makes a round shorter and its load
+/// larger.
 const THREADS: &str = "--test-threads=8";
 
-/// Size of the file system of TMPDIR, and its free space. The largest test uses half of that.
+/// The size of the file system of TMPDIR, and its free space. The largest test uses half of that.
 const DISK_MIB: u64 = 6144;
 const FREE_MIB: u64 = 2560;
-/// Space in MiB that stays free on the disk under TMPDIR.
+/// The space in MiB that stays free on the disk under TMPDIR.
 const SPARE_MIB: u64 = 1024;
 
-/// Interval at which process IDs wrap.
+/// The interval at which process IDs wrap.
 const WRAP_EVERY: Duration = Duration::from_secs(10);
 
-/// Process IDs that are left before they wrap.
+/// The number of process IDs left before they wrap.
 const LEFT: u32 = 300;
 
 const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Failures of each test: the rounds in which it failed.
+/// The rounds in which each test failed.
 type Failures = BTreeMap<String, Vec<u32>>;
 
 /// Runs `rounds` rounds of the tests that `filter` selects; prints those that failed in any.
-pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
+pub(super) fn command(rounds: u32, filter: &str) -> Result<TaskStatus> {
     ensure!(run::is_root(), "run tests under stress: needs root, for process IDs and limits");
     // Checked here, so that the results of the first round are not lost.
     if let Some(reason) = HalfProcessor::unavailable_reason().filter(|_| rounds > 1) {
@@ -88,7 +89,7 @@ pub(super) fn command(rounds: u32, filter: &str) -> Result<Ending> {
     let (failed, skipped) = (failures.len(), lines.len());
     println!("\n{failed} flaky tests in {rounds} rounds, {skipped} skips");
     let is_refused = lines.iter().any(|line| line.verdict == Verdict::Fails);
-    Ok(if failed == 0 && !is_refused { Ending::Holds } else { Ending::Broken })
+    Ok(if failed == 0 && !is_refused { TaskStatus::Passed } else { TaskStatus::Failed })
 }
 
 /// Runs one round; returns the names of the tests that failed.
@@ -103,7 +104,7 @@ fn under_stress(round: u32, filter: &str, tmp: &Path, skips: &Skips) -> Result<V
         status
     } else {
         let group = HalfProcessor::new()?;
-        group.enter(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
+        group.wrap(&tests).env("TMPDIR", tmp).env("LARDER_SKIPS", skips.file()).status()
     };
     let status = status.context("run the tests")?;
     let failed = nextest::failed_tests()?;
@@ -124,7 +125,7 @@ impl NearlyFull {
             "cannot make a nearly full file system under TMPDIR: {free_mib} MiB are free, and \
              {least} MiB are needed; set TMPDIR to a larger disk"
         );
-        let file = image::sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
+        let file = image::create_sparse(&scratch.join("nearly-full.img"), DISK_MIB * MIB)?;
         let disk = FileSystem::new(scratch, &file)?;
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         std::fs::set_permissions(disk.point(), all).context("open TMPDIR to all users")?;

@@ -72,10 +72,10 @@ impl<F: Frames> Cache<F> {
             .expect("at least as many bytes as the one before it had");
         *left -= tracker.bytes();
         drop(left);
-        let gate = tracker.gate();
-        followed.begin_anew(tracker);
+        let sampler = tracker.sampler();
+        followed.replace(tracker);
         for index in 0..self.shards.len() {
-            self.shard(index).instance(volume.id).follow(gate);
+            self.shard(index).instance(volume.id).follow(sampler);
         }
     }
 

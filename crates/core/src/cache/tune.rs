@@ -40,8 +40,10 @@ impl<F: Frames> Cache<F> {
     /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
     /// Called by whoever drives a store, without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(followed) = volume.followed.as_ref().filter(|followed| followed.take_ended()) {
-            followed.traffic().turn(&volume.totals());
+        if let Some(followed) =
+            volume.followed.as_ref().filter(|followed| followed.take_window_ended())
+        {
+            followed.traffic().end_window(&volume.totals());
             let mut tracker = followed.tracker();
             tracker.note_policy(volume.policy());
             if let Some(pages) = self.pages_when_full(volume) {

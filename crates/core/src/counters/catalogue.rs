@@ -1,7 +1,7 @@
-//! The catalogue: every number that leaves the cache, with its name, unit and meaning, and the name
-//! under which administrators know it from the file cache of Windows NT where there is one.
+//! The metric catalogue: every metric of the cache, with its name, unit and meaning, and the
+//! equivalent counter of the Windows NT file cache where there is one.
 
-/// What a number counts.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Requests or operations.
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's word in tables.
+    /// Returns the name of the unit for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,16 +30,16 @@ impl Unit {
     }
 }
 
-/// Name, unit and meaning of a number.
+/// Name, unit and meaning of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricDefinition {
-    /// Name in every output; units last.
+    /// Its name in every output; the unit is the last part.
     pub name: &'static str,
-    /// Unit.
+    /// Its unit.
     pub unit: Unit,
-    /// One sentence.
+    /// Its meaning in one sentence.
     pub meaning: &'static str,
-    /// Counter of the Windows NT file cache that it answers to, or empty.
+    /// The equivalent counter of the Windows NT file cache, or empty.
     pub known_as: &'static str,
 }
 
@@ -51,17 +51,17 @@ macro_rules! catalogue {
         pub enum $enum { $(#[doc = $meaning] $variant,)* }
 
         impl $enum {
-            /// All of them, in the order of the table.
+            /// All metrics, in the order of the table.
             pub const ALL: [$enum; $table.len()] = [$($enum::$variant,)*];
 
-            /// Name, unit and meaning.
+            /// Returns its name, unit and meaning.
             #[must_use]
             pub fn meaning(self) -> &'static MetricDefinition {
                 &$table[self as usize]
             }
         }
 
-        /// The table of them.
+        /// The table of the metrics.
         pub const $table: [MetricDefinition; [$($name,)*].len()] = [$(MetricDefinition {
             name: $name, unit: Unit::$unit, meaning: $meaning, known_as: $known,
         },)*];
@@ -189,7 +189,7 @@ catalogue! {
 }
 
 catalogue! {
-    /// Gauges: what is so now.
+    /// Gauges: current values.
     Gauge, GAUGES;
     Resident, "resident_bytes", Bytes,
         "Memory that holds the volume's blocks.", "System Cache Resident Bytes";
@@ -215,7 +215,8 @@ catalogue! {
 }
 
 impl Gauge {
-    /// Whether it is a gauge of the pool that all volumes share, and not of one of them.
+    /// Returns true if it is a gauge of the pool that all volumes share, and not of a single
+    /// volume.
     #[must_use]
     pub fn is_of_pool(self) -> bool {
         use Gauge::{Free, GivenBack, Memory, MemoryTarget, Metadata};

@@ -1,25 +1,25 @@
-//! Classes: what the cache made of the pages that a request touched.
+//! Classes: the outcome of a request for each page that it references.
 //!
-//! Each class has a counter, which counts pages; a request keeps the set of the classes of its
-//! pages, and its worst one stands for all of it in traces. Invariant: a class is counted and noted
+//! Each class has a counter, which counts pages. A request keeps the set of the classes of its
+//! pages, and traces record the worst of them. Invariant: a class is counted and added to the set
 //! in one call, so counters and traces cannot disagree.
 
 use super::{Counter, Recorder};
 
-/// What became of one page of one request.
+/// The outcome of one request for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Read: all its blocks were resident.
     ReadHit,
-    /// Read: all its blocks were resident, brought by read-ahead, and touched for the first time.
+    /// Read: all its blocks were resident from read-ahead, and this was the first reference.
     ReadAheadHit,
-    /// Read: read-ahead was bringing it, and it was not there yet.
+    /// Read: its read-ahead had not completed.
     ReadAheadWait,
-    /// Read: some were resident and some not.
+    /// Read: some blocks were resident and some not.
     ReadPartialHit,
-    /// Read: none was resident.
+    /// Read: no block was resident.
     ReadMiss,
-    /// Read: answered from the store without being kept.
+    /// Read: served from the store without caching the page.
     ReadBypass,
     /// Write: the page was dirty already.
     WriteAbsorbed,
@@ -29,12 +29,13 @@ pub enum Class {
     WritePartial,
     /// Write: it waited for the store.
     WriteThrough,
-    /// Write: it went to the store without being kept.
+    /// Write: it went to the store without caching the page.
     WriteBypass,
 }
 
 impl Class {
-    /// All of them, in the order of their numbers: of those of one kind the later one is the worse.
+    /// All classes, in the order of their numbers: among reads, and among writes, a later class is
+    /// worse.
     pub const ALL: [Class; 11] = [
         Class::ReadHit,
         Class::ReadAheadHit,
@@ -49,7 +50,7 @@ impl Class {
         Class::WriteBypass,
     ];
 
-    /// Its number in traces, from 1 to 31.
+    /// Returns its number in traces, from 1 to 31.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -67,13 +68,13 @@ impl Class {
         }
     }
 
-    /// The class with this number.
+    /// Returns the class with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Class> {
         Class::ALL.into_iter().find(|class| class.number() == number)
     }
 
-    /// The counter of its pages.
+    /// Returns the counter of its pages.
     #[must_use]
     pub fn counter(self) -> Counter {
         match self {
@@ -92,24 +93,24 @@ impl Class {
     }
 }
 
-/// The classes of the pages of one request, as a set.
+/// The set of the classes of one request's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Classes(u32);
 
 impl Classes {
-    /// Counts a page of this class, and notes the class.
+    /// Counts a page of this class, and adds the class to the set.
     #[inline]
     pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
         recorder.add(class.counter(), 1);
         self.0 |= 1 << class.number();
     }
 
-    /// Adds those of another part of the request.
+    /// Adds the classes of another part of the request.
     pub fn add(&mut self, other: Classes) {
         self.0 |= other.0;
     }
 
-    /// The worst one; none if the request touched no page.
+    /// Returns the worst class; `None` if the request referenced no page.
     #[must_use]
     pub fn worst(self) -> Option<Class> {
         let number = u8::try_from(self.0.checked_ilog2()?).expect("one of 32");

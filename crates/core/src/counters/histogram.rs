@@ -21,7 +21,7 @@ fn bucket(value: u64) -> usize {
     (shift as usize + 1) * SUB + within
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn value(bucket: usize) -> u64 {
     if bucket < SUB {
         return bucket as u64;
@@ -31,7 +31,7 @@ fn value(bucket: usize) -> u64 {
     (low << shift) + ((1u64 << shift) >> 1)
 }
 
-/// A histogram with one writer and any readers.
+/// A histogram with one writer and any number of readers.
 #[derive(Debug)]
 pub struct Histogram {
     counts: Box<[AtomicU64; BUCKETS]>,
@@ -50,7 +50,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Records a duration; only the recorder's own thread may.
+    /// Records a duration; only the thread that owns the recorder may call this.
     pub fn record(&self, duration: Nanos) {
         let cell = &self.counts[bucket(duration)];
         cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Histogram {
     }
 }
 
-/// The counts of a histogram at one moment.
+/// The counts of a histogram at one point in time.
 #[derive(Clone, Debug)]
 pub struct HistogramSnapshot {
     counts: Vec<u64>,
@@ -86,14 +86,14 @@ impl Default for HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// How many durations were recorded.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How many durations were shorter than `1 << power` nanoseconds; exact, as buckets end there.
-    /// Durations of 2^40 ns and more count as just below that.
+    /// Returns the number of durations shorter than `1 << power` nanoseconds; exact, as buckets end
+    /// there. Durations of 2^40 ns and more count as just below that.
     #[must_use]
     pub fn below(&self, power: u32) -> u64 {
         let end = match power {
@@ -103,25 +103,25 @@ impl HistogramSnapshot {
         self.counts.iter().take(end).sum()
     }
 
-    /// The sum of all durations, in nanoseconds.
+    /// Returns the sum of all durations, in nanoseconds.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The longest duration, in nanoseconds; exact.
+    /// Returns the longest duration, in nanoseconds; exact.
     #[must_use]
     pub fn max(&self) -> Nanos {
         self.max
     }
 
-    /// The mean duration, in nanoseconds.
+    /// Returns the mean duration, in nanoseconds.
     #[must_use]
     pub fn mean(&self) -> Option<Nanos> {
         self.sum.checked_div(self.count())
     }
 
-    /// The duration that the share `q` (0 to 1) of the durations does not exceed.
+    /// Returns the duration that the share `q` (0 to 1) of the durations does not exceed.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let count = self.count();
@@ -145,8 +145,8 @@ impl HistogramSnapshot {
         Some(self.max)
     }
 
-    /// The buckets that hold anything, shortest durations first: the middle of the bucket in
-    /// nanoseconds, and how many durations fell into it.
+    /// Returns the buckets that are not empty, shortest durations first: the middle of the bucket
+    /// in nanoseconds, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, count)| (value(bucket), *count))

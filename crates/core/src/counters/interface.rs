@@ -1,31 +1,31 @@
-//! Interfaces: how a caller gets at what is cached. Each has counters of its own, calls and hits,
-//! since one ratio over all of them misleads: a copy is counted per call whatever its size, and who
-//! maps looks at the same page again without a call.
+//! Read interfaces: the ways in which a caller accesses cached data. Each has separate counters of
+//! calls and hits, since one ratio over all of them misleads: a copy counts once per call whatever
+//! its size, and a caller that maps a page reads it again without a call.
 
 use super::{Counter, Recorder};
 
-/// What a read is for.
+/// The access method of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Interface {
-    /// The bytes are copied to the caller.
+    /// The cache copies the bytes to the caller.
     #[default]
     Copy,
-    /// The caller looks at the bytes in place.
+    /// The caller reads the bytes in place.
     Map,
     /// The caller maps the bytes to change them.
     Pin,
-    /// The frames are handed to a socket or a store: no copy at all.
+    /// The frames are passed to a socket or a store without a copy.
     Gather,
 }
 
 impl Interface {
-    /// All of them.
+    /// All interfaces.
     pub const ALL: [Interface; 4] =
         [Interface::Copy, Interface::Map, Interface::Pin, Interface::Gather];
 
-    /// The counters of its calls, and of those that were answered without the store.
+    /// Returns the counters of its calls, and of those that were served without the store.
     #[must_use]
     pub fn counters(self) -> (Counter, Counter) {
         match self {
@@ -36,7 +36,7 @@ impl Interface {
         }
     }
 
-    /// Counts a call; whether it was a hit.
+    /// Counts a call and, if `hit`, a hit.
     pub(crate) fn count(self, recorder: &Recorder, hit: bool) {
         let (calls, hits) = self.counters();
         recorder.add(calls, 1);

@@ -1,90 +1,95 @@
-//! Which policy a volume should have: the decision of `--policy auto`, a pure function of what the
-//! candidates missed.
+//! Policy selection: the decision of `--policy auto`, a pure function of the misses of the
+//! candidates.
 //!
-//! A switch costs: the ghosts of the old policy are lost, and the new one learns anew what is hot.
-//! And a workload has phases, in which another policy is best for a while. So another policy must
-//! miss less by [`lead_of`] the references, and by [`CHANCE`] times what chance would make of the
-//! windows; and after each switch nothing is changed for a while, twice as long if the policy that
-//! was left a moment ago comes back. The numbers are those that came out best over the traces of
-//! docs/curve.md.
+//! A switch has a cost: the ghosts of the old policy are lost, and the new policy must learn the
+//! hot pages again. A workload also has phases, in which another policy is best for a while.
+//! Another policy must therefore miss less by [`lead_for`] of the references, and by [`DEVIATIONS`]
+//! times the standard deviation over the windows. After each switch the policy stays for a number
+//! of windows, twice as many if the switch returns to the previous policy. The constants are those
+//! that gave the best results over the traces of docs/curve.md.
 
 use super::candidates::{CANDIDATES, WindowedTotals};
 use crate::policy::PolicyKind;
 
-/// The share of references that another policy must miss less.
+/// The share of the references by which another policy must miss less.
 pub const LEAD: f64 = 0.005;
-/// The same for LIRS: where it wins at all it wins by far, on loops; elsewhere its phases pass
-/// before a switch pays.
+/// The same for LIRS: where LIRS wins it wins by far, on loops; on other workloads its good phases
+/// end before a switch pays.
 pub const LEAD_LIRS: f64 = 0.10;
-/// How many times what chance explains that must be. One window alone is exactly what chance
-/// explains, so several must agree.
-pub const CHANCE: f64 = 1.5;
-/// The longest rest after a switch, in windows.
-pub const REST_MAX: u32 = 64;
-/// The first rest after a switch, in windows.
-pub const REST_MIN: u32 = 4;
-/// What comes before the first decision, in windows.
-const BEGIN: u32 = 2;
+/// The lead, in standard deviations, that a switch requires. A single window always lies at exactly
+/// one standard deviation, so several windows must agree.
+pub const DEVIATIONS: f64 = 1.5;
+/// The longest cool-down after a switch, in windows.
+pub const COOLDOWN_MAX: u32 = 64;
+/// The first cool-down after a switch, in windows.
+pub const COOLDOWN_MIN: u32 = 4;
+/// The number of windows before the first decision.
+const WINDOWS_BEFORE_FIRST: u32 = 2;
 
-/// The share of references that a policy must miss less to take the place of another.
+/// Returns the share of the references by which `kind` must miss less to replace another policy.
 #[must_use]
-pub fn lead_of(kind: PolicyKind) -> f64 {
+pub fn lead_for(kind: PolicyKind) -> f64 {
     if kind == PolicyKind::Lirs { LEAD_LIRS } else { LEAD }
 }
 
-/// What is remembered between decisions.
+/// State kept between decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Auto {
-    /// The policy that the volume has.
+    /// The current policy of the volume.
     current: PolicyKind,
-    /// The one that it had before.
-    before: Option<PolicyKind>,
-    /// Windows until a change is allowed, and how long the last rest was.
-    wait: u32,
-    rest: u32,
+    /// The previous policy.
+    previous: Option<PolicyKind>,
+    /// Windows until a switch is allowed, and the length of the last cool-down.
+    cooldown_left: u32,
+    cooldown: u32,
 }
 
 impl Auto {
     pub(super) fn new(current: PolicyKind) -> Self {
-        Auto { current, before: None, wait: BEGIN, rest: REST_MIN }
+        Auto {
+            current,
+            previous: None,
+            cooldown_left: WINDOWS_BEFORE_FIRST,
+            cooldown: COOLDOWN_MIN,
+        }
     }
 
-    /// The policy that the volume has.
+    /// Returns the current policy of the volume.
     pub(super) fn current(&self) -> PolicyKind {
         self.current
     }
 
-    /// Notes that the volume has this policy now.
+    /// Records that the volume now has this policy.
     pub(super) fn note_switch(&mut self, kind: PolicyKind) {
         if kind == self.current {
             return;
         }
-        let comes_back = self.before == Some(kind);
-        self.rest = if comes_back { (self.rest * 2).min(REST_MAX) } else { self.rest };
-        self.wait = self.rest;
-        self.before = Some(self.current);
+        let returns = self.previous == Some(kind);
+        self.cooldown = if returns { (self.cooldown * 2).min(COOLDOWN_MAX) } else { self.cooldown };
+        self.cooldown_left = self.cooldown;
+        self.previous = Some(self.current);
         self.current = kind;
     }
 
-    /// The policy that misses least of those that miss less, clearly, and how much less. None if
-    /// the present one is not compared: nothing is known of it.
-    pub(super) fn better(&self, sums: &WindowedTotals) -> Option<(PolicyKind, f64)> {
+    /// Returns the policy with the fewest misses among those with a clear lead, and its lead.
+    /// Returns `None` if the current policy is not a candidate: its misses are not known.
+    pub(super) fn better_policy(&self, totals: &WindowedTotals) -> Option<(PolicyKind, f64)> {
         let current = CANDIDATES.iter().position(|&kind| kind == self.current)?;
         let leads = CANDIDATES.iter().enumerate().filter_map(|(number, &kind)| {
-            let lead = sums.lead(current, number);
-            let clear = lead.share > lead_of(kind) && lead.share > CHANCE * lead.chance;
-            clear.then_some((kind, lead.share))
+            let lead = totals.lead(current, number);
+            let is_clear = lead.share > lead_for(kind) && lead.share > DEVIATIONS * lead.deviation;
+            is_clear.then_some((kind, lead.share))
         });
         leads.max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// The policy to switch to and how much less it misses, asked at the end of each window.
-    pub(super) fn decide(&mut self, sums: &WindowedTotals) -> Option<(PolicyKind, f64)> {
-        if self.wait > 0 {
-            self.wait -= 1;
+    /// Returns the policy to switch to and its lead; called at the end of each window.
+    pub(super) fn decide(&mut self, totals: &WindowedTotals) -> Option<(PolicyKind, f64)> {
+        if self.cooldown_left > 0 {
+            self.cooldown_left -= 1;
             return None;
         }
-        self.better(sums)
+        self.better_policy(totals)
     }
 }
 
@@ -93,28 +98,32 @@ mod tests {
     use super::*;
     use crate::curve::candidates::COUNT;
 
-    /// Windows of 1,000 references in which all miss half but for one candidate.
-    fn windows(sums: &mut WindowedTotals, number: usize, misses: &[f64]) {
+    /// Adds windows of 1,000 references in which all candidates but one miss half.
+    fn windows(totals: &mut WindowedTotals, number: usize, misses: &[f64]) {
         for &misses in misses {
             let mut all = [500.0; COUNT];
             all[number] = misses;
-            sums.turn(0.8, 1000.0, &all);
+            totals.end_window(0.8, 1000.0, &all);
         }
     }
 
-    fn decisions(auto: &mut Auto, sums: &WindowedTotals, count: usize) -> Vec<Option<PolicyKind>> {
-        (0..count).map(|_| auto.decide(sums).map(|(kind, _)| kind)).collect()
+    fn decisions(
+        auto: &mut Auto,
+        totals: &WindowedTotals,
+        count: usize,
+    ) -> Vec<Option<PolicyKind>> {
+        (0..count).map(|_| auto.decide(totals).map(|(kind, _)| kind)).collect()
     }
 
     #[test]
     fn a_steady_lead_is_followed_and_a_single_window_is_not() {
         let mut auto = Auto::new(PolicyKind::S3Fifo);
-        let mut sums = WindowedTotals::default();
-        windows(&mut sums, 2, &[500.0, 100.0]);
-        assert_eq!(decisions(&mut auto, &sums, 3), [None; 3]);
-        let mut sums = WindowedTotals::default();
-        windows(&mut sums, 2, &[480.0; 4]);
-        let (kind, gain) = auto.decide(&sums).unwrap();
+        let mut totals = WindowedTotals::default();
+        windows(&mut totals, 2, &[500.0, 100.0]);
+        assert_eq!(decisions(&mut auto, &totals, 3), [None; 3]);
+        let mut totals = WindowedTotals::default();
+        windows(&mut totals, 2, &[480.0; 4]);
+        let (kind, gain) = auto.decide(&totals).unwrap();
         assert_eq!(kind, PolicyKind::TwoQ);
         assert!((gain - 0.02).abs() < 1e-9, "20 of 1,000 in each window: {gain}");
     }
@@ -128,9 +137,9 @@ mod tests {
             (4, 350.0, Some(PolicyKind::Lirs)),
         ] {
             let mut auto = Auto::new(PolicyKind::S3Fifo);
-            let mut sums = WindowedTotals::default();
-            windows(&mut sums, number, &[misses; 8]);
-            assert_eq!(decisions(&mut auto, &sums, 3)[2], wanted, "{number} {misses}");
+            let mut totals = WindowedTotals::default();
+            windows(&mut totals, number, &[misses; 8]);
+            assert_eq!(decisions(&mut auto, &totals, 3)[2], wanted, "{number} {misses}");
         }
     }
 
@@ -141,11 +150,11 @@ mod tests {
         windows(&mut toward, 1, &[400.0; 8]);
         windows(&mut back, 0, &[400.0; 8]);
         let mut waits = Vec::new();
-        for turn in 0..5 {
-            let sums = if turn % 2 == 0 { &toward } else { &back };
+        for end_window in 0..5 {
+            let totals = if end_window % 2 == 0 { &toward } else { &back };
             let mut waited = 0;
             let kind = loop {
-                match auto.decide(sums) {
+                match auto.decide(totals) {
                     Some((kind, _)) => break kind,
                     None => waited += 1,
                 }
@@ -159,8 +168,8 @@ mod tests {
     #[test]
     fn of_a_policy_that_is_not_compared_nothing_is_known() {
         let mut auto = Auto::new(PolicyKind::Sieve);
-        let mut sums = WindowedTotals::default();
-        windows(&mut sums, 1, &[100.0; 8]);
-        assert_eq!(decisions(&mut auto, &sums, 8), [None; 8]);
+        let mut totals = WindowedTotals::default();
+        windows(&mut totals, 1, &[100.0; 8]);
+        assert_eq!(decisions(&mut auto, &totals, 8), [None; 8]);
     }
 }

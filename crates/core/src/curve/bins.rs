@@ -1,19 +1,20 @@
-//! Bins of stack distances: so many to an octave, so that each is as wide as it is far.
+//! Bins of stack distances: a fixed number per octave, so that the width of a bin is proportional
+//! to its distance.
 //!
-//! `BITS` is how many bits of the fraction tell bins apart: an octave has 2^`BITS` of them. The
-//! smallest distance that is told apart is a half, since a distance is put in the middle between
-//! two whole numbers.
+//! `BITS` is the number of bits of the fraction that select a bin: an octave has 2^`BITS` bins. The
+//! smallest distance with a bin of its own is a half, since a distance lies in the middle between
+//! two integers.
 
 use super::estimate::as_f64;
 
 const FRACTION_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 
-/// How many bins distances below 2^`octaves` need.
+/// Returns the number of bins for distances below 2^`octaves`.
 pub(super) const fn count<const BITS: u32>(octaves: usize) -> usize {
     (octaves + 1) << BITS
 }
 
-/// The bin of a distance, of so many: the exponent and the first bits of the fraction.
+/// Returns the bin of a distance, out of `bins`: the exponent and the first bits of the fraction.
 #[inline]
 pub(super) fn bin<const BITS: u32>(distance: f64, bins: usize) -> usize {
     let shifted = (distance.max(0.5) * 2.0).to_bits() >> (FRACTION_BITS - BITS);
@@ -21,14 +22,15 @@ pub(super) fn bin<const BITS: u32>(distance: f64, bins: usize) -> usize {
     usize::try_from(shifted - lowest).map_or(bins - 1, |bin| bin.min(bins - 1))
 }
 
-/// The smallest distance of a bin.
+/// Returns the smallest distance of a bin.
 pub(super) fn edge<const BITS: u32>(bin: usize) -> f64 {
     let lowest = 1.0_f64.to_bits() >> (FRACTION_BITS - BITS);
     f64::from_bits((bin as u64 + lowest) << (FRACTION_BITS - BITS)) / 2.0
 }
 
-/// The part of a size's own bin that misses with it, if distances lie evenly in the bin.
-pub(super) fn missing_part<const BITS: u32>(bin: usize, pages: u64) -> f64 {
+/// Returns the share of `bin`, the bin of the size `pages`, that misses at this size, if distances
+/// are evenly distributed within the bin.
+pub(super) fn missing_share<const BITS: u32>(bin: usize, pages: u64) -> f64 {
     let (low, high) = (edge::<BITS>(bin), edge::<BITS>(bin + 1));
     ((high - as_f64(pages)) / (high - low)).clamp(0.0, 1.0)
 }
@@ -54,8 +56,8 @@ mod tests {
     fn a_size_misses_the_part_of_its_bin_that_lies_behind_it() {
         let place = bin::<4>(100.0, count::<4>(30));
         let (low, high) = (edge::<4>(place), edge::<4>(place + 1));
-        let part = missing_part::<4>(place, 100);
+        let part = missing_share::<4>(place, 100);
         assert!((part - (high - 100.0) / (high - low)).abs() < 1e-12);
-        assert!((missing_part::<4>(0, 10)).abs() < 1e-12);
+        assert!((missing_share::<4>(0, 10)).abs() < 1e-12);
     }
 }

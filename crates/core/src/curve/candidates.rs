@@ -1,11 +1,11 @@
-//! Policies side by side, in miniature: what each would hit at the size that a volume has.
+//! Policy comparison by miniature simulation: the hits of each policy at the size of a volume.
 //!
 //! Waldspurger, Saemundsson, Ahmad, Park, "Cache modeling and optimization using miniature
-//! simulations", ATC '17: a cache of `pages` over all references behaves like one of
-//! `rate * pages` over the references of the pages that are sampled at `rate`. All candidates see
-//! the same pages, so that what one misses more than another is known far better than what each
-//! misses. What is summed by windows of references also says how sure a difference is: one that
-//! comes from a single window, however large, is a thing of that window.
+//! simulations", ATC '17: a cache of `pages` over all references behaves like one of `rate * pages`
+//! over the references of the pages that are sampled at `rate`. All candidates see the same pages,
+//! so the difference between two candidates is known far better than the misses of each. Totals
+//! over windows of references also give the uncertainty of a difference: a difference from a single
+//! window, however large, may be particular to that window.
 //!
 //! Memory: `bytes`.
 
@@ -14,8 +14,8 @@ use super::index::Hash;
 use crate::policy::PolicyKind;
 use crate::replace::Small;
 
-/// The policies that are compared: those that are best somewhere over the traces of
-/// docs/curve.md. `wtinylfu` is not among them, since its miniatures are not like it.
+/// The policies that are compared: each is the best on some of the traces of docs/curve.md.
+/// `wtinylfu` is not among them, since its miniatures do not behave like the full cache.
 pub const CANDIDATES: [PolicyKind; 5] = [
     PolicyKind::S3Fifo,
     PolicyKind::Clock2QPlus,
@@ -25,35 +25,35 @@ pub const CANDIDATES: [PolicyKind; 5] = [
 ];
 pub(super) const COUNT: usize = CANDIDATES.len();
 
-/// Bytes of all miniatures of so many slots: what their policies keep, an entry of the index (16 to
-/// 32) and the page.
+/// Returns the size in bytes of all miniatures with this many slots: the state of their policies,
+/// an entry of the index (16 to 32 bytes) and the page number.
 pub(super) fn bytes(slots: usize) -> usize {
     CANDIDATES.iter().map(|kind| slots * (kind.bytes_per_page() + 40)).sum()
 }
 
-/// Sums over windows of sampled references, aged.
+/// Decayed totals over windows of sampled references.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WindowedTotals {
     /// References.
     references: f64,
     /// Misses of each candidate.
     misses: [f64; COUNT],
-    /// For each pair, the squares of how much more one missed than the other, window by window.
+    /// For each pair, the sum over windows of the squared difference of their misses.
     squares: [[f64; COUNT]; COUNT],
 }
 
-/// How much more one candidate misses than another, as shares of the references.
+/// The difference between the misses of two candidates, as shares of the references.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Lead {
-    /// The share.
+    /// The difference.
     pub(super) share: f64,
-    /// What it would be if only chance decided who missed more in a window.
-    pub(super) chance: f64,
+    /// Its standard deviation if the true difference is zero.
+    pub(super) deviation: f64,
 }
 
 impl WindowedTotals {
-    /// Ages what was summed and adds a window.
-    pub(super) fn turn(&mut self, keep: f64, references: f64, misses: &[f64; COUNT]) {
+    /// Decays the totals by `keep` and adds a window.
+    pub(super) fn end_window(&mut self, keep: f64, references: f64, misses: &[f64; COUNT]) {
         self.references = self.references * keep + references;
         for one in 0..COUNT {
             self.misses[one] = self.misses[one] * keep + misses[one];
@@ -65,35 +65,36 @@ impl WindowedTotals {
         }
     }
 
-    /// What `one` misses more than `other`.
+    /// Returns the misses of `one` in excess of those of `other`.
     pub(super) fn lead(&self, one: usize, other: usize) -> Lead {
         let references = self.references.max(1.0);
         Lead {
             share: (self.misses[one] - self.misses[other]) / references,
-            chance: self.squares[one][other].sqrt() / references,
+            deviation: self.squares[one][other].sqrt() / references,
         }
     }
 
-    /// Whether anything was referenced.
+    /// Returns true if there are no references.
     pub(super) fn is_empty(&self) -> bool {
         self.references < 1.0
     }
 }
 
-/// The miniatures.
+/// The miniature caches of all candidates.
 #[derive(Debug)]
 pub(super) struct Candidates {
-    /// Pages are sampled whose hash is below.
+    /// A page is sampled if its hash is below this.
     threshold: u64,
     caches: Vec<Small>,
-    /// References and misses in the window at hand.
+    /// References and misses in the current window.
     references: u64,
     misses: [u64; COUNT],
-    pub(super) sums: WindowedTotals,
+    pub(super) totals: WindowedTotals,
 }
 
 impl Candidates {
-    /// Miniatures with so many slots each, over the pages whose hash is below the threshold.
+    /// Creates miniatures with `slots` slots each, over the pages whose hash is below the
+    /// threshold.
     pub(super) fn new(threshold: u64, slots: u64) -> Self {
         let slots = u32::try_from(slots.max(1)).expect("few slots");
         Candidates {
@@ -101,7 +102,7 @@ impl Candidates {
             caches: CANDIDATES.iter().map(|&kind| Small::new(kind, slots)).collect(),
             references: 0,
             misses: [0; COUNT],
-            sums: WindowedTotals::default(),
+            totals: WindowedTotals::default(),
         }
     }
 
@@ -117,10 +118,10 @@ impl Candidates {
         }
     }
 
-    /// Ends a window; what was summed before is worth so much.
-    pub(super) fn turn(&mut self, keep: f64) {
+    /// Ends a window; the totals so far are multiplied by `keep`.
+    pub(super) fn end_window(&mut self, keep: f64) {
         let references = as_f64(std::mem::take(&mut self.references));
         let misses = std::mem::take(&mut self.misses).map(as_f64);
-        self.sums.turn(keep, references, &misses);
+        self.totals.end_window(keep, references, &misses);
     }
 }

@@ -1,9 +1,9 @@
 //! An estimated hit ratio with its error bar.
 
-/// The confidence that bars aim at.
+/// The confidence level of the error bars.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// A hit ratio that was estimated from a sample of the pages; no unit.
+/// A hit ratio estimated from a sample of the pages, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The estimate.
@@ -15,7 +15,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// An estimate with a bar of `half` to both sides, as far as ratios go.
+    /// Returns an estimate with a bar of `half` on both sides, clamped to 0 to 1.
     pub(super) fn around(hit_ratio: f64, half: f64) -> Estimate {
         let within = |ratio: f64| ratio.clamp(0.0, 1.0);
         Estimate {
@@ -25,21 +25,21 @@ impl Estimate {
         }
     }
 
-    /// Whether the bar holds `ratio`.
+    /// Returns true if the bar contains `ratio`.
     #[must_use]
     pub fn holds(&self, ratio: f64) -> bool {
         self.low <= ratio && ratio <= self.high
     }
 }
 
-/// Sum of the squares of the distances from the mean.
+/// Returns the sum of the squared deviations from the mean.
 pub(super) fn squares(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// The slope of the line through the points by least squares, 0 if all have the same `x`, and the
-/// sum of the squares of the distances from it.
+/// Returns the slope of the least-squares line through the points, 0 if all have the same `x`, and
+/// the residual sum of squares.
 pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / as_f64(values.len() as u64);
     let (mean_x, mean_y) = (mean(x), mean(y));
@@ -49,14 +49,14 @@ pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
     (slope, (squares(y) - slope * mixed).max(0.0))
 }
 
-/// A count as a number to calculate with.
+/// Converts a count to a floating-point number.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
 pub fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// The part of 2^64 that `threshold` is: how likely a hash is below it.
+/// Returns the probability that a hash is below `threshold`, i.e. its share of 2^64.
 pub(super) fn rate(threshold: u64) -> f64 {
     as_f64(threshold) / as_f64(u64::MAX)
 }

@@ -1,43 +1,42 @@
-//! What the references of a stretch of time weigh, by stack distance: a curve of LRU that can be
-//! added to others and aged.
+//! Weights of references by stack distance: an LRU curve that can be added to others and decayed.
 //!
-//! Sampled pages fall into groups by bits of their hash, and each group has a histogram of its own.
-//! The curve is their sum; how far they are apart is its error. One number is known of all pages,
-//! however few are sampled: how many references really missed in the cache. Where the sampled pages
-//! have too many or too few of those, the estimate is corrected by regression over the groups (a
-//! control variate; Cochran, "Sampling techniques", 3rd edition, chapter 7).
+//! Sampled pages fall into groups by bits of their hash, and each group has its own histogram. The
+//! curve is their sum; the variation between groups gives its error. The number of references that
+//! really missed in the cache is known for all pages, not only for the sampled ones. Where the
+//! sampled pages have too many or too few misses, a regression over the groups corrects the
+//! estimate (a control variate; Cochran, "Sampling techniques", 3rd edition, chapter 7).
 //!
-//! Memory: [`ReferenceTotals::BYTES`], whatever is added.
+//! Memory: [`HitWeights::BYTES`], independent of the references added.
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
 use super::sample_set::GROUPS;
 
-/// Bins to an octave, in bits: a bin is at most 6.3 % wide.
+/// Bits that select a bin within an octave: a bin is at most 6.3 % wide.
 const BIN_BITS: u32 = 4;
 /// Distances up to 2^32 pages, 16 TiB in pages of 4 KiB.
 const BINS: usize = bins::count::<BIN_BITS>(32);
 const GROUPS_F64: f64 = 16.0;
-/// The quantile of Student's t with two degrees less than there are groups, 97.5 %.
+/// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
 const STUDENT: f64 = 2.145;
 
-/// Weights of references.
+/// Weights of references by stack distance.
 #[derive(Clone, Debug)]
 pub(super) struct HitWeights {
-    /// By distance, then by group.
+    /// Weights by distance, then by group.
     bins: Box<[[f32; GROUPS]]>,
-    /// References that miss at every size.
+    /// Weights of references that miss at every size.
     first: [f64; GROUPS],
-    /// References that missed in the cache, as the sampled pages tell.
+    /// Weights of references that missed in the cache, from the sampled pages.
     missed: [f64; GROUPS],
-    /// The same of all pages, counted.
+    /// Misses of all pages, counted.
     misses: f64,
     /// References of all pages, counted.
     references: f64,
 }
 
 impl HitWeights {
-    /// Bytes that one takes.
+    /// Size of an instance in bytes.
     pub(super) const BYTES: usize = BINS * GROUPS * size_of::<f32>() + size_of::<HitWeights>();
 
     pub(super) fn new() -> Self {
@@ -50,23 +49,24 @@ impl HitWeights {
         }
     }
 
-    /// References of all pages so far, aged as the rest.
+    /// Returns the references of all pages so far, decayed like the weights.
     pub(super) fn references(&self) -> f64 {
         self.references
     }
 
-    /// Those of them that missed.
+    /// Returns the misses among them.
     pub(super) fn misses(&self) -> f64 {
         self.misses
     }
 
-    /// Counts references of all pages, and those of them that missed.
+    /// Counts references of all pages, and the misses among them.
     pub(super) fn count(&mut self, references: u64, misses: u64) {
         self.references += as_f64(references);
         self.misses += as_f64(misses);
     }
 
-    /// Adds a sampled reference that stands for `weight` of them. No distance is a first reference.
+    /// Adds a sampled reference that represents `weight` references. `distance` is `None` for a
+    /// first reference.
     #[inline]
     pub(super) fn add(&mut self, group: usize, distance: Option<f64>, missed: bool, weight: f64) {
         match distance {
@@ -81,20 +81,20 @@ impl HitWeights {
         }
     }
 
-    /// Ends a window: of `recent` this part is kept, the window joins it and `lifetime`, and is
-    /// empty then. All at once and row by row, of which the compiler makes wide operations: it is
-    /// most of what a window costs.
+    /// Ends a window: multiplies `recent` by `keep`, adds the window to it and to `lifetime`, and
+    /// clears the window. A single pass row by row, which the compiler vectorizes: this is most of
+    /// the cost of a window.
     #[expect(clippy::cast_possible_truncation, reason = "a factor of a weight")]
-    pub(super) fn turn(
+    pub(super) fn end_window(
         window: &mut HitWeights,
         recent: &mut HitWeights,
         lifetime: &mut HitWeights,
         keep: f64,
     ) {
-        let fine = keep as f32;
+        let keep_f32 = keep as f32;
         let past = recent.bins.iter_mut().zip(&mut lifetime.bins);
         for (row, (recent, lifetime)) in window.bins.iter_mut().zip(past) {
-            recent.iter_mut().zip(&*row).for_each(|(sum, weight)| *sum = *sum * fine + weight);
+            recent.iter_mut().zip(&*row).for_each(|(sum, weight)| *sum = *sum * keep_f32 + weight);
             lifetime.iter_mut().zip(&*row).for_each(|(sum, weight)| *sum += weight);
             *row = [0.0; GROUPS];
         }
@@ -110,7 +110,7 @@ impl HitWeights {
         (window.misses, window.references) = (0.0, 0.0);
     }
 
-    /// Adds all that another counted.
+    /// Adds all weights of another instance.
     pub(super) fn merge(&mut self, other: &HitWeights) {
         for (sums, weights) in self.bins.iter_mut().zip(&other.bins) {
             sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += weight);
@@ -118,7 +118,7 @@ impl HitWeights {
         self.add_sums(other);
     }
 
-    /// Adds what is not by distance.
+    /// Adds the totals that are not split by distance.
     fn add_sums(&mut self, other: &HitWeights) {
         self.first.iter_mut().zip(other.first).for_each(|(sum, weight)| *sum += weight);
         self.missed.iter_mut().zip(other.missed).for_each(|(sum, weight)| *sum += weight);
@@ -126,21 +126,25 @@ impl HitWeights {
         self.references += other.references;
     }
 
-    /// What misses with so many pages, by group, and the weight of the bin the size falls into.
+    /// Returns the weights that miss at the size `pages`, by group, and the weight of the bin of
+    /// this size.
     fn groups(&self, pages: u64) -> ([f64; GROUPS], f64) {
         let at = bins::bin::<BIN_BITS>(as_f64(pages), BINS);
-        let part = bins::missing_part::<BIN_BITS>(at, pages);
+        let part = bins::missing_share::<BIN_BITS>(at, pages);
         let mut misses = self.first;
         for bin in &self.bins[at + 1..] {
             misses.iter_mut().zip(bin).for_each(|(sum, &weight)| *sum += f64::from(weight));
         }
-        let own = &self.bins[at];
-        misses.iter_mut().zip(own).for_each(|(sum, &weight)| *sum += f64::from(weight) * part);
-        (misses, own.iter().copied().map(f64::from).sum())
+        let bin_at_size = &self.bins[at];
+        misses
+            .iter_mut()
+            .zip(bin_at_size)
+            .for_each(|(sum, &weight)| *sum += f64::from(weight) * part);
+        (misses, bin_at_size.iter().copied().map(f64::from).sum())
     }
 
-    /// The hit ratio of an LRU cache of `pages`, where `rate` of the pages are sampled; nothing if
-    /// there are no references.
+    /// Returns the hit ratio of an LRU cache of `pages`, where `rate` of the pages are sampled;
+    /// `None` if there are no references.
     pub(super) fn hit_ratio(&self, pages: u64, rate: f64) -> Option<Estimate> {
         if self.references < 1.0 {
             return None;
@@ -149,17 +153,18 @@ impl HitWeights {
         let (slope, rest) = regression(&self.missed, &misses);
         let surplus = self.missed.iter().sum::<f64>() - self.misses;
         let corrected = misses.iter().sum::<f64>() - slope * surplus;
-        let left_out = (1.0 - rate).max(0.0);
-        let weights = rest * GROUPS_F64 / (GROUPS_F64 - 2.0) * left_out;
-        // Among n sampled pages there may be sqrt(n) more or less, so a distance is off by that.
-        let share = (left_out / (as_f64(pages) * rate).max(1.0)).sqrt().min(0.5);
+        let unsampled = (1.0 - rate).max(0.0);
+        let weight_error = rest * GROUPS_F64 / (GROUPS_F64 - 2.0) * unsampled;
+        // A count of n sampled pages varies by sqrt(n), so a distance has this relative error.
+        let share = (unsampled / (as_f64(pages) * rate).max(1.0)).sqrt().min(0.5);
         let at = |factor: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pages")]
             let pages = (as_f64(pages) * factor) as u64;
             self.groups(pages).0.iter().sum::<f64>()
         };
-        let distances = (at(1.0 - share) - at(1.0 + share)) / 2.0;
-        let half = STUDENT * (weights + distances * distances).sqrt() + rounded / 4.0;
+        let distance_error = (at(1.0 - share) - at(1.0 + share)) / 2.0;
+        let half =
+            STUDENT * (weight_error + distance_error * distance_error).sqrt() + rounded / 4.0;
         let ratio = |weight: f64| weight / self.references;
         Some(Estimate::around(1.0 - ratio(corrected), ratio(half)))
     }

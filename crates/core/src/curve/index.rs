@@ -1,25 +1,26 @@
-//! The table that finds a page's number, for caches (slots) and for the pages of a trace (ids).
+//! The table that maps a page to its number, for caches (slots) and for the pages of a trace (ids).
 //!
 //! Open addressing with linear probing over entries of 8 bytes: the upper half of the page's hash
-//! and a number. The page itself stands in an array of the owner, indexed by number, and is
-//! compared only when the halves of the hash agree. The place of an entry follows from its half of
-//! the hash alone, so the table grows and closes gaps (backward shift) without asking for pages.
+//! and a number. The caller keeps the page itself in an array indexed by number, and compares it
+//! only when the halves of the hash agree. The position of an entry follows from its half of the
+//! hash alone, so the table grows and closes gaps (backward shift) without access to the pages.
 //!
-//! Invariants: at most half of the entries are taken; no entry stands behind a gap.
+//! Invariants: at most half of the entries are occupied; a probe sequence contains no gap before
+//! its entry.
 
 use crate::mix;
 
-/// No number: an entry that is not taken.
+/// The number of a free entry.
 const NONE: u32 = u32::MAX;
 
 const ENTRIES_MIN: usize = 64;
 
-/// The half of a page's hash that a table keeps.
+/// The half of a page's hash that the table stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hash(u32);
 
 impl Hash {
-    /// The hash of a page.
+    /// Returns the hash of a page.
     #[must_use]
     pub fn of(page: u64) -> Hash {
         Hash(u32::try_from(mix(page) >> 32).expect("a shifted u64"))
@@ -34,11 +35,11 @@ struct Entry {
 
 const EMPTY: Entry = Entry { hash: 0, number: NONE };
 
-/// Finds numbers by hash.
+/// A hash table from pages to numbers.
 #[derive(Clone, Debug)]
 pub struct Index {
     entries: Vec<Entry>,
-    /// The entries are a power of two; the place is the upper bits of the half hash.
+    /// The number of entries is a power of two; the upper bits of the half hash are the position.
     shift: u32,
     len: usize,
 }
@@ -50,7 +51,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// A table with room for `numbers`.
+    /// Creates a table with room for `numbers` entries.
     #[must_use]
     pub fn for_numbers(numbers: usize) -> Self {
         Index::with_entries((numbers * 2).next_power_of_two().max(ENTRIES_MIN))
@@ -61,7 +62,7 @@ impl Index {
         Index { entries: vec![EMPTY; entries], shift, len: 0 }
     }
 
-    /// Bytes of the table.
+    /// Returns the size of the table in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.len() * size_of::<Entry>()
@@ -71,34 +72,34 @@ impl Index {
         (hash >> self.shift) as usize
     }
 
-    /// Reads where `hash` begins, so that a look-up soon after finds it in the processor's cache.
-    /// What it returns must be used, or it is not read.
+    /// Reads the first entry for `hash`, so that a lookup soon after finds it in the processor
+    /// cache. The caller must use the returned value, or the compiler removes the read.
     #[must_use]
     pub fn touch(&self, hash: Hash) -> u32 {
         self.entries[self.home(hash.0)].number
     }
 
-    /// The number with this hash that `is_it` takes.
+    /// Returns the number with this hash for which `matches` returns true.
     #[inline]
-    pub fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: Hash, matches: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.entries.len() - 1;
-        let mut place = self.home(hash.0);
+        let mut position = self.home(hash.0);
         loop {
-            let entry = self.entries[place];
+            let entry = self.entries[position];
             if entry.number == NONE {
                 return None;
             }
-            if entry.hash == hash.0 && is_it(entry.number) {
+            if entry.hash == hash.0 && matches(entry.number) {
                 return Some(entry.number);
             }
-            place = (place + 1) & mask;
+            position = (position + 1) & mask;
         }
     }
 
     /// Adds a number that is not in the table.
     ///
     /// # Panics
-    /// There are 2^31 numbers in it.
+    /// The table holds 2^31 numbers.
     pub fn insert(&mut self, hash: Hash, number: u32) {
         debug_assert!(number != NONE, "a number");
         if (self.len + 1) * 2 > self.entries.len() {
@@ -110,15 +111,15 @@ impl Index {
 
     fn place(&mut self, entry: Entry) {
         let mask = self.entries.len() - 1;
-        let mut place = self.home(entry.hash);
-        while self.entries[place].number != NONE {
-            place = (place + 1) & mask;
+        let mut position = self.home(entry.hash);
+        while self.entries[position].number != NONE {
+            position = (position + 1) & mask;
         }
-        self.entries[place] = entry;
+        self.entries[position] = entry;
     }
 
     fn grow(&mut self) {
-        // The place is made of 32 bits of hash, and numbers have no more.
+        // A position consists of 32 bits of hash, and numbers have no more.
         assert!(self.shift > 0, "at most 2^31 numbers in one table");
         let old = std::mem::take(&mut self.entries);
         self.entries = vec![EMPTY; old.len() * 2];
@@ -131,7 +132,7 @@ impl Index {
     /// Removes a number that is in the table with this hash.
     ///
     /// # Panics
-    /// It is not.
+    /// The number is not in the table.
     pub fn remove(&mut self, hash: Hash, number: u32) {
         let mask = self.entries.len() - 1;
         let mut gap = self.home(hash.0);
@@ -146,7 +147,7 @@ impl Index {
             if entry.number == NONE {
                 break;
             }
-            // It may fill the gap if its home does not lie behind the gap.
+            // The entry may fill the gap if its home position does not lie behind the gap.
             let from_home = next.wrapping_sub(self.home(entry.hash)) & mask;
             if from_home >= (next.wrapping_sub(gap) & mask) {
                 self.entries[gap] = entry;

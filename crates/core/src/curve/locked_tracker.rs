@@ -1,4 +1,4 @@
-//! The tracker of a volume, as shards and drivers share it.
+//! The tracker of a volume, shared by shards and drivers.
 
 use super::sampler::{PendingSamples, Sampler};
 use super::tracker::Tracker;
@@ -6,30 +6,31 @@ use super::write_traffic::DecayingCounter;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// A tracker behind a lock. Taken after the lock of a shard, and before none.
+/// A tracker behind a lock, which is acquired after the lock of a shard; no lock is acquired while
+/// it is held.
 #[derive(Debug)]
 pub(crate) struct LockedTracker {
     tracker: Mutex<Tracker>,
-    /// What was written, window by window.
+    /// Write traffic, by window.
     traffic: Mutex<DecayingCounter>,
-    /// A window has ended, and nobody has drawn conclusions yet.
-    ended: AtomicBool,
+    /// A window has ended, and no driver has evaluated it yet.
+    window_ended: AtomicBool,
 }
 
 impl LockedTracker {
     pub(crate) fn new(tracker: Tracker) -> Self {
         let (tracker, traffic) = (Mutex::new(tracker), Mutex::default());
-        LockedTracker { tracker, traffic, ended: AtomicBool::new(false) }
+        LockedTracker { tracker, traffic, window_ended: AtomicBool::new(false) }
     }
 
-    pub(crate) fn gate(&self) -> Sampler {
-        self.tracker().gate()
+    pub(crate) fn sampler(&self) -> Sampler {
+        self.tracker().sampler()
     }
 
-    /// Puts another tracker in the place of the one that is there.
-    pub(crate) fn begin_anew(&self, tracker: Tracker) {
+    /// Replaces the tracker.
+    pub(crate) fn replace(&self, tracker: Tracker) {
         *self.tracker() = tracker;
-        self.ended.store(false, Ordering::Release);
+        self.window_ended.store(false, Ordering::Release);
     }
 
     pub(crate) fn traffic(&self) -> MutexGuard<'_, DecayingCounter> {
@@ -40,21 +41,21 @@ impl LockedTracker {
         lock(&self.tracker)
     }
 
-    /// Takes in what a shard has noted; whether a window ended with that.
-    pub(crate) fn take_in(&self, notes: &mut PendingSamples) -> bool {
+    /// Records the samples that a shard has collected; returns true if a window ended with them.
+    pub(crate) fn record_samples(&self, pending: &mut PendingSamples) -> bool {
         let mut tracker = self.tracker();
-        tracker.sampled(&notes.noted);
-        notes.noted.clear();
-        let references = std::mem::take(&mut notes.references);
-        let ended = tracker.count(references, std::mem::take(&mut notes.misses));
-        if ended {
-            self.ended.store(true, Ordering::Release);
+        tracker.record_samples(&pending.samples);
+        pending.samples.clear();
+        let references = std::mem::take(&mut pending.references);
+        let window_ended = tracker.count(references, std::mem::take(&mut pending.misses));
+        if window_ended {
+            self.window_ended.store(true, Ordering::Release);
         }
-        ended
+        window_ended
     }
 
-    /// Whether a window has ended since this was asked last.
-    pub(crate) fn take_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) && self.ended.swap(false, Ordering::AcqRel)
+    /// Returns true if a window has ended since the last call.
+    pub(crate) fn take_window_ended(&self) -> bool {
+        self.window_ended.load(Ordering::Acquire) && self.window_ended.swap(false, Ordering::AcqRel)
     }
 }

@@ -4,40 +4,40 @@
 //! simulations", ATC '17: a cache of `pages` over all references behaves like one of
 //! `rate * pages` over the references of the pages that are sampled at `rate`.
 //!
-//! Here each size has several such caches over samples that share no page; their mean is the
-//! estimate, and how far they are apart gives the error bar. The rate is such that each miniature
-//! has [`SLOTS_MIN`] slots or all of them together see [`SAMPLE_PAGES`] pages, whichever is more;
-//! a cache that is too small for that is simulated as it is, without error. Misses are estimated
-//! and hits are the rest, as in [`sampled`](super::sampled).
+//! Each size has several such caches over samples that share no page; their mean is the estimate,
+//! and their variation gives the error bar. The rate is such that each miniature has [`SLOTS_MIN`]
+//! slots or all of them together see [`SAMPLE_PAGES`] pages, whichever is more; a cache that is too
+//! small for that is simulated in full, without error. Misses are estimated and hits are the rest,
+//! as in [`sampled`](super::sampled).
 //!
-//! What the bars leave out is that a cache of few slots is not quite like a large one, however the
-//! pages are sampled.
+//! The bars do not include the error that a cache of few slots behaves slightly differently from a
+//! large one, regardless of the sampling.
 
 use super::estimate::{Estimate, as_f64, squares};
 use crate::mix;
 use crate::policy::PolicyKind;
 use crate::replace::{self, Counts, FindBy, Reference, Replace};
 
-/// Pages that all miniatures of a size see together, at least.
+/// The minimum number of pages that all miniatures of a size see together.
 pub const SAMPLE_PAGES: u64 = 16_384;
-/// Miniatures of each size.
+/// The number of miniatures per size.
 const GROUPS: usize = 8;
-/// The quantile of Student's t with one degree less than there are groups, 97.5 %.
+/// The 97.5 % quantile of Student's t with one degree of freedom fewer than there are groups.
 const STUDENT: f64 = 2.365;
-/// Slots that a miniature has at least.
+/// The minimum number of slots of a miniature.
 pub const SLOTS_MIN: u64 = 96;
 
 /// All policies at one size.
 #[derive(Debug)]
 struct Size {
-    /// A page belongs to a group if its hash, divided by this, is the group's number; 0 if all
-    /// pages are simulated, in one group.
+    /// A page belongs to the group whose number is its hash divided by this; 0 if all pages are
+    /// simulated, in one group.
     width: u64,
-    /// The part of the pages in each group.
+    /// The share of the pages in each group.
     rate: f64,
-    /// For each policy, a cache for each group.
+    /// A cache per group, for each policy.
     caches: Vec<Vec<Box<dyn Replace>>>,
-    /// The references of each group, in a batch.
+    /// The references of each group in the current batch.
     groups: Vec<Vec<Reference>>,
 }
 
@@ -62,7 +62,7 @@ impl Size {
         }
     }
 
-    /// Behind the hashes that belong to a group.
+    /// Returns the end of the range of hashes that belong to a group.
     fn end(&self) -> u64 {
         if self.width == 0 { u64::MAX } else { self.width * GROUPS as u64 }
     }
@@ -80,8 +80,8 @@ impl Size {
         }
     }
 
-    /// What `of` counts, as many as it were with caches of full size over all references, and how
-    /// far that may be off to both sides.
+    /// Returns the total of the count `of`, scaled to caches of full size over all references, and
+    /// half the width of its error bar.
     fn total(&self, caches: &[Box<dyn Replace>], of: impl Fn(&Counts) -> u64) -> (f64, f64) {
         let totals: Vec<f64> =
             caches.iter().map(|cache| as_f64(of(&cache.counts())) / self.rate).collect();
@@ -97,53 +97,54 @@ fn mean_and_half_interval(totals: &[f64], rate: f64) -> (f64, f64) {
     if totals.len() == 1 {
         return (mean, 0.0);
     }
-    let left_out = (1.0 - rate * groups).max(0.0);
-    let variance = squares(totals) / (groups - 1.0) / groups * left_out;
+    let unsampled = (1.0 - rate * groups).max(0.0);
+    let variance = squares(totals) / (groups - 1.0) / groups * unsampled;
     (mean, STUDENT * variance.sqrt())
 }
 
-/// Caches of several sizes and policies, in miniature.
+/// Miniature caches of several sizes and policies.
 #[derive(Debug)]
 pub struct Miniature {
     salt: u64,
-    /// In the order of falling rates.
+    /// Sizes in the order of falling rates.
     sizes: Vec<Size>,
-    /// Where each asked size is.
-    places: Vec<usize>,
+    /// The index into `sizes` of each requested size.
+    indices: Vec<usize>,
     hashed: Vec<(u64, Reference)>,
     references: u64,
 }
 
 impl Miniature {
-    /// Each policy at each of these sizes, in pages, over a trace of about `footprint` pages.
+    /// Creates a cache for each policy at each of these sizes, in pages, for a trace of about
+    /// `footprint` pages.
     #[must_use]
     pub fn new(policies: &[PolicyKind], pages: &[u32], footprint: u64, seed: u64) -> Self {
         let mut sizes: Vec<(usize, Size)> =
             pages.iter().map(|&pages| Size::new(pages, policies, footprint)).enumerate().collect();
         sizes.sort_by_key(|(_, size)| std::cmp::Reverse(size.end()));
-        let mut places = vec![0; sizes.len()];
-        for (place, (asked, _)) in sizes.iter().enumerate() {
-            places[*asked] = place;
+        let mut indices = vec![0; sizes.len()];
+        for (index, (requested, _)) in sizes.iter().enumerate() {
+            indices[*requested] = index;
         }
         Miniature {
             salt: mix(seed.wrapping_add(2)),
             sizes: sizes.into_iter().map(|(_, size)| size).collect(),
-            places,
+            indices,
             hashed: Vec::new(),
             references: 0,
         }
     }
 
-    /// Runs all over the next references of the trace.
+    /// Runs all caches over the next references of the trace.
     pub fn run(&mut self, references: &[Reference]) {
         self.references += references.len() as u64;
         self.hashed.clear();
-        let Some(most) = self.sizes.first().map(Size::end) else { return };
+        let Some(end) = self.sizes.first().map(Size::end) else { return };
         let salt = self.salt;
         let hashed = references.iter().map(|reference| (mix(reference.page ^ salt), *reference));
-        self.hashed.extend(hashed.filter(|(hash, _)| *hash < most || most == u64::MAX));
+        self.hashed.extend(hashed.filter(|(hash, _)| *hash < end || end == u64::MAX));
         for size in &mut self.sizes {
-            // Each size takes a part of what the one before took.
+            // Each size uses a subset of the references of the previous one.
             let end = size.end();
             if end < u64::MAX {
                 self.hashed.retain(|(hash, _)| *hash < end);
@@ -152,15 +153,15 @@ impl Miniature {
         }
     }
 
-    /// The hit ratio of a policy at a size, both by their places in what was asked for; nothing if
-    /// there are no references.
+    /// Returns the hit ratio of a policy at a size, both given by their index in the arguments of
+    /// [`Miniature::new`]; `None` if there are no references.
     #[must_use]
     pub fn hit_ratio(&self, policy: usize, size: usize) -> Option<Estimate> {
         self.share_without(policy, size, self.references, |counts| counts.misses().references)
     }
 
-    /// One less what `of` counts as a share of `whole`, as a hit ratio is one less the misses;
-    /// nothing if `whole` is 0.
+    /// Returns one minus the share of the count `of` in `whole`, as a hit ratio is one minus the
+    /// miss ratio; `None` if `whole` is 0.
     #[must_use]
     pub fn share_without(
         &self,
@@ -174,17 +175,18 @@ impl Miniature {
         (whole > 0.0).then(|| Estimate::around(1.0 - total / whole, half / whole))
     }
 
-    /// About what `of` counts with a cache of full size, and half of its error bar.
+    /// Returns the estimated count `of` for a cache of full size, and half the width of its error
+    /// bar.
     #[must_use]
     pub fn total(&self, policy: usize, size: usize, of: impl Fn(&Counts) -> u64) -> (f64, f64) {
-        let size = &self.sizes[self.places[size]];
+        let size = &self.sizes[self.indices[size]];
         size.total(&size.caches[policy], of)
     }
 
-    /// Whether a size is simulated as it is, without any sampling.
+    /// Returns true if a size is simulated in full, without sampling.
     #[must_use]
     pub fn is_whole(&self, size: usize) -> bool {
-        self.sizes[self.places[size]].width == 0
+        self.sizes[self.indices[size]].width == 0
     }
 }
 

@@ -1,21 +1,22 @@
-//! The curve of LRU of a running workload: a sample of bounded size whose counts are aged.
+//! The LRU curve of a running workload: a sample of bounded size with decayed counts.
 //!
-//! As in [`sampled`](super::sampled) a page belongs to the sample if its hash is below a threshold,
-//! and the threshold falls when there are too many. Different are the ends that a trace has and a
-//! workload has not. Counts are kept by windows of references: at the end of a window what was
-//! recent is worth a part of what it was, and the window joins it; another sum is never aged.
-//! Pages that were not referenced while `depth` others were are forgotten: their next reference
-//! misses at every size that is asked about, and a sample that kept them would thin out for ever.
+//! As in [`sampled`](super::sampled), a page belongs to the sample if its hash is below a
+//! threshold, and the threshold falls when there are too many pages. Unlike a trace, a workload has
+//! no end. Counts are kept by windows of references: at the end of a window the recent counts are
+//! multiplied by a factor below one and the window is added to them; the lifetime counts are not
+//! decayed. Pages that were not referenced while `depth` others were are removed: their next
+//! reference misses at every size of the curve, and if they stayed the sample would thin out
+//! without limit.
 //!
-//! Memory: [`bytes`], whatever the workload.
+//! Memory: [`bytes`], independent of the workload.
 
 use super::estimate::as_f64;
 use super::hit_weights::HitWeights;
 use super::sample_set::{SampleSet, group};
 use super::stack::Stack;
 
-/// Bytes of a sample of so many pages, with its counts: what each is as a member, its position in
-/// the stack (4, rounded up) and two marks.
+/// Returns the size in bytes of a sample of this many pages with its counts: the member, its
+/// position in the stack (4 bytes, rounded up) and two marks per page.
 pub(super) const fn bytes(sample: usize) -> usize {
     3 * HitWeights::BYTES + sample * (SampleSet::BYTES + 2 * 4 + 1) + 4096
 }
@@ -24,7 +25,7 @@ pub(super) const fn bytes(sample: usize) -> usize {
 #[derive(Clone, Debug)]
 pub(super) struct Online {
     members: SampleSet,
-    /// A page behind so many others is forgotten.
+    /// A page with more than this many others above it in the stack is removed.
     depth: f64,
     stack: Stack,
     window: HitWeights,
@@ -33,8 +34,8 @@ pub(super) struct Online {
 }
 
 impl Online {
-    /// A sample of up to `size` pages, of those whose hash is below `threshold`, that are kept in
-    /// mind while no more than `depth` others are referenced.
+    /// Creates a sample of up to `size` pages, of those whose hash is below `threshold`. A page
+    /// leaves it after references to `depth` others.
     pub(super) fn new(size: usize, threshold: u64, depth: u64) -> Self {
         Online {
             members: SampleSet::new(size, threshold),
@@ -46,18 +47,18 @@ impl Online {
         }
     }
 
-    /// The part of the pages that are sampled now.
+    /// Returns the share of the pages that are sampled now.
     pub(super) fn rate(&self) -> f64 {
         self.members.rate()
     }
 
-    /// References of all pages in the window at hand.
+    /// Returns the references of all pages in the current window.
     pub(super) fn in_window(&self) -> f64 {
         self.window.references()
     }
 
-    /// References of all pages that the recent counts stand on, weighted by age, and the hit ratio
-    /// that the volume really had over them.
+    /// Returns the references of all pages behind the recent counts, weighted by age, and the
+    /// measured hit ratio of the volume over them.
     pub(super) fn recent_hits(&self) -> (f64, f64) {
         let references = self.recent.references() + self.window.references();
         let misses = self.recent.misses() + self.window.misses();
@@ -69,57 +70,57 @@ impl Online {
         self.window.count(references, misses);
     }
 
-    /// A reference to a page of this hash, below the threshold that it began with; whether it
-    /// missed in the cache.
+    /// Records a reference to a page whose hash is below the initial threshold; `missed` is true if
+    /// the reference missed in the cache.
     #[inline]
     pub(super) fn reference(&mut self, page: u64, hash: u64, missed: bool) {
         if self.members.refuses(hash) {
             return;
         }
-        let gone = |_, number| self.stack.remove(number);
-        let Some(number) = self.members.number(page, hash, gone) else { return };
+        let dropped = |_, number| self.stack.remove(number);
+        let Some(number) = self.members.number(page, hash, dropped) else { return };
         let rate = self.members.rate();
         let distance = self.stack.reference(number);
-        // A sampled distance of d stands for d / rate up to (d + 1) / rate: the middle.
+        // A sampled distance of d represents d / rate up to (d + 1) / rate: use the middle.
         let distance = distance.map(|distance| (f64::from(distance) + 0.5) / rate);
         self.window.add(group(hash), distance, missed, 1.0 / rate);
     }
 
-    /// Ends a window; what was recent is worth so much of what it was.
-    pub(super) fn turn(&mut self, keep: f64) {
+    /// Ends a window; the recent counts so far are multiplied by `keep`.
+    pub(super) fn end_window(&mut self, keep: f64) {
         let Online { window, recent, lifetime, .. } = self;
-        HitWeights::turn(window, recent, lifetime, keep);
+        HitWeights::end_window(window, recent, lifetime, keep);
         self.forget_deep();
     }
 
-    /// Forgets pages that lie too deep, before the sample is full of them.
+    /// Removes pages that lie too deep, before the sample is full of them.
     fn forget_deep(&mut self) {
         if self.members.len() * 8 < self.members.size() * 7 {
             return;
         }
         let deepest = self.depth * self.rate();
         let Online { members, stack, .. } = self;
-        let gone = members.retain(|number| {
+        let dropped = members.retain(|number| {
             stack.distance(number).is_some_and(|distance| f64::from(distance) <= deepest)
         });
-        for number in gone {
+        for number in dropped {
             stack.remove(number);
         }
     }
 
-    /// References of all pages ever.
+    /// Returns the references of all pages since the start.
     pub(super) fn lifetime_references(&self) -> f64 {
         self.lifetime.references() + self.window.references()
     }
 
-    /// What was counted lately.
+    /// Returns the recent counts.
     pub(super) fn recent(&self) -> HitWeights {
         let mut recent = self.recent.clone();
         recent.merge(&self.window);
         recent
     }
 
-    /// What was ever counted.
+    /// Returns the counts since the start.
     pub(super) fn lifetime(&self) -> HitWeights {
         let mut lifetime = self.lifetime.clone();
         lifetime.merge(&self.window);

@@ -1,4 +1,4 @@
-//! What is known of a volume's workload, as plain data for whoever shows it.
+//! Results for a volume's workload, as plain data for display.
 
 use super::estimate::Estimate;
 use crate::policy::PolicyKind;
@@ -12,135 +12,136 @@ pub struct CurvePoint {
     pub estimate: Estimate,
 }
 
-/// A policy at the size that the volume has.
+/// A policy at the current size of the volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CandidateRatio {
     /// The policy.
     pub policy: PolicyKind,
-    /// Its hit ratio, 0 to 1: that of the volume, and what the policy would have hit more.
+    /// Its hit ratio, 0 to 1: that of the volume plus the gain of the policy.
     pub hit_ratio: f64,
-    /// The standard deviation of what it hits more.
+    /// The standard deviation of the gain.
     pub deviation: f64,
 }
 
-/// What a volume suffers from.
+/// A problem that the data of a volume show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
-    /// It thrashes: twice the memory would hit far more.
+    /// The cache thrashes: with twice the memory the hit ratio would be far higher.
     TooSmall {
-        /// With so many bytes more it would reach nearly all hits that are in reach.
+        /// The additional bytes with which it would reach nearly all possible hits.
         more_bytes: u64,
-        /// The hit ratio of LRU at the present size.
+        /// The LRU hit ratio at the current size.
         hit_ratio: f64,
-        /// The same with the memory that it needs.
+        /// The LRU hit ratio with the additional memory.
         hit_ratio_then: f64,
     },
-    /// It has memory that brings next to nothing.
+    /// The volume has memory with almost no effect on hits.
     TooLarge {
-        /// So many bytes could go.
+        /// The bytes that could be removed.
         spare_bytes: u64,
-        /// The hit ratio of LRU at the present size.
+        /// The LRU hit ratio at the current size.
         hit_ratio: f64,
-        /// The same without them.
+        /// The LRU hit ratio without these bytes.
         hit_ratio_then: f64,
     },
-    /// Another policy hits more, clearly.
+    /// Another policy has a clearly higher hit ratio.
     BetterPolicy {
-        /// Which.
+        /// The policy.
         policy: PolicyKind,
-        /// Hits more, as a share of the references.
+        /// Its additional hits, as a share of the references.
         gain: f64,
     },
-    /// Most references are to pages that were not referenced lately: no memory that the volume
-    /// could have would hit them.
+    /// Most references are to pages that were not referenced recently: no cache size on the curve
+    /// would make them hits.
     Scanned {
         /// Their share of the references.
         share: f64,
     },
-    /// Much of what is read ahead is not wanted.
+    /// Many pages that are read ahead are not used.
     AheadWasted {
-        /// The share of the pages that were read ahead and not touched, of the last few thousand.
+        /// The unused share of the last few thousand pages that were read ahead.
         share: f64,
     },
-    /// Much is written because its room is wanted, in the order in which it is met and not in that
-    /// of the disk: too much is dirty for the memory.
+    /// Many blocks are written back because their frames are needed, in eviction order instead of
+    /// disk order: there is too much dirty data for the memory.
     Stolen {
         /// The share of all blocks written back.
         share: f64,
     },
-    /// The store is written more than clients write.
+    /// The volume writes more to the store than clients write to the volume.
     WriteAmplification {
-        /// Bytes that the store wrote for each byte of a client.
+        /// Bytes written to the store per byte that clients wrote.
         factor: f64,
     },
 }
 
-/// Twice the memory gains this much of the references: thrashing.
+/// Twice the memory gains at least this share of the references: the cache thrashes.
 const THRASHING: f64 = 0.10;
-/// What may be missing of the hits in reach.
+/// The share of the possible hits that a sufficient size may lack.
 const NEARLY: f64 = 0.05;
-/// More than this share of the references is out of reach.
+/// Threshold of [`Finding::Scanned`]: share of the references that no size can hit.
 const SCANNED: f64 = 0.5;
-/// More than this share of what is written back is stolen.
+/// Threshold of [`Finding::Stolen`]: share of the written blocks.
 const STOLEN: f64 = 0.10;
-/// More than this is written for each byte.
+/// Threshold of [`Finding::WriteAmplification`]: bytes written per byte.
 const AMPLIFIED: f64 = 1.5;
-/// More than this share of what is read ahead is not wanted.
+/// Threshold of [`Finding::AheadWasted`]: unused share of the pages read ahead.
 const WASTED: f64 = 0.5;
 
-/// What is known of a volume.
+/// The analysis of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveReport {
-    /// The curve of LRU lately, by rising size.
+    /// The recent LRU curve, by rising size.
     pub points: Vec<CurvePoint>,
-    /// The same since the volume was added.
+    /// The LRU curve since the volume was added.
     pub lifetime_points: Vec<CurvePoint>,
-    /// The part of the pages that are sampled, 0 to 1.
+    /// The sampled share of the pages, 0 to 1.
     pub sample_rate: f64,
-    /// References that the curve stands on, older ones weighing less.
+    /// References behind the curve, weighted by age.
     pub references: u64,
-    /// The hit ratio that the volume really had over them, under the policies it had.
+    /// The measured hit ratio of the volume over them, under the policies it had.
     pub hit_ratio: f64,
-    /// Memory that the volume has now, in bytes.
+    /// Current memory of the volume in bytes.
     pub bytes: u64,
     /// Its policy.
     pub policy: PolicyKind,
-    /// Whether the cache may change the policy by itself.
+    /// True if the cache may change the policy automatically.
     pub policy_auto: bool,
     /// The policies that were compared.
     pub candidates: Vec<CandidateRatio>,
-    /// The policy that hits most, if it is clear that it hits more than the present one.
+    /// The policy with the highest hit ratio, if it is clearly higher than that of the current one.
     pub recommended_policy: Option<PolicyKind>,
-    /// The smallest size that reaches nearly all hits in reach, in bytes; nothing if there are
-    /// none.
+    /// The smallest size that reaches nearly all possible hits, in bytes; `None` if there are no
+    /// hits.
     pub recommended_bytes: Option<u64>,
-    /// What it suffers from.
+    /// Problems that the data show.
     pub findings: Vec<Finding>,
 }
 
-/// What a volume wrote and read ahead lately; older amounts weigh less.
+/// Recent writes and read-ahead of a volume; older amounts weigh less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Bytes that clients wrote.
+    /// Bytes written by clients.
     pub client_bytes: f64,
-    /// Bytes that the store wrote.
+    /// Bytes written to the store.
     pub store_bytes: f64,
-    /// Blocks written back, and those of them whose room was wanted.
+    /// Blocks written back.
     pub blocks: f64,
-    /// See there.
+    /// Blocks among them that were written because their frames were needed.
     pub stolen_blocks: f64,
-    /// The share of the pages that were read ahead and were not touched.
+    /// The unused share of the pages that were read ahead.
     pub ahead_wasted: f64,
 }
 
-/// The hit ratio of a curve at a size: a straight line between its points, from nothing on.
+/// Returns the hit ratio of a curve at a size, by linear interpolation between its points and from
+/// zero to the first one.
 #[must_use]
 pub fn hit_ratio(points: &[CurvePoint], bytes: u64) -> f64 {
     let points: Vec<_> = points.iter().map(|p| (p.bytes, p.estimate.hit_ratio)).collect();
     crate::share::gain(&points, bytes)
 }
 
-/// The smallest size that reaches nearly all that the largest one hits.
+/// Returns the smallest size that reaches nearly all hits of the largest size.
 #[must_use]
 pub fn enough_bytes(points: &[CurvePoint]) -> Option<u64> {
     let most = points.iter().map(|point| point.estimate.hit_ratio).fold(0.0, f64::max);
@@ -149,16 +150,15 @@ pub fn enough_bytes(points: &[CurvePoint]) -> Option<u64> {
     (most > 0.0).then(|| points.iter().find(reaches).map(|point| point.bytes)).flatten()
 }
 
-/// The share of the references that are out of reach of any memory, if these are most; `end` is
-/// the last point of the curve.
+/// Returns the share of the references that no size can hit, if it is more than half; `end` is the
+/// last point of the curve.
 #[must_use]
 pub fn scanned_share(end: Option<&CurvePoint>) -> Option<f64> {
     let unreached = end.map_or(0.0, |last| 1.0 - last.estimate.hit_ratio);
     (unreached > SCANNED).then_some(unreached)
 }
 
-/// What follows from a curve for a volume of `bytes`, and from what it wrote
-/// and read ahead.
+/// Returns the findings for a volume of `bytes` with this curve and this traffic.
 #[must_use]
 pub fn findings(points: &[CurvePoint], bytes: u64, traffic: Traffic) -> Vec<Finding> {
     let mut found = Vec::new();

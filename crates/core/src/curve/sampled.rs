@@ -1,27 +1,28 @@
-//! The curve of LRU from a sample of fixed size.
+//! The LRU curve from a sample of fixed size.
 //!
-//! SHARDS (Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction with SHARDS",
-//! FAST '15, section 3): a page is sampled if its hash is below a threshold, so all references of
-//! a sampled page are seen and those of the others none; distances among sampled pages are divided
-//! by the sample rate. When there are more pages than wanted, the one with the highest hash goes
-//! and its hash is the new threshold. Each reference weighs as many as it stood for when it was
-//! seen. The adjustment of section 3.3, references that the sample lacks or has too many are put
-//! down as hits at the smallest distance, means here that misses are estimated and hits are the
-//! rest.
+//! SHARDS (Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction with SHARDS", FAST
+//! '15, section 3): a page is sampled if its hash is below a threshold, so the sample contains all
+//! references of a sampled page and none of other pages; distances among sampled pages are divided
+//! by the sampling rate. When there are too many pages, the page with the highest hash is dropped
+//! and its hash is the new threshold. Each reference has the weight that the sampling rate gave it
+//! when it was seen. The adjustment of section 3.3 counts references that the sample lacks or has
+//! in excess as hits at the smallest distance; here this means that misses are estimated and hits
+//! are the rest.
 //!
-//! One more thing is known of all pages and not only of those sampled: how many references miss in
-//! a small filter, a table with one page in each place. Where the sampled pages have too many or
-//! too few of those, the misses are corrected by regression (a control variate; Cochran, "Sampling
-//! techniques", 3rd edition, chapter 7). All references would not do for this: a few pages may have
-//! most of them, and the sample has such a page or not.
+//! One more quantity is known for all pages and not only for the sampled ones: the number of
+//! references that miss in a small filter, a direct-mapped table with one page per entry. Where the
+//! sampled pages have too many or too few of those misses, a regression corrects the estimated
+//! misses (a control variate; Cochran, "Sampling techniques", 3rd edition, chapter 7). The number
+//! of all references would not work as the control variate: a few pages may have most of the
+//! references, and the sample either has such a page or not.
 //!
 //! Error bars: sampled pages fall into groups by other bits of their hash, and the curve is also
-//! made without each group in turn (delete-a-group jackknife, Kott, "The delete-a-group
-//! jackknife", Journal of Official Statistics 17(4), 2001), with a stack of its own, so that the
-//! error of distances counts as well as that of weights. What the rounding of distances may do is
-//! added.
+//! computed without each group in turn (delete-a-group jackknife, Kott, "The delete-a-group
+//! jackknife", Journal of Official Statistics 17(4), 2001), with a separate stack, so that the
+//! error of distances counts as well as that of weights. The possible rounding error of distances
+//! is added.
 //!
-//! Memory: in proportion to the sample, about 1 MiB for 8,192 pages, whatever the trace.
+//! Memory: proportional to the sample, about 1 MiB for 8,192 pages, independent of the trace.
 
 use super::bins;
 use super::estimate::{Estimate, as_f64, regression};
@@ -30,24 +31,24 @@ use super::stack::Stack;
 use crate::mix;
 use crate::replace::Reference;
 
-/// Pages in a sample unless said otherwise.
+/// The default number of pages in a sample.
 pub const SAMPLE_PAGES: usize = 8192;
-/// The quantile of Student's t with two degrees less than there are groups, 97.5 %.
+/// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
 const STUDENT: f64 = 2.145;
-/// Places of the filter: they stay in the processor's cache.
+/// Entries of the filter: few enough to stay in the processor cache.
 const FILTER: usize = 1 << 15;
-/// Leaving out one group of the pages leaves this part of a sample.
-const REST: f64 = 15.0 / 16.0;
-/// Bins of distances in each octave, in bits: so a bin is at most 1.6 % wide.
+/// The share of a sample that remains without one group.
+const REMAINING_SHARE: f64 = 15.0 / 16.0;
+/// Bits that select a bin within an octave: a bin is at most 1.6 % wide.
 const BIN_BITS: u32 = 6;
 /// Distances up to 2^40 pages.
 const BINS: usize = bins::count::<BIN_BITS>(40);
 
-/// One curve in the making: the stack of some pages, and what their references weigh by distance.
+/// A curve over some of the pages: their stack, and the weights of their references by distance.
 #[derive(Clone, Debug)]
 struct Replicate {
     stack: Stack,
-    /// The part of the sampled pages that it has.
+    /// The share of the sampled pages in this replicate.
     part: f64,
     bins: Vec<f64>,
     /// Weight of references that miss at every size.
@@ -67,7 +68,7 @@ impl Replicate {
             self.filtered += 1.0 / rate;
         }
         match self.stack.reference(number) {
-            // A sampled distance of d stands for d / rate up to (d + 1) / rate: the middle.
+            // A sampled distance of d represents d / rate up to (d + 1) / rate: use the middle.
             Some(distance) => {
                 let at = bins::bin::<BIN_BITS>((f64::from(distance) + 0.5) / rate, BINS);
                 self.bins[at] += 1.0 / rate;
@@ -76,31 +77,32 @@ impl Replicate {
         }
     }
 
-    /// Weight of what misses with so many pages, and of the bin that the size falls into.
+    /// Returns the weight of the references that miss at the size `pages`, and of the bin of this
+    /// size.
     fn misses(&self, pages: u64) -> (f64, f64) {
         let at = bins::bin::<BIN_BITS>(as_f64(pages), BINS);
-        let part = bins::missing_part::<BIN_BITS>(at, pages);
+        let part = bins::missing_share::<BIN_BITS>(at, pages);
         let behind: f64 = self.bins[at + 1..].iter().sum();
         (self.first + behind + self.bins[at] * part, self.bins[at])
     }
 }
 
-/// Samples a trace.
+/// A sampled curve of a trace.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     salt: u64,
     members: SampleSet,
     whole: Replicate,
-    without: Vec<Replicate>,
+    leave_one_out: Vec<Replicate>,
     references: u64,
-    /// The upper half of the hash of the page that was in each place last.
+    /// The upper half of the hash of the last page in each entry.
     filter: Vec<u32>,
     /// References of all pages that missed in the filter.
     filtered: u64,
 }
 
 impl Sampled {
-    /// A sample of `size` pages, at least 256, that the seed decides.
+    /// Creates a sample of `size` pages, at least 256; `seed` selects the pages.
     ///
     /// # Panics
     /// The size is below 256.
@@ -111,7 +113,7 @@ impl Sampled {
             salt: mix(seed.wrapping_add(1)),
             members: SampleSet::new(size, u64::MAX),
             whole: Replicate::new(1.0),
-            without: vec![Replicate::new(REST); GROUPS],
+            leave_one_out: vec![Replicate::new(REMAINING_SHARE); GROUPS],
             references: 0,
             filter: vec![0; FILTER],
             filtered: 0,
@@ -134,36 +136,38 @@ impl Sampled {
     }
 
     fn reference(&mut self, page: u64, hash: u64, filtered: bool) {
-        let Sampled { members, whole, without, .. } = self;
-        let number = members.number(page, hash, |hash, gone| {
-            whole.stack.remove(gone);
-            others(without, hash).for_each(|other| other.stack.remove(gone));
+        let Sampled { members, whole, leave_one_out, .. } = self;
+        let number = members.number(page, hash, |hash, dropped| {
+            whole.stack.remove(dropped);
+            replicates_with(leave_one_out, hash)
+                .for_each(|replicate| replicate.stack.remove(dropped));
         });
         let Some(number) = number else { return };
         let rate = self.members.rate();
         self.whole.reference(number, rate, filtered);
-        others(&mut self.without, hash).for_each(|other| other.reference(number, rate, filtered));
+        replicates_with(&mut self.leave_one_out, hash)
+            .for_each(|replicate| replicate.reference(number, rate, filtered));
     }
 
-    /// The part of the pages that are sampled now.
+    /// Returns the share of the pages that are sampled now.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.members.rate()
     }
 
-    /// References so far.
+    /// Returns the number of references so far.
     #[must_use]
     pub fn references(&self) -> u64 {
         self.references
     }
 
-    /// About how many pages the trace has.
+    /// Returns the estimated number of distinct pages of the trace.
     #[must_use]
     pub fn footprint(&self) -> f64 {
         as_f64(self.members.len() as u64) / self.rate()
     }
 
-    /// The hit ratio of an LRU cache of `pages`; nothing if there are no references.
+    /// Returns the hit ratio of an LRU cache of `pages`; `None` if there are no references.
     #[must_use]
     pub fn hit_ratio(&self, pages: u64) -> Option<Estimate> {
         if self.references == 0 {
@@ -171,12 +175,14 @@ impl Sampled {
         }
         let references = as_f64(self.references);
         let (misses, rounded) = self.whole.misses(pages);
-        let others: Vec<f64> = self.without.iter().map(|other| other.misses(pages).0).collect();
-        let controls: Vec<f64> = self.without.iter().map(|other| other.filtered).collect();
-        let (slope, rest) = regression(&controls, &others);
+        let replicates_with: Vec<f64> =
+            self.leave_one_out.iter().map(|replicate| replicate.misses(pages).0).collect();
+        let controls: Vec<f64> =
+            self.leave_one_out.iter().map(|replicate| replicate.filtered).collect();
+        let (slope, rest) = regression(&controls, &replicates_with);
         let corrected = misses - slope * (self.whole.filtered - as_f64(self.filtered));
         let groups = as_f64(GROUPS as u64);
-        // A sample of all pages has no error of sampling.
+        // A sample of all pages has no sampling error.
         let variance =
             rest * (groups - 1.0).powi(2) / groups / (groups - 2.0) * (1.0 - self.rate());
         let half = STUDENT * variance.sqrt() + rounded;
@@ -184,10 +190,17 @@ impl Sampled {
     }
 }
 
-/// The curves that have the page of this hash: those that are not without its group.
-fn others(without: &mut [Replicate], hash: u64) -> impl Iterator<Item = &mut Replicate> {
-    let own = group(hash);
-    without.iter_mut().enumerate().filter(move |&(group, _)| group != own).map(|(_, other)| other)
+/// Returns the replicates that contain the page of this hash: those that omit another group.
+fn replicates_with(
+    leave_one_out: &mut [Replicate],
+    hash: u64,
+) -> impl Iterator<Item = &mut Replicate> {
+    let own_group = group(hash);
+    leave_one_out
+        .iter_mut()
+        .enumerate()
+        .filter(move |&(group, _)| group != own_group)
+        .map(|(_, replicate)| replicate)
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Which pages belong to a sample, and what a shard has noted for the tracker of a volume.
+//! The sampling decision for a page, and the references that a shard collects for the tracker.
 //!
-//! A page's membership never changes while the gate is the same, so a shard remembers it beside the
-//! page, and a hit on any other page costs nothing here. What belongs is gathered and handed to
-//! the tracker in batches.
+//! The decision for a page does not change while the sampler is the same, so a shard stores it with
+//! the page, and a hit on a page outside the sample costs nothing here. Sampled references are
+//! collected and passed to the tracker in batches.
 
 use crate::mix;
 
-/// References that are gathered before they are handed on.
+/// The number of sampled references in a batch.
 pub(crate) const BATCH: usize = 64;
-/// References of all pages after which they are handed on, sampled or not.
+/// The number of references of all pages after which a batch is passed on even if it is not full.
 const COUNTED_MAX: u64 = 4096;
 
-/// Which pages belong to the sample.
+/// A hash threshold that selects the sampled pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sampler {
     salt: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// The gate for hashes below the threshold, of pages numbered with this salt.
+    /// Creates a sampler that selects the pages whose hash with this salt is below the threshold.
     pub(crate) fn new(salt: u64, threshold: u64) -> Self {
         Sampler { salt, threshold }
     }
@@ -28,13 +28,13 @@ impl Sampler {
         self.threshold
     }
 
-    /// The hash of a page.
+    /// Returns the hash of a page.
     #[inline]
     pub(crate) fn hash(self, page: u64) -> u64 {
         mix(page ^ self.salt)
     }
 
-    /// Whether a page belongs.
+    /// Returns true if a page belongs to the sample.
     #[inline]
     pub(crate) fn admits(self, page: u64) -> bool {
         self.hash(page) < self.threshold
@@ -48,24 +48,24 @@ pub(crate) struct SampledReference {
     pub(crate) missed: bool,
 }
 
-/// References that were not handed to the tracker yet.
+/// References that the shard has not passed to the tracker yet.
 #[derive(Debug)]
 pub(crate) struct PendingSamples {
-    pub(crate) gate: Sampler,
-    pub(crate) noted: Vec<SampledReference>,
-    /// References of all pages, and those of them that missed.
+    pub(crate) sampler: Sampler,
+    pub(crate) samples: Vec<SampledReference>,
+    /// References of all pages, and the misses among them.
     pub(crate) references: u64,
     pub(crate) misses: u64,
 }
 
 impl PendingSamples {
-    pub(crate) fn new(gate: Sampler) -> Self {
-        PendingSamples { gate, noted: Vec::with_capacity(2 * BATCH), references: 0, misses: 0 }
+    pub(crate) fn new(sampler: Sampler) -> Self {
+        PendingSamples { sampler, samples: Vec::with_capacity(2 * BATCH), references: 0, misses: 0 }
     }
 
-    /// Whether it is time to hand on.
+    /// Returns true if the batch must be passed on.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.noted.len() >= BATCH || self.references >= COUNTED_MAX
+        self.samples.len() >= BATCH || self.references >= COUNTED_MAX
     }
 }

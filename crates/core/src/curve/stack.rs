@@ -1,20 +1,21 @@
-//! LRU stack distances: how many other pages were referenced since a page was.
+//! LRU stack distances: the number of distinct other pages referenced since the last reference to a
+//! page.
 //!
-//! Time is a row of positions, and the last reference of each page is a mark in it; the distance is
-//! the number of marks behind the page's own. Marks are bits in blocks of a cache line, and counts
-//! of whole blocks are kept in a Fenwick tree (Fenwick, "A new data structure for cumulative
-//! frequency tables", 1994), which is 1/512 of the row and stays in the processor's cache. When the
-//! row is full its marks are moved together; it is at least twice as long as there are pages, so
-//! that costs a constant for each reference.
+//! Time is an array of positions, and the last reference of each page is a mark in it; the distance
+//! is the number of marks after that of the page. Marks are bits in blocks of a cache line, and
+//! counts per block are kept in a Fenwick tree (Fenwick, "A new data structure for cumulative
+//! frequency tables", 1994), which is 1/512 of the array and stays in the processor cache. When the
+//! array is full its marks are compacted; it is at least twice as long as there are pages, so the
+//! cost is constant per reference.
 //!
-//! Memory: 4 bytes for each page, and about half a byte of marks.
+//! Memory: 4 bytes per page, and about half a byte of marks.
 
-/// No position.
+/// The value of an unused position.
 const NONE: u32 = u32::MAX;
 const WORDS: usize = 8;
 /// Positions in a block: the bits of a cache line.
 const BLOCK: usize = WORDS * 64;
-/// The shortest row.
+/// The minimum number of positions.
 const POSITIONS_MIN: usize = 1 << 13;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +23,7 @@ const POSITIONS_MIN: usize = 1 << 13;
 struct Block([u64; WORDS]);
 
 impl Block {
-    /// Marks at positions up to and including `at`.
+    /// Returns the number of marks at positions up to and including `at`.
     #[inline]
     fn rank(&self, at: usize) -> u32 {
         let (word, bit) = (at / 64, at % 64);
@@ -31,7 +32,7 @@ impl Block {
     }
 }
 
-/// The pages of a trace in order of their last references.
+/// The pages of a trace in the order of their last references.
 #[derive(Clone, Debug)]
 pub struct Stack {
     /// The position of each page's last reference.
@@ -51,7 +52,7 @@ impl Default for Stack {
 }
 
 impl Stack {
-    /// An empty one.
+    /// Creates an empty stack.
     #[must_use]
     pub fn new() -> Self {
         let blocks = vec![Block::default(); POSITIONS_MIN / BLOCK];
@@ -59,26 +60,26 @@ impl Stack {
         Stack { last: Vec::new(), blocks, counts, now: 0, pages: 0 }
     }
 
-    /// Pages in it.
+    /// Returns the number of pages in the stack.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pages
     }
 
-    /// Whether there is none.
+    /// Returns true if the stack is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages == 0
     }
 
-    /// Bytes that it takes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.last.capacity() * size_of::<u32>()
             + self.blocks.len() * (size_of::<Block>() + size_of::<u32>())
     }
 
-    /// References the page of this number; answers its stack distance, or nothing if it was not in
+    /// References the page of this number; returns its stack distance, or `None` if it was not in
     /// the stack.
     pub fn reference(&mut self, number: u32) -> Option<u32> {
         if self.now == self.blocks.len() * BLOCK {
@@ -98,21 +99,21 @@ impl Stack {
         distance
     }
 
-    /// How many pages are nearer than the page of this number, and whether it is in the stack.
+    /// Returns the stack distance of the page of this number, or `None` if it is not in the stack.
     #[must_use]
     pub fn distance(&self, number: u32) -> Option<u32> {
         let before = *self.last.get(number as usize)?;
         (before != NONE).then(|| self.marks_behind(before))
     }
 
-    /// Forgets the page of this number, which is in the stack.
+    /// Removes the page of this number, which is in the stack.
     pub fn remove(&mut self, number: u32) {
         let before = std::mem::replace(&mut self.last[number as usize], NONE);
         assert!(before != NONE, "page {number} is in the stack");
         self.unmark(before);
     }
 
-    /// Takes a mark away; answers how many are behind it.
+    /// Removes a mark; returns the number of marks after it.
     #[inline]
     fn unmark(&mut self, position: u32) -> u32 {
         let behind = self.marks_behind(position);
@@ -137,7 +138,7 @@ impl Stack {
         u32::try_from(self.pages).expect("fewer than 2^32 pages") - up_to
     }
 
-    /// Moves the marks together at the beginning of a row that is at least twice as long.
+    /// Compacts the marks at the beginning of an array that is at least twice as long.
     fn close_up(&mut self) {
         let mut before = Vec::with_capacity(self.blocks.len());
         let mut sum = 0;
@@ -166,7 +167,7 @@ impl Stack {
     }
 }
 
-/// Adds to the count of a block; to subtract one, add 2^32 - 1.
+/// Adds to the count of a block. To subtract one, pass 2^32 - 1.
 #[inline]
 fn add(counts: &mut [u32], block: usize, marks: u32) {
     let mut node = block + 1;

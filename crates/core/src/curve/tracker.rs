@@ -1,9 +1,8 @@
-//! What is kept of one volume's references: the curve, the candidates, and the decision.
+//! The tracker of one volume's references: the curve, the candidates, and the policy decision.
 //!
-//! The tracker is told of sampled references one by one and of all references by number. How much
-//! it samples follows from its memory, and from the pages that the volume may have: so many
-//! resident pages should be in the sample that the curve is good there, and no more, since each
-//! sampled hit costs.
+//! The tracker receives sampled references one by one and all references as counts. Its sampling
+//! rate follows from its memory and from the number of pages that the volume may have: the sample
+//! contains enough resident pages for a good curve and no more, since each sampled hit has a cost.
 
 use super::auto::Auto;
 use super::candidates::{self, CANDIDATES, Candidates};
@@ -15,41 +14,42 @@ use super::sampler::{SampledReference, Sampler};
 use crate::mix;
 use crate::policy::PolicyKind;
 
-/// Of so many resident pages one is in the sample, if that gives slots between the next two: a
-/// sampled hit costs about twice a hit, so this is what keeps the cost of all below a hundredth.
+/// One in this many resident pages is in the sample, if that gives a number of slots between the
+/// next two constants. A sampled hit costs about twice as much as another hit, so this keeps the
+/// total cost below 1 %.
 const PAGES_PER_SLOT: u64 = 256;
-/// Slots of a miniature, at most, and if memory allows, at least.
+/// The maximum number of slots of a miniature, and the minimum if memory allows.
 const SLOTS_MAX: u64 = 1024;
 const SLOTS_WANTED: u64 = 320;
-/// Slots with which miniatures still tell policies apart.
+/// The minimum number of slots with which miniatures still distinguish policies.
 const SLOTS_MIN: u64 = 64;
-/// Resident pages of the sample for each two slots: the curve costs less than the miniatures. With
-/// four the curve is closer to the exact one, and a hit costs 1.45 % more instead of 1 %.
+/// Resident pages of the sample per two slots: the curve costs less than the miniatures. With four
+/// the curve is closer to the exact one, and a hit costs 1.45 % more instead of 1 %.
 const RESIDENT_PER_TWO_SLOTS: u64 = 3;
-/// Sampled pages for each slot: the sample also has pages that were evicted.
+/// Sampled pages per slot: the sample also contains pages that were evicted.
 const SAMPLE_PER_SLOT: u64 = 10;
-/// Pages are remembered while this many times as many others are referenced as the volume may
-/// have.
+/// A page stays in the sample while at most this many times as many others are referenced as the
+/// volume may have pages.
 const DEPTH: u64 = 8;
-/// A window has so many references for each page of the volume, and at least [`WINDOW_MIN`].
+/// References in a window per page of the volume, and the minimum [`WINDOW_MIN`].
 const WINDOW_TURNS: u64 = 2;
 const WINDOW_MIN: u64 = 16_384;
-/// What the curve's past is worth after another window: half of it after eleven.
+/// Decay factor of the curve per window: half of the weight remains after eleven windows.
 pub(super) const KEEP: f64 = 15.0 / 16.0;
-/// The same of what policies are compared by: half of it after three.
+/// Decay factor of the policy comparison: half of the weight remains after three windows.
 const KEEP_CANDIDATES: f64 = 0.8;
-/// Sizes of a curve to an octave.
+/// The number of curve sizes per octave.
 const STEPS: i32 = 4;
-/// The smallest size of a curve, as a power of two below the present one.
+/// The smallest size of a curve, in octaves below the current one.
 const OCTAVES_BELOW: i32 = 6;
-/// The largest, above it: as far as pages are remembered.
+/// The largest size, in octaves above it: as far as pages stay in the sample.
 const OCTAVES_ABOVE: i32 = 3;
 
-/// Follows one volume.
+/// The reference tracker of one volume.
 #[derive(Debug)]
 pub struct Tracker {
-    gate: Sampler,
-    /// Pages that the volume may have.
+    sampler: Sampler,
+    /// The number of pages that the volume may have.
     pages: u64,
     slots: u64,
     online: Online,
@@ -59,27 +59,28 @@ pub struct Tracker {
     bytes: usize,
 }
 
-/// Bytes of a tracker with so many slots.
+/// Returns the size in bytes of a tracker with this many slots.
 fn bytes_of(slots: u64) -> usize {
     let [slots, sample] = [slots, slots * SAMPLE_PER_SLOT]
         .map(|count| usize::try_from(count).expect("a small sample"));
     size_of::<Tracker>() + online::bytes(sample) + candidates::bytes(slots)
 }
 
-/// The threshold that lets about `wanted` of `pages` in; all if there are no more.
+/// Returns the threshold that selects about `wanted` of `pages`; all if there are no more.
 fn threshold(wanted: u64, pages: u64) -> u64 {
     if wanted >= pages { u64::MAX } else { u64::MAX / pages * wanted }
 }
 
 impl Tracker {
-    /// Bytes of the largest tracker.
+    /// Returns the size in bytes of the largest tracker.
     #[must_use]
     pub fn bytes_max() -> usize {
         bytes_of(SLOTS_MAX)
     }
 
-    /// A tracker of at most so many bytes for a volume that may have `pages`, under `policy`; the
-    /// seed decides which pages are sampled. None if the bytes are too few to tell anything.
+    /// Creates a tracker of at most `bytes` for a volume that may have `pages`, under `policy`;
+    /// `seed` selects the sampled pages. Returns `None` if `bytes` is too small for a useful
+    /// sample.
     #[must_use]
     pub fn new(bytes: usize, pages: u64, policy: PolicyKind, seed: u64) -> Option<Self> {
         let pages = pages.max(1);
@@ -89,7 +90,7 @@ impl Tracker {
         let all = threshold(slots * RESIDENT_PER_TWO_SLOTS / 2, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
-            gate: Sampler::new(mix(seed.wrapping_add(3)), all),
+            sampler: Sampler::new(mix(seed.wrapping_add(3)), all),
             pages,
             slots,
             online: Online::new(sample, all, pages.saturating_mul(DEPTH)),
@@ -100,58 +101,58 @@ impl Tracker {
         })
     }
 
-    /// Bytes that it takes at most.
+    /// Returns the maximum size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(crate) fn gate(&self) -> Sampler {
-        self.gate
+    pub(crate) fn sampler(&self) -> Sampler {
+        self.sampler
     }
 
-    /// References to pages of the sample.
-    pub(crate) fn sampled(&mut self, noted: &[SampledReference]) {
-        for &SampledReference { page, missed } in noted {
-            let hash = self.gate.hash(page);
+    /// Records references to pages of the sample.
+    pub(crate) fn record_samples(&mut self, samples: &[SampledReference]) {
+        for &SampledReference { page, missed } in samples {
+            let hash = self.sampler.hash(page);
             self.online.reference(page, hash, missed);
             self.candidates.reference(page, hash);
         }
     }
 
-    /// Counts references of all pages and those of them that missed; whether a window ended.
+    /// Counts references of all pages and the misses among them; returns true if a window ended.
     pub(crate) fn count(&mut self, references: u64, misses: u64) -> bool {
         self.online.count(references, misses);
         if self.online.in_window() < self.window {
             return false;
         }
-        self.online.turn(KEEP);
-        self.candidates.turn(KEEP_CANDIDATES);
+        self.online.end_window(KEEP);
+        self.candidates.end_window(KEEP_CANDIDATES);
         true
     }
 
-    /// The policy to switch to and how much less it misses, asked once at the end of each window.
+    /// Returns the policy to switch to and its lead; called once at the end of each window.
     pub(crate) fn decide(&mut self) -> Option<(PolicyKind, f64)> {
-        self.auto.decide(&self.candidates.sums)
+        self.auto.decide(&self.candidates.totals)
     }
 
-    /// A reference to any page, and whether it missed; the policy to switch to, if another one is
-    /// better. For whoever has the references one by one.
+    /// Records a reference to any page and if it missed; returns the policy to switch to, if
+    /// another one is better. For callers that have individual references.
     pub fn reference(&mut self, page: u64, missed: bool) -> Option<PolicyKind> {
-        if self.gate.admits(page) {
-            self.sampled(&[SampledReference { page, missed }]);
+        if self.sampler.admits(page) {
+            self.record_samples(&[SampledReference { page, missed }]);
         }
         let ended = self.count(1, u64::from(missed));
         ended.then(|| self.decide()).flatten().map(|(kind, _)| kind)
     }
 
-    /// Notes that the volume has this policy now.
+    /// Records that the volume now has this policy.
     pub fn note_policy(&mut self, kind: PolicyKind) {
         self.auto.note_switch(kind);
     }
 
-    /// Notes that the volume has about so many pages when it is full. The miniatures begin anew if
-    /// that is far from what they stand for.
+    /// Records that the volume has about this many pages when it is full. The miniatures are
+    /// restarted if this is far from the size that they represent.
     pub fn note_pages(&mut self, pages: u64) {
         let pages = pages.max(1);
         let (low, high) = (self.pages.min(pages), self.pages.max(pages));
@@ -159,64 +160,64 @@ impl Tracker {
             return;
         }
         self.pages = pages;
-        // The gate stays, so a volume that has become smaller has fewer slots.
-        let threshold = threshold(self.slots, pages).min(self.gate.threshold());
+        // The sampler does not change, so a volume that has become smaller has fewer slots.
+        let threshold = threshold(self.slots, pages).min(self.sampler.threshold());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few slots")]
         let slots = (as_f64(pages) * rate(threshold)).round() as u64;
         self.candidates = Candidates::new(threshold, slots.clamp(1, self.slots));
         self.window = as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN));
     }
 
-    /// The policy that the volume has.
+    /// Returns the current policy of the volume.
     #[must_use]
     pub fn policy(&self) -> PolicyKind {
         self.auto.current()
     }
 
-    /// The part of the pages that are sampled now, 0 to 1.
+    /// Returns the share of the pages that are sampled now, 0 to 1.
     #[must_use]
     pub fn sample_rate(&self) -> f64 {
         self.online.rate()
     }
 
-    /// References that the curve stands on, older ones weighing less, and the hit ratio that the
-    /// volume really had over them.
+    /// Returns the references behind the curve, weighted by age, and the measured hit ratio of the
+    /// volume over them.
     #[must_use]
     pub fn recent(&self) -> (f64, f64) {
         self.online.recent_hits()
     }
 
-    /// References ever.
+    /// Returns the references since the start.
     pub(crate) fn references(&self) -> f64 {
         self.online.lifetime_references()
     }
 
-    /// The curve of LRU lately, in pages of `page_bytes`, by rising size; empty if there were no
-    /// references.
+    /// Returns the recent LRU curve, in pages of `page_bytes`, by rising size; empty if there were
+    /// no references.
     #[must_use]
     pub fn curve(&self, page_bytes: u64) -> Vec<CurvePoint> {
         self.points(page_bytes, &self.online.recent())
     }
 
-    /// The last point of that curve alone.
+    /// Returns the last point of the recent curve.
     pub(crate) fn curve_end(&self, page_bytes: u64) -> Option<CurvePoint> {
-        let tally = self.online.recent();
-        let point = |pages| self.point(page_bytes, &tally, pages);
+        let weights = self.online.recent();
+        let point = |pages| self.point(page_bytes, &weights, pages);
         self.sizes().into_iter().rev().find_map(point)
     }
 
-    /// The same over all references ever.
+    /// Returns the LRU curve over all references since the start.
     #[must_use]
     pub fn lifetime_curve(&self, page_bytes: u64) -> Vec<CurvePoint> {
         self.points(page_bytes, &self.online.lifetime())
     }
 
-    fn points(&self, page_bytes: u64, tally: &HitWeights) -> Vec<CurvePoint> {
-        let point = |pages| self.point(page_bytes, tally, pages);
+    fn points(&self, page_bytes: u64, weights: &HitWeights) -> Vec<CurvePoint> {
+        let point = |pages| self.point(page_bytes, weights, pages);
         self.sizes().into_iter().filter_map(point).collect()
     }
 
-    /// The sizes of the curve, in pages, rising.
+    /// Returns the sizes of the curve, in pages, rising.
     fn sizes(&self) -> Vec<u64> {
         let size = |step: i32| {
             let factor = (f64::from(step) / f64::from(STEPS)).exp2();
@@ -232,31 +233,32 @@ impl Tracker {
         sizes
     }
 
-    fn point(&self, page_bytes: u64, tally: &HitWeights, pages: u64) -> Option<CurvePoint> {
-        let estimate = tally.hit_ratio(pages, self.online.rate())?;
+    fn point(&self, page_bytes: u64, weights: &HitWeights, pages: u64) -> Option<CurvePoint> {
+        let estimate = weights.hit_ratio(pages, self.online.rate())?;
         Some(CurvePoint { bytes: pages * page_bytes, estimate })
     }
 
-    /// The candidates at the size that the volume has; empty if the present policy is none of them
-    /// or nothing was referenced.
+    /// Returns the candidates at the current size of the volume; empty if the current policy is not
+    /// one of them or there were no references.
     #[must_use]
     pub fn candidates(&self) -> Vec<CandidateRatio> {
         let current = CANDIDATES.iter().position(|&kind| kind == self.policy());
-        let sums = &self.candidates.sums;
-        let Some(current) = current.filter(|_| !sums.is_empty()) else { return Vec::new() };
+        let totals = &self.candidates.totals;
+        let Some(current) = current.filter(|_| !totals.is_empty()) else { return Vec::new() };
         let (_, hit_ratio) = self.recent();
         let ratio = |(number, &policy): (usize, &PolicyKind)| {
-            let lead = sums.lead(current, number);
+            let lead = totals.lead(current, number);
             let hit_ratio = (hit_ratio + lead.share).clamp(0.0, 1.0);
-            CandidateRatio { policy, hit_ratio, deviation: lead.chance }
+            CandidateRatio { policy, hit_ratio, deviation: lead.deviation }
         };
         CANDIDATES.iter().enumerate().map(ratio).collect()
     }
 
-    /// Another policy that hits more, clearly, and how much more as a share of the references.
+    /// Returns another policy that has clearly more hits, and its gain as a share of the
+    /// references.
     #[must_use]
     pub fn better_policy(&self) -> Option<(PolicyKind, f64)> {
-        self.auto.better(&self.candidates.sums)
+        self.auto.better_policy(&self.candidates.totals)
     }
 }
 

@@ -1,22 +1,24 @@
-//! What a volume wrote lately: its counters, aged by windows of references as its curve is.
+//! Recent write traffic of a volume: its counters, decayed by windows of references like its curve.
 //!
-//! Counters only grow. What was counted since the last window ended weighs fully, what came before
-//! it a part less with each window, so that a finding goes when its reason has gone.
+//! Counters only grow. Amounts counted since the end of the last window have full weight; the
+//! weight of earlier amounts shrinks with each window, so that a finding disappears when its reason
+//! has ended.
 
 use super::estimate::as_f64;
 use super::report::Traffic;
 use super::tracker::KEEP;
 use crate::counters::{Counter, Totals};
 
-/// Bytes of clients, bytes of the store, blocks written back, blocks of them that were stolen.
+/// Bytes of clients, bytes of the store, blocks written back, and blocks of them whose frame was
+/// needed.
 type Amounts = [f64; 4];
 
-/// What was counted, by age.
+/// Amounts counted, weighted by age.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DecayingCounter {
-    /// The counters when the last window ended.
+    /// The counters at the end of the last window.
     last: Amounts,
-    /// What weighs up to then.
+    /// The decayed amounts up to that time.
     recent: Amounts,
 }
 
@@ -28,8 +30,8 @@ fn amounts(totals: &Totals) -> Amounts {
 }
 
 impl DecayingCounter {
-    /// A window has ended.
-    pub(crate) fn turn(&mut self, totals: &Totals) {
+    /// Ends a window of references.
+    pub(crate) fn end_window(&mut self, totals: &Totals) {
         let now = amounts(totals);
         for ((recent, last), now) in self.recent.iter_mut().zip(&self.last).zip(now) {
             *recent = *recent * KEEP + (now - last);
@@ -37,10 +39,10 @@ impl DecayingCounter {
         self.last = now;
     }
 
-    /// What weighs now, with the share of reads ahead that are wasted.
+    /// Returns the current amounts, with the given share of wasted read-ahead.
     pub(crate) fn now(&self, totals: &Totals, ahead_wasted: f64) -> Traffic {
         let since = amounts(totals);
-        let of = |place: usize| self.recent[place] + since[place] - self.last[place];
+        let of = |index: usize| self.recent[index] + since[index] - self.last[index];
         Traffic {
             client_bytes: of(0),
             store_bytes: of(1),
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_was_written_long_ago_hardly_weighs() {
-        let (recorder, mut aged) = (Recorder::default(), DecayingCounter::default());
+        let (recorder, mut decaying) = (Recorder::default(), DecayingCounter::default());
         let totals = |recorder: &Recorder| {
             let mut totals = Totals::default();
             recorder.add_to(&mut totals);
@@ -66,19 +68,19 @@ mod tests {
         };
         recorder.add(Counter::WriteBytes, 100);
         recorder.add(Counter::StoreWriteBytes, 1_000);
-        let factor = |aged: &DecayingCounter, totals: &Totals| {
-            let traffic = aged.now(totals, 0.0);
+        let factor = |decaying: &DecayingCounter, totals: &Totals| {
+            let traffic = decaying.now(totals, 0.0);
             traffic.store_bytes / traffic.client_bytes
         };
-        assert!((factor(&aged, &totals(&recorder)) - 10.0).abs() < 1e-9, "before any window");
+        assert!((factor(&decaying, &totals(&recorder)) - 10.0).abs() < 1e-9, "before any window");
         for window in 0..60 {
-            aged.turn(&totals(&recorder));
-            let same = factor(&aged, &totals(&recorder));
+            decaying.end_window(&totals(&recorder));
+            let same = factor(&decaying, &totals(&recorder));
             assert!(window > 0 || (same - 10.0).abs() < 1e-9, "a window's end changes nothing");
             recorder.add(Counter::WriteBytes, 100);
             recorder.add(Counter::StoreWriteBytes, 100);
         }
-        let late = factor(&aged, &totals(&recorder));
+        let late = factor(&decaying, &totals(&recorder));
         assert!(late < 1.05, "{late}");
     }
 }

@@ -1,8 +1,8 @@
-//! CLOCK, or second chance: a queue whose pages go round again if they were referenced.
+//! CLOCK, or second chance: a queue in which referenced pages get another round.
 //!
 //! Corbato, "A paging experiment with the Multics system", MIT Project MAC, 1968. One reference bit
-//! per page. The hand is the end of a queue: a page whose bit is set is put at the other end with
-//! its bit cleared. A page that may not go is passed over where it is. No ghosts.
+//! per page. The hand is the end of a queue: a page whose bit is set moves to the other end with
+//! its bit cleared. A page that cannot be evicted is skipped and keeps its position. No ghosts.
 
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
@@ -17,7 +17,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Bytes for each resident page.
+    /// Memory per resident page in bytes.
     pub(super) const BYTES: usize = Links::BYTES + 1;
 }
 
@@ -42,7 +42,7 @@ impl Policy for Clock {
             if std::mem::take(self.referenced.get_mut(slot)) {
                 let newer = self.links.newer(slot);
                 self.links.move_to_head(&mut self.list, slot);
-                // It is met again at the end of the walk, if the walk gets there.
+                // The page is visited again at the end of the walk, if the walk gets that far.
                 slot = if newer == NO_SLOT { slot } else { newer };
             } else if accept(slot) {
                 return Some(slot);

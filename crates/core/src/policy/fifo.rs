@@ -1,7 +1,7 @@
-//! First in, first out: the page that came first goes first, however often it was referenced.
+//! First in, first out: evicts the page that was inserted first, regardless of references.
 //!
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966. One list in the order of arrival; no parameters, no ghosts.
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal
+//! 5(2), 1966. One list in the order of insertion; no parameters, no ghosts.
 
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
@@ -14,7 +14,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Bytes for each resident page.
+    /// Memory per resident page in bytes.
     pub(super) const BYTES: usize = Links::BYTES;
 }
 

@@ -1,72 +1,73 @@
-//! Ghosts by age: page numbers of what was evicted lately, without a queue.
+//! Ghosts by age: the page numbers of recently evicted pages, without a queue.
 //!
-//! Each ghost is remembered with the turn at which its page went; it is live while fewer than a
-//! given number of turns went by since, which is how section 4.2 of the S3-FIFO paper keeps its
-//! ghosts. So no order need be stored. What is dead stays dead when that number grows. Dead ghosts
-//! are dropped by a hand that looks at a few cells of the table with each eviction, so that they
-//! are at most a few more than the live ones.
+//! The table stores each ghost with the logical time at which its page was evicted. A ghost is live
+//! while its age is below a given number of ticks, as in section 4.2 of the S3-FIFO paper, so no
+//! order need be stored. A dead ghost stays dead when that number grows. A hand visits a few cells
+//! of the table at each tick and removes dead ghosts, so that there are at most a few more than
+//! live ones.
 
 use super::index::{Index, fingerprint};
 
-/// Turns count up to this and begin again; the hand has long passed by then.
-const TURN_MASK: u32 = u32::MAX >> 1;
-/// Cells that the hand looks at each turn: a table of three cells a ghost is seen once in the time
-/// in which three eighths of the capacity go.
-const SWEPT_PER_TURN: usize = 8;
+/// Wraps the logical time; the hand has visited every cell long before it repeats.
+const TIME_MASK: u32 = u32::MAX >> 1;
+/// Cells that the hand visits per tick: it visits each cell of a table with three cells per ghost
+/// once in the time in which three eighths of the capacity are evicted.
+const CELLS_PER_TICK: usize = 8;
 
 /// The pages evicted last.
 #[derive(Debug, Default)]
 pub(crate) struct Ghosts {
     index: Index,
-    turn: u32,
+    time: u32,
     hand: usize,
     capacity: u32,
-    /// Ghosts of so many turns are live: at most the capacity.
+    /// Ghosts younger than this number of ticks are live: at most the capacity.
     window: u32,
 }
 
 impl Ghosts {
-    /// Bytes that one ghost of the capacity needs.
+    /// Memory per ghost of the capacity in bytes.
     pub(crate) const BYTES: usize = Index::BYTES;
 
-    fn age(now: u32, turn: u32) -> u32 {
-        now.wrapping_sub(turn) & TURN_MASK
+    fn age(now: u32, time: u32) -> u32 {
+        now.wrapping_sub(time) & TIME_MASK
     }
 
-    /// Lets a turn go by, so that all ghosts are older by one.
+    /// Advances the logical time by one tick.
     pub(crate) fn advance(&mut self) {
-        self.turn = (self.turn + 1) & TURN_MASK;
+        self.time = (self.time + 1) & TIME_MASK;
         self.window = (self.window + 1).min(self.capacity);
-        let (now, window) = (self.turn, self.window);
-        let is_live = |turn| Self::age(now, turn) < window;
-        self.hand = self.index.sweep(self.hand, SWEPT_PER_TURN, is_live);
+        let (now, window) = (self.time, self.window);
+        let is_live = |time| Self::age(now, time) < window;
+        self.hand = self.index.sweep(self.hand, CELLS_PER_TICK, is_live);
     }
 
-    /// Remembers `page` until `capacity` more turns have gone by; this one is a turn of its own.
-    pub(crate) fn remember(&mut self, page: u64, capacity: usize) {
-        self.capacity = u32::try_from(capacity).unwrap_or(TURN_MASK).min(TURN_MASK);
+    /// Inserts `page`, which stays live for the next `capacity` ticks; the insertion itself is a
+    /// tick.
+    pub(crate) fn insert(&mut self, page: u64, capacity: usize) {
+        self.capacity = u32::try_from(capacity).unwrap_or(TIME_MASK).min(TIME_MASK);
         self.advance();
-        self.fit(capacity);
-        self.index.insert(fingerprint(page), self.turn);
+        self.resize_table(capacity);
+        self.index.insert(fingerprint(page), self.time);
     }
 
-    /// Forgets `page`; how many turns went by since it was remembered, if it is live.
+    /// Removes `page`; returns its age in ticks if it was live.
     pub(crate) fn take(&mut self, page: u64) -> Option<u32> {
-        let age = Self::age(self.turn, self.index.remove(fingerprint(page))?);
+        let age = Self::age(self.time, self.index.remove(fingerprint(page))?);
         (age < self.window).then_some(age)
     }
 
     /// Keeps the table at two and a half to six cells for each ghost of the capacity.
-    fn fit(&mut self, capacity: usize) {
+    fn resize_table(&mut self, capacity: usize) {
         let cells = self.index.cells();
         if cells * 2 < capacity * 5 || cells > capacity * 6 + 64 {
-            let (now, window) = (self.turn, self.window);
-            let keep = |turn| Self::age(now, turn) < window;
+            let (now, window) = (self.time, self.window);
+            let keep = |time| Self::age(now, time) < window;
             self.index.resize((capacity + 1) * 3, keep);
         }
     }
 
-    /// Asserts that the table is whole and its size in proportion.
+    /// Asserts that the table is consistent and its size in proportion.
     pub(crate) fn check(&self) {
         self.index.check();
         let capacity = self.capacity as usize;
@@ -82,7 +83,7 @@ mod tests {
     fn a_ghost_is_remembered_for_as_many_turns_as_the_capacity() {
         let mut ghosts = Ghosts::default();
         for page in 0..100_000 {
-            ghosts.remember(page, 50);
+            ghosts.insert(page, 50);
             if page % 97 == 0 {
                 ghosts.check();
             }
@@ -101,10 +102,10 @@ mod tests {
     fn a_change_of_capacity_keeps_what_is_live() {
         let mut ghosts = Ghosts::default();
         for page in 0..1000 {
-            ghosts.remember(page, 10 + usize::try_from(page).expect("small"));
+            ghosts.insert(page, 10 + usize::try_from(page).expect("small"));
         }
         assert!((0..1000).all(|page| ghosts.take(page).is_some()), "lost while it grew");
-        (0..200).for_each(|page| ghosts.remember(page, 20));
+        (0..200).for_each(|page| ghosts.insert(page, 20));
         ghosts.check();
         assert!(ghosts.index.cells() <= 20 * 6 + 64, "it does not shrink");
     }

@@ -1,15 +1,15 @@
-//! An index of pages that are gone: from the fingerprint of a page number to a number that the
-//! owner chose, in one open-addressing table.
+//! An index of evicted pages: it maps the fingerprint of a page number to a number of the caller's
+//! choice, in one open-addressing table.
 //!
-//! A cell is 8 bytes and holds 32 bits of a good hash instead of the page number, so two pages with
-//! the same 32 bits are taken for one: with a million ghosts, one answer in 4,000 errs. Cells are
-//! in the order of their fingerprints but for collisions (linear probing), so the place of a cell
-//! follows from its fingerprint and a removal moves the cells behind it up: nothing is left that a
-//! later search would have to pass over.
+//! A cell has 8 bytes and holds a 32-bit hash instead of the page number, so two pages with the
+//! same hash are treated as one: with a million ghosts, one lookup in 4,000 is wrong. Cells are in
+//! the order of their fingerprints except for collisions (linear probing), so the position of a
+//! cell follows from its fingerprint, and a removal moves the following cells up: no tombstones
+//! remain that a later search would have to skip.
 
-/// What no value is: the cell is empty.
+/// The value of an empty cell.
 const EMPTY: u32 = u32::MAX;
-/// The smallest table.
+/// The minimum number of cells.
 const CELLS_MIN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +27,13 @@ pub(crate) struct Index {
     len: usize,
 }
 
-/// The 32 bits that stand for a page.
+/// Returns the 32-bit fingerprint of a page.
 pub(crate) fn fingerprint(page: u64) -> u32 {
     u32::try_from(crate::page::mix(page) >> 32).expect("a shifted u64")
 }
 
 impl Index {
-    /// Bytes that an entry needs at most: a table that grows is made for a load of a third.
+    /// Maximum memory per entry in bytes: a table that grows is created with a load of a third.
     pub(crate) const BYTES: usize = 3 * size_of::<Cell>();
 
     pub(crate) fn len(&self) -> usize {
@@ -49,11 +49,11 @@ impl Index {
         usize::try_from(scaled).expect("below the length of a Vec")
     }
 
-    fn after(&self, at: usize) -> usize {
+    fn next_cell(&self, at: usize) -> usize {
         if at + 1 == self.cells.len() { 0 } else { at + 1 }
     }
 
-    /// The cell of a fingerprint, or the empty one where it would be.
+    /// Returns the cell of a fingerprint, or the empty one for its insertion.
     fn find(&self, fingerprint: u32) -> usize {
         let mut at = self.home(fingerprint);
         loop {
@@ -61,7 +61,7 @@ impl Index {
             if cell.value == EMPTY || cell.fingerprint == fingerprint {
                 return at;
             }
-            at = self.after(at);
+            at = self.next_cell(at);
         }
     }
 
@@ -73,7 +73,7 @@ impl Index {
         (value != EMPTY).then_some(value)
     }
 
-    /// Sets the value of a fingerprint; gives what it was.
+    /// Sets the value of a fingerprint; returns the previous one.
     pub(crate) fn insert(&mut self, fingerprint: u32, value: u32) -> Option<u32> {
         debug_assert_ne!(value, EMPTY, "not a value");
         if self.len * 2 >= self.cells.len() {
@@ -97,17 +97,17 @@ impl Index {
         })
     }
 
-    /// Empties a cell and moves up what would not be found any more.
+    /// Empties a cell and moves up the cells that a search would no longer find.
     fn vacate(&mut self, mut hole: usize) {
         self.len -= 1;
         let mut at = hole;
         loop {
-            at = self.after(at);
+            at = self.next_cell(at);
             let cell = self.cells[at];
             if cell.value == EMPTY {
                 break;
             }
-            // It may move up unless its home lies behind the hole, on the way round.
+            // The cell may move up unless its home lies behind the hole, in cyclic order.
             let first = self.home(cell.fingerprint);
             let is_behind =
                 if hole < at { hole < first && first <= at } else { hole < first || first <= at };
@@ -119,8 +119,8 @@ impl Index {
         self.cells[hole] = EMPTY_CELL;
     }
 
-    /// Looks at `count` cells from `hand` on and drops those whose value `keep` refuses; gives the
-    /// next hand.
+    /// Visits `count` cells starting at `hand` and removes those whose value `keep` rejects;
+    /// returns the next hand.
     pub(crate) fn sweep(
         &mut self,
         mut hand: usize,
@@ -142,7 +142,7 @@ impl Index {
         hand
     }
 
-    /// Makes a table of `count` cells with those values that `keep` takes.
+    /// Creates a table of `count` cells with those values that `keep` accepts.
     pub(crate) fn resize(&mut self, count: usize, keep: impl Fn(u32) -> bool) {
         let new = vec![EMPTY_CELL; count.max(CELLS_MIN)];
         let old = std::mem::replace(&mut self.cells, new);
@@ -154,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Asserts that every cell is found by its fingerprint and that the length is right.
+    /// Asserts that a search finds every cell by its fingerprint and that the length is right.
     pub(crate) fn check(&self) {
         let mut count = 0;
         for (at, cell) in self.cells.iter().enumerate().filter(|(_, cell)| cell.value != EMPTY) {
@@ -178,7 +178,7 @@ mod tests {
         let mut state = 1;
         for round in 0..20_000u32 {
             state = mix(state + 1);
-            // Few homes, so that runs of collisions are long and go round the end.
+            // Few homes, so that runs of collisions are long and wrap around the end.
             let fingerprint = u32::MAX - u32::try_from(state % 97).expect("small");
             match (state >> 32) % 5 {
                 0 | 1 => {

@@ -1,4 +1,4 @@
-//! The policies by name.
+//! The list of the policies and their names.
 
 use super::Policy;
 use super::arc::Arc;
@@ -15,12 +15,12 @@ use super::slru::Slru;
 use super::two_q::TwoQ;
 use super::wtinylfu::WTinyLfu;
 
-/// A policy by name.
+/// The name of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum PolicyKind {
-    /// Any page, each as likely.
+    /// Uniformly random.
     Random,
     /// First in, first out.
     Fifo,
@@ -38,7 +38,7 @@ pub enum PolicyKind {
     Lirs,
     /// Three static FIFO queues.
     S3Fifo,
-    /// A queue that a hand sifts.
+    /// A queue with a hand that moves towards new pages.
     Sieve,
     /// A window, and admission by frequency.
     WTinyLfu,
@@ -49,7 +49,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All of them, in the order of the documentation.
+    /// All policies, in the order of the documentation.
     pub const ALL: [PolicyKind; 13] = [
         PolicyKind::Random,
         PolicyKind::Fifo,
@@ -66,7 +66,7 @@ impl PolicyKind {
         PolicyKind::Linux,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,13 +86,13 @@ impl PolicyKind {
         }
     }
 
-    /// The policy of this name.
+    /// Returns the policy of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<PolicyKind> {
         PolicyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// A new, empty policy.
+    /// Returns a new, empty policy.
     #[must_use]
     pub fn build(self) -> Box<dyn Policy> {
         match self {
@@ -112,14 +112,15 @@ impl PolicyKind {
         }
     }
 
-    /// Whether the page that it evicts is the one that was not referenced for longest. Only then
-    /// does the age of its last victim tell how cold its next one is.
+    /// Returns true if the policy evicts the least recently referenced page. Only then does the age
+    /// of its last victim indicate the age of the next one.
     #[must_use]
     pub fn evicts_by_age(self) -> bool {
         self == PolicyKind::Lru
     }
 
-    /// Bytes that it needs for each resident page, ghosts included: counted into the memory bound.
+    /// Returns the memory per resident page in bytes, ghosts included; counted into the memory
+    /// bound.
     #[must_use]
     pub fn bytes_per_page(self) -> usize {
         match self {

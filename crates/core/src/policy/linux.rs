@@ -8,10 +8,11 @@
 //! one. The ratio is the integer root of ten times the GiB on both lists, and 1 below 1 GiB, with
 //! pages of 4 KiB. The oldest inactive page is evicted.
 //!
-//! What is evicted leaves the age of the lists (evictions and activations so far). If it comes back
-//! when they are older by at most the number of active pages, it is active at once.
+//! An evicted page leaves a ghost with the age of the lists (evictions and activations so far). If
+//! the page is referenced again when this age has grown by at most the number of active pages, it
+//! is active at once.
 //!
-//! Left out: reclaim in batches of 32, deactivation because of refaults, mapped and executable
+//! Not modeled: reclaim in batches of 32, deactivation because of refaults, mapped and executable
 //! pages, several generations (MGLRU). Ghosts: as many as the cache has pages.
 
 use super::ghost::Ghosts;
@@ -35,7 +36,7 @@ fn inactive_ratio(pages: usize) -> usize {
     if gib > 0 { (gib * 10).isqrt() } else { 1 }
 }
 
-/// Two lists and refault distance.
+/// An active and an inactive list, with refault distance.
 #[derive(Debug, Default)]
 pub struct Linux {
     links: Links,
@@ -46,7 +47,7 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Bytes for each resident page, ghosts included.
+    /// Memory per resident page in bytes, ghosts included.
     pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
 
     fn inactive_is_low(&self) -> bool {
@@ -101,7 +102,7 @@ impl Policy for Linux {
         let list = if active { &mut self.active } else { &mut self.inactive };
         self.links.remove(list, slot);
         if evicted {
-            self.ghosts.remember(page, capacity);
+            self.ghosts.insert(page, capacity);
         }
     }
 

@@ -1,30 +1,31 @@
-//! LIRS: pages are kept by the recency between their last two references.
+//! LIRS: ranks pages by the recency between their last two references.
 //!
 //! Jiang, Zhang, "LIRS: an efficient low inter-reference recency set replacement policy to improve
 //! buffer cache performance", SIGMETRICS '02. Pages of low recency (LIR) have 99 % of the cache, as
 //! in the paper; the rest (HIR) pass through a queue, Q, whose oldest page is the victim. A stack,
-//! S, orders by last reference LIR pages, resident HIR pages and ghosts, down to the oldest LIR
+//! S, orders LIR pages, resident HIR pages and ghosts by last reference, down to the oldest LIR
 //! page. A page that is referenced while it is in S becomes LIR, and the oldest LIR page becomes
-//! HIR in its place. If no page of Q may go (the 1 % may all be dirty), the oldest LIR page goes.
+//! HIR instead. If no page of Q can be evicted (the 1 % may all be dirty), the victim is the oldest
+//! LIR page.
 //!
-//! The paper does not bound the ghosts; here they are at most as many as the pages of the cache,
-//! and the one whose page was evicted first is dropped.
+//! The paper does not bound the ghosts; here there are at most as many as the cache has pages, and
+//! the ghost whose page was evicted first is dropped.
 
 use super::index::{Index, fingerprint};
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
 use crate::page::Chunked;
 
-/// HIR pages are one page in this many, and one at least.
+/// The share of HIR pages: one page in this many, and at least one.
 const HIR_SHARE: usize = 100;
-/// Pages of the stack that are looked at from the bottom for a LIR page that may go.
-const STACK_LOOKS: usize = 1024;
-/// Ghosts for each page of the cache, at most.
+/// The maximum number of stack entries visited from the bottom in a search for a LIR victim.
+const STACK_SCAN_MAX: usize = 1024;
+/// The maximum number of ghosts per page of the cache.
 const GHOSTS_PER_PAGE: usize = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Not in use.
+    /// The node is not in use.
     #[default]
     Free,
     Lir,
@@ -54,7 +55,7 @@ pub struct Lirs {
     /// The links of S; the head is the top.
     stack_links: Links,
     stack: List,
-    /// LIR pages; they are all in S, and the oldest one is its bottom.
+    /// The number of LIR pages; they are all in S, and the oldest one is its bottom.
     lir: usize,
     /// The links of the two lists below, each in the order in which a node entered the state.
     links: Links,
@@ -64,8 +65,8 @@ pub struct Lirs {
 }
 
 impl Lirs {
-    /// Bytes for each resident page: its node with two pairs of links and a place in the free list,
-    /// the number of that node, and for each ghost a node and an entry of the index.
+    /// Memory per resident page in bytes: its node with two pairs of links and an entry of the free
+    /// list, the number of that node, and for each ghost a node and an entry of the index.
     pub(super) const BYTES: usize = (size_of::<Node>() + 2 * Links::BYTES + 4)
         * (1 + GHOSTS_PER_PAGE)
         + 4
@@ -118,18 +119,18 @@ impl Lirs {
         }
     }
 
-    /// Takes what is older than the oldest LIR page off the stack.
+    /// Removes entries older than the oldest LIR page from the stack.
     fn prune(&mut self) {
         while self.stack.len() > 0 && self.nodes.get(self.stack.tail()).state != State::Lir {
             let node = self.stack.tail();
-            self.take_off_stack(node);
+            self.remove_from_stack(node);
             if self.nodes.get(node).state == State::Ghost {
                 self.drop_ghost(node);
             }
         }
     }
 
-    /// Forgets a ghost that is off the stack.
+    /// Drops a ghost that is not in the stack.
     fn drop_ghost(&mut self, node: u32) {
         self.links.remove(&mut self.ghosts, node);
         self.index.remove(self.nodes.get(node).id);
@@ -141,26 +142,26 @@ impl Lirs {
         self.free.push(node);
     }
 
-    fn take_off_stack(&mut self, node: u32) {
+    fn remove_from_stack(&mut self, node: u32) {
         if std::mem::take(&mut self.nodes.get_mut(node).in_stack) {
             self.stack_links.remove(&mut self.stack, node);
         }
     }
 
-    /// Leaves a ghost of a page in the stack.
-    fn leave_ghost(&mut self, node: u32, page: u64, most: usize) {
+    /// Turns the node of an evicted page in the stack into a ghost.
+    fn insert_ghost(&mut self, node: u32, page: u64, max_ghosts: usize) {
         let id = fingerprint(page);
-        // Two pages of one fingerprint cannot both be remembered.
+        // The index holds only one of two pages with the same fingerprint.
         if let Some(other) = self.index.get(id) {
-            self.take_off_stack(other);
+            self.remove_from_stack(other);
             self.drop_ghost(other);
         }
         *self.nodes.get_mut(node) = Node { id, state: State::Ghost, in_stack: true };
         self.index.insert(id, node);
         self.links.push_head(&mut self.ghosts, node);
-        while self.ghosts.len() > most {
+        while self.ghosts.len() > max_ghosts {
             let oldest = self.ghosts.tail();
-            self.take_off_stack(oldest);
+            self.remove_from_stack(oldest);
             self.drop_ghost(oldest);
         }
     }
@@ -183,7 +184,7 @@ impl Policy for Lirs {
         }
         *self.node_of.get_mut(slot) = node;
         self.nodes.get_mut(node).id = slot;
-        // The page counts already where the shares are counted.
+        // The new page counts in the capacity that determines the shares.
         let lir_max = {
             let capacity = self.capacity.max(self.len() + 1);
             capacity - (capacity / HIR_SHARE).max(1)
@@ -224,7 +225,7 @@ impl Policy for Lirs {
         let nodes = &self.nodes;
         let mut accept = |node| accept(nodes.get(node).id);
         let node = self.links.find_oldest(&self.queue, &mut budget, &mut accept).or_else(|| {
-            let stack = self.stack_links.oldest_first(&self.stack).take(STACK_LOOKS);
+            let stack = self.stack_links.oldest_first(&self.stack).take(STACK_SCAN_MAX);
             stack
                 .filter(|&node| nodes.get(node).state == State::Lir)
                 .take(budget as usize)
@@ -234,7 +235,7 @@ impl Policy for Lirs {
     }
 
     fn on_remove(&mut self, slot: Slot, page: u64, evicted: bool) {
-        let most = self.capacity() * GHOSTS_PER_PAGE;
+        let max_ghosts = self.capacity() * GHOSTS_PER_PAGE;
         let node = *self.node_of.get(slot);
         let Node { state, in_stack, .. } = *self.nodes.get(node);
         if state == State::Lir {
@@ -243,9 +244,9 @@ impl Policy for Lirs {
             self.links.remove(&mut self.queue, node);
         }
         if evicted && in_stack {
-            self.leave_ghost(node, page, most);
+            self.insert_ghost(node, page, max_ghosts);
         } else {
-            self.take_off_stack(node);
+            self.remove_from_stack(node);
             self.release(node);
         }
         if state == State::Lir {

@@ -1,5 +1,5 @@
-//! Doubly linked lists over slots, with the links in one array: no allocation per page, and a slot
-//! is in at most one list at a time.
+//! Doubly linked lists over slots, with the links in one array: no allocation per page. A slot is
+//! in at most one list of a `Links` at a time.
 
 use super::{NO_SLOT, Slot};
 use crate::page::Chunked;
@@ -16,13 +16,13 @@ impl Default for Link {
     }
 }
 
-/// The links of all lists of one owner.
+/// The links of all lists of one policy.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     links: Chunked<Link>,
 }
 
-/// One list: head is where pages enter, tail is where they leave.
+/// A list: pages enter at the head and leave at the tail.
 #[derive(Debug)]
 pub(crate) struct List {
     head: Slot,
@@ -41,17 +41,17 @@ impl List {
         self.len
     }
 
-    /// The slot that entered first, or [`NO_SLOT`].
+    /// Returns the slot that entered first, or [`NO_SLOT`].
     pub(crate) fn tail(&self) -> Slot {
         self.tail
     }
 }
 
 impl Links {
-    /// Bytes that a slot needs for its links.
+    /// Memory per slot for its links in bytes.
     pub(crate) const BYTES: usize = size_of::<Link>();
 
-    /// The slot that entered just after `slot` (towards the head), or [`NO_SLOT`].
+    /// Returns the slot that entered just after `slot` (towards the head), or [`NO_SLOT`].
     pub(crate) fn newer(&self, slot: Slot) -> Slot {
         self.links.get(slot).prev
     }
@@ -93,7 +93,7 @@ impl Links {
         }
     }
 
-    /// Takes the slot that entered first out of the list.
+    /// Removes and returns the slot that entered first.
     pub(crate) fn pop_tail(&mut self, list: &mut List) -> Option<Slot> {
         let slot = list.tail;
         (slot != NO_SLOT).then(|| {
@@ -102,7 +102,8 @@ impl Links {
         })
     }
 
-    /// The oldest slot that `accept` takes; each one that it refuses costs one of `budget`.
+    /// Returns the oldest slot that `accept` accepts; each rejected slot costs one unit of
+    /// `budget`.
     pub(crate) fn find_oldest(
         &self,
         list: &List,
@@ -120,7 +121,7 @@ impl Links {
         None
     }
 
-    /// The slots of a list, the oldest first.
+    /// Returns the slots of a list, the oldest first.
     pub(crate) fn oldest_first<'a>(&'a self, list: &List) -> impl Iterator<Item = Slot> + 'a {
         let some = |slot: Slot| (slot != NO_SLOT).then_some(slot);
         std::iter::successors(some(list.tail), move |&slot| some(self.newer(slot)))

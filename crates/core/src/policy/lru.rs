@@ -1,4 +1,4 @@
-//! Least recently used: the page that was referenced longest ago goes first.
+//! Least recently used: evicts the page whose last reference is the oldest.
 //!
 //! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966, describes it among others. One list in the order of last references; no
@@ -15,7 +15,7 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// Bytes for each resident page.
+    /// Memory per resident page in bytes.
     pub(super) const BYTES: usize = Links::BYTES;
 }
 

@@ -1,9 +1,9 @@
-//! Random replacement: any resident page goes, each as likely as the others.
+//! Random replacement: evicts any resident page, with equal probability.
 //!
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966 (RAND). The numbers come from a stream with a fixed seed, so a run can be
-//! repeated. Where the page drawn may not go, those after it in the array of pages are asked, so
-//! that a page that may go is found among few. No ghosts.
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal
+//! 5(2), 1966 (RAND). The random numbers come from a stream with a fixed seed, so runs are
+//! reproducible. If the chosen page cannot be evicted, the search continues with the following
+//! pages in the array. No ghosts.
 
 use super::{PASSED_OVER_MAX, Policy, Slot};
 use crate::page::{Chunked, mix};
@@ -16,23 +16,23 @@ pub const SEED: u64 = 0x6c61_7264_6572;
 pub struct Random {
     /// The resident pages, in no order.
     slots: Vec<Slot>,
-    /// Where a slot stands in `slots`.
-    places: Chunked<u32>,
-    /// The state of the stream: a Weyl sequence, scattered by [`mix`].
+    /// The position of each slot in `slots`.
+    positions: Chunked<u32>,
+    /// The state of the stream: a Weyl sequence, scrambled by [`mix`].
     state: u64,
 }
 
 impl Default for Random {
     fn default() -> Self {
-        Random { slots: Vec::new(), places: Chunked::default(), state: SEED }
+        Random { slots: Vec::new(), positions: Chunked::default(), state: SEED }
     }
 }
 
 impl Random {
-    /// Bytes for each resident page; the array of pages may have twice the room it needs.
+    /// Memory per resident page in bytes; the capacity of `slots` may be twice its length.
     pub(super) const BYTES: usize = 3 * size_of::<Slot>();
 
-    /// A number below `end`, which is at most 2^32.
+    /// Returns a number below `end`, which is at most 2^32.
     fn below(&mut self, end: usize) -> usize {
         // The increment is 2^64 over the golden ratio, as in SplitMix64 (Steele, Lea, Flood 2014).
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -40,8 +40,8 @@ impl Random {
         usize::try_from(scaled).expect("below a length")
     }
 
-    fn place(&self, slot: Slot) -> usize {
-        *self.places.get(slot) as usize
+    fn position(&self, slot: Slot) -> usize {
+        *self.positions.get(slot) as usize
     }
 }
 
@@ -51,7 +51,7 @@ impl Policy for Random {
     }
 
     fn on_insert(&mut self, slot: Slot, _page: u64) {
-        *self.places.get_mut(slot) = u32::try_from(self.slots.len()).expect("slots are u32");
+        *self.positions.get_mut(slot) = u32::try_from(self.slots.len()).expect("slots are u32");
         self.slots.push(slot);
     }
 
@@ -68,10 +68,10 @@ impl Policy for Random {
     }
 
     fn on_remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
-        let place = self.place(slot);
-        self.slots.swap_remove(place);
-        if let Some(&moved) = self.slots.get(place) {
-            *self.places.get_mut(moved) = u32::try_from(place).expect("slots are u32");
+        let position = self.position(slot);
+        self.slots.swap_remove(position);
+        if let Some(&moved) = self.slots.get(position) {
+            *self.positions.get_mut(moved) = u32::try_from(position).expect("slots are u32");
         }
     }
 
@@ -80,8 +80,8 @@ impl Policy for Random {
     }
 
     fn check(&self) {
-        for (place, &slot) in self.slots.iter().enumerate() {
-            assert_eq!(self.place(slot), place, "the place of slot {slot}");
+        for (position, &slot) in self.slots.iter().enumerate() {
+            assert_eq!(self.position(slot), position, "the place of slot {slot}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! S3-FIFO: a small queue that new pages must survive, a main queue, and a queue of ghosts.
+//! S3-FIFO: a small queue for new pages, a main queue, and a queue of ghosts.
 //!
 //! Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP '23. A
-//! page enters the small queue (a tenth of the cache); if it was referenced at least twice by the
-//! time it reaches the end, it moves to the main queue, else it goes and leaves a ghost. A page
-//! whose ghost is remembered enters the main queue at once. The main queue gives a page one more
-//! round for each reference, up to three. A ghost is remembered until nine tenths of the cache's
-//! pages have left the small queue after it.
+//! page enters the small queue (a tenth of the cache). If it was referenced at least twice by the
+//! time it reaches the end, it moves to the main queue; otherwise it is evicted and leaves a ghost.
+//! A page that has a ghost enters the main queue at once. In the main queue a page gets one more
+//! round for each reference, up to three. A ghost expires when nine tenths of the cache's pages
+//! have left the small queue after it.
 
 use super::small_and_main::SmallMain;
 use super::{Policy, Slot};
 
-/// References that carry a page from the small queue to the main one (section 4.1 of the paper).
+/// The number of references that promote a page to the main queue (section 4.1 of the paper).
 const PROMOTE_AT: u8 = 2;
-/// References are counted up to this.
+/// The maximum of a reference count.
 const COUNT_MAX: u8 = 3;
 
 /// Three static FIFO queues.
@@ -22,7 +22,7 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
-    /// Bytes for each resident page, ghosts included.
+    /// Memory per resident page in bytes, ghosts included.
     pub(super) const BYTES: usize = SmallMain::BYTES;
 }
 
@@ -40,7 +40,7 @@ impl Policy for S3Fifo {
     }
 
     fn on_hit(&mut self, slot: Slot) {
-        self.queues.count(slot, COUNT_MAX);
+        self.queues.count_reference(slot, COUNT_MAX);
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {

@@ -1,10 +1,10 @@
-//! SIEVE: a queue that a hand sifts; what was referenced stays where it is.
+//! SIEVE: a queue with a moving hand, in which referenced pages keep their position.
 //!
 //! Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU: an efficient turn-key eviction
 //! algorithm for web caches", NSDI '24. One bit per page. The hand moves from the oldest page
-//! towards the newest and begins again at the oldest; it clears the bits that are set and stops at
-//! the first page whose bit is not. A page that may not go keeps the hand, so that it is asked
-//! first the next time. No parameters, no ghosts.
+//! towards the newest and starts again at the oldest; it clears the bits that are set and stops at
+//! the first page whose bit is not set. The hand stays at a page that cannot be evicted, so that
+//! the next search starts there. No parameters, no ghosts.
 
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
@@ -16,7 +16,7 @@ pub struct Sieve {
     links: Links,
     list: List,
     visited: Chunked<bool>,
-    /// The page to look at next; none stands for the oldest one.
+    /// The page to visit next; [`NO_SLOT`] means the oldest one.
     hand: Slot,
 }
 
@@ -32,7 +32,7 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// Bytes for each resident page.
+    /// Memory per resident page in bytes.
     pub(super) const BYTES: usize = Links::BYTES + 1;
 }
 
@@ -54,7 +54,7 @@ impl Policy for Sieve {
         let mut budget = PASSED_OVER_MAX;
         let mut refused = NO_SLOT;
         let mut slot = self.hand;
-        // The first time round clears the bits, the second finds a page.
+        // The first round clears the bits, the second finds a page.
         for _ in 0..self.list.len() * 2 {
             if slot == NO_SLOT {
                 slot = self.list.tail();

@@ -1,11 +1,11 @@
-//! Segmented LRU: a page must be referenced a second time to be protected.
+//! Segmented LRU: a page is protected after its second reference.
 //!
 //! Karedla, Love, Wherry, "Caching strategies to improve disk system performance", IEEE Computer
-//! 27(3), 1994. Two LRU lists, the paper's two segments. A page enters the probationary one and
-//! moves to the protected one when it is referenced; what the protected segment has no room for
-//! goes back to the young end of the probationary one. Victims are the oldest probationary pages.
-//! The protected segment has four fifths of the cache, the share that Einziger et al. (see
-//! W-TinyLFU) use. No ghosts.
+//! 27(3), 1994. Two LRU lists, the paper's two segments. A page enters the probationary segment and
+//! moves to the protected one when it is referenced; pages that exceed the protected segment move
+//! back to the new end of the probationary one. Victims are the oldest probationary pages. The
+//! protected segment has four fifths of the cache, the share that Einziger et al. (see W-TinyLFU)
+//! use. No ghosts.
 
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
@@ -14,7 +14,7 @@ use crate::page::Chunked;
 /// The protected segment's share of the cache, as a fraction.
 pub(super) const PROTECTED_SHARE: (usize, usize) = (4, 5);
 
-/// Two segments and the pages in them: also the main cache of W-TinyLFU.
+/// The two segments and their pages: also the main cache of W-TinyLFU.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     probation: List,
@@ -32,8 +32,8 @@ impl Segments {
         links.push_head(&mut self.probation, slot);
     }
 
-    /// A reference, where so many pages may be protected.
-    pub(super) fn hit(&mut self, links: &mut Links, slot: Slot, most: usize) {
+    /// Records a reference; at most `max_protected` pages stay protected.
+    pub(super) fn hit(&mut self, links: &mut Links, slot: Slot, max_protected: usize) {
         let is_protected = self.is_protected.get_mut(slot);
         if *is_protected {
             links.move_to_head(&mut self.protected, slot);
@@ -42,14 +42,14 @@ impl Segments {
         *is_protected = true;
         links.remove(&mut self.probation, slot);
         links.push_head(&mut self.protected, slot);
-        while self.protected.len() > most
+        while self.protected.len() > max_protected
             && let Some(oldest) = links.pop_tail(&mut self.protected)
         {
             self.insert(links, oldest);
         }
     }
 
-    /// The page that would go next if any may.
+    /// Returns the oldest page in the order of eviction, even if it cannot be evicted now.
     pub(super) fn oldest(&self) -> Slot {
         if self.probation.len() > 0 { self.probation.tail() } else { self.protected.tail() }
     }
@@ -71,12 +71,12 @@ impl Segments {
         links.remove(list, slot);
     }
 
-    /// All pages.
+    /// Returns all pages.
     pub(super) fn slots<'a>(&'a self, links: &'a Links) -> impl Iterator<Item = Slot> + 'a {
         links.oldest_first(&self.probation).chain(links.oldest_first(&self.protected))
     }
 
-    /// Asserts that the lists are whole and agree with the pages.
+    /// Asserts that the lists are consistent and agree with the pages.
     pub(super) fn check(&self, links: &Links) {
         for (list, is_protected) in [(&self.probation, false), (&self.protected, true)] {
             links.check(list);
@@ -95,7 +95,7 @@ pub struct Slru {
 }
 
 impl Slru {
-    /// Bytes for each resident page.
+    /// Memory per resident page in bytes.
     pub(super) const BYTES: usize = Links::BYTES + 1;
 }
 
@@ -114,8 +114,8 @@ impl Policy for Slru {
 
     fn on_hit(&mut self, slot: Slot) {
         let capacity = self.capacity.max(self.len());
-        let most = capacity * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
-        self.segments.hit(&mut self.links, slot, most);
+        let max_protected = capacity * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
+        self.segments.hit(&mut self.links, slot, max_protected);
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {

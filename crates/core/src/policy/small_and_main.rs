@@ -1,15 +1,16 @@
-//! A small queue that new pages must survive, and a main queue: what S3-FIFO and Clock2Q+ have in
-//! common, with the ghosts of the small queue.
+//! A small queue for new pages and a main queue: the common part of S3-FIFO and Clock2Q+, with the
+//! ghosts of the small queue.
 //!
-//! The small queue is over its share when it holds that many pages; then it gives up one, else the
-//! main queue does. What a full cache gives up, and what a reference is worth, is the owner's.
+//! The victim comes from the small queue when that holds its share of pages or more, otherwise from
+//! the main queue. The policy decides the number of references that promote a page and their
+//! maximum.
 
 use super::ghost::Ghosts;
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Slot};
 use crate::page::Chunked;
 
-/// The small queue holds one page in this many.
+/// The share of the small queue: one page in this many.
 const SMALL_SHARE: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +31,7 @@ pub(super) struct SmallMain {
 }
 
 impl SmallMain {
-    /// Bytes for each resident page, ghosts included.
+    /// Memory per resident page in bytes, ghosts included.
     pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
 
     fn capacity(&self) -> usize {
@@ -41,7 +42,7 @@ impl SmallMain {
         self.small.len() + self.main.len()
     }
 
-    /// How many pages the small queue should hold.
+    /// Returns the target size of the small queue in pages.
     pub(super) fn small_max(&self) -> usize {
         (self.capacity() / SMALL_SHARE).max(1)
     }
@@ -50,7 +51,7 @@ impl SmallMain {
         self.entries.get(slot).main
     }
 
-    /// Takes a page in; whether it went to the main queue because its ghost was there.
+    /// Inserts a page; returns true if it went to the main queue because it had a ghost.
     pub(super) fn insert(&mut self, slot: Slot, page: u64) -> bool {
         let main = self.ghosts.take(page).is_some();
         *self.entries.get_mut(slot) = Entry { count: 0, main };
@@ -59,20 +60,20 @@ impl SmallMain {
         main
     }
 
-    /// Counts a reference, up to `most`.
+    /// Counts a reference, up to `max_count`.
     #[inline]
-    pub(super) fn count(&mut self, slot: Slot, most: u8) {
+    pub(super) fn count_reference(&mut self, slot: Slot, max_count: u8) {
         let entry = self.entries.find_mut(slot).expect("a resident page");
-        // Most have been referenced so often already: nothing is stored then, which would take the
-        // line from other processors.
-        if entry.count < most {
+        // Most pages have reached the maximum already. Skipping the store then avoids taking the
+        // cache line from other processors.
+        if entry.count < max_count {
             entry.count += 1;
         }
     }
 
-    /// The page to evict, where so many references carry a page from the small queue to the main
-    /// one. Each queue is searched as if it were alone: a small one full of dirty pages must not
-    /// hide what is clean in the main one.
+    /// Returns the page to evict, where `promote_at` references promote a page from the small queue
+    /// to the main one. Each queue is searched with its own budget: a small queue full of dirty
+    /// pages must not hide clean pages in the main one.
     pub(super) fn victim(
         &mut self,
         promote_at: u8,
@@ -85,8 +86,8 @@ impl SmallMain {
         }
     }
 
-    /// The oldest page of the small queue that may go; pages that earned it move to the main queue
-    /// on the way.
+    /// Returns the oldest page of the small queue that can be evicted; the search promotes pages
+    /// with enough references to the main queue.
     fn victim_small(
         &mut self,
         promote_at: u8,
@@ -111,7 +112,8 @@ impl SmallMain {
         None
     }
 
-    /// The oldest page of the main queue that may go; pages with references left go round.
+    /// Returns the oldest page of the main queue that can be evicted; pages with references left
+    /// get another round.
     fn victim_main(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
         let mut budget = PASSED_OVER_MAX;
         let mut slot = self.main.tail();
@@ -121,7 +123,7 @@ impl SmallMain {
             if entry.count > 0 {
                 entry.count -= 1;
                 self.links.move_to_head(&mut self.main, slot);
-                // The newest one is met again at once, the others at the end of the walk.
+                // The newest page is visited again at once, the others at the end of the walk.
                 slot = if newer == NO_SLOT { slot } else { newer };
             } else if accept(slot) {
                 return Some(slot);
@@ -140,11 +142,11 @@ impl SmallMain {
         self.links.remove(queue, slot);
         if evicted && !main {
             // As many ghosts as the main queue should hold pages.
-            self.ghosts.remember(page, (capacity - capacity / SMALL_SHARE).max(1));
+            self.ghosts.insert(page, (capacity - capacity / SMALL_SHARE).max(1));
         }
     }
 
-    /// Asserts that queues, pages and ghosts are whole.
+    /// Asserts that queues, pages and ghosts are consistent.
     pub(super) fn check(&self) {
         self.ghosts.check();
         for (queue, main) in [(&self.small, false), (&self.main, true)] {

@@ -1,5 +1,5 @@
-//! Tests of the policies: each against a slow twin that does what the paper says with plain vectors
-//! and maps, on random traces from named seeds.
+//! Tests of the policies: each is compared with a slow reference implementation that follows the
+//! paper with plain vectors and maps, on random traces from fixed seeds.
 
 mod arc;
 mod clock;
@@ -22,19 +22,19 @@ use crate::page::mix;
 use larder_testing::budget;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Random traces for each policy.
+/// Returns the number of random traces for each policy.
 fn traces() -> u64 {
     budget(4_000, 20_000)
 }
 
-/// The most pages in the caches of the traces.
+/// The maximum number of pages in the caches of the traces.
 const PAGES_MAX: usize = 60;
-/// Different pages in the traces.
+/// The number of distinct pages in the traces.
 const UNIVERSE: u64 = 200;
 
-/// What a policy does, in the obvious way. Lists have the oldest first.
-trait Twin {
-    fn tell_capacity(&mut self, _pages: usize) {}
+/// A straightforward implementation of a policy. Lists have the oldest entry first.
+trait ReferencePolicy {
+    fn set_capacity(&mut self, _pages: usize) {}
     fn miss(&mut self, _page: u64) {}
     fn insert(&mut self, slot: Slot, page: u64);
     fn hit(&mut self, slot: Slot);
@@ -42,7 +42,8 @@ trait Twin {
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool);
 }
 
-/// The first of `slots` that may go; each that may not costs one of `budget`.
+/// Returns the first of `slots` that `accept` accepts; each rejected slot costs one unit of
+/// `budget`.
 fn first_accepted<'a>(
     slots: impl IntoIterator<Item = &'a Slot>,
     budget: &mut u32,
@@ -58,50 +59,50 @@ fn first_accepted<'a>(
     })
 }
 
-/// Takes a value out of a list; whether it was there.
-fn take<T: PartialEq>(list: &mut Vec<T>, value: &T) -> bool {
-    let place = list.iter().position(|other| other == value);
-    if let Some(place) = place {
-        list.remove(place);
+/// Removes a value from a list; returns true if the list contained it.
+fn remove_value<T: PartialEq>(list: &mut Vec<T>, value: &T) -> bool {
+    let position = list.iter().position(|other| other == value);
+    if let Some(position) = position {
+        list.remove(position);
     }
-    place.is_some()
+    position.is_some()
 }
 
-/// Puts a value of the list at its young end.
-fn renew<T: PartialEq>(list: &mut Vec<T>, value: T) {
-    take(list, &value);
+/// Moves a value of the list to its end, as the newest.
+fn move_to_end<T: PartialEq>(list: &mut Vec<T>, value: T) {
+    remove_value(list, &value);
     list.push(value);
 }
 
-/// A queue of ghosts in which those that were taken leave a gap.
+/// A queue of ghosts in which a removed ghost leaves a gap.
 #[derive(Default)]
 struct SlowGhosts {
-    turns: VecDeque<Option<u64>>,
+    ticks: VecDeque<Option<u64>>,
     capacity: usize,
 }
 
 impl SlowGhosts {
-    fn turn(&mut self, page: Option<u64>) {
-        self.turns.push_back(page);
-        while self.turns.len() > self.capacity {
-            self.turns.pop_front();
+    fn tick(&mut self, page: Option<u64>) {
+        self.ticks.push_back(page);
+        while self.ticks.len() > self.capacity {
+            self.ticks.pop_front();
         }
     }
 
-    fn remember(&mut self, page: u64, capacity: usize) {
+    fn insert(&mut self, page: u64, capacity: usize) {
         self.capacity = capacity;
-        self.turn(Some(page));
+        self.tick(Some(page));
     }
 
-    /// How many turns went by since the page was remembered.
+    /// Removes a page; returns the number of ticks since its insertion.
     fn take(&mut self, page: u64) -> Option<usize> {
-        let place = self.turns.iter().position(|&other| other == Some(page))?;
-        self.turns[place] = None;
-        Some(self.turns.len() - 1 - place)
+        let position = self.ticks.iter().position(|&other| other == Some(page))?;
+        self.ticks[position] = None;
+        Some(self.ticks.len() - 1 - position)
     }
 }
 
-/// Random numbers from a seed.
+/// A seeded random number generator.
 struct Rng(u64);
 
 impl Rng {
@@ -116,16 +117,16 @@ impl Rng {
     }
 }
 
-/// A policy and its twin, and the pages in the slots.
+/// A policy and its reference implementation, and the pages in the slots.
 struct Pair {
     policy: Box<dyn Policy>,
-    twin: Box<dyn Twin>,
+    reference: Box<dyn ReferencePolicy>,
     slots: Vec<Option<u64>>,
-    /// How many pages there may be, whatever the policy was told.
-    room: usize,
-    tells_misses: bool,
-    /// How many of ten searches refuse some pages.
-    refuses: usize,
+    /// The maximum number of pages, independent of the capacity set for the policy.
+    capacity: usize,
+    reports_misses: bool,
+    /// The number of searches in ten that reject some pages.
+    rejecting_searches: usize,
     rng: Rng,
     evictions: u64,
 }
@@ -135,29 +136,33 @@ impl Pair {
         self.slots.iter().flatten().count()
     }
 
-    fn tell_capacity(&mut self, pages: usize) {
+    fn set_capacity(&mut self, pages: usize) {
         self.policy.on_capacity(pages);
-        self.twin.tell_capacity(pages);
+        self.reference.set_capacity(pages);
     }
 
-    /// Evicts; whether it could.
+    /// Evicts a page; returns true if there was a victim.
     fn evict(&mut self) -> bool {
-        let refused = match (self.rng.below(10), self.rng.below(10)) {
-            (draw, _) if draw >= self.refuses => 0,
+        let rejected = match (self.rng.below(10), self.rng.below(10)) {
+            (draw, _) if draw >= self.rejecting_searches => 0,
             (_, 0) => u64::MAX,
             (_, 1..5) => self.rng.bits() | self.rng.bits(),
             _ => self.rng.bits(),
         };
-        let ask = |asked: &mut Vec<Slot>, slot: Slot| {
+        let accept = |offered: &mut Vec<Slot>, slot: Slot| {
             assert_ne!(slot, NO_SLOT);
-            asked.push(slot);
-            refused & (1 << slot) == 0
+            offered.push(slot);
+            rejected & (1 << slot) == 0
         };
-        let (mut asked, mut asked_twin) = (Vec::new(), Vec::new());
-        let victim = self.policy.victim(&mut |slot| ask(&mut asked, slot));
-        let expected = self.twin.victim(&mut |slot| ask(&mut asked_twin, slot));
-        assert_eq!((victim, &asked), (expected, &asked_twin), "victim and the slots asked for");
-        assert!(asked.len() <= 2 * PASSED_OVER_MAX as usize, "it looked too long");
+        let (mut offered, mut offered_by_reference) = (Vec::new(), Vec::new());
+        let victim = self.policy.victim(&mut |slot| accept(&mut offered, slot));
+        let expected = self.reference.victim(&mut |slot| accept(&mut offered_by_reference, slot));
+        assert_eq!(
+            (victim, &offered),
+            (expected, &offered_by_reference),
+            "victim and the slots asked for"
+        );
+        assert!(offered.len() <= 2 * PASSED_OVER_MAX as usize, "it looked too long");
         if let Some(slot) = victim {
             self.remove(slot, true);
             self.evictions += 1;
@@ -168,21 +173,21 @@ impl Pair {
     fn remove(&mut self, slot: Slot, evicted: bool) {
         let page = self.slots[slot as usize].take().expect("resident");
         self.policy.on_remove(slot, page, evicted);
-        self.twin.remove(slot, page, evicted);
+        self.reference.remove(slot, page, evicted);
     }
 
     fn reference(&mut self, page: u64) {
         if let Some(slot) = self.slots.iter().position(|&other| other == Some(page)) {
             let slot = Slot::try_from(slot).unwrap();
             self.policy.on_hit(slot);
-            self.twin.hit(slot);
+            self.reference.hit(slot);
             return;
         }
-        if self.tells_misses {
+        if self.reports_misses {
             self.policy.on_miss(page);
-            self.twin.miss(page);
+            self.reference.miss(page);
         }
-        while self.len() >= self.room {
+        while self.len() >= self.capacity {
             if !self.evict() {
                 return;
             }
@@ -191,10 +196,10 @@ impl Pair {
         self.slots[slot] = Some(page);
         let slot = Slot::try_from(slot).unwrap();
         self.policy.on_insert(slot, page);
-        self.twin.insert(slot, page);
+        self.reference.insert(slot, page);
     }
 
-    /// Something else than a reference.
+    /// Performs an operation other than a reference.
     fn disturb(&mut self) {
         match self.rng.below(8) {
             0..4 => {
@@ -207,42 +212,42 @@ impl Pair {
                 self.evict();
             }
             6 => {
-                self.room = 1 + self.rng.below(PAGES_MAX);
-                self.tell_capacity(self.room);
+                self.capacity = 1 + self.rng.below(PAGES_MAX);
+                self.set_capacity(self.capacity);
             }
             _ => {
-                // The page does not come after all.
+                // The page is not inserted after all.
                 let page = self.rng.bits() % UNIVERSE;
                 if !self.slots.contains(&Some(page)) {
                     self.policy.on_miss(page);
-                    self.twin.miss(page);
+                    self.reference.miss(page);
                 }
             }
         }
     }
 }
 
-/// Runs one random trace; how many pages were evicted.
-fn run(kind: PolicyKind, twin: Box<dyn Twin>, seed: u64) -> u64 {
+/// Runs one random trace; returns the number of evicted pages.
+fn run(kind: PolicyKind, reference: Box<dyn ReferencePolicy>, seed: u64) -> u64 {
     let mut rng = Rng(mix(seed + 1));
-    let room = 1 + rng.below(PAGES_MAX);
+    let capacity = 1 + rng.below(PAGES_MAX);
     let mut pair = Pair {
         policy: kind.build(),
-        twin,
+        reference,
         slots: vec![None; PAGES_MAX],
-        room,
-        tells_misses: rng.below(4) > 0,
-        refuses: [0, 0, 3, 6][rng.below(4)],
+        capacity,
+        reports_misses: rng.below(4) > 0,
+        rejecting_searches: [0, 0, 3, 6][rng.below(4)],
         rng: Rng(rng.bits()),
         evictions: 0,
     };
     match rng.below(4) {
         0 => {}
-        1 => pair.tell_capacity(rng.below(PAGES_MAX * 2)),
-        _ => pair.tell_capacity(room),
+        1 => pair.set_capacity(rng.below(PAGES_MAX * 2)),
+        _ => pair.set_capacity(capacity),
     }
-    let disturbs = [0, 5, 20][rng.below(3)];
-    let few = 1 + rng.below(usize::try_from(UNIVERSE).unwrap());
+    let disturbance_percent = [0, 5, 20][rng.below(3)];
+    let distinct = 1 + rng.below(usize::try_from(UNIVERSE).unwrap());
     let mut pattern = rng.below(4);
     let mut scan = 0;
     for step in 0..100 + rng.below(200) {
@@ -250,15 +255,15 @@ fn run(kind: PolicyKind, twin: Box<dyn Twin>, seed: u64) -> u64 {
             pattern = rng.below(4);
         }
         let page = match pattern {
-            0 => rng.below(few),
+            0 => rng.below(distinct),
             // Few pages often: the cube of a uniform number.
-            1 | 2 => few * rng.below(few) / few * rng.below(few) / few,
+            1 | 2 => distinct * rng.below(distinct) / distinct * rng.below(distinct) / distinct,
             _ => {
                 scan += 1;
-                scan % few
+                scan % distinct
             }
         };
-        if rng.below(100) < disturbs {
+        if rng.below(100) < disturbance_percent {
             pair.disturb();
         } else {
             pair.reference(page as u64);
@@ -272,75 +277,75 @@ fn run(kind: PolicyKind, twin: Box<dyn Twin>, seed: u64) -> u64 {
     pair.evictions
 }
 
-/// Asserts that a policy does what its twin does on all traces.
-fn compare(kind: PolicyKind, twin: impl Fn() -> Box<dyn Twin>) {
-    let evictions: u64 = (0..traces()).map(|seed| run(kind, twin(), seed)).sum();
+/// Asserts that a policy behaves like its reference implementation on all traces.
+fn compare(kind: PolicyKind, reference: impl Fn() -> Box<dyn ReferencePolicy>) {
+    let evictions: u64 = (0..traces()).map(|seed| run(kind, reference(), seed)).sum();
     assert!(evictions > traces() * 10, "{} evicted only {evictions} pages", kind.name());
 }
 
 #[test]
 fn random_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Random, || Box::new(random::Slow::default()));
+    compare(PolicyKind::Random, || Box::new(random::SlowRandom::default()));
 }
 
 #[test]
 fn fifo_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Fifo, || Box::new(fifo::Slow::default()));
+    compare(PolicyKind::Fifo, || Box::new(fifo::SlowFifo::default()));
 }
 
 #[test]
 fn lru_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Lru, || Box::new(lru::Slow::default()));
+    compare(PolicyKind::Lru, || Box::new(lru::SlowLru::default()));
 }
 
 #[test]
 fn clock_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Clock, || Box::new(clock::Slow::default()));
+    compare(PolicyKind::Clock, || Box::new(clock::SlowClock::default()));
 }
 
 #[test]
 fn two_q_does_what_its_slow_twin_does() {
-    compare(PolicyKind::TwoQ, || Box::new(two_q::Slow::default()));
+    compare(PolicyKind::TwoQ, || Box::new(two_q::SlowTwoQ::default()));
 }
 
 #[test]
 fn slru_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Slru, || Box::new(slru::Slow::default()));
+    compare(PolicyKind::Slru, || Box::new(slru::SlowSlru::default()));
 }
 
 #[test]
 fn arc_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Arc, || Box::new(arc::Slow::default()));
+    compare(PolicyKind::Arc, || Box::new(arc::SlowArc::default()));
 }
 
 #[test]
 fn lirs_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Lirs, || Box::new(lirs::Slow::default()));
+    compare(PolicyKind::Lirs, || Box::new(lirs::SlowLirs::default()));
 }
 
 #[test]
 fn s3fifo_does_what_its_slow_twin_does() {
-    compare(PolicyKind::S3Fifo, || Box::new(s3fifo::Slow::default()));
+    compare(PolicyKind::S3Fifo, || Box::new(s3fifo::SlowS3Fifo::default()));
 }
 
 #[test]
 fn sieve_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Sieve, || Box::new(sieve::Slow::default()));
+    compare(PolicyKind::Sieve, || Box::new(sieve::SlowSieve::default()));
 }
 
 #[test]
 fn wtinylfu_does_what_its_slow_twin_does() {
-    compare(PolicyKind::WTinyLfu, || Box::new(wtinylfu::Slow::default()));
+    compare(PolicyKind::WTinyLfu, || Box::new(wtinylfu::SlowWTinyLfu::default()));
 }
 
 #[test]
 fn clock2q_plus_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Clock2QPlus, || Box::new(clock2q_plus::Slow::default()));
+    compare(PolicyKind::Clock2QPlus, || Box::new(clock2q_plus::SlowClock2QPlus::default()));
 }
 
 #[test]
 fn linux_does_what_its_slow_twin_does() {
-    compare(PolicyKind::Linux, || Box::new(linux::Slow::default()));
+    compare(PolicyKind::Linux, || Box::new(linux::SlowLinux::default()));
 }
 
 #[test]
@@ -374,7 +379,7 @@ fn lru_evicts_what_was_referenced_longest_ago() {
     assert_eq!(lru.victim(&mut |_| false), None);
 }
 
-/// Those that are known for it.
+/// The policies that are known to resist scans.
 #[test]
 fn a_scan_does_not_drive_out_what_is_used() {
     use PolicyKind::{Arc, Clock2QPlus, Linux, Lirs, S3Fifo, Slru, TwoQ, WTinyLfu};
@@ -383,7 +388,7 @@ fn a_scan_does_not_drive_out_what_is_used() {
         policy.on_capacity(40);
         let mut slots: Vec<Option<u64>> = vec![None; 40];
         let mut misses_late = 0;
-        // Eight pages that are used over and over, and an endless scan.
+        // Eight pages that are used repeatedly, and an endless scan.
         for step in 0..4000u64 {
             let page = if step % 3 == 0 { step % 8 } else { 1000 + step };
             if let Some(slot) = slots.iter().position(|&other| other == Some(page)) {

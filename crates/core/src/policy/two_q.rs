@@ -1,19 +1,20 @@
-//! 2Q: a page is kept for long only if it comes back after it went.
+//! 2Q: keeps a page for long only if it is referenced again soon after its eviction.
 //!
 //! Johnson, Shasha, "2Q: a low overhead high performance buffer management replacement algorithm",
 //! VLDB '94, the full version. New pages enter A1in, a FIFO of a quarter of the cache, where
-//! references do not count; what leaves it is remembered in A1out, a FIFO of ghosts for half as
-//! many pages as the cache holds. A page that is in A1out when it comes enters Am, an LRU list.
-//! A1in gives up pages while it is over its share, else Am does. Both shares are the paper's.
+//! references do not count; A1out, a FIFO of ghosts for half as many pages as the cache holds,
+//! remembers the pages evicted from it. A page that is in A1out when it is inserted enters Am, an
+//! LRU list. The victim comes from A1in while A1in exceeds its share, otherwise from Am. Both
+//! shares are the paper's.
 
 use super::ghost_lists::GhostLists;
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
 use crate::page::Chunked;
 
-/// A1in has one page in this many.
+/// The share of A1in: one page in this many.
 const IN_SHARE: usize = 4;
-/// A1out has one ghost for this many pages.
+/// The size of A1out: one ghost per this many pages.
 const OUT_SHARE: usize = 2;
 
 /// The full version of 2Q.
@@ -28,7 +29,7 @@ pub struct TwoQ {
 }
 
 impl TwoQ {
-    /// Bytes for each resident page, ghosts included.
+    /// Memory per resident page in bytes, ghosts included.
     pub(super) const BYTES: usize = Links::BYTES + 1 + GhostLists::<1>::BYTES / OUT_SHARE;
 
     fn capacity(&self) -> usize {
@@ -60,9 +61,9 @@ impl Policy for TwoQ {
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
         let mut budget = PASSED_OVER_MAX;
-        let in_first = self.a1in.len() > (self.capacity() / IN_SHARE).max(1);
+        let from_a1in = self.a1in.len() > (self.capacity() / IN_SHARE).max(1);
         let (first, second) =
-            if in_first { (&self.a1in, &self.am) } else { (&self.am, &self.a1in) };
+            if from_a1in { (&self.a1in, &self.am) } else { (&self.am, &self.a1in) };
         self.links
             .find_oldest(first, &mut budget, accept)
             .or_else(|| self.links.find_oldest(second, &mut budget, accept))

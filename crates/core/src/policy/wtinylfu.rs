@@ -1,12 +1,12 @@
-//! W-TinyLFU: a page must be referenced more often than the one that would go for it.
+//! W-TinyLFU: admits a page if it was referenced more often than the page that it would replace.
 //!
 //! Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM
 //! Transactions on Storage 13(4), 2017. New pages enter a window, an LRU list of one page in a
-//! hundred. What the window has no room for becomes a candidate for the main cache, a segmented LRU
-//! with four fifths protected: it goes there if the sketch has counted more references to it than
-//! to the oldest page of the main cache, which goes instead; else the candidate goes. The window's
-//! share is fixed; a tie is the candidate's loss, always. There are no ghosts, but the sketch
-//! counts pages that are not resident: 16 counters of 4 bits for each page of the cache.
+//! hundred. The page that leaves the full window is a candidate for the main cache, a segmented LRU
+//! with four fifths protected. If the sketch has counted more references to it than to the oldest
+//! page of the main cache, it is admitted and that page is evicted; otherwise the candidate is
+//! evicted. The window's share is fixed; the candidate always loses a tie. There are no ghosts, but
+//! the sketch counts pages that are not resident: 16 counters of 4 bits for each page of the cache.
 
 use super::index::fingerprint;
 use super::list::{Links, List};
@@ -15,7 +15,7 @@ use super::slru::{PROTECTED_SHARE, Segments};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
 use crate::page::Chunked;
 
-/// The window holds one page in this many, and one at least.
+/// The share of the window: one page in this many, and at least one.
 const WINDOW_SHARE: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,12 +33,12 @@ pub struct WTinyLfu {
     entries: Chunked<Entry>,
     sketch: Sketch,
     capacity: usize,
-    /// The page that is about to come and has been counted.
-    coming: Option<u64>,
+    /// The page that is about to be inserted and has been counted.
+    pending: Option<u64>,
 }
 
 impl WTinyLfu {
-    /// Bytes for each resident page, the sketch included.
+    /// Memory per resident page in bytes, the sketch included.
     pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + 1 + Sketch::BYTES;
 
     fn capacity(&self) -> usize {
@@ -49,14 +49,15 @@ impl WTinyLfu {
         (self.capacity() / WINDOW_SHARE).max(1)
     }
 
-    fn count_coming(&mut self, page: u64) {
-        if self.coming != Some(page) {
-            self.coming = Some(page);
+    fn count_pending(&mut self, page: u64) {
+        if self.pending != Some(page) {
+            self.pending = Some(page);
             self.sketch.add(fingerprint(page));
         }
     }
 
-    /// Whether the oldest page of the window was referenced more often than that of the main cache.
+    /// Returns true if the oldest page of the window was referenced more often than that of the
+    /// main cache.
     fn candidate_wins(&self) -> bool {
         let count = |slot| self.sketch.estimate(self.entries.get(slot).fingerprint);
         count(self.window.tail()) > count(self.main.oldest())
@@ -74,16 +75,16 @@ impl Policy for WTinyLfu {
     }
 
     fn on_miss(&mut self, page: u64) {
-        self.count_coming(page);
+        self.count_pending(page);
     }
 
     fn on_insert(&mut self, slot: Slot, page: u64) {
-        self.count_coming(page);
-        self.coming = None;
+        self.count_pending(page);
+        self.pending = None;
         *self.entries.get_mut(slot) = Entry { fingerprint: fingerprint(page), in_window: true };
         self.links.push_head(&mut self.window, slot);
         if self.len() > self.sketch.capacity() {
-            // More pages than was said.
+            // There are more pages than the configured capacity.
             self.sketch.fit(self.len() * 2);
         }
         while self.window.len() > self.window_max()
@@ -102,8 +103,8 @@ impl Policy for WTinyLfu {
         } else {
             let capacity = self.capacity();
             let main = capacity - self.window_max();
-            let most = main * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
-            self.main.hit(&mut self.links, slot, most);
+            let max_protected = main * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
+            self.main.hit(&mut self.links, slot, max_protected);
         }
     }
 

@@ -87,16 +87,16 @@ impl<F: Frames> Instance<F> {
     }
 
     /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
-    pub(crate) fn follow(&mut self, gate: Sampler) {
+    pub(crate) fn follow(&mut self, sampler: Sampler) {
         for slot in self.pages.slots() {
-            let sampled = gate.admits(self.pages.get(slot).number);
+            let sampled = sampler.admits(self.pages.get(slot).number);
             if let Some(touched) = self.touched.find_mut(slot)
                 && touched.at() > 0
             {
                 *touched = Touched::new(touched.at() - 1, sampled);
             }
         }
-        self.notes = Some(PendingSamples::new(gate));
+        self.notes = Some(PendingSamples::new(sampler));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {

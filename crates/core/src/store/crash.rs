@@ -1,14 +1,14 @@
 //! A store that can lose power.
 //!
-//! The fault model: a write that is done is visible to reads, but stable only once a flush that was
-//! submitted after it is done, or at once if it was a FUA write. Operations that were submitted and
-//! not done may or may not have happened. At a crash, of everything that is not stable each sector
-//! independently may have the stable content or the content of any write to it since: that covers
-//! dropped, torn and reordered writes alike. A seed decides. A discard, too, may have happened for
-//! each sector or not.
+//! The fault model: a completed write is visible to reads, but it is stable only after the
+//! completion of a flush that was submitted later, or at once if it was a FUA write. Operations in
+//! flight may or may not have taken effect. At a crash, each sector that is not stable
+//! independently has either the stable content or the content of any write to it since then: this
+//! covers dropped, torn and reordered writes. A seed determines the choice. A discard, too, may or
+//! may not have taken effect for each sector.
 //!
-//! Operations are done in an order that the seed decides, one for each reap, so that everything a
-//! device with a queue may do is seen.
+//! Operations complete in an order that the seed determines, one per reap, so that every order that
+//! a device with a queue may produce can occur.
 
 use super::memory::{SparseBytes, transfer};
 use super::{Geometry, Segment, Store, StoreDone, StoreOp, StoreOpKind};
@@ -18,32 +18,32 @@ use crate::units::SECTOR_BYTES;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// A content that a sector may have, and the turn at which it was submitted.
+/// A possible content of a sector, and the sequence number of its submission.
 #[derive(Clone, Debug)]
 struct Version {
-    turn: u64,
+    sequence: u64,
     content: Box<[u8]>,
 }
 
-/// What survives the store: the platters, so to say.
+/// The storage device, which survives the store.
 #[derive(Debug, Default)]
 pub struct CrashDisk {
     stable: SparseBytes,
-    /// Per sector, the turn of the version that is stable, where it ever changed.
-    stable_turns: BTreeMap<u64, u64>,
-    /// What reads see.
+    /// The sequence number of the stable version of each sector that was ever changed.
+    stable_sequences: BTreeMap<u64, u64>,
+    /// The content that reads return.
     current: SparseBytes,
-    /// Per sector, the versions that it may have instead of the stable one.
+    /// For each sector, the versions that a crash may leave instead of the stable one.
     volatile: BTreeMap<u64, Vec<Version>>,
-    turn: u64,
+    sequence: u64,
 }
 
-/// A small generator (`SplitMix64`, Steele, Lea, Flood 2014): enough to choose, and without a
-/// dependency in the library.
+/// A small random number generator (`SplitMix64`, Steele, Lea, Flood 2014), so that the library
+/// needs no dependency for it.
 #[derive(Clone, Debug)]
-struct Choice(u64);
+struct SplitMix64(u64);
 
-impl Choice {
+impl SplitMix64 {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -54,19 +54,19 @@ impl Choice {
 }
 
 impl CrashDisk {
-    /// What reads see now.
+    /// Returns the content that reads return now.
     #[must_use]
     pub fn current(&self) -> &SparseBytes {
         &self.current
     }
 
-    /// What a machine finds that comes up after a crash now.
+    /// Returns the content after a crash at this point and a restart.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> SparseBytes {
-        let mut choice = Choice(seed);
+        let mut rng = SplitMix64(seed);
         let mut bytes = self.stable.clone();
         for (&sector, versions) in &self.volatile {
-            let chosen = choice.below(versions.len() + 1);
+            let chosen = rng.below(versions.len() + 1);
             if let Some(version) = versions.get(chosen) {
                 bytes.write(sector * SECTOR_BYTES as u64, &version.content);
             }
@@ -74,29 +74,30 @@ impl CrashDisk {
         bytes
     }
 
-    /// Notes that the range may have the content that `content` has there; the turn of that.
-    fn note(&mut self, offset: u64, len: u64, content: &SparseBytes) -> u64 {
-        self.turn += 1;
-        let turn = self.turn;
+    /// Records `content` as a possible version of each sector in the range; returns its sequence
+    /// number.
+    fn record_versions(&mut self, offset: u64, len: u64, content: &SparseBytes) -> u64 {
+        self.sequence += 1;
+        let sequence = self.sequence;
         for sector in sectors(offset, len) {
             let mut bytes = vec![0; SECTOR_BYTES];
             content.read(sector * SECTOR_BYTES as u64, &mut bytes);
-            let version = Version { turn, content: bytes.into() };
+            let version = Version { sequence, content: bytes.into() };
             self.volatile.entry(sector).or_default().push(version);
         }
-        turn
+        sequence
     }
 
-    /// Makes a version of a sector stable, unless a later one is.
-    fn stabilise(&mut self, sector: u64, version: &Version) {
-        let stable = self.stable_turns.entry(sector).or_default();
-        if *stable >= version.turn {
+    /// Makes a version of a sector stable, unless a later one already is.
+    fn make_stable(&mut self, sector: u64, version: &Version) {
+        let stable = self.stable_sequences.entry(sector).or_default();
+        if *stable >= version.sequence {
             return;
         }
-        *stable = version.turn;
+        *stable = version.sequence;
         self.stable.write(sector * SECTOR_BYTES as u64, &version.content);
         if let Some(versions) = self.volatile.get_mut(&sector) {
-            versions.retain(|other| other.turn > version.turn);
+            versions.retain(|other| other.sequence > version.sequence);
             if versions.is_empty() {
                 self.volatile.remove(&sector);
             }
@@ -108,44 +109,45 @@ fn sectors(offset: u64, len: u64) -> std::ops::Range<u64> {
     offset / SECTOR_BYTES as u64..(offset + len).div_ceil(SECTOR_BYTES as u64)
 }
 
-/// A store whose content can be looked at as after a crash at any moment.
+/// A store that can produce its content after a crash at any point.
 #[derive(Debug)]
 pub struct CrashStore<F: Frames> {
     geometry: Geometry,
     disk: Arc<Mutex<CrashDisk>>,
-    choice: Choice,
-    /// With the turn of what they change, and what becomes stable when they are done.
-    waiting: Vec<(StoreOp<F>, u64, Promise)>,
+    rng: SplitMix64,
+    /// Operations in flight, with the sequence number of their change, and the versions that become
+    /// stable at their completion.
+    pending: Vec<(StoreOp<F>, u64, BecomesStable)>,
 }
 
-/// What becomes stable when an operation in flight is done.
+/// The versions that become stable at the completion of an operation in flight.
 #[derive(Debug)]
-enum Promise {
+enum BecomesStable {
     Nothing,
-    /// The versions of this turn: a FUA write.
-    Turn(u64),
+    /// The versions with this sequence number: a FUA write.
+    Sequence(u64),
     /// These versions of sectors: a flush.
     Versions(Vec<(u64, Version)>),
 }
 
 impl<F: Frames> CrashStore<F> {
-    /// A store that begins with `content`.
+    /// Creates a store with the initial content `content`.
     #[must_use]
     pub fn new(geometry: Geometry, content: SparseBytes, seed: u64) -> Self {
         let disk = CrashDisk { stable: content.clone(), current: content, ..CrashDisk::default() };
         let disk = Arc::new(Mutex::new(disk));
-        CrashStore { geometry, disk, choice: Choice(seed), waiting: Vec::new() }
+        CrashStore { geometry, disk, rng: SplitMix64(seed), pending: Vec::new() }
     }
 
-    /// The disk, to look at after a crash.
+    /// Returns the disk, for inspection after a crash.
     #[must_use]
     pub fn disk(&self) -> Arc<Mutex<CrashDisk>> {
         Arc::clone(&self.disk)
     }
 }
 
-/// The bytes that a write carries, at their place.
-fn carried<F: Frames>(frames: &F, op: &StoreOp<F>) -> SparseBytes {
+/// Returns the data of a write, at its offset.
+fn write_content<F: Frames>(frames: &F, op: &StoreOp<F>) -> SparseBytes {
     let mut bytes = SparseBytes::default();
     let mut at = op.offset;
     for Segment { buffer, offset, len } in &op.segments {
@@ -160,9 +162,9 @@ fn carried<F: Frames>(frames: &F, op: &StoreOp<F>) -> SparseBytes {
 }
 
 impl<F: Frames> CrashStore<F> {
-    /// The last version of each sector that is done.
-    fn done_versions(&self, disk: &CrashDisk) -> Vec<(u64, Version)> {
-        let is_done = |version: &&Version| self.waiting.iter().all(|w| w.1 != version.turn);
+    /// Returns the last completed version of each sector.
+    fn completed_versions(&self, disk: &CrashDisk) -> Vec<(u64, Version)> {
+        let is_done = |version: &&Version| self.pending.iter().all(|w| w.1 != version.sequence);
         let last = |(&sector, versions): (&u64, &Vec<Version>)| {
             let version = versions.iter().rev().find(is_done)?.clone();
             Some((sector, version))
@@ -179,32 +181,37 @@ impl<F: Frames> Store<F> for CrashStore<F> {
     fn submit(&mut self, _now: Nanos, frames: &F, op: StoreOp<F>) {
         let shared = Arc::clone(&self.disk);
         let mut disk = shared.lock().expect("no holder panics");
-        let (turn, promise) = match op.kind {
-            StoreOpKind::Read => (0, Promise::Nothing),
+        let (sequence, becomes_stable) = match op.kind {
+            StoreOpKind::Read => (0, BecomesStable::Nothing),
             StoreOpKind::Write { fua } => {
-                let turn = disk.note(op.offset, op.len, &carried(frames, &op));
-                (turn, if fua { Promise::Turn(turn) } else { Promise::Nothing })
+                let sequence = disk.record_versions(op.offset, op.len, &write_content(frames, &op));
+                (
+                    sequence,
+                    if fua { BecomesStable::Sequence(sequence) } else { BecomesStable::Nothing },
+                )
             }
             StoreOpKind::Flush => {
-                let mut versions = self.done_versions(&disk);
+                let mut versions = self.completed_versions(&disk);
                 if op.len > 0 {
                     let range = sectors(op.offset, op.len);
                     versions.retain(|(sector, _)| range.contains(sector));
                 }
-                (0, Promise::Versions(versions))
+                (0, BecomesStable::Versions(versions))
             }
-            StoreOpKind::Discard | StoreOpKind::Zero { .. } => {
-                (disk.note(op.offset, op.len, &SparseBytes::default()), Promise::Nothing)
-            }
+            StoreOpKind::Discard | StoreOpKind::Zero { .. } => (
+                disk.record_versions(op.offset, op.len, &SparseBytes::default()),
+                BecomesStable::Nothing,
+            ),
         };
-        self.waiting.push((op, turn, promise));
+        self.pending.push((op, sequence, becomes_stable));
     }
 
     fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             return;
         }
-        let (mut op, _, promise) = self.waiting.swap_remove(self.choice.below(self.waiting.len()));
+        let (mut op, _, becomes_stable) =
+            self.pending.swap_remove(self.rng.below(self.pending.len()));
         let shared = Arc::clone(&self.disk);
         let mut disk = shared.lock().expect("no holder panics");
         match op.kind {
@@ -216,30 +223,30 @@ impl<F: Frames> Store<F> for CrashStore<F> {
             }
             StoreOpKind::Flush => {}
         }
-        let versions = match promise {
-            Promise::Nothing => Vec::new(),
-            Promise::Versions(versions) => versions,
-            Promise::Turn(turn) => {
-                let of_turn = |sector| {
+        let versions = match becomes_stable {
+            BecomesStable::Nothing => Vec::new(),
+            BecomesStable::Versions(versions) => versions,
+            BecomesStable::Sequence(sequence) => {
+                let of_sequence = |sector| {
                     let versions: &Vec<Version> = disk.volatile.get(&sector)?;
-                    let version = versions.iter().find(|version| version.turn == turn)?;
+                    let version = versions.iter().find(|version| version.sequence == sequence)?;
                     Some((sector, version.clone()))
                 };
-                sectors(op.offset, op.len).filter_map(of_turn).collect()
+                sectors(op.offset, op.len).filter_map(of_sequence).collect()
             }
         };
         for (sector, version) in versions {
-            disk.stabilise(sector, &version);
+            disk.make_stable(sector, &version);
         }
         done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
     }
 
     fn in_flight(&self) -> usize {
-        self.waiting.len()
+        self.pending.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        (!self.waiting.is_empty()).then_some(0)
+        (!self.pending.is_empty()).then_some(0)
     }
 }
 
@@ -279,7 +286,7 @@ mod tests {
         run(store, frames, (kind, block * BLOCK_BYTES_U64, BLOCK_BYTES_U64), segments);
     }
 
-    /// Returns whether a crash can lose the write of a block.
+    /// Returns true if a crash can lose the write of a block.
     fn can_lose(store: &CrashStore<PlainFrames>, block: u64) -> bool {
         (0..20).any(|seed| {
             let mut bytes = [0; BLOCK_BYTES];
@@ -292,7 +299,7 @@ mod tests {
     /// The first output for the seed 0 in the authors' C code (splitmix64.c).
     #[test]
     fn choices_are_those_of_splitmix64() {
-        assert_eq!(Choice(0).below(usize::MAX), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(SplitMix64(0).below(usize::MAX), 0xe220_a839_7b1d_cdaf);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A store that takes its time: every operation is done a fixed time after it came, or never while
-//! the store is stalled.
+//! A slow store: every operation completes a fixed time after its submission, or never while the
+//! store is stalled.
 
 use super::{Geometry, Store, StoreDone, StoreOp};
 use crate::clock::Nanos;
@@ -8,23 +8,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A store that answers late.
+/// A store with delayed completions.
 #[derive(Debug)]
 pub struct DelayStore<F: Frames, S> {
     inner: S,
     delay: Nanos,
     stalled: Arc<AtomicBool>,
-    waiting: VecDeque<(Nanos, StoreOp<F>)>,
+    pending: VecDeque<(Nanos, StoreOp<F>)>,
 }
 
 impl<F: Frames, S: Store<F>> DelayStore<F, S> {
-    /// `inner`, `delay` nanoseconds later.
+    /// Wraps `inner`, with completions `delay` nanoseconds after submission.
     pub fn new(inner: S, delay: Nanos) -> Self {
         let stalled = Arc::new(AtomicBool::new(false));
-        DelayStore { inner, delay, stalled, waiting: VecDeque::new() }
+        DelayStore { inner, delay, stalled, pending: VecDeque::new() }
     }
 
-    /// While this is true, nothing is done.
+    /// Returns a switch; while it is true, no operation completes.
     #[must_use]
     pub fn stall_switch(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stalled)
@@ -41,32 +41,33 @@ impl<F: Frames, S: Store<F>> Store<F> for DelayStore<F, S> {
     }
 
     fn submit(&mut self, now: Nanos, _frames: &F, op: StoreOp<F>) {
-        self.waiting.push_back((now, op));
+        self.pending.push_back((now, op));
     }
 
     fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
         if self.is_stalled() {
             return;
         }
-        while self.waiting.front().is_some_and(|(came, _)| came + self.delay <= now) {
-            let (came, op) = self.waiting.pop_front().expect("looked at above");
+        while self.pending.front().is_some_and(|(submitted_at, _)| submitted_at + self.delay <= now)
+        {
+            let (submitted_at, op) = self.pending.pop_front().expect("looked at above");
             let before = done.len();
             self.inner.submit(now, frames, op);
             self.inner.reap(now, frames, done);
             for done in &mut done[before..] {
-                done.started_at = came;
+                done.started_at = submitted_at;
             }
         }
     }
 
     fn in_flight(&self) -> usize {
-        self.waiting.len() + self.inner.in_flight()
+        self.pending.len() + self.inner.in_flight()
     }
 
     fn next_event(&self) -> Option<Nanos> {
         if self.is_stalled() {
             return None;
         }
-        self.waiting.front().map(|(came, _)| came + self.delay)
+        self.pending.front().map(|(submitted_at, _)| submitted_at + self.delay)
     }
 }

@@ -1,4 +1,4 @@
-//! A store that fails on demand.
+//! A store with injected faults.
 
 use super::{Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
@@ -6,28 +6,28 @@ use crate::frames::Frames;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// What goes wrong.
+/// A fault to inject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Reads that touch the range fail.
+    /// Reads that overlap the range fail.
     Reads(Range<u64>),
-    /// Writes, discards and zeroings that touch the range fail.
+    /// Writes, discards and zeroings that overlap the range fail.
     Writes(Range<u64>),
-    /// Writes fail because no space is left.
+    /// Writes fail for lack of space.
     NoSpace,
     /// Flushes fail.
     Flushes,
-    /// The operation of this index, counted from the first that was submitted, fails.
+    /// The operation with this index in the order of submission fails.
     Operation(u64),
-    /// The store has become this short.
+    /// The store has shrunk to this length.
     Shrunk(u64),
-    /// Nothing can be reached; nothing is lost.
+    /// The store is unreachable; it loses no data.
     Away,
     /// Discards and zeroings are not supported.
     NoDiscard,
 }
 
-/// The faults that a store has now; shared with the test that sets them.
+/// The current faults of a store, shared with the test that sets them.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan(Arc<Mutex<Vec<Fault>>>);
 
@@ -42,7 +42,7 @@ impl FaultPlan {
     }
 }
 
-/// A store that fails as a plan says.
+/// A store that injects the faults of a plan.
 #[derive(Debug)]
 pub struct FaultyStore<F: Frames, S> {
     inner: S,
@@ -52,28 +52,28 @@ pub struct FaultyStore<F: Frames, S> {
 }
 
 impl<F: Frames, S: Store<F>> FaultyStore<F, S> {
-    /// `inner`, failing as `plan` says.
+    /// Wraps `inner`, with the faults of `plan`.
     pub fn new(inner: S, plan: FaultPlan) -> Self {
         FaultyStore { inner, plan, submitted: 0, failed: Vec::new() }
     }
 
-    /// The store behind the faults.
+    /// Returns the wrapped store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
     fn failure(&self, op: &StoreOp<F>) -> Option<StoreError> {
         let range = op.offset..op.offset + op.len;
-        let meets = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
+        let overlaps = |faulty: &Range<u64>| faulty.start < range.end && range.start < faulty.end;
         let is_change = matches!(
             op.kind,
             StoreOpKind::Write { .. } | StoreOpKind::Discard | StoreOpKind::Zero { .. }
         );
         let kind = self.plan.faults().into_iter().find_map(|fault| match fault {
-            Fault::Reads(bad) if op.kind == StoreOpKind::Read && meets(&bad) => {
+            Fault::Reads(faulty) if op.kind == StoreOpKind::Read && overlaps(&faulty) => {
                 Some(StoreErrorKind::Io)
             }
-            Fault::Writes(bad) if is_change && meets(&bad) => Some(StoreErrorKind::Io),
+            Fault::Writes(faulty) if is_change && overlaps(&faulty) => Some(StoreErrorKind::Io),
             Fault::NoSpace if is_change => Some(StoreErrorKind::NoSpace),
             Fault::Away => Some(StoreErrorKind::Away),
             Fault::Flushes if op.kind == StoreOpKind::Flush => Some(StoreErrorKind::Io),

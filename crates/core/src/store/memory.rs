@@ -1,4 +1,4 @@
-//! A store in memory: sparse, instant, without faults.
+//! A store in memory: sparse, without delay or faults.
 
 use super::{Buffer, Geometry, Segment, Store, StoreDone, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
@@ -13,7 +13,8 @@ pub struct SparseBytes {
 }
 
 impl SparseBytes {
-    /// Calls `each` with every part of the range: block, range inside it, range of the whole.
+    /// Calls `each` for every part of the range that lies in one block: block, offset in the block,
+    /// range in the buffer.
     fn parts(offset: u64, len: usize, mut each: impl FnMut(u64, usize, std::ops::Range<usize>)) {
         let mut at = 0;
         while at < len {
@@ -45,32 +46,32 @@ impl SparseBytes {
         });
     }
 
-    /// Makes the range read as zeros.
+    /// Fills the range with zeros.
     pub fn zero(&mut self, offset: u64, len: u64) {
         let len = usize::try_from(len).expect("a range in memory");
-        let mut whole = Vec::new();
+        let mut whole_blocks = Vec::new();
         Self::parts(offset, len, |block, within, range| {
             if range.len() == BLOCK_BYTES {
-                whole.push(block);
+                whole_blocks.push(block);
             } else if let Some(bytes) = self.blocks.get_mut(&block) {
                 bytes[within..within + range.len()].fill(0);
             }
         });
-        for block in whole {
+        for block in whole_blocks {
             self.blocks.remove(&block);
         }
     }
 }
 
-/// Reads an operation's segments from bytes, or writes them to bytes.
+/// Copies between an operation's segments and `bytes`, in the direction of the operation.
 pub(super) fn transfer<F: Frames>(frames: &F, op: &mut StoreOp<F>, bytes: &mut SparseBytes) {
     let mut at = op.offset;
     for Segment { buffer, offset, len } in &mut op.segments {
         let mut copy = vec![0; *len as usize];
         match buffer {
-            Buffer::Owned(own) => {
+            Buffer::Owned(pin) => {
                 bytes.read(at, &mut copy);
-                frames.write(own, *offset as usize, &copy);
+                frames.write(pin, *offset as usize, &copy);
             }
             Buffer::Pinned(pin) => {
                 frames.read(pin, *offset as usize, &mut copy);
@@ -90,13 +91,13 @@ pub struct MemoryStore<F: Frames> {
 }
 
 impl<F: Frames> MemoryStore<F> {
-    /// A store of zeros.
+    /// Creates a store filled with zeros.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
         MemoryStore { geometry, bytes: SparseBytes::default(), done: Vec::new() }
     }
 
-    /// What it holds.
+    /// Returns its content.
     #[must_use]
     pub fn bytes(&self) -> &SparseBytes {
         &self.bytes

@@ -1,11 +1,11 @@
-//! The tunables of a volume that serves: each can be changed at any moment, and is read as it is
-//! then. No two of them are read as one.
+//! The tunables of a volume in service: each can change at any time, and a read returns its current
+//! value. Two of them cannot be read as one atomic unit.
 
 use super::{TUNABLES, Tunable, TunableError, Tunables, check, share_of};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Tunables that change while others read them.
+/// Tunables that one thread changes while others read them.
 #[derive(Debug)]
 pub(crate) struct LiveTunables {
     values: [AtomicU64; TUNABLES.len()],
@@ -22,23 +22,23 @@ impl LiveTunables {
         Ok(())
     }
 
-    /// All values as they are now.
+    /// Returns all current values.
     pub(crate) fn snapshot(&self) -> Tunables {
         let value = |i: usize| self.values[i].load(Ordering::Relaxed);
         Tunables { values: std::array::from_fn(value) }
     }
 
-    /// The value in the tunable's own unit.
+    /// Returns the value in the tunable's own unit.
     pub(crate) fn get(&self, tunable: Tunable) -> u64 {
         self.values[tunable as usize].load(Ordering::Relaxed)
     }
 
-    /// A tunable in milliseconds, as nanoseconds.
+    /// Returns a tunable in milliseconds, as nanoseconds.
     pub(crate) fn nanos(&self, tunable: Tunable) -> Nanos {
         self.get(tunable) * MILLISECOND
     }
 
-    /// The share of `whole` that a tunable in per mille names.
+    /// Returns the share of `whole` given by a tunable in per mille.
     pub(crate) fn share(&self, tunable: Tunable, whole: u64) -> u64 {
         share_of(whole, self.get(tunable))
     }

@@ -1,7 +1,7 @@
-//! The policies against published hit ratios, on the traces that these were published for.
+//! Comparison of the policies with published hit ratios, on the traces of the publications.
 //!
-//! The traces are no part of the repository; they are looked for in `../shared/traces` beside it.
-//! Without them the tests are skipped.
+//! The traces are not part of the repository; the tests search for them in `../shared/traces` next
+//! to it. Without the traces the tests are skipped.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a trace are far below 2^53")]
 #![expect(clippy::print_stdout, reason = "the figures are told to whoever runs it")]
@@ -9,15 +9,15 @@
 use larder_core::policy::{PolicyKind, Slot};
 use std::collections::HashMap;
 
-/// A trace's bytes, unpacked; none if it is not there.
-fn bytes_of(name: &str) -> Option<Vec<u8>> {
+/// Returns the unpacked bytes of a trace; `None` if the trace does not exist.
+fn unpacked_bytes(name: &str) -> Option<Vec<u8>> {
     let path = larder_testing::shared_trace(name)?;
     let bytes = std::fs::read(&path).unwrap();
     let packed = path.extension().is_some_and(|extension| extension == "zst");
     Some(if packed { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes })
 }
 
-/// Numbers from 0 on for keys, in the order of their first occurrence.
+/// Returns consecutive numbers from 0 on for the keys, in the order of their first occurrence.
 fn dense(keys: impl Iterator<Item = u64>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     keys.map(|key| {
@@ -27,9 +27,10 @@ fn dense(keys: impl Iterator<Item = u64>) -> Vec<u32> {
     .collect()
 }
 
-/// The references of a `.lis` trace: start page, number of pages, two numbers of no interest.
+/// Returns the references of a `.lis` trace: start page, number of pages, two numbers that are not
+/// used.
 fn lis(name: &str) -> Option<Vec<u32>> {
-    let text = String::from_utf8(bytes_of(name)?).unwrap();
+    let text = String::from_utf8(unpacked_bytes(name)?).unwrap();
     let mut pages = Vec::new();
     for line in text.lines() {
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().unwrap());
@@ -39,14 +40,15 @@ fn lis(name: &str) -> Option<Vec<u32>> {
     Some(dense(pages.into_iter()))
 }
 
-/// One reference for each request of a vscsi trace of version 1, to its first sector.
+/// Returns one reference for each request of a vscsi trace of version 1, to its first sector.
 fn vscsi(name: &str) -> Option<Vec<u32>> {
-    let bytes = bytes_of(name)?;
+    let bytes = unpacked_bytes(name)?;
     let sector = |record: &[u8]| u64::from_le_bytes(record[16..24].try_into().unwrap());
     Some(dense(bytes.chunks_exact(32).map(sector)))
 }
 
-/// The hit ratio of a policy: on a miss in a full cache one page leaves, then the page enters.
+/// Returns the hit ratio of a policy. On a miss in a full cache, the cache evicts a page and then
+/// inserts the new one.
 fn hit_ratio(kind: PolicyKind, capacity: usize, pages: &[u32]) -> f64 {
     let mut policy = kind.build();
     policy.on_capacity(capacity);
@@ -78,20 +80,21 @@ fn hit_ratio(kind: PolicyKind, capacity: usize, pages: &[u32]) -> f64 {
     f64::from(hits) / pages.len() as f64
 }
 
-/// Compares a hit ratio with a published one, in per cent, that may be off by so much.
+/// Compares a hit ratio with a published one, in percent; the difference must be within the
+/// tolerance.
 fn check(
     trace: &str,
     kind: PolicyKind,
     capacity: usize,
     pages: &[u32],
-    (published, within): (f64, f64),
+    (published, tolerance): (f64, f64),
 ) {
     let ours = hit_ratio(kind, capacity, pages) * 100.0;
     println!("| {trace} | {capacity} | `{}` | {ours:.2} | {published:.2} |", kind.name());
-    assert!((ours - published).abs() <= within, "{kind:?} with {capacity}: {ours:.3}");
+    assert!((ours - published).abs() <= tolerance, "{kind:?} with {capacity}: {ours:.3}");
 }
 
-/// Megiddo and Modha, "ARC", FAST '03: hit ratios in per cent, the tables of OLTP and P3.
+/// Megiddo and Modha, "ARC", FAST '03: hit ratios in percent, the tables of OLTP and P3.
 #[test]
 fn lru_and_arc_hit_as_often_as_published_on_oltp() {
     let Some(pages) = lis("arc_OLTP.lis.zst") else { return };
@@ -113,17 +116,18 @@ fn lru_and_arc_hit_as_often_as_published_on_p3() {
     check("P3", PolicyKind::Arc, 32_768, &pages, (17.11, 0.05));
 }
 
-/// What libCacheSim 0.3.5 counts, request by request: the miss ratios with a tenth of the objects.
+/// Miss ratios of libCacheSim 0.3.5, request by request, with a tenth of the objects.
 ///
-/// Where ours is another variant, the room is what that makes. SLRU has two segments here and four
-/// there. S3-FIFO has its ghosts by age here and in a queue there. Until the first eviction,
-/// Clock2Q+ puts what the small queue has no room for into the main queue there, not here.
-/// W-TinyLFU counts every reference here, as in the paper, and none to pages of the window there.
+/// The tolerances allow for differences between the implementations. SLRU has two segments here and
+/// four there. S3-FIFO has its ghosts by age here and in a queue there. Until the first eviction,
+/// Clock2Q+ there puts pages that the small queue has no space for into the main queue, but not
+/// here. W-TinyLFU here counts every reference, as in the paper, and there none to pages of the
+/// window.
 #[test]
 fn all_miss_as_often_as_in_libcachesim() {
     let Some(pages) = vscsi("cloudPhysicsIO.vscsi") else { return };
     assert_eq!(pages.len(), 113_872, "requests");
-    for (kind, theirs, within) in [
+    for (kind, theirs, tolerance) in [
         (PolicyKind::Random, 0.7934, 0.005),
         (PolicyKind::Fifo, 0.8054, 0.000_05),
         (PolicyKind::Lru, 0.8049, 0.000_05),
@@ -140,6 +144,6 @@ fn all_miss_as_often_as_in_libcachesim() {
         let ours = 1.0 - hit_ratio(kind, 4897, &pages);
         let name = kind.name();
         println!("| `{name}` | {ours:.4} | {theirs:.4} |");
-        assert!((ours - theirs).abs() <= within, "{name}: {ours:.5}, libCacheSim {theirs}");
+        assert!((ours - theirs).abs() <= tolerance, "{name}: {ours:.5}, libCacheSim {theirs}");
     }
 }

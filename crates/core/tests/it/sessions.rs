@@ -1,5 +1,6 @@
-//! Random requests through sessions, against a plain model: each request ends once, reads return
-//! the bytes of the model, and nothing stays pinned. `LARDER_BUDGET=long` runs a thousand seeds.
+//! Random requests through sessions, compared with a plain model: each request completes once,
+//! reads return the bytes of the model, and nothing stays pinned. `LARDER_BUDGET=long` runs a
+//! thousand seeds.
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
@@ -24,13 +25,13 @@ const FRAMES: u32 = 512;
 const SESSIONS: usize = 3;
 const IN_FLIGHT_MAX: usize = 5;
 const STEPS: usize = 1500;
-/// Steps after which everything in flight must have ended.
+/// The number of steps after which every request in flight must have completed.
 const DRAIN_STEPS: usize = 100_000;
 
 type Plain = PlainFrames;
 type TestSession = Session<Plain, Bytes, u64>;
 
-/// The bytes of a write.
+/// The payload of a write.
 #[derive(Clone)]
 enum Bytes {
     Own(Vec<u8>),
@@ -45,7 +46,7 @@ struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Cuts `bytes` into segments of odd lengths.
+    /// Splits `bytes` into segments of odd lengths.
     fn new(bytes: &[u8]) -> Self {
         let (mut segments, mut rest, mut len) = (Vec::new(), bytes, 100);
         while !rest.is_empty() {
@@ -109,8 +110,8 @@ impl Rng {
     }
 }
 
-/// Returns the limit of a session: the first has its own, as a blocking session; the others share a
-/// budget, as the connections of a server.
+/// Returns the limit of a session: the first session has its own, like a blocking session; the
+/// others share a budget, like the connections of a server.
 fn limit(at: usize, budget: &Arc<Budget>) -> SessionLimit {
     if at == 0 { SessionLimit::Own(0) } else { SessionLimit::Shared(Arc::clone(budget)) }
 }
@@ -119,7 +120,7 @@ fn limit(at: usize, budget: &Arc<Budget>) -> SessionLimit {
 struct Pending {
     range: Range<u64>,
     changes: bool,
-    /// Bytes that a read must return, and those that it has returned.
+    /// The bytes that a read must return, and those returned so far.
     expected: Option<Vec<u8>>,
     returned: Vec<u8>,
     /// The source of a write from guest memory.
@@ -140,14 +141,14 @@ struct World {
     model: Vec<u8>,
     now: Nanos,
     token: u64,
-    ended: usize,
+    completed: usize,
 }
 
 fn bytes_of(token: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| (token * 31 + at % 251).to_le_bytes()[0]).collect()
 }
 
-fn place(range: &Range<u64>) -> Range<usize> {
+fn byte_range(range: &Range<u64>) -> Range<usize> {
     usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
 }
 
@@ -179,13 +180,13 @@ impl World {
             model: vec![0; usize::try_from(BLOCKS * BLOCK).unwrap()],
             now: SECOND,
             token: 0,
-            ended: 0,
+            completed: 0,
         }
     }
 
-    /// Returns whether a request to a range would meet one in flight, in which case the order of
-    /// the two is open.
-    fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
+    /// Returns true if a request to a range would overlap one in flight, in which case the order of
+    /// the two is undefined.
+    fn conflicts(&self, range: &Range<u64>, changes: bool) -> bool {
         self.pending.iter().flat_map(HashMap::values).any(|other| {
             (changes || other.changes)
                 && other.range.start < range.end
@@ -208,15 +209,15 @@ impl World {
         };
         let range = rng.range(bytes_max);
         let changes = matches!(op, RequestOp::Write | RequestOp::Zero { .. });
-        if self.meets(&range, changes) {
+        if self.conflicts(&range, changes) {
             return;
         }
         self.token += 1;
         let token = self.token;
         let bytes = bytes_of(token, range.end - range.start);
-        let expected = (op == RequestOp::Read).then(|| self.model[place(&range)].to_vec());
+        let expected = (op == RequestOp::Read).then(|| self.model[byte_range(&range)].to_vec());
         if changes {
-            let new = &mut self.model[place(&range)];
+            let new = &mut self.model[byte_range(&range)];
             if op == RequestOp::Write { new.copy_from_slice(&bytes) } else { new.fill(0) }
         }
         let is_guest = op == RequestOp::Write && rng.below(3) == 0;
@@ -248,36 +249,36 @@ impl World {
             return;
         }
         match session.submit(&self.cache, self.now, request, payload, || token) {
-            Submitted::Done(done) => self.end(at, token, done.data),
+            Submitted::Done(done) => self.complete_request(at, token, done.data),
             Submitted::Queued(id) => {
                 self.ids[at].insert(id.index(), token);
             }
         }
     }
 
-    fn take(&mut self, at: usize, token: u64, read: Box<ReadRequest<Plain>>) {
+    fn collect_read(&mut self, at: usize, token: u64, read: Box<ReadRequest<Plain>>) {
         let mut bytes = vec![0; read.len as usize];
         read.copy_to(self.cache.frames(), &mut bytes);
         self.pending[at].get_mut(&token).expect("it is in flight").returned.extend(bytes);
         self.sessions[at].release(&self.cache, self.now, read);
     }
 
-    fn end(&mut self, at: usize, token: u64, data: Option<Box<ReadRequest<Plain>>>) {
+    fn complete_request(&mut self, at: usize, token: u64, data: Option<Box<ReadRequest<Plain>>>) {
         if let Some(read) = data {
-            self.take(at, token, read);
+            self.collect_read(at, token, read);
         }
         let pending = self.pending[at].remove(&token).expect("a request ends once");
         if let Some(expected) = pending.expected {
             assert!(pending.returned == expected, "request {token} read {:?}", pending.range);
         }
         if let Some(guest) = pending.guest {
-            let place = place(&pending.range);
-            self.model[place].copy_from_slice(&guest.lock().unwrap().copied);
+            let byte_range = byte_range(&pending.range);
+            self.model[byte_range].copy_from_slice(&guest.lock().unwrap().copied);
         }
-        self.ended += 1;
+        self.completed += 1;
     }
 
-    /// Gives the store its operations, and the cache those that are done.
+    /// Submits pending operations to the store, and passes completed ones to the cache.
     fn drive_store(&mut self) {
         let (mut ops, mut done) = (Vec::new(), Vec::new());
         self.cache.poll(&self.volume, &self.recorder, self.now, 16, &mut ops);
@@ -302,11 +303,11 @@ impl World {
                 match event {
                     Event::Piece(id, read) => {
                         let token = self.ids[at][&id.index()];
-                        self.take(at, token, read);
+                        self.collect_read(at, token, read);
                     }
                     Event::End(reply) => {
                         assert!(reply.error.is_none(), "{:?}", reply.error);
-                        self.end(at, reply.context, reply.data);
+                        self.complete_request(at, reply.context, reply.data);
                     }
                 }
             }
@@ -341,15 +342,15 @@ impl World {
             assert!(session.close(&world.cache).is_empty());
         }
         world.cache.check(world.now);
-        world.ended
+        world.completed
     }
 }
 
 #[test]
 fn each_request_ends_once_and_reads_return_what_was_written() {
     let seeds = budget(20, 1000);
-    let ended: usize = (0..seeds).map(World::run).sum();
-    assert!(ended > 100 * usize::try_from(seeds).unwrap(), "{ended} requests");
+    let completed: usize = (0..seeds).map(World::run).sum();
+    assert!(completed > 100 * usize::try_from(seeds).unwrap(), "{completed} requests");
 }
 
 #[test]
@@ -412,7 +413,7 @@ fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
         Session::open(&cache, &volume, Box::new(Silent), limit).unwrap()
     };
     let (mut one, mut other) = (open(), open());
-    // A quarter of the cache is the pool.
+    // The budget is a quarter of the cache.
     let large = u64::from(FRAMES) * BLOCK / 4;
     assert_eq!(one.grant_piece(&cache, large - 2 * BLOCK), large - 2 * BLOCK);
     assert!(other.grant_piece(&cache, large - 2 * BLOCK) < large - 2 * BLOCK);

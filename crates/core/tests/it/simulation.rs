@@ -1,9 +1,9 @@
-//! The whole cache against a model, in worlds that a seed decides: random requests, faults, lanes
-//! that come and go, time that jumps, and crashes at any moment.
+//! The whole cache compared with a model, in random worlds determined by a seed: random requests,
+//! faults, sessions that open and close, jumps in time, and crashes at any point.
 //!
 //! `LARDER_BUDGET=long` runs 20,000 worlds, `LARDER_SEEDS=N` runs N; `LARDER_SEED=17` runs only
 //! that seed, or N from there. A world that fails prints its last events. A world has 100 to 250
-//! steps, or at least those of `LARDER_STEPS`, in rounds after which all volumes are at rest.
+//! steps, or at least `LARDER_STEPS` of them, in rounds after which all volumes are quiescent.
 
 #![expect(clippy::print_stdout, reason = "a seed that fails is told to whoever runs it")]
 
@@ -29,8 +29,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Runs `world`; should it panic, says how to see that again.
-fn guarded(name: &str, world: impl FnOnce(Log) -> Figures) -> Figures {
+/// Runs `world`; if it panics, prints the last operations and the command to reproduce it.
+fn with_log_on_panic(name: &str, world: impl FnOnce(Log) -> Figures) -> Figures {
     let log = Log::default();
     let inner = Log::clone(&log);
     match catch_unwind(AssertUnwindSafe(|| world(inner))) {
@@ -44,17 +44,17 @@ fn guarded(name: &str, world: impl FnOnce(Log) -> Figures) -> Figures {
     }
 }
 
-fn add(sum: &mut Figures, one: Figures) {
-    sum.steps += one.steps;
-    sum.requests += one.requests;
-    sum.failed += one.failed;
-    sum.crashes += one.crashes;
-    sum.faults += one.faults;
-    sum.store_ops += one.store_ops;
-    sum.ahead += one.ahead;
-    sum.changes += one.changes;
-    sum.refused += one.refused;
-    sum.removed += one.removed;
+fn add(total: &mut Figures, one: Figures) {
+    total.steps += one.steps;
+    total.requests += one.requests;
+    total.failed += one.failed;
+    total.crashes += one.crashes;
+    total.faults += one.faults;
+    total.store_ops += one.store_ops;
+    total.ahead += one.ahead;
+    total.changes += one.changes;
+    total.refused += one.refused;
+    total.removed += one.removed;
 }
 
 #[test]
@@ -65,50 +65,54 @@ fn a_random_world_keeps_every_promise() {
     let seeds = first..first + count;
     let steps = number("LARDER_STEPS");
     let begin = Instant::now();
-    let mut sum = Figures::default();
+    let mut total = Figures::default();
     for seed in seeds {
         let of = steps.map_or_else(String::new, |steps| format!("LARDER_STEPS={steps} "));
         let name = format!(
             "rerun with {of}LARDER_SEED={seed} cargo test -p larder-core --test it simulation"
         );
-        add(&mut sum, guarded(&name, |log| random::run_with(seed, Lie::Nothing, None, steps, log)));
+        add(
+            &mut total,
+            with_log_on_panic(&name, |log| random::run_with(seed, Lie::Nothing, None, steps, log)),
+        );
     }
     println!(
         "simulation: {count} seeds, {} steps, {} requests ({} failed), \
          {} store operations ({} failed), \
          {} blocks read ahead, {} crashes, {} changes while serving ({} refused, {} \
          volumes removed), {:.0} seeds/s",
-        sum.steps,
-        sum.requests,
-        sum.failed,
-        sum.store_ops,
-        sum.faults,
-        sum.ahead,
-        sum.crashes,
-        sum.changes,
-        sum.refused,
-        sum.removed,
+        total.steps,
+        total.requests,
+        total.failed,
+        total.store_ops,
+        total.faults,
+        total.ahead,
+        total.crashes,
+        total.changes,
+        total.refused,
+        total.removed,
         f64::from(u32::try_from(count).unwrap()) / begin.elapsed().as_secs_f64(),
     );
-    assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown");
-    assert!(count < 100 || sum.ahead > count, "nothing was read ahead");
+    assert!(total.requests > 0 && total.crashes > 0, "nothing was shown");
+    assert!(count < 100 || total.ahead > count, "nothing was read ahead");
 }
 
 #[test]
 fn every_policy_keeps_every_promise() {
     for kind in PolicyKind::ALL {
-        let mut sum = Figures::default();
+        let mut total = Figures::default();
         for seed in 0..budget(20, 300) {
             let name = format!("policy {}, seed {seed}", kind.name());
             let world = |log| random::run_with(seed, Lie::Nothing, Some(kind), None, log);
-            add(&mut sum, guarded(&name, world));
+            add(&mut total, with_log_on_panic(&name, world));
         }
-        assert!(sum.requests > 0 && sum.crashes > 0, "nothing was shown of {}", kind.name());
+        assert!(total.requests > 0 && total.crashes > 0, "nothing was shown of {}", kind.name());
     }
 }
 
-/// The seed at which the model misses, after a crash, what a lie has lost.
-fn caught(lie: Lie) -> Option<u64> {
+/// Returns the first seed at which the model detects, after a crash, the data lost by a lying
+/// store.
+fn first_detecting_seed(lie: Lie) -> Option<u64> {
     (0..300).find(|&seed| {
         let run = || random::run(seed, lie, Log::default());
         let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return false };
@@ -118,10 +122,10 @@ fn caught(lie: Lie) -> Option<u64> {
 
 #[test]
 fn a_store_that_lies_about_flushes_is_caught() {
-    assert!(caught(Lie::Flush).is_some(), "the checks cannot fail");
+    assert!(first_detecting_seed(Lie::Flush).is_some(), "the checks cannot fail");
 }
 
 #[test]
 fn a_store_that_lies_about_fua_is_caught() {
-    assert!(caught(Lie::Fua).is_some(), "the checks cannot fail");
+    assert!(first_detecting_seed(Lie::Fua).is_some(), "the checks cannot fail");
 }

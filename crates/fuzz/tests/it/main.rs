@@ -1,4 +1,4 @@
-//! The corpora of the fuzzers, replayed.
+//! Runs of the fuzz targets on the corpora.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 

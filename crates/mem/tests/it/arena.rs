@@ -1,13 +1,13 @@
-//! Tests of the arena: against a plain model, with many threads, and at its limits.
+//! Tests of the arena: compared with a plain model, with many threads, and at its limits.
 
 use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES, FRAMES_MAX, Pin, WritePin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seeded generator of random numbers (`SplitMix64`).
-struct Numbers(u64);
+/// A seeded random number generator (`SplitMix64`).
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -35,110 +35,110 @@ fn arena(frames: u32) -> Arena {
     Arena::new(ArenaOptions { frames, huge_pages: false, lock: false }).unwrap()
 }
 
-/// Expected content of each frame.
+/// The expected state of a frame.
 #[derive(Clone)]
 struct Expected {
     pins: usize,
-    owned: bool,
+    write_pinned: bool,
     bytes: Vec<u8>,
 }
 
-/// The arena, all holds of the test, and the expected state.
-struct Bench {
+/// The arena, all pins of the test, and the expected state.
+struct TestState {
     arena: Arena,
     pins: Vec<Pin>,
-    owns: Vec<WritePin>,
+    write_pins: Vec<WritePin>,
     model: Vec<Expected>,
 }
 
-impl Bench {
+impl TestState {
     fn expected(&mut self, frame: u32) -> &mut Expected {
         &mut self.model[frame as usize]
     }
 
-    fn take(&mut self, numbers: &mut Numbers) {
-        let frame = u32::try_from(numbers.below(self.model.len())).unwrap();
+    fn take_pin(&mut self, rng: &mut Rng) {
+        let frame = u32::try_from(rng.below(self.model.len())).unwrap();
         let expected = self.model[frame as usize].clone();
-        if numbers.below(2) == 0 {
+        if rng.below(2) == 0 {
             let pin = self.arena.try_pin(frame);
-            assert_eq!(pin.is_some(), !expected.owned);
+            assert_eq!(pin.is_some(), !expected.write_pinned);
             self.expected(frame).pins += usize::from(pin.is_some());
             self.pins.extend(pin);
         } else {
-            let own = self.arena.try_write_pin(frame);
-            assert_eq!(own.is_some(), !expected.owned && expected.pins == 0);
-            self.expected(frame).owned |= own.is_some();
-            self.owns.extend(own);
+            let write_pin = self.arena.try_write_pin(frame);
+            assert_eq!(write_pin.is_some(), !expected.write_pinned && expected.pins == 0);
+            self.expected(frame).write_pinned |= write_pin.is_some();
+            self.write_pins.extend(write_pin);
         }
     }
 
-    fn give_back(&mut self, numbers: &mut Numbers) {
-        if numbers.below(2) == 0 {
-            let Some(index) = numbers.one_of(&self.pins) else {
+    fn release_pin(&mut self, rng: &mut Rng) {
+        if rng.below(2) == 0 {
+            let Some(index) = rng.one_of(&self.pins) else {
                 return;
             };
             let pin = self.pins.swap_remove(index);
             self.expected(pin.frame()).pins -= 1;
             self.arena.unpin(pin);
         } else {
-            let Some(index) = numbers.one_of(&self.owns) else {
+            let Some(index) = rng.one_of(&self.write_pins) else {
                 return;
             };
-            let own = self.owns.swap_remove(index);
-            self.expected(own.frame()).owned = false;
-            if numbers.below(2) == 0 {
-                self.arena.release_write_pin(own);
+            let write_pin = self.write_pins.swap_remove(index);
+            self.expected(write_pin.frame()).write_pinned = false;
+            if rng.below(2) == 0 {
+                self.arena.release_write_pin(write_pin);
             } else {
-                let pin = self.arena.downgrade(own);
+                let pin = self.arena.downgrade(write_pin);
                 self.expected(pin.frame()).pins = 1;
                 self.pins.push(pin);
             }
         }
     }
 
-    fn change(&mut self, numbers: &mut Numbers) {
-        let Some(index) = numbers.one_of(&self.owns) else {
+    fn change(&mut self, rng: &mut Rng) {
+        let Some(index) = rng.one_of(&self.write_pins) else {
             return;
         };
-        let (offset, len) = numbers.part();
-        let frame = self.owns[index].frame() as usize;
-        let own = &mut self.owns[index];
+        let (offset, len) = rng.part();
+        let frame = self.write_pins[index].frame() as usize;
+        let write_pin = &mut self.write_pins[index];
         let part = offset..offset + len;
-        match numbers.below(4) {
+        match rng.below(4) {
             0 => {
-                let bytes: Vec<u8> = (0..len).map(|_| numbers.next().to_le_bytes()[0]).collect();
-                self.arena.write(own, offset, &bytes);
+                let bytes: Vec<u8> = (0..len).map(|_| rng.next().to_le_bytes()[0]).collect();
+                self.arena.write(write_pin, offset, &bytes);
                 self.model[frame].bytes[part].copy_from_slice(&bytes);
             }
             1 => {
-                self.arena.zero(own, offset, len);
+                self.arena.zero(write_pin, offset, len);
                 self.model[frame].bytes[part].fill(0);
             }
             2 => {
-                let Some(from) = numbers.one_of(&self.pins) else {
+                let Some(from) = rng.one_of(&self.pins) else {
                     return;
                 };
-                self.arena.copy(&self.pins[from], own, offset, len);
+                self.arena.copy(&self.pins[from], write_pin, offset, len);
                 let source = self.model[self.pins[from].frame() as usize].bytes.clone();
                 self.model[frame].bytes[part.clone()].copy_from_slice(&source[part]);
             }
             _ => {
-                if self.arena.release(own) {
+                if self.arena.release(write_pin) {
                     self.model[frame].bytes.fill(0);
                 }
             }
         }
-        assert_eq!(*self.arena.bytes_mut(&mut self.owns[index]), *self.model[frame].bytes);
+        assert_eq!(*self.arena.bytes_mut(&mut self.write_pins[index]), *self.model[frame].bytes);
     }
 
-    fn look(&mut self, numbers: &mut Numbers) {
-        let Some(index) = numbers.one_of(&self.pins) else {
+    fn check_pinned_frame(&mut self, rng: &mut Rng) {
+        let Some(index) = rng.one_of(&self.pins) else {
             return;
         };
         let pin = &self.pins[index];
         let bytes = &self.model[pin.frame() as usize].bytes;
         assert_eq!(*self.arena.bytes(pin), **bytes);
-        let (offset, len) = numbers.part();
+        let (offset, len) = rng.part();
         let mut to = vec![0xAA; len];
         self.arena.read(pin, offset, &mut to);
         assert_eq!(to, bytes[offset..offset + len]);
@@ -148,22 +148,22 @@ impl Bench {
 #[test]
 fn random_operations_agree_with_a_plain_model() {
     for seed in 0..8 {
-        let mut numbers = Numbers(seed);
-        let free = Expected { pins: 0, owned: false, bytes: vec![0; FRAME_BYTES] };
+        let mut rng = Rng(seed);
+        let free = Expected { pins: 0, write_pinned: false, bytes: vec![0; FRAME_BYTES] };
         let mut bench =
-            Bench { arena: arena(12), pins: vec![], owns: vec![], model: vec![free; 12] };
+            TestState { arena: arena(12), pins: vec![], write_pins: vec![], model: vec![free; 12] };
         for _ in 0..10_000 {
-            match numbers.below(6) {
-                0 | 1 => bench.take(&mut numbers),
-                2 => bench.give_back(&mut numbers),
-                3 | 4 => bench.change(&mut numbers),
-                _ => bench.look(&mut numbers),
+            match rng.below(6) {
+                0 | 1 => bench.take_pin(&mut rng),
+                2 => bench.release_pin(&mut rng),
+                3 | 4 => bench.change(&mut rng),
+                _ => bench.check_pinned_frame(&mut rng),
             }
-            let held = bench.model.iter().filter(|frame| frame.owned || frame.pins > 0);
+            let held = bench.model.iter().filter(|frame| frame.write_pinned || frame.pins > 0);
             assert_eq!(bench.arena.frames_held(), held.count(), "seed {seed}");
         }
         bench.pins.drain(..).for_each(|pin| bench.arena.unpin(pin));
-        bench.owns.drain(..).for_each(|own| bench.arena.release_write_pin(own));
+        bench.write_pins.drain(..).for_each(|write_pin| bench.arena.release_write_pin(write_pin));
         assert_eq!(bench.arena.frames_held(), 0);
     }
 }
@@ -185,11 +185,11 @@ fn threads_see_no_torn_write_and_lose_none() {
     const FRAMES: u32 = 4;
     let arena = arena(FRAMES);
     let writes: Vec<AtomicU64> = (0..FRAMES).map(|_| AtomicU64::new(0)).collect();
-    let hammer = |seed| {
-        let mut numbers = Numbers(seed);
+    let work = |seed| {
+        let mut rng = Rng(seed);
         for _ in 0..40_000 {
-            let frame = u32::try_from(numbers.below(FRAMES as usize)).unwrap();
-            if numbers.below(3) > 0 {
+            let frame = u32::try_from(rng.below(FRAMES as usize)).unwrap();
+            if rng.below(3) > 0 {
                 let Some(pin) = arena.try_pin(frame) else {
                     continue;
                 };
@@ -198,16 +198,16 @@ fn threads_see_no_torn_write_and_lose_none() {
                 arena.unpin(pin);
                 continue;
             }
-            let Some(mut own) = arena.try_write_pin(frame) else {
+            let Some(mut write_pin) = arena.try_write_pin(frame) else {
                 continue;
             };
-            let next = number_in(arena.bytes_mut(&mut own)) + 1;
-            fill_with(arena.bytes_mut(&mut own), next);
+            let next = number_in(arena.bytes_mut(&mut write_pin)) + 1;
+            fill_with(arena.bytes_mut(&mut write_pin), next);
             writes[frame as usize].fetch_add(1, Ordering::Relaxed);
-            if numbers.below(2) == 0 {
-                arena.release_write_pin(own);
+            if rng.below(2) == 0 {
+                arena.release_write_pin(write_pin);
             } else {
-                let pin = arena.downgrade(own);
+                let pin = arena.downgrade(write_pin);
                 assert_eq!(number_in(arena.bytes(&pin)), next, "a writer came in between");
                 arena.unpin(pin);
             }
@@ -215,8 +215,8 @@ fn threads_see_no_torn_write_and_lose_none() {
     };
     std::thread::scope(|scope| {
         for seed in 0..4 {
-            let hammer = &hammer;
-            scope.spawn(move || hammer(seed));
+            let work = &work;
+            scope.spawn(move || work(seed));
         }
     });
     assert_eq!(arena.frames_held(), 0, "no hold and no stray is left");
@@ -237,13 +237,13 @@ fn addresses_are_those_of_the_frames_and_aligned() {
         assert_eq!(arena.len_bytes(), frames as usize * FRAME_BYTES);
         assert_eq!(arena.frames(), frames);
         let last = frames - 1;
-        let mut own = arena.try_write_pin(last).unwrap();
-        let start = arena.address_mut(&mut own);
+        let mut write_pin = arena.try_write_pin(last).unwrap();
+        let start = arena.address_mut(&mut write_pin);
         assert_eq!(start.addr(), arena.base().addr() + last as usize * FRAME_BYTES);
         let end = start.wrapping_add(FRAME_BYTES - 1);
-        // SAFETY: the frame is owned, and this is its last byte; written as the kernel would.
+        // SAFETY: the frame is write-pinned, and this is its last byte; written as by the kernel.
         unsafe { end.write(9) };
-        let pin = arena.downgrade(own);
+        let pin = arena.downgrade(write_pin);
         assert_eq!(arena.bytes(&pin)[FRAME_BYTES - 2..], [0, 9]);
         assert_eq!(arena.address(&pin), start.cast_const());
         arena.unpin(pin);
@@ -264,12 +264,12 @@ fn no_frames_and_too_many_are_refused() {
 #[test]
 fn copies_beyond_the_frame_panic_and_leave_the_neighbour_alone() {
     let arena = arena(2);
-    let mut own = arena.try_write_pin(0).unwrap();
+    let mut write_pin = arena.try_write_pin(0).unwrap();
     for (offset, len) in [(1, FRAME_BYTES), (FRAME_BYTES + 1, 0), (usize::MAX, 2)] {
-        let write = AssertUnwindSafe(|| arena.write(&mut own, offset, &vec![1; len]));
+        let write = AssertUnwindSafe(|| arena.write(&mut write_pin, offset, &vec![1; len]));
         assert!(catch_unwind(write).is_err());
     }
-    arena.release_write_pin(own);
+    arena.release_write_pin(write_pin);
     let pin = arena.try_pin(1).unwrap();
     assert!(arena.bytes(&pin).iter().all(|&byte| byte == 0));
     arena.unpin(pin);
@@ -278,10 +278,10 @@ fn copies_beyond_the_frame_panic_and_leave_the_neighbour_alone() {
 #[test]
 fn an_arena_dropped_with_a_hold_leaves_its_memory_to_the_operation() {
     let arena = arena(1);
-    let mut own = arena.try_write_pin(0).unwrap();
-    let start = arena.address_mut(&mut own);
+    let mut write_pin = arena.try_write_pin(0).unwrap();
+    let start = arena.address_mut(&mut write_pin);
     drop(arena);
-    // SAFETY: the frame is still held, so the memory stays mapped.
+    // SAFETY: the frame is still pinned, so the memory stays mapped.
     unsafe { start.write(1) };
-    std::mem::forget(own);
+    std::mem::forget(write_pin);
 }

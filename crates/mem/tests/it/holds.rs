@@ -1,4 +1,4 @@
-//! Misused holds: dropped, or passed to the wrong arena.
+//! Misused pins: dropped, or passed to the wrong arena.
 
 use larder_mem::{Arena, ArenaOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,12 +16,12 @@ fn panic_text(work: impl FnOnce()) -> Option<String> {
 fn a_dropped_hold_panics_in_debug_builds_and_stays_held() {
     let arena = arena(8);
     let pin = panic_text(|| drop(arena.try_pin(3)));
-    let own = panic_text(|| drop(arena.try_write_pin(5)));
+    let write_pin = panic_text(|| drop(arena.try_write_pin(5)));
     if cfg!(debug_assertions) {
         assert_eq!(pin.unwrap(), "a hold on frame 3 was dropped");
-        assert_eq!(own.unwrap(), "a hold on frame 5 was dropped");
+        assert_eq!(write_pin.unwrap(), "a hold on frame 5 was dropped");
     } else {
-        assert_eq!((pin, own), (None, None));
+        assert_eq!((pin, write_pin), (None, None));
     }
     assert!(arena.try_write_pin(3).is_none());
     assert!(arena.try_pin(5).is_none());
@@ -46,25 +46,25 @@ fn a_hold_of_another_arena_is_caught_by_every_method() {
         assert!(text.contains("did not grant it"), "{text}");
     };
     let pin = large.try_pin(7).unwrap();
-    let mut own = large.try_write_pin(6).unwrap();
+    let mut write_pin = large.try_write_pin(6).unwrap();
     let mut local = small.try_write_pin(0).unwrap();
     caught(&mut || drop(small.bytes(&pin).to_vec()));
     caught(&mut || small.read(&pin, 0, &mut [0]));
     caught(&mut || assert!(!small.address(&pin).is_null()));
     caught(&mut || small.copy(&pin, &mut local, 0, 1));
-    caught(&mut || small.write(&mut own, 0, &[1]));
-    caught(&mut || small.zero(&mut own, 0, 1));
-    caught(&mut || assert!(!small.release(&mut own)));
-    caught(&mut || assert!(!small.address_mut(&mut own).is_null()));
-    // Neighbours by number, one of each arena.
+    caught(&mut || small.write(&mut write_pin, 0, &[1]));
+    caught(&mut || small.zero(&mut write_pin, 0, 1));
+    caught(&mut || assert!(!small.release(&mut write_pin)));
+    caught(&mut || assert!(!small.address_mut(&mut write_pin).is_null()));
+    // Frames with consecutive numbers, one of each arena.
     let next = large.try_write_pin(1).unwrap();
     let mut mixed = [local, next];
     caught(&mut || assert_eq!(small.release_all(&mut mixed), 0));
     let [local, next] = mixed;
     large.release_write_pin(next);
-    let (mut pin, mut own) = (Some(pin), Some(own));
+    let (mut pin, mut write_pin) = (Some(pin), Some(write_pin));
     caught(&mut || small.unpin(pin.take().unwrap()));
-    caught(&mut || small.release_write_pin(own.take().unwrap()));
+    caught(&mut || small.release_write_pin(write_pin.take().unwrap()));
     let mut other = Some(large.try_write_pin(5).unwrap());
     caught(&mut || small.unpin(small.downgrade(other.take().unwrap())));
     small.release_write_pin(local);

@@ -1,4 +1,4 @@
-//! Integration tests of the arena: against a plain model, misuse, and memory in the kernel.
+//! Integration tests of the arena: comparison with a plain model, misuse, and memory in the kernel.
 
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(unsafe_code, reason = "the interface of frames is unsafe in parts")]

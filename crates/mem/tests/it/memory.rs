@@ -1,13 +1,13 @@
 //! Memory of an arena: allocated on first use, released, locked, or refused.
 //!
-//! One test lowers a limit of the process; those that depend on the limit run one at a time.
+//! One test lowers a limit of the process; the tests that depend on the limit run one at a time.
 
 use larder_mem::{Arena, ArenaError, ArenaOptions, FRAME_BYTES};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PLAIN: ArenaOptions = ArenaOptions { frames: 4096, huge_pages: false, lock: false };
 
-/// Serialises the tests that lock memory, since the limit is per process.
+/// Serializes the tests that lock memory, since the limit is per process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,42 +33,44 @@ fn creating_an_arena_allocates_nothing_and_a_write_allocates_one_frame() {
         assert!(huge_pages || !arena.huge_pages());
     }
     let arena = Arena::new(PLAIN).unwrap();
-    let mut own = arena.try_write_pin(700).unwrap();
-    arena.write(&mut own, 10, b"one frame");
+    let mut write_pin = arena.try_write_pin(700).unwrap();
+    arena.write(&mut write_pin, 10, b"one frame");
     assert_eq!(resident(&arena), 1);
-    arena.release_write_pin(own);
+    arena.release_write_pin(write_pin);
 }
 
 #[test]
 fn a_released_frame_is_not_resident_and_zero_and_its_neighbours_are_unchanged() {
     let arena = Arena::new(PLAIN).unwrap();
-    let mut owns: Vec<_> = (0..3).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
-    for own in &mut owns {
-        arena.write(own, 0, &[7; FRAME_BYTES]);
+    let mut write_pins: Vec<_> = (0..3).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
+    for write_pin in &mut write_pins {
+        arena.write(write_pin, 0, &[7; FRAME_BYTES]);
     }
     assert_eq!(resident(&arena), 3);
-    assert!(arena.release(&mut owns[1]));
+    assert!(arena.release(&mut write_pins[1]));
     assert_eq!(resident(&arena), 2);
-    let firsts: Vec<u8> = owns.iter_mut().map(|own| arena.bytes_mut(own)[0]).collect();
+    let firsts: Vec<u8> =
+        write_pins.iter_mut().map(|write_pin| arena.bytes_mut(write_pin)[0]).collect();
     assert_eq!(firsts, [7, 0, 7]);
-    for own in owns {
-        arena.release_write_pin(own);
+    for write_pin in write_pins {
+        arena.release_write_pin(write_pin);
     }
 }
 
 #[test]
 fn a_released_run_of_512_frames_gives_a_huge_page_back() {
     let arena = Arena::new(ArenaOptions { huge_pages: true, ..PLAIN }).unwrap();
-    let mut owns: Vec<_> = (0..512).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
-    for own in &mut owns {
-        arena.write(own, 0, &[7]);
+    let mut write_pins: Vec<_> =
+        (0..512).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
+    for write_pin in &mut write_pins {
+        arena.write(write_pin, 0, &[7]);
     }
     assert_eq!(resident(&arena), 512);
-    // Released together: between single releases the kernel may collapse the rest into a huge page.
-    assert_eq!(arena.release_all(&mut owns), 512);
+    // In one call: between separate releases the kernel may collapse the rest into a huge page.
+    assert_eq!(arena.release_all(&mut write_pins), 512);
     assert_eq!(resident(&arena), 0);
-    for own in owns {
-        arena.release_write_pin(own);
+    for write_pin in write_pins {
+        arena.release_write_pin(write_pin);
     }
 }
 
@@ -76,20 +78,21 @@ fn a_released_run_of_512_frames_gives_a_huge_page_back() {
 fn releasing_scattered_frames_spares_those_between() {
     let arena = Arena::new(PLAIN).unwrap();
     let all = 0..10;
-    let mut owns: Vec<_> = all.map(|frame| arena.try_write_pin(frame).unwrap()).collect();
-    for own in &mut owns {
-        arena.write(own, 0, &[7; FRAME_BYTES]);
+    let mut write_pins: Vec<_> = all.map(|frame| arena.try_write_pin(frame).unwrap()).collect();
+    for write_pin in &mut write_pins {
+        arena.write(write_pin, 0, &[7; FRAME_BYTES]);
     }
-    let (mut chosen, mut spared): (Vec<_>, Vec<_>) =
-        owns.into_iter().partition(|own| [0, 1, 4, 6, 7, 8].contains(&own.frame()));
+    let (mut chosen, mut spared): (Vec<_>, Vec<_>) = write_pins
+        .into_iter()
+        .partition(|write_pin| [0, 1, 4, 6, 7, 8].contains(&write_pin.frame()));
     chosen.swap(0, 1);
     assert_eq!(arena.release_all(&mut chosen), 6);
     assert_eq!(resident(&arena), 4);
-    assert!(spared.iter_mut().all(|own| *arena.bytes_mut(own) == [7; FRAME_BYTES]));
-    assert!(chosen.iter_mut().all(|own| *arena.bytes_mut(own) == [0; FRAME_BYTES]));
+    assert!(spared.iter_mut().all(|write_pin| *arena.bytes_mut(write_pin) == [7; FRAME_BYTES]));
+    assert!(chosen.iter_mut().all(|write_pin| *arena.bytes_mut(write_pin) == [0; FRAME_BYTES]));
     assert_eq!(arena.release_all(&mut []), 0);
-    for own in chosen.into_iter().chain(spared) {
-        arena.release_write_pin(own);
+    for write_pin in chosen.into_iter().chain(spared) {
+        arena.release_write_pin(write_pin);
     }
 }
 
@@ -100,11 +103,11 @@ fn an_arena_has_room_to_grow_and_uses_the_requested_frames() {
     let arena = Arena::growable(options, 1 << 20).unwrap();
     assert_eq!(arena.frames(), 1 << 20);
     assert_eq!(resident(&arena), 4, "only the initial frames are locked");
-    let mut owns: Vec<_> = (9..12).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
-    arena.commit(&mut owns).unwrap();
+    let mut write_pins: Vec<_> = (9..12).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
+    arena.commit(&mut write_pins).unwrap();
     assert_eq!(resident(&arena), 7);
-    for own in owns {
-        arena.release_write_pin(own);
+    for write_pin in write_pins {
+        arena.release_write_pin(write_pin);
     }
 }
 
@@ -116,13 +119,17 @@ fn locking_populates_all_frames_or_is_refused_with_a_remedy() {
     let arena = Arena::new(options).unwrap();
     assert!(arena.locked());
     assert_eq!(resident(&arena), 4);
-    let mut own = arena.try_write_pin(0).unwrap();
-    arena.write(&mut own, 0, &[1]);
-    assert!(arena.release(&mut own), "it is unlocked first");
+    let mut write_pin = arena.try_write_pin(0).unwrap();
+    arena.write(&mut write_pin, 0, &[1]);
+    assert!(arena.release(&mut write_pin), "it is unlocked first");
     assert_eq!(resident(&arena), 3);
-    arena.commit(std::slice::from_mut(&mut own)).unwrap();
-    assert_eq!((resident(&arena), arena.bytes_mut(&mut own)[0]), (4, 0), "it is locked again");
-    arena.release_write_pin(own);
+    arena.commit(std::slice::from_mut(&mut write_pin)).unwrap();
+    assert_eq!(
+        (resident(&arena), arena.bytes_mut(&mut write_pin)[0]),
+        (4, 0),
+        "it is locked again"
+    );
+    arena.release_write_pin(write_pin);
 
     let error = std::thread::spawn(move || {
         let before = drop_the_right_to_lock();
@@ -141,7 +148,7 @@ fn locking_populates_all_frames_or_is_refused_with_a_remedy() {
 
 /// Sets the limit of the process.
 fn limit_locking(limit: libc::rlimit) {
-    // SAFETY: reads the structure.
+    // SAFETY: the call only reads the structure.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
     assert_eq!(set, 0);
 }
@@ -150,13 +157,13 @@ fn limit_locking(limit: libc::rlimit) {
 /// previous limit.
 fn drop_the_right_to_lock() -> libc::rlimit {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: fills the structure.
+    // SAFETY: the call fills the structure.
     let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut before) };
     assert_eq!(read, 0);
     limit_locking(libc::rlimit { rlim_cur: 0, ..before });
-    // The raw system call changes only this thread. Root loses the effective capabilities with the
-    // change of user; for another user, who has none, the call fails without harm. SAFETY: changes
-    // the user of this thread, which ends after the test.
+    // The raw system call changes only this thread. Root loses its effective capabilities with the
+    // change of user; for another user, which has none, the call fails without harm. SAFETY: the
+    // call changes the user of this thread, which ends after the test.
     unsafe { libc::syscall(libc::SYS_setresuid, -1, 65_534, -1) };
     before
 }

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time limit of one call on a socket.
+/// The time limit of a call on a socket during an attack.
 const CALL_MAX: Duration = Duration::from_millis(20);
-/// Time limit of the handshake.
+/// The time limit of the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Size of the kernel's receive buffer.
+/// The size of the kernel's receive buffer.
 const RECEIVE_BUFFER_BYTES: usize = 16 << 10;
 
 /// The address of a server.
@@ -34,21 +34,22 @@ pub struct Target {
     pub endpoint: Endpoint,
     /// The name of an export.
     pub export: String,
-    /// TLS for all clients; none for connections in clear.
+    /// The TLS configuration of all clients; `None` for connections without TLS.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Target {
-    /// Returns a server that is attacked without TLS.
+    /// Returns a target for attacks without TLS.
     #[must_use]
     pub fn in_clear(endpoint: Endpoint, export: &str) -> Self {
         Target { endpoint, export: export.to_owned(), tls: None }
     }
 
-    /// Returns a server that is attacked over TLS; `authority` is the PEM file of its authority.
+    /// Returns a target for attacks over TLS; `authority` is the PEM file of its certificate
+    /// authority.
     ///
     /// # Panics
-    /// If the file is not a certificate.
+    /// The file is not a certificate.
     #[must_use]
     pub fn with_tls(endpoint: Endpoint, export: &str, authority: &Path) -> Self {
         let mut roots = RootCertStore::empty();
@@ -127,7 +128,7 @@ impl Write for Socket {
 enum Channel {
     Clear(Socket),
     Tls(Box<StreamOwned<ClientConnection, Socket>>),
-    /// State during the switch to TLS.
+    /// The state during the switch to TLS.
     Closed,
 }
 
@@ -148,7 +149,7 @@ impl Stream {
     }
 
     /// Sets a short time limit for calls, because the server may accept or send nothing.
-    pub(super) fn be_impatient(&self) -> io::Result<()> {
+    pub(super) fn set_short_timeouts(&self) -> io::Result<()> {
         match &self.0 {
             Channel::Clear(socket) => socket.set_timeouts(CALL_MAX),
             Channel::Tls(stream) => stream.sock.set_timeouts(CALL_MAX),

@@ -1,4 +1,4 @@
-//! Bytes of the NBD protocol as hostile clients send them (proto.md, fixed newstyle).
+//! NBD protocol messages of hostile clients (proto.md, fixed newstyle).
 
 use super::{BLOCK_BYTES, Stream};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ pub(super) const CMD_FLUSH: u16 = 3;
 pub(super) const CMD_CACHE: u16 = 5;
 pub(super) const CMD_BLOCK_STATUS: u16 = 7;
 
-/// Length of the header of a structured reply, with the offset of its data.
+/// The length of the header of a structured reply, with the offset of its data.
 pub(super) const DATA_HEADER_BYTES: usize = 28;
 
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
@@ -27,13 +27,13 @@ const REPLY_OFFSET_DATA: u16 = 1;
 const REPLY_ACK: u32 = 1;
 const GREETING_BYTES: usize = 18;
 const REPLY_HEADER_BYTES: usize = 20;
-/// Client flags: fixed newstyle, no zeroes.
+/// The client flags: fixed newstyle, no zeroes.
 const CLIENT_FLAGS: u32 = 3;
-/// Number of options: more than a server answers in one handshake.
+/// The number of options: more than a server answers in one handshake.
 const OPTIONS: usize = 256;
 
 /// Reads the greeting and sends the flags.
-pub(super) fn begin(stream: &mut Stream) -> io::Result<()> {
+pub(super) fn begin_handshake(stream: &mut Stream) -> io::Result<()> {
     stream.read_exact(&mut [0; GREETING_BYTES])?;
     stream.write_all(&CLIENT_FLAGS.to_be_bytes())
 }
@@ -55,7 +55,7 @@ fn info(export: &str) -> Vec<u8> {
     [name(export), vec![0, 3, 0, 1, 0, 2, 0, 3]].concat()
 }
 
-/// Returns more options than one handshake may have, all with long answers.
+/// Returns more options than one handshake may have, all with long replies.
 pub(super) fn option_list(export: &str) -> Vec<u8> {
     let list = option(OPT_LIST, &[]);
     let info = option(OPT_INFO, &info(export));
@@ -70,7 +70,7 @@ pub(super) fn request(command: u16, offset: u64, length: u32) -> Vec<u8> {
     [head.concat(), rest.concat()].concat()
 }
 
-/// Returns writes of one block, each of another one, with a flush after each.
+/// Returns writes of one block each, to different blocks, with a flush after each.
 pub(super) fn writes_and_flushes() -> Vec<u8> {
     let write = |block: u64| request(CMD_WRITE, block * u64::from(BLOCK_BYTES), BLOCK_BYTES);
     let payload = [1; BLOCK_BYTES as usize];
@@ -78,7 +78,7 @@ pub(super) fn writes_and_flushes() -> Vec<u8> {
     (0..256).flat_map(pair).collect()
 }
 
-/// Returns whether a structured reply carries data.
+/// Returns true if a structured reply contains data.
 pub(super) fn is_data(reply: &[u8]) -> bool {
     reply.starts_with(&STRUCTURED_REPLY_MAGIC.to_be_bytes())
         && reply[6..8] == REPLY_OFFSET_DATA.to_be_bytes()
@@ -105,7 +105,7 @@ fn send_option(stream: &mut Stream, kind: u32, data: &[u8]) -> io::Result<()> {
 }
 
 /// Sends the request for TLS.
-pub(super) fn ask_for_tls(stream: &mut Stream) -> io::Result<()> {
+pub(super) fn request_tls(stream: &mut Stream) -> io::Result<()> {
     stream.write_all(&option(OPT_STARTTLS, &[]))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn start_tls(stream: &mut Stream) -> io::Result<()> {
     send_option(stream, OPT_STARTTLS, &[])
 }
 
-/// Agrees on an export with structured replies and block status.
+/// Negotiates an export with structured replies and block status.
 pub(super) fn negotiate(stream: &mut Stream, export: &str) -> io::Result<()> {
     send_option(stream, OPT_STRUCTURED_REPLY, &[])?;
     let context = b"base:allocation";

@@ -1,6 +1,7 @@
-//! Replays a log of the kernel's device-mapper target log-writes. Writes that a flush covers are in
-//! the log before the flush, in the order in which they completed. Format: struct `log_write_super`
-//! and struct `log_write_entry` in the kernel's drivers/md/dm-log-writes.c, all little-endian.
+//! Replays a log of the kernel's device-mapper target log-writes. Writes that a flush covers
+//! precede the flush in the log, in the order in which they completed. Format: struct
+//! `log_write_super` and struct `log_write_entry` in the kernel's drivers/md/dm-log-writes.c, all
+//! little-endian.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -24,7 +25,7 @@ pub(super) enum Point {
     Write,
     /// A flush, or a write with FUA: all earlier writes of the log are on stable storage.
     Flush,
-    /// A text that was put into the log.
+    /// A text that was added to the log.
     Mark(String),
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Copies files with all kinds of attributes: `make TREE` creates them, and `compare COPY TREE THERE
-# BACK` copies them there and back with `by_rsync` or `by_tar`. Any difference is a failure.
+# Copies files with all kinds of attributes: `make TREE` creates them, and
+# `compare COPY TREE THERE BACK` copies them in both directions with `by_rsync` or `by_tar`. Any
+# difference is a failure.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -78,7 +79,7 @@ compare() { # COPY TREE THERE BACK
   alike there "$2" "$3"
   "$1" "$3" "$4"
   alike back "$2" "$4"
-  # The holes of a file are still holes.
+  # The holes of a file must be preserved.
   read -r blocks size < <(stat -c '%b %s' "$4/sparse")
   [ $((blocks * 512)) -lt $((size / 16)) ] || { echo "$blocks blocks for a sparse file"; exit 1; }
   rm -r "$4"

@@ -1,34 +1,34 @@
-//! sqlite in WAL mode: locks, and a shared mapping that all writers look at.
+//! sqlite in WAL mode: locks, and a shared mapping that all writers access.
 
-use super::World;
-use crate::daemon::{Daemon, Ended};
+use super::SourceFileSystem;
+use crate::daemon::{Daemon, ProgramResult};
 use crate::disk::WORK_MAX_S;
 use crate::prove::prelude::*;
 
 const WRITERS: usize = 4;
-/// Rounds in which all writers switch a new database to WAL at once.
+/// Rounds in which all writers switch a new database to WAL concurrently.
 const SWITCHES: usize = 40;
 const TABLE: &str = "CREATE TABLE t (n INTEGER, x BLOB);";
 
-pub(super) fn run(world: &World<'_>, claims: &mut Claims) {
-    let inserts = world.env.either(2000, 300);
+pub(super) fn run(world: &SourceFileSystem<'_>, claims: &mut Claims) {
+    let inserts = world.env.choose(2000, 300);
     let wal = format!("PRAGMA journal_mode=WAL; {TABLE}");
-    claims.tried(format!("sqlite, WAL, {WRITERS} writers of {inserts} transactions each"), || {
-        world.mounted("sqlite", |place| writers(world.env, place, inserts, &wal, "wal"))
+    claims.check(format!("sqlite, WAL, {WRITERS} writers of {inserts} transactions each"), || {
+        world.on_mount("sqlite", |place| writers(world.env, place, inserts, &wal, "wal"))
     });
-    claims.tried("sqlite, a rollback journal, the same", || {
-        world.mounted("rollback", |place| writers(world.env, place, inserts / 4, TABLE, ""))
+    claims.check("sqlite, a rollback journal, the same", || {
+        world.on_mount("rollback", |place| writers(world.env, place, inserts / 4, TABLE, ""))
     });
     switches(world, claims);
 }
 
 /// Runs an sqlite script.
 fn sqlite(base: &Path, script: &str) -> Result<String> {
-    text(cmd!(WORK_MAX_S, "sqlite3 -bail {base} {script}"))
+    stdout_of(cmd!(WORK_MAX_S, "sqlite3 -bail {base} {script}"))
 }
 
 /// Runs the scripts of all writers concurrently.
-fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<Vec<Ended>> {
+fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<Vec<ProgramResult>> {
     let start = |writer| {
         let script = script(writer);
         Daemon::start("sqlite3", env.dir(), |_| cmd!("sqlite3 -bail {base} {script}"))
@@ -38,12 +38,11 @@ fn at_once(env: &Env, base: &Path, script: impl Fn(usize) -> String) -> Result<V
     started.into_iter().map(|sqlite| sqlite.wait(limit)).collect()
 }
 
-/// Inserts rows from all writers concurrently, each in a transaction of its own, some of them
-/// large.
+/// Inserts rows from all writers concurrently, each in its own transaction, some of them large.
 fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> Result<String> {
     let base = place.join("base");
-    let said = sqlite(&base, make)?;
-    ensure!(said.trim() == mode, "sqlite says {said}");
+    let output = sqlite(&base, make)?;
+    ensure!(output.trim() == mode, "sqlite says {output}");
     for writer in 0..WRITERS {
         let row = |row: usize| {
             let bytes = if row.is_multiple_of(16) { 20_000 } else { 300 };
@@ -57,9 +56,10 @@ fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> R
     for ended in at_once(env, &base, read)? {
         ensure!(ended.code == Some(0), "a writer failed: {}", ended.stderr);
     }
-    let said = sqlite(&base, "PRAGMA integrity_check; SELECT count(*), count(DISTINCT n) FROM t;")?;
+    let output =
+        sqlite(&base, "PRAGMA integrity_check; SELECT count(*), count(DISTINCT n) FROM t;")?;
     let all = WRITERS * inserts;
-    ensure!(said.trim() == format!("ok\n{all}|{all}"), "after {all} rows sqlite says {said}");
+    ensure!(output.trim() == format!("ok\n{all}|{all}"), "after {all} rows sqlite says {output}");
     Ok(format!("{all} rows, integrity_check ok"))
 }
 
@@ -67,21 +67,23 @@ fn writers(env: &Env, place: &Path, inserts: usize, make: &str, mode: &str) -> R
 /// locked", whatever their timeout: the switch needs an exclusive lock, and sqlite gives up if
 /// waiting could deadlock. This happens on ext4 alone as well; through the mount no other error may
 /// occur.
-fn switches(world: &World<'_>, claims: &mut Claims) {
-    let what = format!("sqlite, {WRITERS} switch to WAL at once: refused as on ext4 alone");
+fn switches(world: &SourceFileSystem<'_>, claims: &mut Claims) {
+    let statement = format!("sqlite, {WRITERS} switch to WAL at once: refused as on ext4 alone");
     let of = WRITERS * SWITCHES;
-    claims.tried(what, || {
+    claims.check(statement, || {
         let alone = world.directory("switches")?;
         let bare = refused(world.env, &alone)?;
         std::fs::remove_dir_all(&alone).context("remove what was made")?;
-        let through = world.mounted("switches", |place| Ok(refused(world.env, place)?.to_string()));
+        let through =
+            world.on_mount("switches", |place| Ok(refused(world.env, place)?.to_string()));
         let through = through?;
         ensure!(bare > 0 || through == "0", "{through} of {of}, on ext4 alone none");
         Ok(format!("{through} of {of}, on ext4 alone {bare}"))
     });
 }
 
-/// How many of those who switch at once without waiting are refused; any other error is one.
+/// Returns the number of clients whose concurrent switch without waiting is refused; fails at any
+/// other error.
 fn refused(env: &Env, place: &Path) -> Result<usize> {
     let mut refused = 0;
     for round in 0..SWITCHES {
@@ -93,8 +95,8 @@ fn refused(env: &Env, place: &Path) -> Result<usize> {
             ensure!(!is_refused || is_locked, "sqlite says: {}", ended.stderr);
             refused += usize::from(is_refused);
         }
-        let said = sqlite(&base, "PRAGMA integrity_check;")?;
-        ensure!(said.trim() == "ok", "integrity_check says {said}");
+        let output = sqlite(&base, "PRAGMA integrity_check;")?;
+        ensure!(output.trim() == "ok", "integrity_check says {output}");
     }
     Ok(refused)
 }

@@ -11,12 +11,12 @@ use crate::prove::prelude::*;
 pub(in crate::prove) struct Program {
     /// Its name in tables and records.
     pub(in crate::prove) name: &'static str,
-    /// The command line before source and mountpoint; LARDER is the binary under test.
+    /// The command line before source and mountpoint; LARDER represents the binary under test.
     pub(in crate::prove) line: &'static str,
 }
 
 impl Program {
-    /// The command that mounts `source` at `dir/at` in the foreground until SIGTERM.
+    /// Returns the command that mounts `source` at `dir/at` in the foreground until SIGTERM.
     fn command(self, larder: &Path, source: &Path, dir: &Path) -> Command {
         let (at, mut words) = (dir.join("at"), self.line.split(' '));
         let program = words.next().filter(|_| !self.is_larder()).map_or(larder, Path::new);
@@ -57,7 +57,7 @@ impl FuseMount {
     pub(in crate::prove) fn kill(mut self) -> Result<()> {
         let point = &self.point;
         self.daemon.end(Signal::KILL)?;
-        text(cmd!("umount --lazy {point}"))?;
+        stdout_of(cmd!("umount --lazy {point}"))?;
         self.cleanup.cancel();
         Ok(())
     }
@@ -66,13 +66,13 @@ impl FuseMount {
     pub(in crate::prove) fn stop_clean(mut self) -> Result<()> {
         let (point, is_larder) = (&self.point, self.program.is_larder());
         if is_larder {
-            self.daemon.end_well(Signal::TERM)?;
+            self.daemon.end_with_success(Signal::TERM)?;
             ensure!(!is_mounted(point), "larder has left its mount behind");
         } else {
             // rclone reports the signal by its exit code, and may leave a mount behind.
             self.daemon.end(Signal::TERM)?;
             if is_mounted(point) {
-                text(cmd!("umount --lazy {point}"))?;
+                stdout_of(cmd!("umount --lazy {point}"))?;
             }
         }
         self.cleanup.cancel();

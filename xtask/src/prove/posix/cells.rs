@@ -23,7 +23,7 @@ const fn variant(
 /// Caching rules by file name: a third of the files is not cached, and a third is written through.
 const RULES: &str = "--rule *[0-4]=no-cache --rule *[5-9a-f]=through,16KiB";
 
-/// Reason to run nothing on an example of libfuse.
+/// The reason for running nothing on an example of libfuse.
 pub(super) const PASSTHROUGH_MISSING: &str =
     "no passthrough_ll (Debian's libfuse3-dev) or passthrough_hp (LARDER_PASSTHROUGH_HP)";
 
@@ -65,12 +65,12 @@ impl Variant {
         matches!(self.kind, "mount" | "volume")
     }
 
-    /// Returns whether requests use io_uring.
+    /// Returns true if requests use io_uring.
     pub(super) fn has_rings(&self) -> bool {
         self.name == "mount-uring"
     }
 
-    /// Returns whether the variant runs in the virtual machine.
+    /// Returns true if the variant runs in the virtual machine.
     pub(super) fn is_in_guest(&self) -> bool {
         matches!(self.fs, "nfs" | "smb" | "iso")
     }

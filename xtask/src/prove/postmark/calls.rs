@@ -1,9 +1,10 @@
-//! The system calls on work files, as strace shows them.
+//! The system calls on work files, as traced by strace.
 
 use super::{prepare, programs};
 use crate::prove::prelude::*;
 
-/// Sizes, blocks, buffer, places: a file system call differs by these.
+/// Scripts with different sizes, blocks, buffering and locations, on which the file system calls
+/// depend.
 const SCRIPTS: [&str; 5] = [
     "set size 9000 30000\nset subdirectories 2\n",
     "set size 500 20000\nset read 8192\nset write 5000\nset location d0 2\nset location +d1\n",
@@ -31,9 +32,9 @@ s/^(fstat|newfstatat|statx)\(.*/stat/
 s/^([a-z0-9_]+)\(.*/\1/"#;
 
 pub(super) fn same(env: &Env) -> Result<String> {
-    need(absent(&["strace"]))?;
+    require(missing_program(&["strace"]))?;
     let mut calls = 0;
-    let transactions = env.either(100, 25);
+    let transactions = env.choose(100, 25);
     for script in SCRIPTS {
         let common = format!("set number 20\nset transactions {transactions}\n");
         let script = format!("{common}{script}run\nquit\n");
@@ -49,15 +50,15 @@ pub(super) fn same(env: &Env) -> Result<String> {
     Ok(format!("{calls} calls of {} scripts", SCRIPTS.len()))
 }
 
-/// Returns the calls on work files, from the first directory or file that is created to the last
-/// one that is removed: the rest is the start and the end of the program.
+/// Returns the calls on work files, from the creation of the first directory or file to the last
+/// removal: the rest is the start and the end of the program.
 fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     let dir = prepare(env, script)?;
     let log = dir.join("calls");
     let kinds = "trace=?open,openat,read,write,lseek,fstat,newfstatat,statx,close,?unlink,unlinkat,\
                  ?mkdir,mkdirat,?rmdir,fsync";
-    let how = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
-    text(cmd!(120, "strace {how...} -o {log} {words...}").current_dir(&dir))?;
+    let arguments = ["-qq", "-f", "-s", "0", "-e", kinds, "-e", "signal=none"];
+    stdout_of(cmd!(120, "strace {arguments...} -o {log} {words...}").current_dir(&dir))?;
     let calls = normal(&log)?;
     let calls = calls.lines().skip_while(|call| !call.starts_with("make"));
     let mut found: Vec<String> = calls.map(str::to_owned).collect();
@@ -67,9 +68,9 @@ fn traced(env: &Env, words: &[String], script: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the calls of a log of strace, normalised by [`NORMAL`].
+/// Returns the calls of a log of strace, normalized by [`NORMAL`].
 fn normal(log: &Path) -> Result<String> {
-    text(cmd!("sed -E {NORMAL} {log}"))
+    stdout_of(cmd!("sed -E {NORMAL} {log}"))
 }
 
 #[cfg(test)]

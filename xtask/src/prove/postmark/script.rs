@@ -1,4 +1,4 @@
-//! Scripts from a seed: configurations that run, and commands in every wrong form.
+//! Random scripts from a seed: configurations that run, and commands in every wrong form.
 
 use fastrand::Rng;
 
@@ -11,7 +11,7 @@ pub(super) const LOADED: &str = "set number 3\nquit\nset number 4\n";
 /// Block sizes that a buffer of 4 KiB treats in different ways.
 const BLOCKS: [u64; 10] = [1, 7, 512, 1000, 4095, 4096, 4097, 5000, 8192, 100_000];
 
-/// The commands, between bars.
+/// The commands, separated by bars.
 pub(super) const COMMANDS: &str = "set size|set number|set seed|set transactions|set location|\
     set subdirectories|set read|set write|set buffering|set bias read|set bias create|set report|\
     load|show|help|set";
@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &str = "set size|set number|set seed|set transactions
 const PARAMETERS: &str = "|1|5|12|-1|0|10|11|abc|12abc|true|false|verbose|terse|a|b|+a|-a|+b 3|\
     a b 2|-b|x y z|1 2|3 1|\x20 4|7 8 9|99999999999|2147483648|+|\x20|\t3|loaded";
 
-/// The words between bars.
+/// Returns the words of a list separated by bars.
 fn words(of: &'static str) -> Vec<&'static str> {
     of.split('|').collect()
 }
@@ -28,7 +28,7 @@ fn one<T: Copy>(random: &mut Rng, of: &[T]) -> T {
     of[random.usize(..of.len())]
 }
 
-/// A small configuration and a run of it.
+/// Returns a small random configuration and a run of it.
 pub(super) fn random(random: &mut Rng) -> String {
     let mut lines = Vec::new();
     let files = random.u64(1..=300);
@@ -65,7 +65,7 @@ pub(super) fn random(random: &mut Rng) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Commands, right and wrong ones, that run nothing.
+/// Returns random commands, right and wrong ones, that run nothing.
 pub(super) fn commands(random: &mut Rng) -> String {
     let mut text = String::new();
     for _ in 0..random.u64(1..=25) {

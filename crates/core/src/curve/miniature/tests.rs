@@ -1,4 +1,4 @@
-//! Miniatures from inside. Against caches of full size they are tried in the laboratory.
+//! Unit tests of miniatures. The tests of the laboratory compare them with caches of full size.
 
 use super::*;
 use crate::curve::testing::reference;
@@ -20,7 +20,8 @@ fn each_miniature_sees_its_part_of_the_pages() {
 #[test]
 fn the_interval_is_that_of_the_mean_of_the_groups() {
     assert_eq!(mean_and_half_interval(&[7.0], 1.0), (7.0, 0.0), "one group is everything");
-    // Deviations of 3, 1, 1 and 3 from 10: the variance is 20 / 3, that of the mean a fourth of it.
+    // Deviations of 3, 1, 1 and 3 from 10: the variance is 20 / 3, that of the mean is a fourth of
+    // it.
     let (mean, half) = mean_and_half_interval(&[7.0, 9.0, 11.0, 13.0], 0.0);
     assert!((mean - 10.0).abs() < 1e-9);
     assert!((half - STUDENT * (20.0_f64 / 12.0).sqrt()).abs() < 1e-9, "{half}");

@@ -1,5 +1,5 @@
-//! The sample from inside: its size, its groups, its bins. Against exact curves it is tried where
-//! these are, in the laboratory.
+//! Unit tests of the sample: its size, its groups, its bins. The tests of the laboratory compare it
+//! with exact curves.
 
 use super::*;
 use crate::curve::testing::reference;
@@ -11,7 +11,7 @@ fn the_sample_stays_within_its_size() {
     sampled.run(&references);
     assert_eq!((sampled.members.len(), sampled.members.numbers()), (256, 257));
     assert_eq!(sampled.whole.stack.len(), 256);
-    let grouped: usize = sampled.without.iter().map(|other| other.stack.len()).sum();
+    let grouped: usize = sampled.leave_one_out.iter().map(|other| other.stack.len()).sum();
     assert_eq!(grouped, 256 * (GROUPS - 1));
     let made = sampled.hit_ratio(50_000).unwrap();
     assert!(made.holds(0.0), "nothing is referenced twice: {made:?}");

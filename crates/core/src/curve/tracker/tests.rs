@@ -1,5 +1,5 @@
-//! The tracker's memory, its curve of loops and scans, and what it does when the volume changes.
-//! Against exact curves of traces it is tried in the laboratory.
+//! Unit tests of the tracker: its memory, its curve of loops and scans, and its reaction to changes
+//! of the volume. The tests of the laboratory compare it with exact curves of traces.
 
 use super::*;
 use crate::curve::testing::Random;
@@ -10,8 +10,8 @@ fn tracker(pages: u64) -> Tracker {
     Tracker::new(Tracker::bytes_max(), pages, PolicyKind::Lru, 1).unwrap()
 }
 
-/// Plays pages to an LRU cache that the tracker follows.
-fn play(tracker: &mut Tracker, capacity: u32, pages: impl Iterator<Item = u64>) -> u64 {
+/// Runs page references through an LRU cache, and records them in the tracker.
+fn run_lru(tracker: &mut Tracker, capacity: u32, pages: impl Iterator<Item = u64>) -> u64 {
     let mut cache = Changeable::new(PolicyKind::Lru, capacity);
     let mut hits = 0;
     for page in pages {
@@ -37,43 +37,43 @@ fn less_memory_means_fewer_slots_and_too_little_means_none() {
 
 #[test]
 fn a_loop_larger_than_the_cache_is_a_cliff_in_the_curve() {
-    let mut followed = tracker(4_000);
-    let hits = play(&mut followed, 4_000, (0..400_000).map(|n| n % 6_000));
+    let mut tracker = tracker(4_000);
+    let hits = run_lru(&mut tracker, 4_000, (0..400_000).map(|n| n % 6_000));
     assert_eq!(hits, 0);
-    let curve = followed.curve(1);
+    let curve = tracker.curve(1);
     assert!(at(&curve, 4_000) < 0.1, "{curve:?}");
     assert!(at(&curve, 8_000) > 0.9, "{curve:?}");
-    let (references, hit_ratio) = followed.recent();
+    let (references, hit_ratio) = tracker.recent();
     assert!(references > 100_000.0 && hit_ratio.abs() < 1e-9);
-    // LIRS keeps most of a loop, and says so after a few windows.
-    assert_eq!(followed.better_policy().map(|(kind, _)| kind), Some(PolicyKind::Lirs));
-    assert_eq!(followed.candidates().len(), CANDIDATES.len());
+    // LIRS keeps most of a loop, and the tracker reports this after a few windows.
+    assert_eq!(tracker.better_policy().map(|(kind, _)| kind), Some(PolicyKind::Lirs));
+    assert_eq!(tracker.candidates().len(), CANDIDATES.len());
 }
 
 #[test]
 fn what_was_long_ago_counts_ever_and_not_lately() {
-    let mut followed = tracker(2_000);
-    play(&mut followed, 2_000, (0..300_000).map(|n| n % 1_000));
-    play(&mut followed, 2_000, (0..1_500_000).map(|n| 1_000_000 + n));
-    assert!(at(&followed.curve(1), 2_000) < 0.02);
-    let ever = at(&followed.lifetime_curve(1), 2_000);
-    assert!((ever - 299_000.0 / 1_800_000.0).abs() < 0.02, "{ever}");
-    // The scan did not thin the sample out for ever.
-    assert!(followed.sample_rate() > rate(followed.gate.threshold()) / 8.0);
+    let mut tracker = tracker(2_000);
+    run_lru(&mut tracker, 2_000, (0..300_000).map(|n| n % 1_000));
+    run_lru(&mut tracker, 2_000, (0..1_500_000).map(|n| 1_000_000 + n));
+    assert!(at(&tracker.curve(1), 2_000) < 0.02);
+    let lifetime = at(&tracker.lifetime_curve(1), 2_000);
+    assert!((lifetime - 299_000.0 / 1_800_000.0).abs() < 0.02, "{lifetime}");
+    // The scan did not thin the sample out permanently.
+    assert!(tracker.sample_rate() > rate(tracker.sampler.threshold()) / 8.0);
 }
 
 #[test]
 fn the_bars_hold_what_lru_really_hits() {
-    let (mut held, mut tried) = (0, 0);
+    let (mut held, mut intervals) = (0, 0);
     let seeds = budget(4_u32, 24);
     for seed in (0..seeds).map(u64::from) {
         let mut random = Random::from_seed(seed);
         let pages: Vec<u64> =
             (0..300_000).map(|_| random.below(40_000) * random.below(40_000) / 40_000).collect();
-        let mut followed =
+        let mut tracker =
             Tracker::new(Tracker::bytes_max(), 10_000, PolicyKind::Lru, seed).unwrap();
-        play(&mut followed, 10_000, pages.iter().copied());
-        for point in followed.lifetime_curve(1) {
+        run_lru(&mut tracker, 10_000, pages.iter().copied());
+        for point in tracker.lifetime_curve(1) {
             if point.bytes < 1_000 || point.bytes > 40_000 || point.bytes % 3 != 0 {
                 continue;
             }
@@ -81,23 +81,26 @@ fn the_bars_hold_what_lru_really_hits() {
             let mut cache = Changeable::new(PolicyKind::Lru, capacity);
             let hits = pages.iter().filter(|&&page| cache.touch(page)).count();
             let truth = as_f64(hits as u64) / as_f64(pages.len() as u64);
-            tried += 1;
+            intervals += 1;
             held += u32::from(point.estimate.holds(truth));
             let off = (point.estimate.hit_ratio - truth).abs();
             assert!(off < 0.03, "seed {seed}: {point:?}, {truth}");
         }
     }
-    assert!(tried >= 2 * seeds && held * 100 >= tried * 85, "{held} of {tried} intervals hold");
+    assert!(
+        intervals >= 2 * seeds && held * 100 >= intervals * 85,
+        "{held} of {intervals} intervals hold"
+    );
 }
 
 #[test]
 fn miniatures_follow_the_size_of_the_volume() {
-    let mut followed = tracker(100_000);
-    followed.note_pages(110_000);
-    assert_eq!(followed.pages, 100_000, "too little to begin anew");
-    followed.note_pages(25_000);
-    assert_eq!(followed.pages, 25_000);
-    play(&mut followed, 25_000, (0..200_000).map(|n| n % 20_000));
-    assert!(followed.candidates().iter().all(|one| one.hit_ratio > 0.5));
-    assert!(followed.curve(4096).iter().all(|point| point.bytes % 4096 == 0));
+    let mut tracker = tracker(100_000);
+    tracker.note_pages(110_000);
+    assert_eq!(tracker.pages, 100_000, "too little to begin anew");
+    tracker.note_pages(25_000);
+    assert_eq!(tracker.pages, 25_000);
+    run_lru(&mut tracker, 25_000, (0..200_000).map(|n| n % 20_000));
+    assert!(tracker.candidates().iter().all(|one| one.hit_ratio > 0.5));
+    assert!(tracker.curve(4096).iter().all(|point| point.bytes % 4096 == 0));
 }

@@ -1,47 +1,51 @@
-//! The twin of ARC, with deletions and refusals; and figure 4 of the paper as it stands, without.
+//! The reference implementation of ARC, with deletions and rejected victims; and figure 4 of the
+//! paper, without these.
 
-use super::{PASSED_OVER_MAX, Policy, PolicyKind, Rng, Slot, Twin, first_accepted, renew, take};
+use super::{
+    PASSED_OVER_MAX, Policy, PolicyKind, ReferencePolicy, Rng, Slot, first_accepted, move_to_end,
+    remove_value,
+};
 
-/// What a page of the target is.
-const ONE: usize = 1 << 20;
+/// One page in the unit of the target.
+const TARGET_UNIT: usize = 1 << 20;
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowArc {
     t1: Vec<Slot>,
     t2: Vec<Slot>,
     b1: Vec<u64>,
     b2: Vec<u64>,
     target: usize,
-    told: usize,
-    coming: Option<u64>,
+    configured: usize,
+    pending: Option<u64>,
     was_b2: bool,
 }
 
-impl Slow {
+impl SlowArc {
     fn capacity(&self) -> usize {
-        self.told.max(self.t1.len() + self.t2.len())
+        self.configured.max(self.t1.len() + self.t2.len())
     }
 
     fn adapt(&mut self, page: u64) {
-        if self.coming == Some(page) {
+        if self.pending == Some(page) {
             return;
         }
-        self.coming = Some(page);
+        self.pending = Some(page);
         self.was_b2 = self.b2.contains(&page);
         let (b1, b2) = (self.b1.len(), self.b2.len());
         if self.b1.contains(&page) {
-            self.target += (b2 * ONE / b1).max(ONE);
-            self.target = self.target.min(self.capacity() * ONE);
+            self.target += (b2 * TARGET_UNIT / b1).max(TARGET_UNIT);
+            self.target = self.target.min(self.capacity() * TARGET_UNIT);
         } else if self.was_b2 {
-            self.target -= (b1 * ONE / b2).max(ONE).min(self.target);
+            self.target -= (b1 * TARGET_UNIT / b2).max(TARGET_UNIT).min(self.target);
         }
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
-        self.target = self.target.min(self.capacity() * ONE);
+impl ReferencePolicy for SlowArc {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
+        self.target = self.target.min(self.capacity() * TARGET_UNIT);
     }
 
     fn miss(&mut self, page: u64) {
@@ -50,8 +54,8 @@ impl Twin for Slow {
 
     fn insert(&mut self, slot: Slot, page: u64) {
         self.adapt(page);
-        (self.coming, self.was_b2) = (None, false);
-        if take(&mut self.b1, &page) || take(&mut self.b2, &page) {
+        (self.pending, self.was_b2) = (None, false);
+        if remove_value(&mut self.b1, &page) || remove_value(&mut self.b2, &page) {
             self.t2.push(slot);
         } else {
             self.t1.push(slot);
@@ -60,27 +64,27 @@ impl Twin for Slow {
         while self.t1.len() + self.b1.len() > capacity && !self.b1.is_empty() {
             self.b1.remove(0);
         }
-        let total = |arc: &Slow| arc.t1.len() + arc.t2.len() + arc.b1.len() + arc.b2.len();
+        let total = |arc: &SlowArc| arc.t1.len() + arc.t2.len() + arc.b1.len() + arc.b2.len();
         while total(self) > 2 * capacity && !self.b2.is_empty() {
             self.b2.remove(0);
         }
     }
 
     fn hit(&mut self, slot: Slot) {
-        take(&mut self.t1, &slot);
-        renew(&mut self.t2, slot);
+        remove_value(&mut self.t1, &slot);
+        move_to_end(&mut self.t2, slot);
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
-        let t1 = self.t1.len() * ONE;
+        let t1 = self.t1.len() * TARGET_UNIT;
         let from_t1 = t1 > self.target || (self.was_b2 && t1 == self.target);
         let (first, second) = if from_t1 { (&self.t1, &self.t2) } else { (&self.t2, &self.t1) };
         first_accepted(first.iter().chain(second), &mut { PASSED_OVER_MAX }, accept)
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
-        let was_t1 = take(&mut self.t1, &slot);
-        take(&mut self.t2, &slot);
+        let was_t1 = remove_value(&mut self.t1, &slot);
+        remove_value(&mut self.t2, &slot);
         if evicted {
             if was_t1 { &mut self.b1 } else { &mut self.b2 }.push(page);
         }
@@ -100,7 +104,7 @@ struct Figure4 {
 
 impl Figure4 {
     fn replace(&mut self, in_b2: bool) {
-        let t1 = self.t1.len() * ONE;
+        let t1 = self.t1.len() * TARGET_UNIT;
         if !self.t1.is_empty() && ((in_b2 && t1 == self.p) || t1 > self.p) {
             self.b1.push(self.t1.remove(0));
         } else {
@@ -108,24 +112,24 @@ impl Figure4 {
         }
     }
 
-    /// Whether the page was there.
+    /// References a page; returns true if it was a hit.
     fn reference(&mut self, x: u64) -> bool {
-        if take(&mut self.t1, &x) || take(&mut self.t2, &x) {
+        if remove_value(&mut self.t1, &x) || remove_value(&mut self.t2, &x) {
             self.t2.push(x);
             return true;
         }
         let (b1, b2) = (self.b1.len(), self.b2.len());
         if self.b1.contains(&x) {
-            self.p = (self.p + (b2 * ONE / b1).max(ONE)).min(self.c * ONE);
+            self.p = (self.p + (b2 * TARGET_UNIT / b1).max(TARGET_UNIT)).min(self.c * TARGET_UNIT);
             self.replace(false);
-            take(&mut self.b1, &x);
+            remove_value(&mut self.b1, &x);
             self.t2.push(x);
             return false;
         }
         if self.b2.contains(&x) {
-            self.p = self.p.saturating_sub((b1 * ONE / b2).max(ONE));
+            self.p = self.p.saturating_sub((b1 * TARGET_UNIT / b2).max(TARGET_UNIT));
             self.replace(true);
-            take(&mut self.b2, &x);
+            remove_value(&mut self.b2, &x);
             self.t2.push(x);
             return false;
         }
@@ -148,7 +152,8 @@ impl Figure4 {
     }
 }
 
-/// One reference to our policy, in a cache of as many slots as there are; whether it was a hit.
+/// References a page through the policy under test, in a cache with `slots.len()` slots; returns
+/// true if it was a hit.
 fn reference(policy: &mut dyn Policy, slots: &mut [Option<u64>], page: u64) -> bool {
     if let Some(slot) = slots.iter().position(|&other| other == Some(page)) {
         policy.on_hit(Slot::try_from(slot).unwrap());

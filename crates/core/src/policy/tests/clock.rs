@@ -1,11 +1,11 @@
-//! The twin of CLOCK: a queue of slots with their bits.
+//! The reference implementation of CLOCK: a queue of slots with their bits.
 
-use super::{PASSED_OVER_MAX, Slot, Twin};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot};
 
 #[derive(Default)]
-pub(super) struct Slow(Vec<(Slot, bool)>);
+pub(super) struct SlowClock(Vec<(Slot, bool)>);
 
-impl Twin for Slow {
+impl ReferencePolicy for SlowClock {
     fn insert(&mut self, slot: Slot, _page: u64) {
         self.0.push((slot, false));
     }
@@ -15,16 +15,16 @@ impl Twin for Slow {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
-        let mut refused = 0;
-        while let Some(&(slot, referenced)) = self.0.get(refused) {
+        let mut rejected = 0;
+        while let Some(&(slot, referenced)) = self.0.get(rejected) {
             if referenced {
-                self.0.remove(refused);
+                self.0.remove(rejected);
                 self.0.push((slot, false));
             } else if accept(slot) {
                 return Some(slot);
             } else {
-                refused += 1;
-                if refused == PASSED_OVER_MAX as usize {
+                rejected += 1;
+                if rejected == PASSED_OVER_MAX as usize {
                     break;
                 }
             }

@@ -1,6 +1,7 @@
-//! The twin of Clock2Q+: two queues of pages with their bits, and when each came.
+//! The reference implementation of Clock2Q+: two queues of pages with their bits and times of
+//! insertion.
 
-use super::{PASSED_OVER_MAX, Slot, SlowGhosts, Twin};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhosts};
 
 struct Entry {
     slot: Slot,
@@ -9,47 +10,47 @@ struct Entry {
 }
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowClock2QPlus {
     small: Vec<Entry>,
     main: Vec<Entry>,
     ghosts: SlowGhosts,
     arrivals: usize,
-    told: usize,
+    configured: usize,
 }
 
-impl Slow {
+impl SlowClock2QPlus {
     fn capacity(&self) -> usize {
-        self.told.max(self.small.len() + self.main.len())
+        self.configured.max(self.small.len() + self.main.len())
     }
 
     fn small_max(&self) -> usize {
         (self.capacity() / 10).max(1)
     }
 
-    /// Searches one queue; what has its bit set goes to the young end of the main queue.
+    /// Searches one queue; a page whose bit is set moves to the new end of the main queue.
     fn search(&mut self, small: bool, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
         let mut budget = PASSED_OVER_MAX;
-        let mut place = 0;
+        let mut position = 0;
         while budget > 0 {
             let queue = if small { &mut self.small } else { &mut self.main };
-            let entry = queue.get(place)?;
+            let entry = queue.get(position)?;
             if entry.referenced {
-                let entry = queue.remove(place);
+                let entry = queue.remove(position);
                 self.main.push(Entry { referenced: false, ..entry });
             } else if accept(entry.slot) {
                 return Some(entry.slot);
             } else {
                 budget -= 1;
-                place += 1;
+                position += 1;
             }
         }
         None
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowClock2QPlus {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
@@ -80,7 +81,7 @@ impl Twin for Slow {
         self.small.retain(|entry| entry.slot != slot);
         self.main.retain(|entry| entry.slot != slot);
         if evicted && was_small {
-            self.ghosts.remember(page, (capacity - capacity / 10).max(1));
+            self.ghosts.insert(page, (capacity - capacity / 10).max(1));
         }
     }
 }

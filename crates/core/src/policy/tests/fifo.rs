@@ -1,11 +1,11 @@
-//! The twin of FIFO.
+//! The reference implementation of FIFO.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, first_accepted, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, first_accepted, remove_value};
 
 #[derive(Default)]
-pub(super) struct Slow(Vec<Slot>);
+pub(super) struct SlowFifo(Vec<Slot>);
 
-impl Twin for Slow {
+impl ReferencePolicy for SlowFifo {
     fn insert(&mut self, slot: Slot, _page: u64) {
         self.0.push(slot);
     }
@@ -17,6 +17,6 @@ impl Twin for Slow {
     }
 
     fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
-        take(&mut self.0, &slot);
+        remove_value(&mut self.0, &slot);
     }
 }

@@ -1,23 +1,23 @@
-//! The twin of the page cache of Linux, for caches far below 1 GiB.
+//! The reference implementation of the Linux page cache, for caches far below 1 GiB.
 
-use super::{PASSED_OVER_MAX, Slot, SlowGhosts, Twin, first_accepted, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhosts, first_accepted, remove_value};
 use std::collections::BTreeSet;
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowLinux {
     active: Vec<Slot>,
     inactive: Vec<Slot>,
     referenced: BTreeSet<Slot>,
     ghosts: SlowGhosts,
 }
 
-impl Twin for Slow {
+impl ReferencePolicy for SlowLinux {
     fn insert(&mut self, slot: Slot, page: u64) {
-        // The age goes on by one with the eviction itself.
-        let distance = self.ghosts.take(page).map(|turns| turns + 1);
+        // The eviction itself advances the age by one.
+        let distance = self.ghosts.take(page).map(|ticks| ticks + 1);
         if distance.is_some_and(|distance| distance <= self.active.len()) {
             self.active.push(slot);
-            self.ghosts.turn(None);
+            self.ghosts.tick(None);
         } else {
             self.inactive.push(slot);
         }
@@ -26,10 +26,10 @@ impl Twin for Slow {
 
     fn hit(&mut self, slot: Slot) {
         let is_first = self.referenced.insert(slot);
-        if !is_first && take(&mut self.inactive, &slot) {
+        if !is_first && remove_value(&mut self.inactive, &slot) {
             self.referenced.remove(&slot);
             self.active.push(slot);
-            self.ghosts.turn(None);
+            self.ghosts.tick(None);
         }
     }
 
@@ -43,11 +43,11 @@ impl Twin for Slow {
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
         let capacity = self.active.len() + self.inactive.len();
-        take(&mut self.active, &slot);
-        take(&mut self.inactive, &slot);
+        remove_value(&mut self.active, &slot);
+        remove_value(&mut self.inactive, &slot);
         self.referenced.remove(&slot);
         if evicted {
-            self.ghosts.remember(page, capacity);
+            self.ghosts.insert(page, capacity);
         }
     }
 }

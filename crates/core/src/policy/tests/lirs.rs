@@ -1,6 +1,7 @@
-//! The twin of LIRS: a stack, a queue, and the ghosts in the order of their evictions.
+//! The reference implementation of LIRS: a stack, a queue, and the ghosts in the order of their
+//! evictions.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, first_accepted, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, first_accepted, remove_value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -10,22 +11,22 @@ enum State {
 }
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowLirs {
     /// The bottom first.
     stack: Vec<State>,
     queue: Vec<Slot>,
     ghosts: Vec<u64>,
-    told: usize,
+    configured: usize,
 }
 
-impl Slow {
+impl SlowLirs {
     fn lir(&self) -> Vec<Slot> {
         let lir = |state: &State| if let State::Lir(slot) = state { Some(*slot) } else { None };
         self.stack.iter().filter_map(lir).collect()
     }
 
     fn capacity(&self) -> usize {
-        self.told.max(self.lir().len() + self.queue.len())
+        self.configured.max(self.lir().len() + self.queue.len())
     }
 
     fn lir_max(capacity: usize) -> usize {
@@ -38,36 +39,37 @@ impl Slow {
                 State::Lir(_) => return,
                 State::Hir(_) => {}
                 State::Ghost(page) => {
-                    take(&mut self.ghosts, &page);
+                    remove_value(&mut self.ghosts, &page);
                 }
             }
             self.stack.remove(0);
         }
     }
 
-    /// A page came to the top as LIR; the oldest ones make room.
-    fn became_lir(&mut self, slot: Slot) {
+    /// Puts a page on top of the stack as LIR; the oldest LIR pages become HIR if there are too
+    /// many.
+    fn push_lir(&mut self, slot: Slot) {
         self.stack.push(State::Lir(slot));
         while self.lir().len() > Self::lir_max(self.capacity()) {
             let bottom = self.lir()[0];
-            take(&mut self.stack, &State::Lir(bottom));
+            remove_value(&mut self.stack, &State::Lir(bottom));
             self.queue.push(bottom);
         }
         self.prune();
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowLirs {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
-        let was_ghost = take(&mut self.stack, &State::Ghost(page));
-        take(&mut self.ghosts, &page);
+        let was_ghost = remove_value(&mut self.stack, &State::Ghost(page));
+        remove_value(&mut self.ghosts, &page);
         let resident = self.lir().len() + self.queue.len() + 1;
-        if was_ghost || self.lir().len() < Self::lir_max(self.told.max(resident)) {
-            self.became_lir(slot);
+        if was_ghost || self.lir().len() < Self::lir_max(self.configured.max(resident)) {
+            self.push_lir(slot);
         } else {
             self.stack.push(State::Hir(slot));
             self.queue.push(slot);
@@ -76,13 +78,13 @@ impl Twin for Slow {
     }
 
     fn hit(&mut self, slot: Slot) {
-        if take(&mut self.stack, &State::Lir(slot)) {
+        if remove_value(&mut self.stack, &State::Lir(slot)) {
             self.stack.push(State::Lir(slot));
-        } else if take(&mut self.stack, &State::Hir(slot)) {
-            take(&mut self.queue, &slot);
-            self.became_lir(slot);
+        } else if remove_value(&mut self.stack, &State::Hir(slot)) {
+            remove_value(&mut self.queue, &slot);
+            self.push_lir(slot);
         } else {
-            take(&mut self.queue, &slot);
+            remove_value(&mut self.queue, &slot);
             self.queue.push(slot);
             self.stack.push(State::Hir(slot));
         }
@@ -95,24 +97,24 @@ impl Twin for Slow {
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
-        let most = self.capacity();
-        take(&mut self.queue, &slot);
+        let max_ghosts = self.capacity();
+        remove_value(&mut self.queue, &slot);
         let is_slot = |state: &State| [State::Lir(slot), State::Hir(slot)].contains(state);
-        if let Some(place) = self.stack.iter().position(is_slot) {
+        if let Some(position) = self.stack.iter().position(is_slot) {
             if evicted {
-                self.stack[place] = State::Ghost(page);
+                self.stack[position] = State::Ghost(page);
                 self.ghosts.push(page);
-                if self.ghosts.len() > most {
+                if self.ghosts.len() > max_ghosts {
                     let oldest = self.ghosts.remove(0);
-                    take(&mut self.stack, &State::Ghost(oldest));
+                    remove_value(&mut self.stack, &State::Ghost(oldest));
                 }
             } else {
-                self.stack.remove(place);
+                self.stack.remove(position);
             }
         }
-        while self.ghosts.len() > most {
+        while self.ghosts.len() > max_ghosts {
             let oldest = self.ghosts.remove(0);
-            take(&mut self.stack, &State::Ghost(oldest));
+            remove_value(&mut self.stack, &State::Ghost(oldest));
         }
         self.prune();
     }

@@ -1,17 +1,17 @@
-//! The twin of LRU.
+//! The reference implementation of LRU.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, first_accepted, renew, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, first_accepted, move_to_end, remove_value};
 
 #[derive(Default)]
-pub(super) struct Slow(Vec<Slot>);
+pub(super) struct SlowLru(Vec<Slot>);
 
-impl Twin for Slow {
+impl ReferencePolicy for SlowLru {
     fn insert(&mut self, slot: Slot, _page: u64) {
         self.0.push(slot);
     }
 
     fn hit(&mut self, slot: Slot) {
-        renew(&mut self.0, slot);
+        move_to_end(&mut self.0, slot);
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
@@ -19,6 +19,6 @@ impl Twin for Slow {
     }
 
     fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
-        take(&mut self.0, &slot);
+        remove_value(&mut self.0, &slot);
     }
 }

@@ -1,15 +1,16 @@
-//! The twin of random replacement: the array of pages, and the same stream.
+//! The reference implementation of random replacement: the array of pages, and the same random
+//! stream.
 
 use super::super::SEED;
-use super::{PASSED_OVER_MAX, Slot, Twin, mix};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, mix};
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowRandom {
     slots: Vec<Slot>,
     draws: u64,
 }
 
-impl Twin for Slow {
+impl ReferencePolicy for SlowRandom {
     fn insert(&mut self, slot: Slot, _page: u64) {
         self.slots.push(slot);
     }
@@ -31,8 +32,8 @@ impl Twin for Slow {
     fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
         let last = self.slots.pop().expect("a page");
         if last != slot {
-            let place = self.slots.iter().position(|&other| other == slot).expect("resident");
-            self.slots[place] = last;
+            let position = self.slots.iter().position(|&other| other == slot).expect("resident");
+            self.slots[position] = last;
         }
     }
 }

@@ -1,33 +1,33 @@
-//! The twin of S3-FIFO: two queues of slots and their counts.
+//! The reference implementation of S3-FIFO: two queues of slots and their counts.
 
-use super::{PASSED_OVER_MAX, Slot, SlowGhosts, Twin};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhosts};
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowS3Fifo {
     small: Vec<(Slot, u8)>,
     main: Vec<(Slot, u8)>,
     ghosts: SlowGhosts,
-    told: usize,
+    configured: usize,
 }
 
-impl Slow {
+impl SlowS3Fifo {
     fn capacity(&self) -> usize {
-        self.told.max(self.small.len() + self.main.len())
+        self.configured.max(self.small.len() + self.main.len())
     }
 
     fn victim_small(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
         let mut budget = PASSED_OVER_MAX;
-        let mut place = 0;
-        while place < self.small.len() && budget > 0 {
-            let (slot, count) = self.small[place];
+        let mut position = 0;
+        while position < self.small.len() && budget > 0 {
+            let (slot, count) = self.small[position];
             if count > 1 {
-                self.small.remove(place);
+                self.small.remove(position);
                 self.main.push((slot, 0));
             } else if accept(slot) {
                 return Some(slot);
             } else {
                 budget -= 1;
-                place += 1;
+                position += 1;
             }
         }
         None
@@ -35,26 +35,26 @@ impl Slow {
 
     fn victim_main(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
         let mut budget = PASSED_OVER_MAX;
-        let mut place = 0;
-        while place < self.main.len() && budget > 0 {
-            let (slot, count) = self.main[place];
+        let mut position = 0;
+        while position < self.main.len() && budget > 0 {
+            let (slot, count) = self.main[position];
             if count > 0 {
-                self.main.remove(place);
+                self.main.remove(position);
                 self.main.push((slot, count - 1));
             } else if accept(slot) {
                 return Some(slot);
             } else {
                 budget -= 1;
-                place += 1;
+                position += 1;
             }
         }
         None
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowS3Fifo {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
@@ -85,7 +85,7 @@ impl Twin for Slow {
         self.small.retain(|&(other, _)| other != slot);
         self.main.retain(|&(other, _)| other != slot);
         if evicted && was_small {
-            self.ghosts.remember(page, (capacity - capacity / 10).max(1));
+            self.ghosts.insert(page, (capacity - capacity / 10).max(1));
         }
     }
 }

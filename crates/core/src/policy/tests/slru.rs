@@ -1,17 +1,17 @@
-//! The twin of segmented LRU.
+//! The reference implementation of segmented LRU.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, first_accepted, renew, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, first_accepted, move_to_end, remove_value};
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowSlru {
     probation: Vec<Slot>,
     protected: Vec<Slot>,
-    told: usize,
+    configured: usize,
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowSlru {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, _page: u64) {
@@ -19,12 +19,12 @@ impl Twin for Slow {
     }
 
     fn hit(&mut self, slot: Slot) {
-        let capacity = self.told.max(self.probation.len() + self.protected.len());
+        let capacity = self.configured.max(self.probation.len() + self.protected.len());
         if self.protected.contains(&slot) {
-            renew(&mut self.protected, slot);
+            move_to_end(&mut self.protected, slot);
             return;
         }
-        take(&mut self.probation, &slot);
+        remove_value(&mut self.probation, &slot);
         self.protected.push(slot);
         while self.protected.len() > capacity * 4 / 5 {
             self.probation.push(self.protected.remove(0));
@@ -37,7 +37,7 @@ impl Twin for Slow {
     }
 
     fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
-        take(&mut self.probation, &slot);
-        take(&mut self.protected, &slot);
+        remove_value(&mut self.probation, &slot);
+        remove_value(&mut self.protected, &slot);
     }
 }

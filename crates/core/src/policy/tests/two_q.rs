@@ -1,28 +1,28 @@
-//! The twin of 2Q.
+//! The reference implementation of 2Q.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, first_accepted, renew, take};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, first_accepted, move_to_end, remove_value};
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowTwoQ {
     a1in: Vec<Slot>,
     am: Vec<Slot>,
     a1out: Vec<u64>,
-    told: usize,
+    configured: usize,
 }
 
-impl Slow {
+impl SlowTwoQ {
     fn capacity(&self) -> usize {
-        self.told.max(self.a1in.len() + self.am.len())
+        self.configured.max(self.a1in.len() + self.am.len())
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowTwoQ {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
-        if take(&mut self.a1out, &page) {
+        if remove_value(&mut self.a1out, &page) {
             self.am.push(slot);
         } else {
             self.a1in.push(slot);
@@ -31,7 +31,7 @@ impl Twin for Slow {
 
     fn hit(&mut self, slot: Slot) {
         if self.am.contains(&slot) {
-            renew(&mut self.am, slot);
+            move_to_end(&mut self.am, slot);
         }
     }
 
@@ -44,8 +44,8 @@ impl Twin for Slow {
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
         let kout = (self.capacity() / 2).max(1);
-        take(&mut self.am, &slot);
-        if take(&mut self.a1in, &slot) && evicted {
+        remove_value(&mut self.am, &slot);
+        if remove_value(&mut self.a1in, &slot) && evicted {
             self.a1out.push(page);
             while self.a1out.len() > kout {
                 self.a1out.remove(0);

@@ -1,6 +1,9 @@
-//! The twin of W-TinyLFU, with a sketch of plain counters.
+//! The reference implementation of W-TinyLFU, with a sketch of plain counters.
 
-use super::{PASSED_OVER_MAX, Slot, Twin, fingerprint, first_accepted, mix, renew, take};
+use super::{
+    PASSED_OVER_MAX, ReferencePolicy, Slot, fingerprint, first_accepted, mix, move_to_end,
+    remove_value,
+};
 use std::collections::BTreeMap;
 
 /// Counters by block, row and number; 32 in each row.
@@ -50,51 +53,51 @@ impl SlowSketch {
 }
 
 #[derive(Default)]
-pub(super) struct Slow {
+pub(super) struct SlowWTinyLfu {
     window: Vec<Slot>,
     probation: Vec<Slot>,
     protected: Vec<Slot>,
     pages: BTreeMap<Slot, u64>,
     sketch: SlowSketch,
-    told: usize,
-    coming: Option<u64>,
+    configured: usize,
+    pending: Option<u64>,
 }
 
-impl Slow {
+impl SlowWTinyLfu {
     fn capacity(&self) -> usize {
-        self.told.max(self.pages.len())
+        self.configured.max(self.pages.len())
     }
 
     fn window_max(&self) -> usize {
         (self.capacity() / 100).max(1)
     }
 
-    fn count_coming(&mut self, page: u64) {
-        if self.coming != Some(page) {
-            self.coming = Some(page);
+    fn count_pending(&mut self, page: u64) {
+        if self.pending != Some(page) {
+            self.pending = Some(page);
             self.sketch.add(page);
         }
     }
 
-    /// The main cache, the first to go first.
+    /// Returns the pages of the main cache, the next victim first.
     fn main(&self) -> Vec<Slot> {
         [&self.probation[..], &self.protected[..]].concat()
     }
 }
 
-impl Twin for Slow {
-    fn tell_capacity(&mut self, pages: usize) {
-        self.told = pages;
+impl ReferencePolicy for SlowWTinyLfu {
+    fn set_capacity(&mut self, pages: usize) {
+        self.configured = pages;
         self.sketch.fit(self.capacity());
     }
 
     fn miss(&mut self, page: u64) {
-        self.count_coming(page);
+        self.count_pending(page);
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
-        self.count_coming(page);
-        self.coming = None;
+        self.count_pending(page);
+        self.pending = None;
         self.pages.insert(slot, page);
         self.window.push(slot);
         if self.pages.len() > self.sketch.capacity {
@@ -108,11 +111,11 @@ impl Twin for Slow {
     fn hit(&mut self, slot: Slot) {
         self.sketch.add(self.pages[&slot]);
         if self.window.contains(&slot) {
-            renew(&mut self.window, slot);
+            move_to_end(&mut self.window, slot);
         } else if self.protected.contains(&slot) {
-            renew(&mut self.protected, slot);
+            move_to_end(&mut self.protected, slot);
         } else {
-            take(&mut self.probation, &slot);
+            remove_value(&mut self.probation, &slot);
             self.protected.push(slot);
             while self.protected.len() > (self.capacity() - self.window_max()) * 4 / 5 {
                 self.probation.push(self.protected.remove(0));
@@ -132,9 +135,9 @@ impl Twin for Slow {
     }
 
     fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
-        take(&mut self.window, &slot);
-        take(&mut self.probation, &slot);
-        take(&mut self.protected, &slot);
+        remove_value(&mut self.window, &slot);
+        remove_value(&mut self.probation, &slot);
+        remove_value(&mut self.protected, &slot);
         self.pages.remove(&slot);
     }
 }

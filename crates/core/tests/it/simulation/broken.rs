@@ -4,31 +4,31 @@ use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
 
-/// What a store lies about.
+/// The operation about which a store lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     Nothing,
-    /// Flushes are acknowledged and not done.
+    /// The store acknowledges flushes without performing them.
     Flush,
-    /// FUA writes are done as ordinary ones.
+    /// The store performs FUA writes as ordinary ones.
     Fua,
 }
 
 /// A store that lies.
 #[derive(Debug)]
-pub(crate) struct Broken<F: Frames, S> {
+pub(crate) struct LyingStore<F: Frames, S> {
     inner: S,
     lie: Lie,
     done: Vec<StoreDone<F>>,
 }
 
-impl<F: Frames, S: Store<F>> Broken<F, S> {
+impl<F: Frames, S: Store<F>> LyingStore<F, S> {
     pub(crate) fn new(inner: S, lie: Lie) -> Self {
-        Broken { inner, lie, done: Vec::new() }
+        LyingStore { inner, lie, done: Vec::new() }
     }
 }
 
-impl<F: Frames, S: Store<F>> Store<F> for Broken<F, S> {
+impl<F: Frames, S: Store<F>> Store<F> for LyingStore<F, S> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }

@@ -9,11 +9,11 @@ use larder_core::mapping::Mapping;
 use larder_core::request::{ReadRequest, Session};
 use std::ops::Range;
 
-/// A read that is done and whose pins are still held, as by a slow socket.
+/// A completed read whose pins are still held, as by a slow socket.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldRead {
     pub(crate) read: Box<ReadRequest<PlainFrames>>,
-    /// What it held when it was done.
+    /// Its bytes at completion.
     pub(crate) copy: Vec<u8>,
 }
 
@@ -23,14 +23,14 @@ pub(crate) struct Client {
     pub(crate) session: Session<PlainFrames, Vec<u8>, u64>,
     pub(crate) disk: usize,
     pub(crate) requests: Vec<Request>,
-    pub(crate) held: Vec<Held>,
-    /// What it has mapped for change.
+    pub(crate) held: Vec<HeldRead>,
+    /// Its mappings for change.
     pub(crate) mapped: Vec<Mapping<PlainFrames>>,
-    /// Where its reads in order go on, and whether they run backward.
+    /// The position of its sequential reads, and their direction.
     pub(crate) cursor: u64,
     pub(crate) backward: bool,
-    /// Whether a write of the volume has failed that no reply has reported to this client.
-    pub(crate) untold: bool,
+    /// True if a write of the volume has failed and no reply has reported this to the client yet.
+    pub(crate) has_unreported_failure: bool,
 }
 
 impl Client {
@@ -43,33 +43,34 @@ impl Client {
             mapped: Vec::new(),
             cursor: 0,
             backward: false,
-            untold: false,
+            has_unreported_failure: false,
         }
     }
 
-    /// A change to `changed` has begun: reads in flight may see it.
-    pub(crate) fn widen(&mut self, model: &Model, changed: &Range<u64>) {
+    /// Allows reads in flight to return the content of a change to `changed` that begins now.
+    pub(crate) fn allow_new_content(&mut self, model: &Model, changed: &Range<u64>) {
         for request in &mut self.requests {
             if let Kind::Read { allowed } | Kind::Map { allowed, .. } = &mut request.kind {
-                model.widen(&request.bytes, allowed, changed);
+                model.allow_new_content(&request.bytes, allowed, changed);
             }
         }
     }
 
-    /// Lets go of the oldest read that is held, whose bytes must not have changed.
+    /// Releases the oldest held read, whose bytes must not have changed.
     pub(crate) fn release(&mut self, cache: &Cache<PlainFrames>, now: Nanos) {
         if self.held.is_empty() {
             return;
         }
-        let Held { read, copy } = self.held.remove(0);
+        let HeldRead { read, copy } = self.held.remove(0);
         let mut again = vec![0; copy.len()];
         read.copy_to(cache.frames(), &mut again);
         assert!(again == copy, "bytes changed under a pin");
         self.session.release(cache, now, read);
     }
 
-    /// The next range of a reader in order in a volume of `length` bytes; at an end it turns round.
-    pub(crate) fn read_on(&mut self, blocks: u64, length: u64) -> Range<u64> {
+    /// Returns the next range of a sequential reader in a volume of `length` bytes; at an end the
+    /// direction reverses.
+    pub(crate) fn next_sequential_range(&mut self, blocks: u64, length: u64) -> Range<u64> {
         let end = length.div_ceil(4096);
         let blocks = blocks.min(end);
         let start = if self.backward { self.cursor.saturating_sub(blocks) } else { self.cursor };
@@ -81,8 +82,8 @@ impl Client {
         start * 4096..((start + blocks) * 4096).min(length)
     }
 
-    /// Blocks that its reads and mappings hold or wait for.
-    pub(crate) fn blocks_read(&self) -> u64 {
+    /// Returns the number of blocks that its reads and mappings hold or wait for.
+    pub(crate) fn held_blocks(&self) -> u64 {
         let blocks = |bytes: &Range<u64>| (bytes.end - bytes.start) / 4096 + 2;
         let waiting = self.requests.iter().map(|request| match &request.kind {
             Kind::Read { .. } => blocks(&request.bytes),

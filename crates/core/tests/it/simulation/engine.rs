@@ -1,4 +1,4 @@
-//! What happens to a world by itself: stores work, completions arrive, power fails.
+//! Activity of a world without client requests: store operations, completions, power failures.
 
 use super::world::{Request, World};
 use larder_core::clock::{MILLISECOND, Nanos};
@@ -8,10 +8,10 @@ use larder_core::store::{Fault, StoreDone, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 
 impl World {
-    /// Gives the store what the cache wants of it.
+    /// Submits the operations that the cache has for the store.
     pub(crate) fn poll(&mut self, index: usize) -> usize {
         let disk = &mut self.disks[index];
-        if disk.gone {
+        if disk.is_removed {
             return 0;
         }
         let mut ops = Vec::new();
@@ -19,7 +19,7 @@ impl World {
             self.cache.poll(&disk.volume, &disk.recorder, self.now, self.depth, &mut ops);
         let count = ops.len();
         for op in ops {
-            self.note(|| format!("store {index}: {:?} {}+{}", op.kind, op.offset, op.len));
+            self.log_event(|| format!("store {index}: {:?} {}+{}", op.kind, op.offset, op.len));
             let disk = &mut self.disks[index];
             disk.store.submit(self.now, self.cache.frames(), op);
         }
@@ -27,7 +27,7 @@ impl World {
         count
     }
 
-    /// Gives the cache what the store has done.
+    /// Passes the completed operations of the store to the cache.
     pub(crate) fn reap(&mut self, index: usize) -> usize {
         let mut done = Vec::new();
         self.disks[index].store.reap(self.now, self.cache.frames(), &mut done);
@@ -41,10 +41,10 @@ impl World {
     fn complete(&mut self, index: usize, done: StoreDone<PlainFrames>) {
         if let Err(error) = &done.result {
             self.figures.faults += 1;
-            self.note(|| format!("store {index} failed to {error}"));
-            // Of a part of the store it is final for the store to say.
+            self.log_event(|| format!("store {index} failed to {error}"));
+            // Only a failed flush of the whole store must make later flushes fail.
             let is_flush = done.op.kind == StoreOpKind::Flush && done.op.len == 0;
-            // A flush that has succeeded by now was promised before this failure.
+            // A flush that has succeeded by now precedes this failure: deliver its reply first.
             for client in 0..self.clients.len() {
                 if self.clients[client].as_ref().is_some_and(|c| c.disk == index) {
                     self.deliver(client);
@@ -55,22 +55,24 @@ impl World {
                 let range = done.op.offset..done.op.offset + done.op.len;
                 let disk = &mut self.disks[index];
                 disk.read_errors.push((range, error.clone()));
-                // Who waits for it may have come after the fault was over.
+                // Requests that wait for this read may have been submitted after the fault ended.
                 disk.reads_failed_at = disk.model.event();
             }
             if matches!(done.op.kind, StoreOpKind::Write { .. }) {
                 for client in self.clients.iter_mut().flatten().filter(|c| c.disk == index) {
-                    client.untold = true;
+                    client.has_unreported_failure = true;
                 }
             }
         } else {
-            self.note(|| format!("store {index} has done {} {}", done.op.kind, done.op.offset));
+            self.log_event(|| {
+                format!("store {index} has done {} {}", done.op.kind, done.op.offset)
+            });
         }
         let disk = &mut self.disks[index];
         self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
     }
 
-    /// Advances the session of a client. Returns whether anything has changed.
+    /// Advances the session of a client. Returns true if it made progress.
     pub(crate) fn deliver(&mut self, index: usize) -> bool {
         let (cache, now) = (&self.cache, self.now);
         let moved = self.clients[index].as_mut().unwrap().session.advance(cache, now);
@@ -79,7 +81,7 @@ impl World {
 
     /// Sets the faults of a disk.
     pub(crate) fn set_faults(&mut self, index: usize, faults: Vec<Fault>) {
-        self.note(|| format!("store {index} faults: {faults:?}"));
+        self.log_event(|| format!("store {index} faults: {faults:?}"));
         let disk = &mut self.disks[index];
         if disk.reads_failing {
             disk.reads_failed_at = disk.model.event();
@@ -90,35 +92,35 @@ impl World {
         disk.plan.set(faults);
     }
 
-    /// Asserts that a crash now would leave only what it may.
+    /// Asserts that a crash now would leave only permitted content.
     pub(crate) fn crash(&mut self, index: usize, seed: u64) {
         let disk = &self.disks[index];
-        let bytes = disk.platter.lock().unwrap().after_crash(seed);
+        let bytes = disk.crash_disk.lock().unwrap().after_crash(seed);
         disk.model.check_store(&bytes, true);
         self.figures.crashes += 1;
     }
 
-    /// Does what changes of memory and bounds left to be done; whether there was something that
-    /// could be done now.
-    pub(crate) fn tend(&mut self) -> bool {
+    /// Runs the maintenance that changes of memory and bounds require; returns true if more can be
+    /// done immediately.
+    pub(crate) fn run_maintenance(&mut self) -> bool {
         let before = self.cache.memory();
         let next = self.cache.run_maintenance(self.now);
         let after = self.cache.memory();
         if before != after {
-            self.note(|| format!("{} of {} frames in service", after.usable, after.target));
+            self.log_event(|| format!("{} of {} frames in service", after.usable, after.target));
         }
         next == Some(self.now)
     }
 
-    /// Lets everything happen that would happen by itself while nobody asks for more, except that
-    /// the lazy writer is waited for only if `lazily`.
-    pub(crate) fn rest(&mut self, lazily: bool) {
+    /// Runs until nothing can progress without new requests. Waits for the background writer only
+    /// if `lazily`.
+    pub(crate) fn quiesce(&mut self, lazily: bool) {
         for turn in 1..20_000 {
-            // Time passes: pages that could not be written are tried again after a while.
+            // Time passes: failed writes of pages are retried after a delay.
             if turn % 100 == 0 {
                 self.now += 100 * MILLISECOND;
             }
-            let mut moved = self.tend();
+            let mut moved = self.run_maintenance();
             for disk in 0..self.disks.len() {
                 moved |= self.poll(disk) + self.reap(disk) > 0;
             }
@@ -130,10 +132,10 @@ impl World {
             if moved {
                 continue;
             }
-            let there = self.disks.iter().filter(|disk| !disk.gone);
-            let times = there.filter_map(|disk| {
-                let lazy = disk.next_poll.filter(|_| lazily);
-                lazy.into_iter().chain(disk.store.next_event()).min()
+            let present_disks = self.disks.iter().filter(|disk| !disk.is_removed);
+            let times = present_disks.filter_map(|disk| {
+                let background_poll = disk.next_poll.filter(|_| lazily);
+                background_poll.into_iter().chain(disk.store.next_event()).min()
             });
             if let Some(next) = times.chain(self.next_reply()).min().filter(|&next| next > self.now)
             {
@@ -153,17 +155,17 @@ impl World {
         self.clients.iter().flatten().filter_map(|client| client.session.next_reply_at()).min()
     }
 
-    /// Asserts that every frame can be had: nobody holds a pin.
+    /// Asserts that every frame is available, i.e. that there are no pins.
     pub(crate) fn check_no_pins(&self) {
         let frames = self.cache.frames();
         for frame in 0..frames.count() {
-            let own =
+            let pin =
                 frames.try_write_pin(frame).unwrap_or_else(|| panic!("frame {frame} is held"));
-            frames.release_write_pin(own);
+            frames.release_write_pin(pin);
         }
     }
 
-    /// Who waits, and for what there may be no room.
+    /// Describes the waiting requests, and the memory that they may lack.
     fn describe(&self) -> String {
         let clients = self.clients.iter().flatten();
         let waiting = clients.flat_map(|client| {

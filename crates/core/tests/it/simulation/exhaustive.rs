@@ -1,8 +1,8 @@
-//! Every sequence of up to three operations, with a flush after them, and a crash after every event
-//! of the store.
+//! Every sequence of up to three operations, followed by a flush, with a crash after every event of
+//! the store.
 
 use super::broken::Lie;
-use super::guarded;
+use super::with_log_on_panic;
 use super::world::{Action, Figures, Setup, World};
 use larder_core::clock::SECOND;
 use larder_core::mode::WriteMode;
@@ -10,45 +10,45 @@ use larder_core::store::Geometry;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 
-/// Seeds for each crash.
+/// The number of seeds for each crash.
 const CRASHES: u64 = 3;
 const BLOCKS: u64 = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     WriteA,
-    PartOfA,
+    WritePartOfA,
     WriteB,
-    FuaA,
+    WriteAWithFua,
     DiscardA,
     ZeroBoth,
     ReadA,
-    Rest,
-    Lazily,
-    OtherWritesA,
-    Regroup,
-    Through,
+    Quiesce,
+    WaitAndQuiesce,
+    OtherClientWritesA,
+    ChangePageSize,
+    SetWriteThrough,
     Freeze,
     FlushA,
-    WriteOutB,
+    WriteBackB,
 }
 
 const STEPS: [Step; 15] = [
     Step::WriteA,
-    Step::PartOfA,
+    Step::WritePartOfA,
     Step::WriteB,
-    Step::FuaA,
+    Step::WriteAWithFua,
     Step::DiscardA,
     Step::ZeroBoth,
     Step::ReadA,
-    Step::Rest,
-    Step::Lazily,
-    Step::OtherWritesA,
-    Step::Regroup,
-    Step::Through,
+    Step::Quiesce,
+    Step::WaitAndQuiesce,
+    Step::OtherClientWritesA,
+    Step::ChangePageSize,
+    Step::SetWriteThrough,
     Step::Freeze,
     Step::FlushA,
-    Step::WriteOutB,
+    Step::WriteBackB,
 ];
 
 fn crash(world: &mut World) {
@@ -57,8 +57,8 @@ fn crash(world: &mut World) {
     }
 }
 
-/// Runs until nothing moves, with a crash after every event.
-fn run_to_rest(world: &mut World) {
+/// Runs until there is no progress, with a crash after every event.
+fn run_until_idle(world: &mut World) {
     for _ in 0..1000 {
         let polled = world.poll(0);
         if polled > 0 {
@@ -89,33 +89,33 @@ fn perform(world: &mut World, step: Step) {
     let write = |bytes, fua| Action::Write { bytes, fua };
     let (client, action) = match step {
         Step::WriteA => (0, write(block(0, 1), false)),
-        Step::PartOfA => (0, write(700..1900, false)),
+        Step::WritePartOfA => (0, write(700..1900, false)),
         Step::WriteB => (0, write(block(1, 1), false)),
-        Step::FuaA => (0, write(block(0, 1), true)),
+        Step::WriteAWithFua => (0, write(block(0, 1), true)),
         Step::DiscardA => (0, Action::Discard { blocks: 0..1 }),
         Step::ZeroBoth => (0, Action::Zero { bytes: block(0, 2), keep_allocated: false }),
         Step::FlushA => (0, Action::FlushRange { blocks: 0..1, stable: true }),
-        Step::WriteOutB => (0, Action::FlushRange { blocks: 1..2, stable: false }),
+        Step::WriteBackB => (0, Action::FlushRange { blocks: 1..2, stable: false }),
         Step::ReadA => (0, Action::Read(block(0, 1))),
-        Step::OtherWritesA => (1, write(block(0, 1), false)),
-        Step::Rest => return run_to_rest(world),
-        Step::Regroup => {
+        Step::OtherClientWritesA => (1, write(block(0, 1), false)),
+        Step::Quiesce => return run_until_idle(world),
+        Step::ChangePageSize => {
             let volume = &world.disks[0].volume;
             let blocks = if volume.page_bytes() == BLOCK_BYTES_U64 { 2 } else { 1 };
             return world.cache.set_page_blocks(volume, blocks).unwrap();
         }
         Step::Freeze => return world.cache.freeze(&world.disks[0].volume, true),
-        Step::Through => {
+        Step::SetWriteThrough => {
             return world.disks[0].volume.set_write_mode(WriteMode::Through).unwrap();
         }
-        Step::Lazily => {
+        Step::WaitAndQuiesce => {
             world.now += 10 * SECOND;
-            return run_to_rest(world);
+            return run_until_idle(world);
         }
     };
-    // The model wants changes of one place one after the other.
+    // The model permits only one change of a sector at a time.
     if !matches!(action, Action::Read(_)) && world.disks[0].model.is_busy(&block(0, 2)) {
-        run_to_rest(world);
+        run_until_idle(world);
     }
     world.submit(client, action);
     crash(world);
@@ -136,23 +136,24 @@ fn run(steps: &[Step], mode: WriteMode, page_blocks: u32) -> Figures {
         lie: Lie::Nothing,
     };
     let name = format!("sequence {steps:?} with {mode}, pages of {page_blocks} blocks");
-    guarded(&name, |log| {
+    with_log_on_panic(&name, |log| {
         let mut world = World::new(&setup, log);
         world.open(0);
         world.open(0);
         for &step in steps {
             perform(&mut world, step);
         }
-        // The first flush meets what is still in flight; the second one must leave nothing dirty.
+        // The first flush runs while requests are still in flight; after the second one nothing may
+        // be dirty.
         for client in [0, 1] {
             world.submit(client, Action::Flush);
-            run_to_rest(&mut world);
+            run_until_idle(&mut world);
         }
         world.cache.check(world.now);
         let left = world.clients.iter().flatten().map(|client| client.requests.len());
         assert_eq!(left.sum::<usize>(), 0, "requests never end");
         assert!(world.cache.is_at_rest(&world.disks[0].volume), "dirty after a flush");
-        let bytes = world.disks[0].platter.lock().unwrap().after_crash(7);
+        let bytes = world.disks[0].crash_disk.lock().unwrap().after_crash(7);
         world.disks[0].model.check_store(&bytes, false);
         for client in [0, 1] {
             world.close(client);

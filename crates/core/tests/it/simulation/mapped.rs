@@ -1,7 +1,8 @@
-//! Mappings for change in a world: they are made, held for a while, and unpinned or given up.
+//! Mappings for change in a world: a client creates them, holds them for a while, and unpins them
+//! or gives them up.
 //!
-//! While a mapping is held the model knows nothing of it: readers and the store must see what was
-//! there before. From the unpin on it is a write.
+//! While a client holds a mapping, the model has no record of it: readers and the store must see
+//! the previous content. From the unpin on it is a write.
 
 use super::client::Client;
 use super::model::{Content, Model, bytes_of};
@@ -13,20 +14,20 @@ use larder_core::store::{StoreError, StoreErrorKind};
 use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
 use std::ops::Range;
 
-/// What a mapping holds.
+/// Returns the content of a mapping.
 fn content(frames: &PlainFrames, mapping: &mut Mapping<PlainFrames>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (own, range) in mapping.pieces() {
+    for (pin, range) in mapping.pieces() {
         let mut piece = vec![0; range.len()];
-        // These frames have one kind of hold.
-        frames.read(own, range.start, &mut piece);
+        // These frames have a single type of pin.
+        frames.read(pin, range.start, &mut piece);
         bytes.extend(piece);
     }
     bytes
 }
 
-/// Checks the last mapping of a client, or the error of the request for it.
-pub(crate) fn mapped(
+/// Checks the last mapping of a client, or the error of its request.
+pub(crate) fn check_mapping(
     disk: &Disk,
     client: &mut Client,
     frames: &PlainFrames,
@@ -46,13 +47,13 @@ pub(crate) fn mapped(
     assert!(is_refused || disk.has_failed(&bytes, &error), "mapping {bytes:?} failed to {error}");
 }
 
-/// Maps something, or unpins something that is mapped.
+/// Creates a mapping, or unpins one.
 pub(crate) fn step(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     let Some(one) = world.clients[client].as_ref() else { return };
     if !one.mapped.is_empty() && rng.one_in(2) {
         return unpin(world, rng, client);
     }
-    let held: u64 = world.clients.iter().flatten().map(Client::blocks_read).sum();
+    let held: u64 = world.clients.iter().flatten().map(Client::held_blocks).sum();
     let is_waiting = one.requests.iter().any(|r| matches!(r.kind, Kind::Map { .. }));
     if is_waiting || held + 8 > frames / 3 {
         return;
@@ -81,11 +82,11 @@ fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
     let mut mapping = one.mapped.remove(0);
     let (disk, whole) = (one.disk, mapping.bytes());
     if rng.one_in(5) {
-        world.note(|| format!("client {client} gives up its mapping of {whole:?}"));
+        world.log_event(|| format!("client {client} gives up its mapping of {whole:?}"));
         world.cache.unmap(&world.disks[disk].volume, &mut mapping);
         return;
     }
-    // A part of it, of whole sectors but for the end of the volume.
+    // A part of it, in whole sectors except at the end of the volume.
     let sectors = (whole.end - whole.start).div_ceil(SECTOR_BYTES as u64);
     let first = rng.below(sectors);
     let count = 1 + rng.below(sectors - first);
@@ -99,9 +100,9 @@ fn unpin(world: &mut World, rng: &mut Rng, client: usize) {
     let token = world.next_token();
     let data = bytes_of(token, bytes.clone());
     mapping.write(world.cache.frames(), bytes.start, &data);
-    world.note(|| format!("client {client} unpins {token}, {bytes:?} of {whole:?}"));
+    world.log_event(|| format!("client {client} unpins {token}, {bytes:?} of {whole:?}"));
     world.disks[disk].model.begin(&bytes, &data);
-    world.widen(disk, &bytes);
+    world.allow_new_content(disk, &bytes);
     let request = world.request(client, token, bytes, Kind::Unpin);
     let one = world.clients[client].as_mut().unwrap();
     one.requests.push(request);

@@ -1,15 +1,15 @@
-//! Ordered groups: after a crash at any moment, where anything of the later group is there, all of
-//! the earlier one is.
+//! Ordered groups: after a crash at any point, if any write of the later group is present, then all
+//! writes of the earlier group are.
 //!
-//! The checks know of the cache only what its clients know: which writes were acknowledged when an
-//! order was asked for, and which were asked for after it. Every write has a content of its own and
-//! covers whole sectors, so each sector of a store tells which write it is of.
+//! The checks use only information that the clients of the cache have: the writes that were
+//! acknowledged when a client requested an order, and those submitted after it. Every write has
+//! distinct content and covers whole sectors, so each sector of a store identifies its write.
 
 use super::broken::Lie;
 use super::model::byte_of;
 use super::random::{Rng, drain, tunables};
 use super::world::{Action, Figures, Log, Setup, World};
-use super::{add, guarded};
+use super::{add, with_log_on_panic};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
@@ -26,90 +26,95 @@ const SECTOR: u64 = SECTOR_BYTES as u64;
 
 /// A write in a group.
 #[derive(Debug)]
-struct Written {
+struct WriteRecord {
     id: u64,
     group: GroupId,
     bytes: Range<u64>,
     acknowledged: bool,
-    /// How often the store had been asked for something when it was submitted.
+    /// The number of polls of the store when the write was submitted.
     polls: u64,
 }
 
-/// What must be there when something else is: sectors, and the writes that they are of at least.
+/// A requirement: if a write of `after` is present, each of these sectors holds at least the given
+/// write.
 #[derive(Debug)]
 struct Order {
     before: Vec<(u64, u64)>,
-    /// The writes that wait.
+    /// The group whose writes wait.
     after: GroupId,
     from: u64,
 }
 
-/// What was written and ordered, as clients know it.
+/// The writes and orders, as known to the clients.
 #[derive(Debug, Default)]
 struct OrderRecord {
-    writes: Vec<Written>,
+    writes: Vec<WriteRecord>,
     orders: Vec<Order>,
-    /// By sector, the writes that touched it.
-    touched: BTreeMap<u64, Vec<u64>>,
+    /// The writes to each sector.
+    writes_by_sector: BTreeMap<u64, Vec<u64>>,
     polls: u64,
     /// Writes with FUA that have not been acknowledged.
     forced: Vec<u64>,
-    /// Whether a write is given to the store as soon as it is asked for.
+    /// True if the cache may delay the submission of a write to the store.
     is_lazy: bool,
 }
 
 impl OrderRecord {
-    fn wrote(&mut self, id: u64, group: Option<GroupId>, bytes: Range<u64>) {
+    fn record_write(&mut self, id: u64, group: Option<GroupId>, bytes: Range<u64>) {
         for sector in bytes.start / SECTOR..bytes.end / SECTOR {
-            self.touched.entry(sector).or_default().push(id);
+            self.writes_by_sector.entry(sector).or_default().push(id);
         }
         if let Some(group) = group {
             let polls = self.polls;
-            self.writes.push(Written { id, group, bytes, acknowledged: false, polls });
+            self.writes.push(WriteRecord { id, group, bytes, acknowledged: false, polls });
         }
     }
 
-    /// Takes note of an order that the cache accepted just now; `id` is the next write's.
-    fn ordered(&mut self, before: GroupId, after: GroupId, id: u64) {
+    /// Records an order that the cache has just accepted; `id` is that of the next write.
+    fn record_order(&mut self, before: GroupId, after: GroupId, id: u64) {
         let firsts = self.writes.iter().filter(|w| w.group == before && w.acknowledged);
-        let sectors = |w: &Written| {
+        let sectors = |w: &WriteRecord| {
             let id = w.id;
             (w.bytes.start / SECTOR..w.bytes.end / SECTOR).map(move |sector| (sector, id))
         };
         let before: Vec<_> = firsts.flat_map(sectors).collect();
-        // What was written since the store was asked for anything last has not been given to it.
-        let fresh = |w: &&Written| self.is_lazy && w.polls == self.polls;
-        let from = self.writes.iter().filter(fresh).map(|w| w.id).min().unwrap_or(id);
+        // Writes since the last poll have not been submitted to the store.
+        let not_submitted = |w: &&WriteRecord| self.is_lazy && w.polls == self.polls;
+        let from = self.writes.iter().filter(not_submitted).map(|w| w.id).min().unwrap_or(id);
         if !before.is_empty() {
             self.orders.push(Order { before, after, from });
         }
     }
 
-    /// The write that a sector is of; 0 if it is the first content.
+    /// Returns the write whose content a sector holds; 0 for the initial content.
     fn write_in(&self, bytes: &SparseBytes, sector: u64) -> u64 {
         let mut found = vec![0; SECTOR_BYTES];
         bytes.read(sector * SECTOR, &mut found);
         let range = sector * SECTOR..(sector + 1) * SECTOR;
-        let ids = self.touched.get(&sector).into_iter().flatten().rev().copied();
+        let ids = self.writes_by_sector.get(&sector).into_iter().flatten().rev().copied();
         let is_of = |&id: &u64| range.clone().zip(&found).all(|(at, &b)| byte_of(id, at) == b);
         ids.chain([0]).find(is_of).unwrap_or_else(|| {
             panic!("sector {sector} holds {:02x?}, which nobody wrote", &found[..8])
         })
     }
 
-    /// Asserts that what a crash left keeps every order.
+    /// Asserts that the content after a crash satisfies every order.
     fn check(&self, bytes: &SparseBytes) {
-        let shown: BTreeMap<_, _> =
-            self.touched.keys().map(|&sector| (sector, self.write_in(bytes, sector))).collect();
+        let content: BTreeMap<_, _> = self
+            .writes_by_sector
+            .keys()
+            .map(|&sector| (sector, self.write_in(bytes, sector)))
+            .collect();
         for Order { before, after, from } in &self.orders {
-            let waits = |w: &&Written| w.group == *after && w.id >= *from;
-            let is_there = |w: &&Written| {
-                (w.bytes.start / SECTOR..w.bytes.end / SECTOR).any(|sector| shown[&sector] == w.id)
+            let waits = |w: &&WriteRecord| w.group == *after && w.id >= *from;
+            let is_present = |w: &&WriteRecord| {
+                (w.bytes.start / SECTOR..w.bytes.end / SECTOR)
+                    .any(|sector| content[&sector] == w.id)
             };
-            let Some(early) = self.writes.iter().filter(waits).find(is_there) else { continue };
+            let Some(early) = self.writes.iter().filter(waits).find(is_present) else { continue };
             for (sector, id) in before {
                 assert!(
-                    shown[sector] >= *id,
+                    content[sector] >= *id,
                     "out of order: write {} of {after:?} is there, write {id} of sector {sector} \
                      is not",
                     early.id
@@ -119,20 +124,20 @@ impl OrderRecord {
     }
 }
 
-/// A world with a ledger.
+/// A world with a record of its writes and orders.
 struct Ordered {
     world: World,
-    ledger: OrderRecord,
-    /// Whether the cache is told of orders; if not, the checks must find that out.
-    tell: bool,
+    record: OrderRecord,
+    /// True if the orders are passed to the cache; if not, the checks must detect it.
+    reports_orders: bool,
 }
 
 impl Ordered {
-    fn new(setup: &Setup, log: Log, tell: bool) -> Self {
+    fn new(setup: &Setup, log: Log, reports_orders: bool) -> Self {
         let mut world = World::new(setup, log);
         world.open(0);
         let is_lazy = setup.volumes[0].write_mode == WriteMode::Back;
-        Ordered { world, ledger: OrderRecord { is_lazy, ..OrderRecord::default() }, tell }
+        Ordered { world, record: OrderRecord { is_lazy, ..OrderRecord::default() }, reports_orders }
     }
 
     fn group(&self) -> GroupId {
@@ -147,14 +152,14 @@ impl Ordered {
         self.world.submit(client, Action::Write { bytes: bytes.clone(), fua });
         self.world.group = None;
         let id = self.world.last_token();
-        self.ledger.wrote(id, group, bytes);
-        self.ledger.forced.extend(fua.then_some(id));
-        self.forced_may_go();
-        self.acknowledge();
+        self.record.record_write(id, group, bytes);
+        self.record.forced.extend(fua.then_some(id));
+        self.count_forced_poll();
+        self.update_acknowledged();
     }
 
-    /// Notes which writes have been acknowledged.
-    fn acknowledge(&mut self) {
+    /// Updates the set of acknowledged writes.
+    fn update_acknowledged(&mut self) {
         let waiting: Vec<_> = self
             .world
             .clients
@@ -164,41 +169,42 @@ impl Ordered {
             .map(|r| r.token)
             .collect();
         let failed = &self.world.failed;
-        self.ledger.forced.retain(|id| waiting.contains(id));
-        for write in &mut self.ledger.writes {
+        self.record.forced.retain(|id| waiting.contains(id));
+        for write in &mut self.record.writes {
             write.acknowledged |= !waiting.contains(&write.id) && !failed.contains(&write.id);
         }
     }
 
-    /// With FUA the store is given the pages of a write as soon as they can be written: when it is
-    /// asked for, when what it needed of the store has come, when an earlier write is done.
-    fn forced_may_go(&mut self) {
-        self.ledger.polls += u64::from(!self.ledger.forced.is_empty());
+    /// Counts a poll if a FUA write is pending: the cache submits its pages to the store as soon as
+    /// they can be written, i.e. at the request, after a read that it needs, or after an earlier
+    /// write.
+    fn count_forced_poll(&mut self) {
+        self.record.polls += u64::from(!self.record.forced.is_empty());
     }
 
     fn order(&mut self, before: GroupId, after: GroupId) -> Result<(), OrderError> {
         let world = &self.world;
-        let told = if self.tell {
+        let result = if self.reports_orders {
             world.cache.order(&world.disks[0].volume, before, after)
         } else {
             Ok(())
         };
-        world.note(|| format!("order {before:?} before {after:?}: {told:?}"));
-        if told.is_ok() {
-            self.ledger.ordered(before, after, world.last_token() + 1);
+        world.log_event(|| format!("order {before:?} before {after:?}: {result:?}"));
+        if result.is_ok() {
+            self.record.record_order(before, after, world.last_token() + 1);
         }
-        told
+        result
     }
 
     fn poll(&mut self) -> usize {
-        self.ledger.polls += 1;
+        self.record.polls += 1;
         self.world.poll(0)
     }
 
     fn crash(&mut self, seed: u64) {
         self.world.crash(0, seed);
-        let bytes = self.world.disks[0].platter.lock().unwrap().after_crash(seed);
-        self.ledger.check(&bytes);
+        let bytes = self.world.disks[0].crash_disk.lock().unwrap().after_crash(seed);
+        self.record.check(&bytes);
     }
 }
 
@@ -226,14 +232,14 @@ fn setup(rng: &mut Rng, lie: Lie) -> Setup {
     Setup { frames, shards, volumes: vec![options], seed, delay, depth, lie }
 }
 
-/// Runs the world of one seed; how many orders were accepted and refused in it.
-fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
+/// Runs the world of one seed; returns the numbers of accepted and refused orders.
+fn run(seed: u64, lie: Lie, reports_orders: bool, log: Log) -> (Figures, u64, u64) {
     let mut rng = Rng(seed);
     let setup = setup(&mut rng, lie);
     let length = setup.volumes[0].geometry.length;
     let faulty = lie == Lie::Nothing && rng.one_in(3);
-    let mut ordered = Ordered::new(&setup, log, tell);
-    ordered.world.note(|| format!("{setup:?}"));
+    let mut ordered = Ordered::new(&setup, log, reports_orders);
+    ordered.world.log_event(|| format!("{setup:?}"));
     ordered.world.open(0);
     let mut groups: Vec<_> = (0..2 + rng.below(4)).map(|_| ordered.group()).collect();
     let (mut accepted, mut refused) = (0, 0);
@@ -255,26 +261,29 @@ fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
                 }
             }
             46..50 => {
-                let place = rng.index(groups.len());
-                groups[place] = ordered.group();
+                let index = rng.index(groups.len());
+                groups[index] = ordered.group();
             }
-            // A store that lies about flushes is to be caught by the order, not by a promise.
-            50..53 if lie == Lie::Nothing && tell => ordered.world.submit(client, Action::Flush),
+            // Violations by a store that lies about flushes must be detected by an order, not by a
+            // flush guarantee.
+            50..53 if lie == Lie::Nothing && reports_orders => {
+                ordered.world.submit(client, Action::Flush)
+            }
             53..70 => {
                 ordered.poll();
             }
             70..80 => {
                 ordered.world.reap(0);
-                ordered.forced_may_go();
+                ordered.count_forced_poll();
             }
             80..88 => {
                 ordered.world.deliver(client);
-                ordered.forced_may_go();
+                ordered.count_forced_poll();
             }
             88..92 => ordered.world.now += rng.below(3 * SECOND),
             92 => {
                 ordered.world.retry(client);
-                ordered.forced_may_go();
+                ordered.count_forced_poll();
             }
             93 if faulty => {
                 let start = rng.below(length);
@@ -284,7 +293,7 @@ fn run(seed: u64, lie: Lie, tell: bool, log: Log) -> (Figures, u64, u64) {
             }
             _ => ordered.crash(rng.next()),
         }
-        ordered.acknowledge();
+        ordered.update_acknowledged();
         if number % 4 == 0 {
             ordered.world.cache.check(ordered.world.now);
             ordered.crash(rng.next());
@@ -314,16 +323,16 @@ fn a_random_world_keeps_every_order() {
             refused += no;
             figures
         };
-        add(&mut sum, guarded(&name, world));
+        add(&mut sum, with_log_on_panic(&name, world));
     }
     println!("ordered: {accepted} orders, {refused} refused, {} crashes", sum.crashes);
     assert!(accepted > 0 && refused > 0 && sum.crashes > 0, "nothing was shown");
 }
 
-/// Whether some seed shows what is out of order.
-fn caught(lie: Lie, tell: bool) -> bool {
+/// Returns true if some seed detects a violated order.
+fn is_detected(lie: Lie, reports_orders: bool) -> bool {
     (0..300).any(|seed| {
-        let run = || run(seed, lie, tell, Log::default());
+        let run = || run(seed, lie, reports_orders, Log::default());
         let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return false };
         panic.downcast_ref::<String>().is_some_and(|message| message.contains("out of order"))
     })
@@ -331,43 +340,43 @@ fn caught(lie: Lie, tell: bool) -> bool {
 
 #[test]
 fn a_store_that_lies_about_flushes_breaks_an_order_and_is_caught() {
-    assert!(caught(Lie::Flush, true), "the checks cannot fail");
+    assert!(is_detected(Lie::Flush, true), "the checks cannot fail");
 }
 
 #[test]
 fn an_order_that_the_cache_is_not_told_of_is_not_kept() {
-    assert!(caught(Lie::Nothing, false), "the checks cannot fail");
+    assert!(is_detected(Lie::Nothing, false), "the checks cannot fail");
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A block of its own of this group.
-    Own(usize),
-    /// The block that both groups change.
-    Common(usize),
-    /// A block next to that of the other group, in one page if that has two blocks.
-    Beside(usize),
-    /// This group before the other one.
+    /// Write a block of this group only.
+    WriteOwnBlock(usize),
+    /// Write the block that both groups change.
+    WriteSharedBlock(usize),
+    /// Write the block next to that of the other group, in the same page if a page has two blocks.
+    WriteAdjacentBlock(usize),
+    /// Order this group before the other one.
     Order(usize),
     Flush,
     Poll,
-    Rest,
-    Lazily,
+    Quiesce,
+    WaitAndQuiesce,
 }
 
 const STEPS: [Step; 12] = [
-    Step::Own(0),
-    Step::Own(1),
-    Step::Common(0),
-    Step::Common(1),
-    Step::Beside(0),
-    Step::Beside(1),
+    Step::WriteOwnBlock(0),
+    Step::WriteOwnBlock(1),
+    Step::WriteSharedBlock(0),
+    Step::WriteSharedBlock(1),
+    Step::WriteAdjacentBlock(0),
+    Step::WriteAdjacentBlock(1),
     Step::Order(0),
     Step::Order(1),
     Step::Flush,
     Step::Poll,
-    Step::Rest,
-    Step::Lazily,
+    Step::Quiesce,
+    Step::WaitAndQuiesce,
 ];
 
 fn crashes(ordered: &mut Ordered) {
@@ -376,8 +385,8 @@ fn crashes(ordered: &mut Ordered) {
     }
 }
 
-/// Runs until nothing moves, with crashes after every event.
-fn run_to_rest(ordered: &mut Ordered) {
+/// Runs until there is no progress, with crashes after every event.
+fn run_until_idle(ordered: &mut Ordered) {
     for _ in 0..1000 {
         let mut moved = ordered.poll() > 0;
         while ordered.world.reap(0) > 0 {
@@ -387,7 +396,7 @@ fn run_to_rest(ordered: &mut Ordered) {
         while ordered.world.deliver(0) {
             moved = true;
         }
-        ordered.acknowledge();
+        ordered.update_acknowledged();
         if moved {
             continue;
         }
@@ -397,7 +406,7 @@ fn run_to_rest(ordered: &mut Ordered) {
     panic!("a few writes do not come to rest");
 }
 
-fn sequence(steps: &[Step], mode: WriteMode, page_blocks: u32) -> u64 {
+fn run_sequence(steps: &[Step], mode: WriteMode, page_blocks: u32) -> u64 {
     let geometry = Geometry { length: 8 * BLOCK_BYTES_U64, granule: 512, read_only: false };
     let mut options = VolumeOptions::new("v", geometry);
     (options.write_mode, options.page_blocks) = (mode, page_blocks);
@@ -405,20 +414,20 @@ fn sequence(steps: &[Step], mode: WriteMode, page_blocks: u32) -> u64 {
     let (delay, depth, lie) = (None, 4, Lie::Nothing);
     let setup = Setup { frames: 24, shards: 1, volumes, seed: 1, delay, depth, lie };
     let name = format!("sequence {steps:?} with {mode}, pages of {page_blocks} blocks");
-    let figures = guarded(&name, |log| {
+    let figures = with_log_on_panic(&name, |log| {
         let mut ordered = Ordered::new(&setup, log, true);
         let groups = [ordered.group(), ordered.group()];
         for &step in steps {
             match step {
-                Step::Own(i) => {
+                Step::WriteOwnBlock(i) => {
                     ordered.write(0, Some(groups[i]), block(i as u64 * 2, 1), false);
                 }
-                Step::Common(i) => ordered.write(0, Some(groups[i]), block(4, 1), false),
-                Step::Beside(i) => {
+                Step::WriteSharedBlock(i) => ordered.write(0, Some(groups[i]), block(4, 1), false),
+                Step::WriteAdjacentBlock(i) => {
                     ordered.write(0, Some(groups[i]), block(6 + i as u64, 1), false);
                 }
                 Step::Order(i) => {
-                    // Refused where the two wait for each other already.
+                    // The cache refuses the order if the two groups wait for each other already.
                     let _may_be_refused = ordered.order(groups[i], groups[1 - i]);
                 }
                 Step::Flush => ordered.world.submit(0, Action::Flush),
@@ -426,17 +435,17 @@ fn sequence(steps: &[Step], mode: WriteMode, page_blocks: u32) -> u64 {
                     ordered.poll();
                     ordered.world.reap(0);
                 }
-                Step::Rest => run_to_rest(&mut ordered),
-                Step::Lazily => {
+                Step::Quiesce => run_until_idle(&mut ordered),
+                Step::WaitAndQuiesce => {
                     ordered.world.now += 10 * SECOND;
-                    run_to_rest(&mut ordered);
+                    run_until_idle(&mut ordered);
                 }
             }
             crashes(&mut ordered);
         }
         for _ in 0..2 {
             ordered.world.submit(0, Action::Flush);
-            run_to_rest(&mut ordered);
+            run_until_idle(&mut ordered);
         }
         ordered.world.cache.check(ordered.world.now);
         let client = ordered.world.clients[0].as_ref().unwrap();
@@ -456,7 +465,7 @@ fn every_short_sequence_keeps_every_order() {
     for (mode, page_blocks, longest) in longest {
         let mut each = |steps: &[Step]| {
             sequences += 1;
-            crashes += sequence(steps, mode, page_blocks);
+            crashes += run_sequence(steps, mode, page_blocks);
         };
         for a in STEPS {
             for b in STEPS {

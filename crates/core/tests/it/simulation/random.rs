@@ -1,4 +1,4 @@
-//! A world driven by a seed: what it consists of, and what happens in it.
+//! Random worlds: setup and events, determined by a seed.
 
 use super::broken::Lie;
 use super::change;
@@ -64,7 +64,7 @@ pub(crate) fn tunables(rng: &mut Rng) -> Tunables {
     }
 }
 
-/// A volume without bounds.
+/// Returns random options of a volume without bounds.
 pub(crate) fn volume_options(
     rng: &mut Rng,
     name: &str,
@@ -112,7 +112,7 @@ pub(crate) fn run(seed: u64, lie: Lie, log: Log) -> Figures {
 }
 
 /// Runs a world in rounds of at least `steps` steps together, or in one round. After each round the
-/// volumes come to rest. `policy` is that of all volumes; if it is none, the seed chooses.
+/// volumes are quiesced. `policy` is that of all volumes; if it is `None`, the seed chooses.
 pub(crate) fn run_with(
     seed: u64,
     lie: Lie,
@@ -124,12 +124,12 @@ pub(crate) fn run_with(
     let setup = setup(&mut rng, lie, policy);
     let mut conditions = Conditions::new(&mut rng, lie, policy);
     let mut world = World::new(&setup, log);
-    world.note(|| format!("{setup:?}"));
+    world.log_event(|| format!("{setup:?}"));
     for disk in 0..world.disks.len() {
         world.open(disk);
     }
     if rng.one_in(3) {
-        warm(&mut world, &mut rng);
+        warm_ranges(&mut world, &mut rng);
     }
     loop {
         let least = if steps.is_some() { 250 } else { 100 };
@@ -138,8 +138,8 @@ pub(crate) fn run_with(
         if steps.is_none_or(|steps| world.figures.steps >= steps) {
             break;
         }
-        come_to_rest(&mut world, &mut rng);
-        renew(&mut world, &mut rng, policy);
+        quiesce_and_check(&mut world, &mut rng);
+        replace_failed_volumes(&mut world, &mut rng, policy);
         conditions = Conditions::new(&mut rng, lie, policy);
     }
     drain(&mut world, &mut rng);
@@ -176,8 +176,8 @@ fn round(world: &mut World, rng: &mut Rng, conditions: &Conditions, count: u64) 
     for number in 0..count {
         let client = rng.index(world.clients.len());
         match rng.below(100) {
-            0..35 => ask(world, rng, client, frames),
-            35..60 => engine(world, rng),
+            0..35 => submit_random_request(world, rng, client, frames),
+            35..60 => drive_store(world, rng),
             60..80 if world.clients[client].is_some() => {
                 world.deliver(client);
             }
@@ -190,22 +190,22 @@ fn round(world: &mut World, rng: &mut Rng, conditions: &Conditions, count: u64) 
                 let disk = rng.index(world.disks.len());
                 world.disks[disk].volume.set_hint(rng.pick(Hint::ALL));
             }
-            96 if rng.one_in(2) => pin(world, rng, frames),
-            96 if rng.one_in(2) => warm(world, rng),
-            96 => come_and_go(world, rng, client),
+            96 if rng.one_in(2) => pin_or_unpin(world, rng, frames),
+            96 if rng.one_in(2) => warm_ranges(world, rng),
+            96 => open_or_close_session(world, rng, client),
             _ if conditions.has_changes && rng.one_in(2) => {
                 change::change(world, rng, conditions.policy);
             }
             97 if conditions.has_faults => {
-                let disk = rng.pick(&world.there());
+                let disk = rng.pick(&world.present_disks());
                 let chosen = faults(world, rng, disk);
                 world.set_faults(disk, chosen);
             }
             _ if rng.one_in(8) => {
-                let (disk, seed) = (rng.pick(&world.there()), rng.next());
+                let (disk, seed) = (rng.pick(&world.present_disks()), rng.next());
                 world.crash(disk, seed);
             }
-            _ => engine(world, rng),
+            _ => drive_store(world, rng),
         }
         if number % 8 == 0 {
             world.cache.check(world.now);
@@ -213,14 +213,14 @@ fn round(world: &mut World, rng: &mut Rng, conditions: &Conditions, count: u64) 
     }
 }
 
-fn engine(world: &mut World, rng: &mut Rng) {
-    let disk = rng.pick(&world.there());
+fn drive_store(world: &mut World, rng: &mut Rng) {
+    let disk = rng.pick(&world.present_disks());
     world.poll(disk);
     for _ in 0..rng.below(4) {
         world.reap(disk);
     }
     if rng.one_in(2) {
-        world.tend();
+        world.run_maintenance();
     }
     if rng.one_in(24) {
         world.crash(disk, rng.next());
@@ -233,18 +233,18 @@ fn release(world: &mut World, client: usize) {
     }
 }
 
-fn come_and_go(world: &mut World, rng: &mut Rng, client: usize) {
+fn open_or_close_session(world: &mut World, rng: &mut Rng, client: usize) {
     let open = world.clients.iter().flatten().count();
     if open < 4 && rng.one_in(2) {
-        let disk = rng.pick(&world.there());
+        let disk = rng.pick(&world.present_disks());
         world.open(disk);
     } else if open > 1 && world.clients[client].is_some() {
         world.close(client);
     }
 }
 
-/// Has ranges read back as after a restart, which a list of another volume may have named too.
-fn warm(world: &mut World, rng: &mut Rng) {
+/// Marks ranges to be read back as after a restart; the ranges may exceed the volume.
+fn warm_ranges(world: &mut World, rng: &mut Rng) {
     let disk = rng.index(world.disks.len());
     let blocks = world.disks[disk].length().div_ceil(BLOCK_BYTES_U64);
     let ranges: Vec<_> = (0..=rng.below(4))
@@ -253,12 +253,12 @@ fn warm(world: &mut World, rng: &mut Rng) {
             start..start + rng.below(12)
         })
         .collect();
-    world.note(|| format!("store {disk}: to be warm: {ranges:?}"));
+    world.log_event(|| format!("store {disk}: to be warm: {ranges:?}"));
     world.cache.warm(&world.disks[disk].volume, ranges);
 }
 
 /// Pins a range, or unpins one.
-fn pin(world: &mut World, rng: &mut Rng, frames: u64) {
+fn pin_or_unpin(world: &mut World, rng: &mut Rng, frames: u64) {
     let disk = &world.disks[rng.index(world.disks.len())];
     let length = disk.length();
     let start = rng.below(length);
@@ -269,7 +269,7 @@ fn pin(world: &mut World, rng: &mut Rng, frames: u64) {
     } else {
         world.cache.unpin_range(&disk.volume, 0..length, world.now)
     };
-    world.note(|| format!("pin {bytes:?} {is_more}: {done:?}"));
+    world.log_event(|| format!("pin {bytes:?} {is_more}: {done:?}"));
 }
 
 fn faults(world: &World, rng: &mut Rng, disk: usize) -> Vec<Fault> {
@@ -291,7 +291,7 @@ fn faults(world: &World, rng: &mut Rng, disk: usize) -> Vec<Fault> {
     }
 }
 
-/// A range of bytes that begins and ends as the seed says: at blocks, sectors or anywhere.
+/// Returns a random range of bytes, aligned to blocks, to sectors or not at all.
 fn range(rng: &mut Rng, length: u64, blocks_max: u64) -> Range<u64> {
     let unit = rng.pick(&[BLOCK_BYTES_U64, 512, 1]);
     let hot = if rng.one_in(2) { length } else { length.min(12 * BLOCK_BYTES_U64) };
@@ -301,7 +301,7 @@ fn range(rng: &mut Rng, length: u64, blocks_max: u64) -> Range<u64> {
     start..length.min(start + len)
 }
 
-fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
+fn submit_random_request(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     let Some(one) = world.clients[client].as_ref() else { return };
     let disk = &world.disks[one.disk];
     let length = disk.length();
@@ -311,9 +311,9 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     let bytes = range(rng, length, 6);
     let action = match rng.below(20) {
         0..8 => {
-            // Reads hold what they have while they wait for the rest: more than the cache has can
-            // not be held at a time.
-            let held: u64 = world.clients.iter().flatten().map(Client::blocks_read).sum();
+            // Reads hold their blocks while they wait for the rest, so together they may not hold
+            // more blocks than the cache has.
+            let held: u64 = world.clients.iter().flatten().map(Client::held_blocks).sum();
             if held + 8 > frames / 3 {
                 return release(world, client);
             }
@@ -321,7 +321,7 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
                 Action::Read(bytes)
             } else {
                 let one = world.clients[client].as_mut().unwrap();
-                Action::Read(one.read_on(1 + rng.below(3), length))
+                Action::Read(one.next_sequential_range(1 + rng.below(3), length))
             }
         }
         8..15 if is_free(&bytes) => Action::Write { bytes, fua: rng.one_in(6) },
@@ -352,23 +352,23 @@ fn ask(world: &mut World, rng: &mut Rng, client: usize, frames: u64) {
     world.submit(client, action);
 }
 
-/// Brings the world to rest, and closes all sessions.
+/// Quiesces the world, and closes all sessions.
 pub(crate) fn drain(world: &mut World, rng: &mut Rng) {
-    come_to_rest(world, rng);
+    quiesce_and_check(world, rng);
     for client in 0..world.clients.len() {
         if world.clients[client].is_some() {
             world.close(client);
         }
     }
-    world.rest(true);
+    world.quiesce(true);
     world.cache.check(world.now);
     world.check_no_pins();
 }
 
-/// Ends the faults and all requests, has all dirty data written, and checks the stores against the
+/// Ends the faults and all requests, flushes all dirty data, and checks the stores against the
 /// model.
-fn come_to_rest(world: &mut World, rng: &mut Rng) {
-    for disk in world.there() {
+fn quiesce_and_check(world: &mut World, rng: &mut Rng) {
+    for disk in world.present_disks() {
         world.set_faults(disk, Vec::new());
         world.disks[disk].volume.set_flush_mode(FlushMode::Keep);
         let whole = 0..world.disks[disk].length();
@@ -386,7 +386,7 @@ fn come_to_rest(world: &mut World, rng: &mut Rng) {
                 }
             }
         }
-        world.rest(false);
+        world.quiesce(false);
         if world.clients.iter().flatten().all(|client| client.requests.is_empty()) {
             break;
         }
@@ -405,9 +405,9 @@ fn come_to_rest(world: &mut World, rng: &mut Rng) {
         }
     }
     world.cache.check(world.now);
-    change::check_reached(world);
-    for disk in world.there() {
-        settle(world, disk, rng.one_in(2));
+    change::check_targets_reached(world);
+    for disk in world.present_disks() {
+        check_volume(world, disk, rng.one_in(2));
         world.crash(disk, rng.next());
     }
 }
@@ -424,16 +424,16 @@ fn forget_failures(world: &mut World, index: usize) {
     disk.writes_failed = false;
 }
 
-/// Removes volumes whose flushes fail for good, adds one if at most one is left, and forgets the
+/// Removes volumes whose flushes fail permanently, adds one if at most one is left, and clears the
 /// failures of the others.
-fn renew(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
+fn replace_failed_volumes(world: &mut World, rng: &mut Rng, policy: Option<PolicyKind>) {
     for index in 0..world.disks.len() {
         let disk = &world.disks[index];
-        if disk.flush_failed && !disk.gone {
+        if disk.flush_failed && !disk.is_removed {
             change::remove_unused_volume(world, index);
         }
-        if world.disks[index].gone {
-            if world.there().len() > 1 {
+        if world.disks[index].is_removed {
+            if world.present_disks().len() > 1 {
                 continue;
             }
             let page_blocks = rng.pick(&[1, 1, 2, 4]);
@@ -451,17 +451,20 @@ fn flush_until_success(world: &mut World, client: usize) {
     for _ in 0..2 {
         let failed = world.figures.failed;
         world.submit(client, Action::Flush);
-        world.rest(false);
+        world.quiesce(false);
         if world.figures.failed == failed {
             break;
         }
     }
     let client = world.clients[client].as_ref().unwrap();
-    assert!(client.requests.is_empty() && !client.untold, "a flush did not succeed");
+    assert!(
+        client.requests.is_empty() && !client.has_unreported_failure,
+        "a flush did not succeed"
+    );
 }
 
-/// A volume comes to rest, by flushes or by the lazy writer, and what it holds is looked at.
-fn settle(world: &mut World, disk: usize, flush: bool) {
+/// Flushes a volume, by client flushes or by the background writer, and checks its content.
+fn check_volume(world: &mut World, disk: usize, flush: bool) {
     let clients: Vec<_> = (0..world.clients.len())
         .filter(|&i| world.clients[i].as_ref().is_some_and(|client| client.disk == disk))
         .collect();
@@ -470,11 +473,11 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
             flush_until_success(world, client);
         }
     } else {
-        world.rest(true);
+        world.quiesce(true);
     }
-    if world.there().into_iter().any(|other| world.is_failing(other)) {
-        // Reads may need the room of pages that are to be tried again.
-        world.rest(true);
+    if world.present_disks().into_iter().any(|other| world.is_failing(other)) {
+        // Reads may need the frames of pages whose write is to be retried.
+        world.quiesce(true);
     }
     let World { cache, disks, .. } = world;
     let orphans = std::mem::take(&mut disks[disk].orphans);
@@ -484,7 +487,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
     assert!(cache.is_at_rest(&disks[disk].volume), "a volume does not come to rest");
     assert!(!world.is_failing(disk), "nothing fails any more");
     let disk = &world.disks[disk];
-    let bytes = disk.platter.lock().unwrap().current().clone();
+    let bytes = disk.crash_disk.lock().unwrap().current().clone();
     disk.model.check_store(&bytes, false);
     let (client, length) = (clients[0], disk.length());
     for start in (0..length).step_by(8 * 4096) {
@@ -492,7 +495,7 @@ fn settle(world: &mut World, disk: usize, flush: bool) {
         let mut stored = vec![0; usize::try_from(range.end - range.start).unwrap()];
         bytes.read(start, &mut stored);
         world.submit(client, Action::Read(range));
-        world.rest(false);
+        world.quiesce(false);
         let client = world.clients[client].as_mut().unwrap();
         let differs = client.held[0].copy.iter().zip(&stored).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the cache and the store differ after {start}");

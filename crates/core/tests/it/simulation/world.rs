@@ -1,8 +1,8 @@
-//! A world with one cache, its stores and its clients, in which everything happens in one thread
-//! and in the order in which it is called.
+//! A world with one cache, its stores and its clients. A single thread performs all actions in the
+//! order of the calls.
 
-use super::broken::{Broken, Lie};
-use super::client::{Client, Held};
+use super::broken::{Lie, LyingStore};
+use super::client::{Client, HeldRead};
 use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) type Log = Arc<Mutex<VecDeque<String>>>;
 const LOG_LINES: usize = 60;
 
-/// What a world is made of.
+/// The parameters of a world.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) frames: u32,
@@ -41,10 +41,10 @@ pub(crate) struct Setup {
     pub(crate) lie: Lie,
 }
 
-/// What happened in worlds.
+/// Statistics of worlds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
-    /// Random steps: a request, a change, a move of a store, a completion, a crash and others.
+    /// Random steps: a request, a change, store activity, a completion, a crash and others.
     pub(crate) steps: u64,
     pub(crate) requests: u64,
     pub(crate) failed: u64,
@@ -53,14 +53,14 @@ pub(crate) struct Figures {
     pub(crate) store_ops: u64,
     /// Blocks that were read ahead.
     pub(crate) ahead: u64,
-    /// Changes while serving that were done, and those that were refused.
+    /// Accepted and refused changes while serving.
     pub(crate) changes: u64,
     pub(crate) refused: u64,
-    /// Volumes that went.
+    /// Removed volumes.
     pub(crate) removed: u64,
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Read(Range<u64>),
@@ -72,7 +72,7 @@ pub(crate) enum Action {
     Map { bytes: Range<u64>, access: Access },
 }
 
-/// The expected result of a request, checked at its end.
+/// The expected result of a request, checked at its completion.
 pub(crate) enum Kind {
     Read { allowed: Vec<Vec<super::model::Content>> },
     Write { fua: bool },
@@ -99,22 +99,22 @@ impl Kind {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 pub(crate) struct Request {
     pub(crate) token: u64,
     pub(crate) bytes: Range<u64>,
     pub(crate) kind: Kind,
-    /// The event at which it was submitted, and the modes of the volume then.
+    /// The event at which it was submitted, and the modes of the volume at that time.
     pub(crate) event: u64,
     pub(crate) modes: (WriteMode, FlushMode),
 }
 
-/// One volume and what lies behind it.
+/// A volume and its store.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
-    pub(crate) platter: Arc<Mutex<CrashDisk>>,
+    pub(crate) crash_disk: Arc<Mutex<CrashDisk>>,
     pub(crate) plan: FaultPlan,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) model: Model,
@@ -122,18 +122,18 @@ pub(crate) struct Disk {
     /// The last event at which reads were failing.
     pub(crate) reads_failed_at: u64,
     pub(crate) reads_failing: bool,
-    /// Reads that the store failed, and what it said.
+    /// Reads that the store failed, with their errors.
     pub(crate) read_errors: Vec<(Range<u64>, StoreError)>,
-    /// Whether writes or flushes have ever been made to fail.
+    /// True if write or flush faults were ever injected.
     pub(crate) writes_failed: bool,
-    /// Whether a flush of the whole volume has failed.
+    /// True if a flush of the whole volume has failed.
     pub(crate) flush_failed: bool,
-    /// Ranges whose discard or zeroing goes on although its client has left.
+    /// Ranges whose discard or zeroing continues although its client has closed its session.
     pub(crate) orphans: Vec<Range<u64>>,
-    /// The largest page that it ever had.
+    /// The largest page size that it ever had.
     pub(crate) page_bytes_max: u64,
-    /// Whether the volume has been removed.
-    pub(crate) gone: bool,
+    /// True if the volume has been removed.
+    pub(crate) is_removed: bool,
 }
 
 impl Disk {
@@ -141,12 +141,13 @@ impl Disk {
         self.volume.geometry().length
     }
 
-    /// Whether the store has failed, in this way, a read of a page that `bytes` touch.
+    /// Returns true if the store has failed, with this error, a read of a page that `bytes`
+    /// overlap.
     pub(crate) fn has_failed(&self, bytes: &Range<u64>, error: &StoreError) -> bool {
         let page = self.page_bytes_max;
         let pages = bytes.start / page * page..bytes.end.div_ceil(page) * page;
-        self.read_errors.iter().any(|(range, said)| {
-            said == error && range.start < pages.end && pages.start < range.end
+        self.read_errors.iter().any(|(range, known_error)| {
+            known_error == error && range.start < pages.end && pages.start < range.end
         })
     }
 }
@@ -160,13 +161,13 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Option<Client>>,
     pub(crate) now: Nanos,
     pub(crate) depth: usize,
-    /// How slow the stores are: all alike, since time goes on only when none has something to do.
+    /// The delay of the stores: all alike, since time advances only when no store has work.
     delay: Option<Nanos>,
     pub(crate) figures: Figures,
     pub(crate) log: Log,
-    /// The group of the writes that are submitted next.
+    /// The group of the next writes.
     pub(crate) group: Option<GroupId>,
-    /// The tokens of requests that failed.
+    /// The tokens of failed requests.
     pub(crate) failed: Vec<u64>,
     tokens: u64,
 }
@@ -180,21 +181,21 @@ fn disk(
     let mut content = SparseBytes::default();
     content.write(0, &bytes_of(0, 0..geometry.length));
     let crash = CrashStore::new(geometry, content, seed);
-    let platter = crash.disk();
+    let crash_disk = crash.disk();
     let plan = FaultPlan::default();
     let store: Box<dyn Store<PlainFrames>> = match (lie, delay) {
         (Lie::Nothing, None) => Box::new(FaultyStore::new(crash, plan.clone())),
         (Lie::Nothing, Some(delay)) => {
             Box::new(FaultyStore::new(DelayStore::new(crash, delay), plan.clone()))
         }
-        (lie, _) => Box::new(Broken::new(crash, lie)),
+        (lie, _) => Box::new(LyingStore::new(crash, lie)),
     };
     let volume = cache.try_add_volume(options.clone(), Box::new(Silent))?;
     Ok(Disk {
         recorder: cache.recorder(&volume),
         volume,
         store,
-        platter,
+        crash_disk,
         plan,
         model: Model::new(geometry.length),
         next_poll: None,
@@ -205,7 +206,7 @@ fn disk(
         flush_failed: false,
         orphans: Vec::new(),
         page_bytes_max: u64::from(options.page_blocks) * BLOCK_BYTES_U64,
-        gone: false,
+        is_removed: false,
     })
 }
 
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Adds a volume while the others are served.
+    /// Adds a volume while the others are in service.
     pub(crate) fn add_disk(
         &mut self,
         options: &VolumeOptions,
@@ -241,22 +242,22 @@ impl World {
         Ok(())
     }
 
-    /// Puts a new volume in the place of one that has been removed.
+    /// Replaces a removed volume with a new one.
     pub(crate) fn replace_disk(&mut self, index: usize, options: &VolumeOptions, seed: u64) {
-        let gone = &self.disks[index];
-        assert!(gone.gone && gone.store.in_flight() == 0, "its store is in use");
-        self.figures.ahead += gone.volume.totals().get(Counter::ReadAheadBlocks);
+        let removed = &self.disks[index];
+        assert!(removed.is_removed && removed.store.in_flight() == 0, "its store is in use");
+        self.figures.ahead += removed.volume.totals().get(Counter::ReadAheadBlocks);
         let added = disk(&self.cache, options, (seed, self.delay, Lie::Nothing));
         self.disks[index] = added.unwrap();
-        self.note(|| format!("volume {index} is new"));
+        self.log_event(|| format!("volume {index} is new"));
     }
 
-    /// The volumes that are there.
-    pub(crate) fn there(&self) -> Vec<usize> {
-        (0..self.disks.len()).filter(|&disk| !self.disks[disk].gone).collect()
+    /// Returns the indices of the volumes that are not removed.
+    pub(crate) fn present_disks(&self) -> Vec<usize> {
+        (0..self.disks.len()).filter(|&disk| !self.disks[disk].is_removed).collect()
     }
 
-    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn log_event(&self, line: impl FnOnce() -> String) {
         let mut log = self.log.lock().unwrap();
         if log.len() == LOG_LINES {
             log.pop_front();
@@ -273,14 +274,14 @@ impl World {
             self.clients.push(None);
         }
         self.clients[client] = Some(Client::new(session, disk));
-        self.note(|| format!("client {client} opens volume {disk}"));
+        self.log_event(|| format!("client {client} opens volume {disk}"));
         client
     }
 
     /// Closes a session together with its requests in flight.
     pub(crate) fn close(&mut self, index: usize) {
         let mut client = self.clients[index].take().unwrap();
-        self.note(|| format!("client {index} leaves {} requests", client.requests.len()));
+        self.log_event(|| format!("client {index} leaves {} requests", client.requests.len()));
         while !client.held.is_empty() {
             client.release(&self.cache, self.now);
         }
@@ -304,7 +305,8 @@ impl World {
         }
     }
 
-    /// The token of the request that was submitted last; writes take their content from it.
+    /// Returns the token of the request that was submitted last; it determines the content of a
+    /// write.
     pub(crate) fn last_token(&self) -> u64 {
         self.tokens
     }
@@ -319,9 +321,9 @@ impl World {
     /// Submits a request.
     pub(crate) fn submit(&mut self, client: usize, action: Action) {
         let token = self.next_token();
-        self.note(|| format!("client {client} request {token}: {action:?}"));
-        let place = self.clients[client].as_ref().unwrap().disk;
-        let disk = &mut self.disks[place];
+        self.log_event(|| format!("client {client} request {token}: {action:?}"));
+        let index = self.clients[client].as_ref().unwrap().disk;
+        let disk = &mut self.disks[index];
         let length = disk.length();
         let whole = |blocks: &Range<u64>| {
             blocks.start * BLOCK_BYTES_U64..(blocks.end * BLOCK_BYTES_U64).min(length)
@@ -354,7 +356,7 @@ impl World {
             let zeros = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
             let new = if matches!(kind, Kind::Write { .. }) { &data } else { &zeros };
             disk.model.begin(&bytes, new);
-            self.widen(place, &bytes);
+            self.allow_new_content(index, &bytes);
         }
         let request = self.request(client, token, bytes.clone(), kind);
         let (cache, now) = (&self.cache, self.now);
@@ -383,16 +385,16 @@ impl World {
         bytes: Range<u64>,
         kind: Kind,
     ) -> Request {
-        let place = self.clients[client].as_ref().unwrap().disk;
-        let disk = &mut self.disks[place];
+        let index = self.clients[client].as_ref().unwrap().disk;
+        let disk = &mut self.disks[index];
         let modes = (disk.volume.write_mode(), disk.volume.flush_mode());
         Request { token, bytes, kind, event: disk.model.event(), modes }
     }
 
-    /// A change to `bytes` has begun: reads in flight may see it.
-    pub(crate) fn widen(&mut self, disk: usize, bytes: &Range<u64>) {
+    /// Allows reads in flight to return the content of a change to `bytes` that begins now.
+    pub(crate) fn allow_new_content(&mut self, disk: usize, bytes: &Range<u64>) {
         for client in self.clients.iter_mut().flatten().filter(|other| other.disk == disk) {
-            client.widen(&self.disks[disk].model, bytes);
+            client.allow_new_content(&self.disks[disk].model, bytes);
         }
     }
 
@@ -403,25 +405,25 @@ impl World {
         self.take_events(client);
     }
 
-    /// Takes the events of a session. Returns whether there were any.
+    /// Handles the events of a session. Returns true if there were any.
     pub(crate) fn take_events(&mut self, index: usize) -> bool {
-        let mut any = false;
+        let mut handled = false;
         while let Some(event) = self.clients[index].as_mut().unwrap().session.poll_event() {
             let Event::End(Reply { context: token, data, mapping, error, .. }) = event else {
                 panic!("a short read in pieces")
             };
-            any = true;
+            handled = true;
             let client = self.clients[index].as_mut().unwrap();
-            let place = client.requests.iter().position(|request| request.token == token);
-            let place = place.unwrap_or_else(|| panic!("request {token} is done already"));
-            let request = client.requests.swap_remove(place);
+            let index = client.requests.iter().position(|request| request.token == token);
+            let index = index.unwrap_or_else(|| panic!("request {token} is done already"));
+            let request = client.requests.swap_remove(index);
             client.mapped.extend(mapping.map(|mapping| *mapping));
             self.finish(index, request, data, error);
         }
-        any
+        handled
     }
 
-    /// A request is done: what the model makes of it.
+    /// Completes a request: checks its result and updates the model.
     #[expect(clippy::too_many_lines, reason = "an arm for each kind of request")]
     fn finish(
         &mut self,
@@ -433,7 +435,7 @@ impl World {
         let Request { token, bytes, kind, event, modes } = request;
         self.figures.failed += u64::from(error.is_some());
         self.failed.extend(error.is_some().then_some(token));
-        self.note(|| match &error {
+        self.log_event(|| match &error {
             None => format!("request {token} is done"),
             Some(error) => format!("request {token} failed to {error}"),
         });
@@ -441,7 +443,8 @@ impl World {
         let index = client;
         let client = self.clients[client].as_mut().unwrap();
         let disk = &mut self.disks[client.disk];
-        // A page that is read in parts fails when the last one is done, whoever has come meanwhile.
+        // A page that is read in parts fails at the completion of the last part, also for requests
+        // submitted in the meantime.
         let is_read_error = error.as_ref().is_some_and(|error| disk.has_failed(&bytes, error));
         let read_fault = disk.reads_failing || disk.reads_failed_at >= event || is_read_error;
         match kind {
@@ -457,7 +460,7 @@ impl World {
                 let mut copy = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
                 read.copy_to(frames, &mut copy);
                 Model::check_read(&bytes, &copy, &allowed);
-                client.held.push(Held { read, copy });
+                client.held.push(HeldRead { read, copy });
             }
             Kind::Write { fua } => {
                 let refused = modes.0 == WriteMode::ReadOnly;
@@ -465,7 +468,7 @@ impl World {
                 assert!(error.is_none() || may_fail, "a write failed without a fault: {error:?}");
                 if error.is_some() && fua && !is_read_error {
                     // Its flush reports earlier errors, too.
-                    client.untold = false;
+                    client.has_unreported_failure = false;
                 }
                 let outcome = match error {
                     Some(_) if refused => Outcome::Refused,
@@ -478,11 +481,14 @@ impl World {
             Kind::Flush => match error {
                 Some(error) => {
                     assert!(disk.writes_failed, "a flush failed without a fault: {error}");
-                    client.untold = false;
+                    client.has_unreported_failure = false;
                 }
                 None if modes.1 == FlushMode::Keep => {
                     assert!(!disk.flush_failed, "a flush succeeded after a failed one");
-                    assert!(!client.untold, "no reply reported a failed write to client {index}");
+                    assert!(
+                        !client.has_unreported_failure,
+                        "no reply reported a failed write to client {index}"
+                    );
                     disk.model.flushed(event);
                 }
                 None => {}
@@ -498,7 +504,7 @@ impl World {
                 None => {}
             },
             Kind::Map { access, allowed } => {
-                super::mapped::mapped(disk, client, frames, access, (bytes, allowed, error));
+                super::mapped::check_mapping(disk, client, frames, access, (bytes, allowed, error));
             }
             Kind::Unpin => {
                 let may_fail = disk.writes_failed || read_fault;

@@ -1,4 +1,4 @@
-//! The threads, whoever schedules them: clients, and one that drives the store.
+//! The threads for both schedulers: clients, and one that drives the store.
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};
@@ -24,13 +24,13 @@ type Plain = PlainFrames;
 type PlainSession = Session<Plain, Vec<u8>, ()>;
 const WRITERS: u64 = 2;
 const READERS: usize = 2;
-/// More reads than these are done in a run of some time, should it take longer.
+/// The minimum number of reads in a run with a time limit, even if the run takes longer.
 pub(crate) const READS_MIN: u64 = 100;
-/// No run takes as long, even on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_mins(4);
-/// Changes that are made while clients read and write.
+/// The time limit of a run, sufficient on a machine under other load.
+const TIME_MAX: Duration = Duration::from_mins(4);
+/// The number of changes while clients read and write.
 const CHANGES: u64 = 50;
-/// The low bits of what a block holds are its own number, those above are that of the write.
+/// The low bits of a block's number identify the block, those above identify the write.
 const BLOCK_BITS: u32 = 8;
 
 /// Blocks per page, write mode, policy.
@@ -43,19 +43,19 @@ pub(crate) const CASES: [(u32, WriteMode, PolicyKind); 6] = [
     (1, WriteMode::Back, PolicyKind::WTinyLfu),
 ];
 
-/// How large the world is.
+/// The size of the world.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
     pub(crate) blocks: u64,
     pub(crate) frames: u32,
     pub(crate) shards: usize,
-    /// After so many writes or reads each client stops, if it is not told to before.
+    /// The number of writes or reads after which each client stops, if it is not stopped earlier.
     pub(crate) steps: u64,
-    /// So often a client looks whether a completion has come before it tries again.
-    pub(crate) looks: u32,
+    /// The number of polls for a completion before a client retries.
+    pub(crate) polls: u32,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 pub(crate) struct Shared {
     cache: Cache<Plain>,
     volume: Arc<Volume<Plain>>,
@@ -80,7 +80,7 @@ impl Shared {
         Session::open(&self.cache, &self.volume, Box::new(Silent), limit).unwrap()
     }
 
-    /// Submits a request and runs it to its end without waiting for a delayed reply. Returns the
+    /// Submits a request and runs it to completion without waiting for a delayed reply. Returns the
     /// blocks that a read has pinned.
     fn request(
         &self,
@@ -93,7 +93,7 @@ impl Shared {
             return done.data;
         }
         loop {
-            for _ in 0..self.scale.looks {
+            for _ in 0..self.scale.polls {
                 if !session.has_completions() {
                     thread::yield_now();
                 }
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// The number that a block holds, or a part of one: the same everywhere.
+/// Returns the number that fills a block or a part of one, and checks that all words are equal.
 fn number(bytes: &[u8]) -> u64 {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let first = word(&bytes[..8]);
@@ -193,7 +193,7 @@ fn reader(shared: &Shared, index: usize) {
     session.close(&shared.cache);
 }
 
-/// Changes what can be changed while the others go on, [`CHANGES`] times.
+/// Changes settings while the other threads run, [`CHANGES`] times.
 fn changer(shared: &Shared) {
     let (cache, volume) = (&shared.cache, &*shared.volume);
     let least = shared.scale.frames;
@@ -227,13 +227,13 @@ fn changer(shared: &Shared) {
     cache.freeze(volume, false);
 }
 
-/// Lets all threads at one cache, for so long or until all have made their steps. Answers how many
-/// reads there were. With `changing` one more thread changes whatever can be changed.
-pub(crate) fn hammer(
+/// Runs all threads on one cache, for `time` or until all have made their steps. Returns the number
+/// of reads. With `with_changes`, one more thread changes settings.
+pub(crate) fn run_threads(
     scale: Scale,
     (page_blocks, mode, policy): (u32, WriteMode, PolicyKind),
     time: Option<Duration>,
-    changing: bool,
+    with_changes: bool,
 ) -> u64 {
     let length = scale.blocks * BLOCK_BYTES_U64;
     let geometry = Geometry { length, granule: 512, read_only: false };
@@ -253,11 +253,11 @@ pub(crate) fn hammer(
             (0..WRITERS).map(|i| scope.spawn(move || writer(shared, i))).collect();
         let readers: Vec<_> =
             (0..READERS).map(|i| scope.spawn(move || reader(shared, i))).collect();
-        let changes = changing.then(|| scope.spawn(|| changer(shared)));
+        let changes = with_changes.then(|| scope.spawn(|| changer(shared)));
         if let Some(time) = time {
             let begun = Instant::now();
             std::thread::sleep(time);
-            while shared.reads() <= READS_MIN && begun.elapsed() < PATIENCE {
+            while shared.reads() <= READS_MIN && begun.elapsed() < TIME_MAX {
                 std::thread::sleep(Duration::from_millis(10));
             }
             if let Some(changes) = changes {
@@ -281,8 +281,12 @@ pub(crate) fn hammer(
     let mut bytes = vec![0; BLOCK_BYTES];
     for block in 0..scale.blocks {
         store.bytes().read(block * BLOCK_BYTES_U64, &mut bytes);
-        let own = usize::try_from(block % WRITERS).unwrap();
-        assert_eq!(number(&bytes), written[own][usize::try_from(block).unwrap()], "block {block}");
+        let writer_index = usize::try_from(block % WRITERS).unwrap();
+        assert_eq!(
+            number(&bytes),
+            written[writer_index][usize::try_from(block).unwrap()],
+            "block {block}"
+        );
     }
     shared.reads()
 }
