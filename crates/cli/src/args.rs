@@ -25,7 +25,7 @@ pub(crate) use choice::PolicyChoice;
 pub(crate) use rule::{RuleArgument, rule};
 
 /// Lets options take values that begin with a hyphen, so that the parser of a value refuses `-1`
-/// and says what is expected. Options with any text as value are excepted: there a hyphen begins
+/// and names the expected form. Options that accept any text are excepted: there a hyphen begins
 /// the next option.
 pub(crate) fn allow_hyphens(command: clap::Command) -> clap::Command {
     let texts = [
@@ -46,23 +46,23 @@ pub(crate) fn allow_hyphens(command: clap::Command) -> clap::Command {
         .mut_subcommands(allow_hyphens)
 }
 
-/// A number of bytes, as in `256MiB`.
+/// Parses a number of bytes, as in `256MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let size: Option<ByteSize> = text.parse().ok();
     let size = size.ok_or_else(|| format!("\"{text}\" is not a size; write 4KiB, 256MiB, 2GiB"))?;
-    // What is beyond that is no error to the library.
+    // The library saturates at `u64::MAX` instead of returning an error.
     match size.as_u64() {
         u64::MAX => Err(format!("\"{text}\" is not a size: it is 16 EiB or more")),
         bytes => Ok(bytes),
     }
 }
 
-/// A ceiling: a number of bytes, or `all` where there is none.
+/// Parses a ceiling: a number of bytes, or `all` for no ceiling.
 pub(crate) fn ceiling(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { bytes(text) }
 }
 
-/// A time in nanoseconds.
+/// Parses a duration; returns nanoseconds.
 pub(crate) fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
     let number = units.into_iter().find_map(|(unit, ns)| {
@@ -76,7 +76,7 @@ pub(crate) fn time(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A page size in blocks.
+/// Parses a page size; returns blocks.
 pub(crate) fn page_blocks(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?;
     let blocks = bytes / BLOCK_BYTES_U64;
@@ -89,34 +89,35 @@ pub(crate) fn page_blocks(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("a page of {text}: must be a power of two from 4KiB to 1MiB"))
 }
 
-fn one_of<T>(what: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
-    found.ok_or_else(|| format!("there is no {what} \"{text}\"; one of {}", names.join(", ")))
+fn one_of<T>(kind: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
+    found.ok_or_else(|| format!("there is no {kind} \"{text}\"; one of {}", names.join(", ")))
 }
 
-/// What is said of a name that nobody knows: with the nearest one that is known.
+/// Returns the error message for an unknown name, with the most similar known name.
 pub(crate) fn unknown<'a>(
-    what: &str,
+    kind: &str,
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    // A much shorter one is not meant, and the comparison takes memory for each pair of letters.
+    // A much shorter name is not a plausible match, and the comparison takes memory for each pair
+    // of letters.
     let known = known.into_iter().filter(|known| known.len() * 2 >= name.len());
     let nearest = known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
         .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2);
     match nearest {
-        Some((_, nearest)) => format!("there is no {what} \"{name}\"; did you mean \"{nearest}\"?"),
-        None => format!("there is no {what} \"{name}\""),
+        Some((_, nearest)) => format!("there is no {kind} \"{name}\"; did you mean \"{nearest}\"?"),
+        None => format!("there is no {kind} \"{name}\""),
     }
 }
 
-/// A policy by name.
+/// Parses the name of a policy.
 pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
     one_of("policy", text, PolicyKind::from_name(text), &PolicyKind::ALL.map(PolicyKind::name))
 }
 
-/// A policy by name, or `auto`.
+/// Parses the name of a policy, or `auto`.
 pub(crate) fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
     let found = match text {
         "auto" => Some(PolicyChoice::Auto),
@@ -127,19 +128,19 @@ pub(crate) fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
     one_of("policy", text, found, &names)
 }
 
-/// How volumes share the memory, by name.
+/// Parses the name of a mode in which volumes share the memory.
 pub(crate) fn share(text: &str) -> Result<ShareMode, String> {
     let names: Vec<_> = ShareMode::ALL.iter().map(|mode| mode.name()).collect();
     one_of("way to share", text, ShareMode::from_name(text), &names)
 }
 
-/// A write mode by name.
+/// Parses the name of a write mode.
 pub(crate) fn write_mode(text: &str) -> Result<WriteMode, String> {
     let names: Vec<_> = WriteMode::ALL.iter().map(|mode| mode.name()).collect();
     one_of("write mode", text, WriteMode::from_name(text), &names)
 }
 
-/// A restriction of a mount by its name in mount(8).
+/// Parses a mount restriction by its name in mount(8).
 pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
     match text {
         "ro" => Err("for a read-only mount write --write-mode read-only".into()),
@@ -153,32 +154,33 @@ pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
     }
 }
 
-/// A flush mode by name.
+/// Parses the name of a flush mode.
 pub(crate) fn flush_mode(text: &str) -> Result<FlushMode, String> {
     let names: Vec<_> = FlushMode::ALL.iter().map(|mode| mode.name()).collect();
     one_of("flush mode", text, FlushMode::from_name(text), &names)
 }
 
-/// A hint by name.
+/// Parses the name of a hint.
 pub(crate) fn hint(text: &str) -> Result<Hint, String> {
     let names: Vec<_> = Hint::ALL.iter().map(|hint| hint.name()).collect();
     one_of("hint", text, Hint::from_name(text), &names)
 }
 
-/// A preset of tunables by name.
+/// Parses the name of a preset of tunables.
 pub(crate) fn preset(text: &str) -> Result<String, String> {
     let found = Tunables::preset(text).map(|_| text.to_owned());
     one_of("preset", text, found, &["larder", "nt"])
 }
 
-/// A setting of a tunable, as in `age-max=2000`.
+/// Parses a setting of a tunable, as in `age-max=2000`.
 pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
     let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
     Ok((name.to_owned(), whole_number(value)?))
 }
 
-/// A number of per cent. Without the sign it is 0, or 1 or more: 0.3 could mean 30%, too.
+/// Parses a percentage. Without the `%` sign only 0, or 1 and more, is accepted: 0.3 is ambiguous,
+/// as it could mean 30%.
 pub(crate) fn per_cent(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(number) => number.trim().parse().ok(),
@@ -186,14 +188,14 @@ pub(crate) fn per_cent(text: &str) -> Option<f64> {
     }
 }
 
-/// The value of a tunable.
+/// Parses the value of a tunable.
 pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().ok().ok_or_else(|| {
         format!("\"{text}\" is not a number; write a whole number from 0 to {}", u64::MAX)
     })
 }
 
-/// A number of threads.
+/// Parses a number of threads.
 pub(crate) fn threads(text: &str) -> Result<NonZero<usize>, String> {
     text.parse().ok().ok_or_else(|| {
         format!("\"{text}\" is not a number of threads; write 1 or more, or leave the option out")
@@ -203,7 +205,7 @@ pub(crate) fn threads(text: &str) -> Result<NonZero<usize>, String> {
 /// Sets a tunable.
 ///
 /// # Errors
-/// There is none of this name, or the value is out of its range.
+/// No tunable has this name, or the value is out of its range.
 pub(crate) fn set_tunable(tunables: &mut Tunables, name: &str, value: u64) -> Result<(), String> {
     let known = TUNABLES.iter().map(|tunable| tunable.name);
     if !known.clone().any(|known| known == name) {
@@ -212,7 +214,7 @@ pub(crate) fn set_tunable(tunables: &mut Tunables, name: &str, value: u64) -> Re
     tunables.set(name, value).map_err(|error| error.to_string())
 }
 
-/// `unix:PATH` or `tcp:ADDRESS:PORT`.
+/// Parses `unix:PATH` or `tcp:ADDRESS:PORT`.
 pub(crate) fn listen(text: &str) -> Result<ListenAddress, String> {
     match text.split_once(':') {
         Some(("unix", path)) if !path.is_empty() => Ok(ListenAddress::Unix(path.into())),
@@ -234,35 +236,35 @@ pub(crate) fn listen(text: &str) -> Result<ListenAddress, String> {
     }
 }
 
-/// A volume: where it is and what it is called.
+/// A volume on the command line: its name and its path or address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeArgument {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// An export of another server, where the path is the address of one.
+    /// The address of an NBD export on another server, if `path` is one.
     pub(crate) upstream: Option<NbdUri>,
 }
 
 /// Maximum length of the name of a volume, as of the name of a file. Metrics repeat it.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Whether it is meant to be the address of an NBD export.
+/// Returns true if the scheme is that of an NBD export.
 fn is_nbd_address(text: &str) -> bool {
     text.split_once("://")
         .is_some_and(|(scheme, _)| matches!(scheme, "nbd" | "nbds" | "nbd+unix" | "nbds+unix"))
 }
 
 impl VolumeArgument {
-    /// Returns its file or block device; none for an export of another server.
+    /// Returns its file or block device; `None` for an export of another server.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.upstream.is_none().then(|| self.path.clone())
     }
 
-    /// Returns the volume at a path or an address; without a name, it is called by the file name
-    /// without its ending, or by the last part of the export's name.
+    /// Creates a volume from a path or an address. The default name is the file name without its
+    /// extension, or the last component of the export's name.
     ///
     /// # Errors
-    /// If the address is wrong, or the name cannot be that of a volume.
+    /// The address is invalid, or the name is not valid for a volume.
     pub(crate) fn new(name: Option<&str>, path: &str) -> Result<Self, String> {
         if path.is_empty() {
             return Err("a volume needs a path".into());
@@ -272,11 +274,11 @@ impl VolumeArgument {
         } else {
             None
         };
-        let own_name = match &upstream {
+        let default_name = match &upstream {
             Some(uri) => uri.export.rsplit('/').find(|part| !part.is_empty()),
             None => Path::new(path).file_stem().and_then(|stem| stem.to_str()),
         };
-        let name = name.or(own_name).unwrap_or("volume").to_owned();
+        let name = name.or(default_name).unwrap_or("volume").to_owned();
         if name.len() > NAME_BYTES_MAX {
             return Err(format!(
                 "the name of a volume has at most {NAME_BYTES_MAX} bytes, and this one has {}; \
@@ -294,17 +296,17 @@ impl VolumeArgument {
     }
 }
 
-/// `[name=]PATH` or `[name=]ADDRESS`.
+/// Parses `[name=]PATH` or `[name=]ADDRESS`.
 pub(crate) fn volume(text: &str) -> Result<VolumeArgument, String> {
     let (name, path) = match text.split_once('=') {
-        // A path may hold a "=" itself: a name has no slash.
+        // A path may contain "="; a name contains no slash.
         Some((name, path)) if !name.is_empty() && !name.contains('/') => (Some(name), path),
         _ => (None, text),
     };
     VolumeArgument::new(name, path)
 }
 
-/// A number of bytes, or `off`, which is 0.
+/// Parses a number of bytes, or `off` for 0.
 pub(crate) fn bytes_or_off(text: &str) -> Result<u64, String> {
     if text == "off" { Ok(0) } else { bytes(text) }
 }
@@ -312,12 +314,12 @@ pub(crate) fn bytes_or_off(text: &str) -> Result<u64, String> {
 /// A value for one volume, or for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named<T> {
-    /// The volume; none for all.
+    /// The volume; `None` for all volumes.
     pub(crate) volume: Option<String>,
     pub(crate) value: T,
 }
 
-/// `[NAME=]VALUE`. A name may hold a "=" itself, a value does not.
+/// Parses `[NAME=]VALUE`. A name may contain "=", a value does not.
 pub(crate) fn named<T>(
     value: impl Fn(&str) -> Result<T, String> + Clone,
 ) -> impl Fn(&str) -> Result<Named<T>, String> + Clone {
@@ -327,7 +329,7 @@ pub(crate) fn named<T>(
     }
 }
 
-/// `[NAME.]TUNABLE=VALUE`. A name may hold a "." itself, a tunable does not.
+/// Parses `[NAME.]TUNABLE=VALUE`. A name may contain ".", the name of a tunable does not.
 pub(crate) fn named_setting(text: &str) -> Result<Named<(String, u64)>, String> {
     let (name, value) = setting(text)?;
     Ok(match name.rsplit_once('.') {
@@ -338,32 +340,33 @@ pub(crate) fn named_setting(text: &str) -> Result<Named<(String, u64)>, String> 
     })
 }
 
-/// The values of a flag by volume: the last of its own, else the last for all.
+/// The values of a flag by volume: the last value given for the volume, else the last given for
+/// all.
 #[derive(Debug)]
 pub(crate) struct ByVolume<'a, T> {
-    own: HashMap<&'a str, &'a T>,
+    by_name: HashMap<&'a str, &'a T>,
     all: Option<&'a T>,
 }
 
 impl<'a, T> ByVolume<'a, T> {
     pub(crate) fn new(values: &'a [Named<T>]) -> Self {
-        let mut by_volume = ByVolume { own: HashMap::new(), all: None };
+        let mut by_volume = ByVolume { by_name: HashMap::new(), all: None };
         for Named { volume, value } in values {
             match volume {
-                Some(volume) => drop(by_volume.own.insert(volume, value)),
+                Some(volume) => drop(by_volume.by_name.insert(volume, value)),
                 None => by_volume.all = Some(value),
             }
         }
         by_volume
     }
 
-    /// Returns what holds for a volume.
+    /// Returns the value that applies to a volume.
     pub(crate) fn of(&self, volume: &str) -> Option<&'a T> {
-        self.own.get(volume).copied().or(self.all)
+        self.by_name.get(volume).copied().or(self.all)
     }
 }
 
-/// A number of bytes as [`bytes`] reads it, in the largest unit that needs no fraction.
+/// Formats a number of bytes as [`bytes`] parses it, in the largest unit that needs no fraction.
 pub(crate) fn size_text(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes > 0 && bytes.trailing_zeros() >= shift {
@@ -373,7 +376,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
     format!("{bytes}")
 }
 
-/// Where to be controlled: a path, or `none`.
+/// Parses the path of a control socket, or `none`.
 pub(crate) fn control(text: &str) -> Result<PathOrNone, String> {
     match text {
         "" => Err("a control socket needs a path".into()),
@@ -382,7 +385,7 @@ pub(crate) fn control(text: &str) -> Result<PathOrNone, String> {
     }
 }
 
-/// A directory, or `none`.
+/// Parses the path of a directory, or `none`.
 pub(crate) fn directory(text: &str) -> Result<PathOrNone, String> {
     match text {
         "" => Err("a directory needs a path".into()),
@@ -391,16 +394,16 @@ pub(crate) fn directory(text: &str) -> Result<PathOrNone, String> {
     }
 }
 
-/// A place for something that can be left out.
+/// An optional path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathOrNone {
-    /// It is left out.
+    /// The user wrote `none`.
     None,
-    /// There.
+    /// The path.
     Path(PathBuf),
 }
 
-/// How often something is done, in nanoseconds, or `off`, which is 0.
+/// Parses an interval, in nanoseconds, or `off` for 0.
 pub(crate) fn time_or_off(text: &str) -> Result<u64, String> {
     match text {
         "off" => Ok(0),
@@ -411,7 +414,7 @@ pub(crate) fn time_or_off(text: &str) -> Result<u64, String> {
     }
 }
 
-/// An address of this machine's loopback interface, as in `127.0.0.1:9090`.
+/// Parses an address of this machine's loopback interface, as in `127.0.0.1:9090`.
 pub(crate) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text.parse().map_err(|error| {
         format!("\"{text}\" is not an address ({error}); write it as 127.0.0.1:PORT")
@@ -423,7 +426,7 @@ pub(crate) fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Threads that run at a time on this machine: what is meant where a number of threads is left out.
+/// Returns the parallelism of this machine: the default number of threads.
 pub(crate) fn cores() -> NonZero<usize> {
     std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
@@ -483,7 +486,7 @@ mod tests {
             let refused = volume(&text(&longer)).unwrap_err();
             assert!(refused.contains("has at most 255 bytes, and this one has 256"), "{refused}");
         }
-        // Bytes count, not characters.
+        // The limit is in bytes, not in characters.
         assert!(volume(&format!("{}=disk.img", "\u{fc}".repeat(128))).is_err());
     }
 

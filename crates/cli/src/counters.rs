@@ -1,5 +1,5 @@
-//! The tables of counters and latencies, with the meanings of the catalogue. Counters that are zero
-//! and latencies that were not measured are left out; gauges are not.
+//! The tables of counters and latencies, with the definitions of the catalogue. Zero counters and
+//! latencies without measurements are left out; gauges are always shown.
 
 use larder_core::counters::Unit;
 use larder_core::counters::{
@@ -11,24 +11,24 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A number of the catalogue as a cell, in its unit.
-pub(crate) fn value(meaning: &MetricDefinition, value: u64) -> Cell {
-    match meaning.unit {
+/// Returns a value of the catalogue as a cell, in its unit.
+pub(crate) fn value(definition: &MetricDefinition, value: u64) -> Cell {
+    match definition.unit {
         Unit::Bytes => Cell::bytes(value),
         Unit::Nanoseconds => Cell::duration(value),
         Unit::Operations | Unit::Pages | Unit::Blocks => Cell::count(value),
     }
 }
 
-/// The word after a count; sizes and times carry their unit themselves.
-fn unit(meaning: &MetricDefinition) -> Cell {
-    Cell::word(match meaning.unit {
+/// Returns the unit of a count; sizes and durations carry their unit in the value.
+fn unit(definition: &MetricDefinition) -> Cell {
+    Cell::word(match definition.unit {
         Unit::Bytes | Unit::Nanoseconds => "",
         unit => unit.name(),
     })
 }
 
-/// Counters and gauges of one volume.
+/// Returns counters and gauges of one volume.
 pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
     let totals = volume.totals();
     let columns = [
@@ -37,26 +37,27 @@ pub(crate) fn counters(cache: &ArenaCache, volume: &ArenaVolume) -> Table {
         Column::words("unit", "unit"),
     ];
     let mut table = Table::new(format!("volume {}", volume.name()), columns);
-    for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
+    for (counter, definition) in Counter::ALL.into_iter().zip(&COUNTERS) {
         let count = totals.get(counter);
         if count > 0 {
-            table.push([Cell::word(meaning.name), value(meaning, count), unit(meaning)]);
+            table.push([Cell::word(definition.name), value(definition, count), unit(definition)]);
         }
     }
     if let Some(ratio) = totals.read_hit_ratio() {
         table.push([Cell::word("read_hit_ratio"), Cell::percent(ratio), Cell::word("of pages")]);
     }
-    for (gauge, meaning) in Gauge::ALL.into_iter().zip(&GAUGES) {
+    for (gauge, definition) in Gauge::ALL.into_iter().zip(&GAUGES) {
         table.push([
-            Cell::word(meaning.name),
-            value(meaning, cache.gauge(volume, gauge)),
-            unit(meaning),
+            Cell::word(definition.name),
+            value(definition, cache.gauge(volume, gauge)),
+            unit(definition),
         ]);
     }
     table
 }
 
-/// Counters and gauges of all volumes as one JSON object, exact; docs/FORMATS.md.
+/// Returns counters and gauges of all volumes as one JSON object, with exact values;
+/// docs/FORMATS.md.
 pub(crate) fn json(cache: &ArenaCache, volumes: &[Arc<ArenaVolume>]) -> Value {
     let of = |volume: &Arc<ArenaVolume>| {
         let totals = volume.totals();
@@ -84,7 +85,7 @@ pub(crate) fn json(cache: &ArenaCache, volumes: &[Arc<ArenaVolume>]) -> Value {
     json!({ "schema": "larder-counters", "version": 1, "volumes": volumes })
 }
 
-/// Latencies of one volume.
+/// Returns the latencies of one volume.
 pub(crate) fn latencies(volume: &ArenaVolume, totals: &Totals) -> Option<Table> {
     let columns = [
         Column::words("name", "latency"),
@@ -95,12 +96,12 @@ pub(crate) fn latencies(volume: &ArenaVolume, totals: &Totals) -> Option<Table> 
         Column::numbers("max", "max"),
     ];
     let mut table = Table::new(format!("latencies of {}", volume.name()), columns);
-    for (latency, meaning) in Latency::ALL.into_iter().zip(&HISTOGRAMS) {
+    for (latency, definition) in Latency::ALL.into_iter().zip(&HISTOGRAMS) {
         let histogram = totals.latency(latency);
         let Some(mean) = histogram.mean() else { continue };
         let at = |q| histogram.quantile(q).map_or_else(Cell::missing, Cell::duration);
         table.push([
-            Cell::word(meaning.name),
+            Cell::word(definition.name),
             Cell::count(histogram.count()),
             Cell::duration(mean),
             at(0.5),

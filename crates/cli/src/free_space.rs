@@ -1,14 +1,14 @@
-//! Free space for the files that a command makes.
+//! Free-space check for the files that a command creates.
 
 use anyhow::{Context, Result, ensure};
 use larder_host::space;
 use larder_report::format;
 use std::path::Path;
 
-/// Refuses work in a directory that needs more than is free there. Returns the free bytes.
+/// Refuses work in a directory that needs more than its free space. Returns the free bytes.
 ///
 /// # Errors
-/// A sentence that can follow "failed to".
+/// The error text is a verb phrase that follows "failed to".
 pub(crate) fn check(directory: &Path, needs: u64) -> Result<u64> {
     let shown = directory.display();
     let found = std::fs::metadata(directory).with_context(|| format!("find {shown}"))?;

@@ -1,5 +1,5 @@
-//! Entries for the fuzz targets of larder-fuzz: configuration files, and connections of the control
-//! interface. Nothing is opened and no service runs.
+//! Entry points for the fuzz targets of larder-fuzz: configuration files, and connections of the
+//! control interface. They open no files and run no service.
 
 use crate::commands::serve::config::ConfigFile;
 use crate::commands::serve::plan::Plan;
@@ -15,10 +15,10 @@ pub use crate::control::fuzzing::{Conversation, converse};
 pub struct Configuration(Plan);
 
 impl Configuration {
-    /// Reads a file of this text.
+    /// Parses the text of a configuration file.
     ///
     /// # Errors
-    /// The sentence that is printed.
+    /// The error message that `larder check-config` prints.
     pub fn read(text: &str) -> Result<Self, String> {
         let plan = || {
             let file = ConfigFile::parse(Path::new("fuzz.toml"), text)?;
@@ -32,7 +32,7 @@ impl Configuration {
         self.0.volumes.iter().map(|volume| (volume.name.as_str(), volume.path.as_path()))
     }
 
-    /// Returns the text of a file that says the same; none if a path is not UTF-8.
+    /// Returns an equivalent configuration file; `None` if a path is not UTF-8.
     #[must_use]
     pub fn to_toml(&self) -> Option<String> {
         let Plan { memory_bytes, warm_lists, share, volumes } = &self.0;
@@ -59,7 +59,7 @@ fn is_tunable(name: &str) -> bool {
     larder_core::tunables::TUNABLES.iter().any(|tunable| tunable.name == name)
 }
 
-/// Returns a text as a string of TOML.
+/// Returns a text as a TOML string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

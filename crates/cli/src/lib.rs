@@ -1,6 +1,6 @@
-//! `larder`: the command line. Glue between the library crates; the only one that knows clap.
+//! `larder`: the command line. Glue between the library crates; the only crate that uses clap.
 //!
-//! A library, so that fuzz targets reach its parsers; the program calls [`main`] and nothing else.
+//! It is a library, so that fuzz targets reach its parsers; the program calls only [`main`].
 //!
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
 //! 1 for a finding, 2 for wrong use or failure.
@@ -43,44 +43,46 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve volumes with a cache: over NBD, as files, as block devices.
-    Serve(Box<commands::serve::Arguments>),
-    /// Mount a directory once more, with a cache for what is in its files.
-    Mount(Box<commands::mount::Arguments>),
-    /// Ask a running server, and change it.
-    Ctl(commands::ctl::Arguments),
+    Serve(Box<commands::serve::ServeArgs>),
+    /// Mount a directory through a cache for the data of its files.
+    Mount(Box<commands::mount::MountArgs>),
+    /// Query and change a running server.
+    Ctl(commands::ctl::CtlArgs),
     /// Check a configuration file of larder serve.
-    CheckConfig(commands::check_config::Arguments),
-    /// Show the whole in a minute: an image, a cache, a workload, with and without.
-    Demo(commands::demo::Arguments),
-    /// Convert, summarise, cut, merge, make and replay traces of requests.
-    Trace(commands::trace::Arguments),
-    /// How much cache a trace needs: size, policy, pages, and what half or twice would do.
-    Size(commands::size::Arguments),
+    CheckConfig(commands::check_config::CheckConfigArgs),
+    /// Demonstrate a cache in a minute: an image and a workload, with and without cache.
+    Demo(commands::demo::DemoArgs),
+    /// Convert, summarise, filter, merge, generate and replay traces of requests.
+    Trace(commands::trace::TraceArgs),
+    /// Recommend a cache for a trace: size, policy, pages, and the effect of half and twice the
+    /// size.
+    Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios by policy and size, and curves.
-    Sim(commands::sim::Arguments),
-    /// See what the host's own file cache does, by file and process.
-    Watch(commands::watch::Arguments),
-    /// Say what of files and directories is in memory.
-    Resident(commands::resident::Arguments),
-    /// Run a benchmark, the result of which can be believed and compared.
-    Bench(commands::bench::Arguments),
-    /// What a cache would gain in a directory: the same work natively and through a temporary one.
-    Try(Box<commands::bench::try_run::Arguments>),
-    /// Compare two runs: better, worse, or cannot tell.
-    Compare(commands::compare::Arguments),
+    Sim(commands::sim::SimArgs),
+    /// Show the activity of the host's page cache, by file and process.
+    Watch(commands::watch::WatchArgs),
+    /// Report the resident part of files and directories.
+    Resident(commands::resident::ResidentArgs),
+    /// Run a benchmark with reliable and comparable results.
+    Bench(commands::bench::BenchArgs),
+    /// Measure the gain of a cache in a directory: the same work natively and through a temporary
+    /// cache.
+    Try(Box<commands::bench::try_run::TryArgs>),
+    /// Compare two runs: better, worse, or inconclusive.
+    Compare(commands::compare::CompareArgs),
     /// Show a run: text, CSV, JSON, or a page with charts.
-    Report(commands::report::Arguments),
-    /// Files, processes, disks and caches of this machine, live.
-    Top(commands::top::Arguments),
+    Report(commands::report::ReportArgs),
+    /// Show files, processes, disks and caches of this machine, live.
+    Top(commands::top::TopArgs),
     /// Print generated documentation.
     #[command(hide = true)]
-    Docs(commands::docs::Arguments),
-    /// Load an export with requests that can be checked after a crash.
+    Docs(commands::docs::DocsArgs),
+    /// Load an export with requests that can be verified after a crash.
     #[command(hide = true)]
-    Load(commands::load::Arguments),
-    /// Take memory until standard input ends.
+    Load(commands::load::LoadArgs),
+    /// Allocate memory until standard input ends.
     #[command(hide = true)]
-    TakeMemory(commands::take_memory::Arguments),
+    TakeMemory(commands::take_memory::TakeMemoryArgs),
 }
 
 /// Exit code for wrong use and failures.
@@ -97,18 +99,18 @@ pub fn main() -> ExitCode {
     };
     let result = files.check().and_then(|()| signals::outlive_file_size_limit());
     let result = result.and_then(|()| run(command));
-    // What is left in the buffer of standard output must be written as well.
+    // The buffer of standard output may hold unwritten text.
     finish(result.and_then(|code| output::raw_stdout().flush().map(|()| code).map_err(Into::into)))
 }
 
-/// Returns the exit code of a result, and prints its error.
+/// Returns the exit code of a result; prints its error.
 fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let what = if is_of_output(&error) { "write to standard output: " } else { "" };
-            eprintln!("larder: failed to {what}{}", output::sentence(&error));
+            let operation = if is_of_output(&error) { "write to standard output: " } else { "" };
+            eprintln!("larder: failed to {operation}{}", output::sentence(&error));
             ExitCode::from(FAILURE)
         }
     }
@@ -150,9 +152,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Prints the error of the command line, or the requested help.
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // The message quotes arguments, such as names of files: they are escaped.
+        // The message quotes arguments, such as file names: they are escaped.
         if let Err(error) = parse(std::env::args_os().map(|it| escaped(&it))) {
-            // The parser of integers says this of letters and of a sign.
+            // The integer parser returns this message for letters and for a sign.
             let text = error.render().to_string();
             let reason = "it is not a whole number from 0 on";
             eprint!("{}", text.replace("invalid digit found in string", reason));
@@ -169,7 +171,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
 }
 
-/// Returns an argument for a message; of `--flag=VALUE` the value.
+/// Returns an argument escaped for a message; of `--flag=VALUE` only the value is escaped.
 fn escaped(argument: &OsStr) -> String {
     let text = argument.to_string_lossy();
     match text.split_once('=') {
@@ -178,17 +180,17 @@ fn escaped(argument: &OsStr) -> String {
     }
 }
 
-/// The exit code of a command that finds nothing.
+/// Returns the exit code of a command that reports no findings.
 fn succeed(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Whether it is an error of our output: all others say what was to be done.
+/// Returns true for an error of standard output: all other errors name the failed operation.
 fn is_of_output(error: &anyhow::Error) -> bool {
     error.chain().count() == 1 && error.is::<std::io::Error>()
 }
 
-/// Whoever reads our output has had enough: that is no failure.
+/// Returns true if the reader of standard output has closed it, which is not a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

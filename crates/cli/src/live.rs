@@ -1,9 +1,9 @@
-//! Requests of this machine into a trace: what `larder trace record` and `larder size --live`
-//! share.
+//! Recording of this machine's requests into a trace, for `larder trace record` and `larder size
+//! --live`.
 //!
-//! Each file is a volume of its own, since offsets are those within a file. Names are written at
-//! the end, when all are known that can be. A sample holds each page or never, by a hash of its
-//! file and its number, so that what is kept is asked for as often as it was.
+//! Each file is a volume, since offsets are relative to a file. Names are written at the end, when
+//! all that can be resolved are known. Sampling selects pages by a hash of the file and the page
+//! number, so that all references to a sampled page are kept.
 
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
@@ -18,38 +18,38 @@ use std::num::NonZero;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is written becomes a block of its own after so long.
+/// Interval at which pending records are written as a block.
 const CUT: Duration = Duration::from_secs(1);
 
-/// What to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) wanted: WatchScope,
-    /// Until a signal, if there is none.
+pub(crate) struct RecordOptions {
+    pub(crate) scope: WatchScope,
+    /// Duration; `None` records until a signal.
     pub(crate) time: Option<Duration>,
-    /// One page of so many.
+    /// Sampling divisor: one page of this many is recorded.
     pub(crate) sample: NonZero<u32>,
 }
 
-/// What was recorded.
+/// Result of a recording.
 #[derive(Debug)]
-pub(crate) struct Recorded {
-    /// Requests in the trace; of a sample, pages.
+pub(crate) struct RecordedTrace {
+    /// Requests in the trace; pages if it is sampled.
     pub(crate) requests: u64,
-    /// Files in it.
+    /// Files in the trace.
     pub(crate) volumes: usize,
-    /// What was seen besides.
+    /// Further observations of the watcher.
     pub(crate) watch: Watch,
 }
 
-/// Numbers of a trace for numbers of the watcher.
+/// Maps numbers of the watcher to numbers of the trace.
 #[derive(Debug, Default)]
-struct Numbers(HashMap<u32, u32>);
+struct IdMap(HashMap<u32, u32>);
 
-impl Numbers {
-    fn of(&mut self, known: u32) -> u32 {
+impl IdMap {
+    fn of(&mut self, watcher_id: u32) -> u32 {
         let next = u32::try_from(self.0.len()).expect("no more than there are known ones");
-        *self.0.entry(known).or_insert(next)
+        *self.0.entry(watcher_id).or_insert(next)
     }
 }
 
@@ -57,14 +57,14 @@ struct Recorder<W: Write> {
     writer: Writer<W>,
     page_bytes: u64,
     sample: u64,
-    volumes: Numbers,
-    processes: Numbers,
+    volumes: IdMap,
+    processes: IdMap,
     requests: u64,
 }
 
-/// Whether a sample of one in `every` holds a page.
-fn holds(file: u32, page: u64, every: u64) -> bool {
-    // The last step of SplitMix64, which has no pattern left.
+/// Returns true if a sample of one in `every` includes a page.
+fn is_sampled(file: u32, page: u64, every: u64) -> bool {
+    // The finalizer of SplitMix64, which mixes all bits.
     let mut mixed = (u64::from(file) << 40) ^ page;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -74,7 +74,7 @@ fn holds(file: u32, page: u64, every: u64) -> bool {
 fn class(reference: &Reference) -> u8 {
     let pages = reference.misses + reference.ahead;
     match (reference.write, reference.misses, pages) {
-        // Of a write only the request is told, and not whether the page was dirty.
+        // For a write the kernel reports the request, not whether the page was dirty.
         (true, ..) => 0,
         (false, 0, 0) => Class::ReadHit.number(),
         (false, 0, _) => Class::ReadAheadHit.number(),
@@ -100,7 +100,7 @@ impl<W: Write> Recorder<W> {
         }
         let first = record.offset / self.page_bytes;
         let end = (record.offset + record.len).div_ceil(self.page_bytes);
-        for page in (first..end).filter(|&page| holds(reference.file, page, self.sample)) {
+        for page in (first..end).filter(|&page| is_sampled(reference.file, page, self.sample)) {
             self.requests += 1;
             let offset = page * self.page_bytes;
             self.writer.append(&[Record { offset, len: self.page_bytes, ..record }])?;
@@ -110,9 +110,13 @@ impl<W: Write> Recorder<W> {
 }
 
 /// Records requests into `to`.
-pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recorded, W)> {
+pub(crate) fn record<W: Write>(
+    plan: &RecordOptions,
+    stop: &Stop,
+    to: W,
+) -> Result<(RecordedTrace, W)> {
     let options =
-        Options { wanted: plan.wanted.clone(), references_only: true, ..Options::default() };
+        Options { wanted: plan.scope.clone(), references_only: true, ..Options::default() };
     let mut watcher = Watcher::start(options)?;
     ensure!(
         watcher.sees_events(),
@@ -132,45 +136,45 @@ pub(crate) fn record<W: Write>(plan: &Plan, stop: &Stop, to: W) -> Result<(Recor
         writer,
         page_bytes: larder_host::residency::page_bytes(),
         sample: sample.into(),
-        volumes: Numbers::default(),
-        processes: Numbers::default(),
+        volumes: IdMap::default(),
+        processes: IdMap::default(),
         requests: 0,
     };
-    let (begun, mut cut) = (Instant::now(), Duration::ZERO);
-    let (mut first, mut came) = (None, Vec::new());
+    let (started, mut cut) = (Instant::now(), Duration::ZERO);
+    let (mut first, mut references) = (None, Vec::new());
     let length = plan.time.unwrap_or(Duration::MAX);
-    let mut going = true;
-    while going {
-        going = begun.elapsed() < length && !stop.flag().load(Ordering::Acquire);
-        if going {
-            std::thread::sleep(STEP.min(length.saturating_sub(begun.elapsed())));
-            watcher.step(|time, reference| came.push((time, *reference)))?;
+    let mut running = true;
+    while running {
+        running = started.elapsed() < length && !stop.flag().load(Ordering::Acquire);
+        if running {
+            std::thread::sleep(STEP.min(length.saturating_sub(started.elapsed())));
+            watcher.step(|time, reference| references.push((time, *reference)))?;
         } else {
-            watcher.stop(|time, reference| came.push((time, *reference)))?;
+            watcher.stop(|time, reference| references.push((time, *reference)))?;
         }
-        for (time, reference) in came.drain(..).filter(|(_, it)| watcher.has(it)) {
+        for (time, reference) in references.drain(..).filter(|(_, it)| watcher.has(it)) {
             let first = *first.get_or_insert(time);
             recorder.append(time.saturating_sub(first), &reference).context("write the trace")?;
         }
-        if begun.elapsed() >= cut + CUT {
-            cut = begun.elapsed();
+        if started.elapsed() >= cut + CUT {
+            cut = started.elapsed();
             recorder.writer.cut().context("write the trace")?;
         }
     }
     let watch = watcher.result();
     let Recorder { mut writer, volumes, processes, requests, .. } = recorder;
-    for (known, number) in &volumes.0 {
-        let name = watcher.name_of(*known);
+    for (watcher_id, number) in &volumes.0 {
+        let name = watcher.name_of(*watcher_id);
         writer.name(NameOf::Volume, *number, &name).context("write the trace")?;
     }
-    for (known, number) in &processes.0 {
-        let process = watcher.process(*known);
+    for (watcher_id, number) in &processes.0 {
+        let process = watcher.process(*watcher_id);
         let name = format!("{} {}", process.name, process.pid);
         writer.name(NameOf::Process, number + 1, &name).context("write the trace")?;
     }
     writer.lost(watch.total.lost_events);
     let to = writer.finish().context("write the trace")?;
-    Ok((Recorded { requests, volumes: volumes.0.len(), watch }, to))
+    Ok((RecordedTrace { requests, volumes: volumes.0.len(), watch }, to))
 }
 
 #[cfg(test)]
@@ -180,10 +184,10 @@ mod tests {
     #[test]
     fn a_sample_holds_its_share_of_the_pages_of_every_file() {
         for file in [0, 1, 77] {
-            let held = (0..100_000).filter(|&page| holds(file, page, 16)).count();
+            let held = (0..100_000).filter(|&page| is_sampled(file, page, 16)).count();
             assert!(held.abs_diff(6250) < 300, "{held} of file {file}");
         }
-        assert!(holds(3, 9, 1));
+        assert!(is_sampled(3, 9, 1));
     }
 
     #[test]

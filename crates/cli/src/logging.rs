@@ -11,7 +11,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The environment variable that chooses levels.
+/// The environment variable that selects levels.
 const VARIABLE: &str = "LARDER_LOG";
 
 /// Writes each entry as one line.
@@ -30,8 +30,8 @@ impl Write for Lines {
     }
 }
 
-/// Prints a panic as one line. The hook of the standard library would pass control characters of
-/// names in the message and in the name of the thread to the terminal.
+/// Prints a panic as one line. The hook of the standard library would pass control characters in
+/// the message and in the thread name to the terminal.
 fn print_panic(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name");
@@ -53,7 +53,8 @@ pub(crate) fn start() {
     let warnings = Targets::new().with_default(LevelFilter::WARN);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Lines)
-        // Colours would have to be distinguished from escape sequences in names.
+        // ANSI colours are escape sequences, and could not be told apart from escape sequences in
+        // names.
         .with_ansi(false)
         // An internal error would be reported on standard error, which has just failed.
         .log_internal_errors(false);

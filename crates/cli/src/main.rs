@@ -1,8 +1,9 @@
-//! The program `larder`; all of its code is in the library of the same name.
+//! The program `larder`; its code is in the library of the same name.
 
 use std::process::ExitCode;
 
-/// The tables of the cache and of the simulator are looked at in random places.
+/// Maps large allocations with huge pages: lookups in the tables of the cache and of the simulator
+/// are random.
 #[global_allocator]
 static ALLOCATOR: larder_mem::HugeAllocator = larder_mem::HugeAllocator;
 

@@ -1,37 +1,37 @@
-//! What is said on standard output and standard error, whether anybody listens or not.
+//! Messages on standard output and standard error, also when the stream is closed.
 //!
-//! The macros of the standard library panic where a stream is gone: a server whose terminal was
-//! closed would end in the middle of what it says, with what it had promised to write. These go
-//! before them wherever this crate prints, and nothing that they print controls the terminal.
+//! The macros of the standard library panic if a stream is closed: a server whose terminal was
+//! closed would end in the middle of a message, and lose writes that it has acknowledged. These
+//! macros replace them in this crate, and escape control sequences.
 
-/// Prints one line to standard error with all names escaped, and ignores a closed one.
+/// Prints one line to standard error with all names escaped; ignores a closed stream.
 macro_rules! eprintln {
-    ($($what:tt)*) => {{
-        $crate::output::error_line(&format!($($what)*));
+    ($($arguments:tt)*) => {{
+        $crate::output::error_line(&format!($($arguments)*));
     }};
 }
 
 /// Prints a text of several lines, or a part of one, to standard error.
 macro_rules! eprint {
-    ($($what:tt)*) => {{
+    ($($arguments:tt)*) => {{
         use std::io::Write as _;
         // A closed standard error cannot be reported.
-        drop(write!($crate::output::stderr(), $($what)*));
+        drop(write!($crate::output::stderr(), $($arguments)*));
     }};
 }
 
 /// Prints a line to standard output; returns the error of a failed write.
 macro_rules! println {
-    ($($what:tt)*) => {{
+    ($($arguments:tt)*) => {{
         use std::io::Write as _;
-        writeln!($crate::output::stdout(), $($what)*)
+        writeln!($crate::output::stdout(), $($arguments)*)
     }};
 }
 
 /// Prints a text to standard output; returns the error of a failed write.
 macro_rules! print {
-    ($($what:tt)*) => {{
+    ($($arguments:tt)*) => {{
         use std::io::Write as _;
-        write!($crate::output::stdout(), $($what)*)
+        write!($crate::output::stdout(), $($arguments)*)
     }};
 }

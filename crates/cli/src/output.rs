@@ -1,13 +1,13 @@
 //! Standard output and standard error, results into files, and errors as sentences.
 //!
 //! Invariant: all output to a terminal goes through [`stdout`], [`stderr`] or [`error_line`],
-//! except this program's own control sequences ([`raw_stdout`], the live view). So no name of a
-//! file, a process or a volume controls a terminal.
+//! except this program's own control sequences ([`raw_stdout`], the live view). So the name of a
+//! file, a process or a volume cannot send control sequences to a terminal.
 
 mod atomic_file;
 mod file;
 
-pub(crate) use atomic_file::Whole;
+pub(crate) use atomic_file::AtomicFile;
 pub(crate) use file::{DistinctFiles, NamedFiles, OutputFile};
 
 use anyhow::{Context, Result};
@@ -15,29 +15,30 @@ use larder_report::escape::{self, Terminal};
 use std::io::{self, StderrLock, StdoutLock, Write};
 use std::path::Path;
 
-/// Standard output for text.
+/// Returns standard output for text.
 pub(crate) fn stdout() -> Terminal<StdoutLock<'static>> {
     Terminal::new(io::stdout().lock())
 }
 
-/// Standard error for text.
+/// Returns standard error for text.
 pub(crate) fn stderr() -> Terminal<StderrLock<'static>> {
     Terminal::new(io::stderr().lock())
 }
 
-/// Prints one line to standard error, and ignores a closed one.
+/// Prints one line to standard error; ignores a closed stream.
 pub(crate) fn error_line(line: &str) {
     // A closed standard error cannot be reported.
     drop(io::stderr().lock().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }
 
-/// Unfiltered standard output, for binary traces, messages to another process, and this program's
-/// own control sequences.
+/// Returns unfiltered standard output, for binary traces, messages to another process, and this
+/// program's own control sequences.
 pub(crate) fn raw_stdout() -> io::Stdout {
     io::stdout()
 }
 
-/// An error and its causes in one sentence; a cause that is part of it already is not said twice.
+/// Joins an error and its causes into one sentence; omits a cause that the sentence already
+/// contains.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -50,16 +51,16 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     sentence
 }
 
-/// Writes a file under another name first, so that it is whole or as it was.
-pub(crate) fn write_whole(file: &Path, text: &str) -> Result<()> {
-    let mut new = Whole::begin(file, "")?;
+/// Replaces a file atomically: it is written under a temporary name first.
+pub(crate) fn write_atomically(file: &Path, text: &str) -> Result<()> {
+    let mut new = AtomicFile::begin(file, "")?;
     new.write_all(text.as_bytes()).with_context(|| format!("write {}", file.display()))?;
     new.finish()
 }
 
-/// Refuses a file that could not be written, before there is anything to write.
-pub(crate) fn check(file: &Path) -> Result<()> {
-    Whole::begin(file, "").map(drop)
+/// Refuses a file that cannot be written, before the command starts its work.
+pub(crate) fn check_writable(file: &Path) -> Result<()> {
+    AtomicFile::begin(file, "").map(drop)
 }
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_try() {
         let directory = tempfile::tempdir().unwrap();
-        check(&directory.path().join("new")).unwrap();
+        check_writable(&directory.path().join("new")).unwrap();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

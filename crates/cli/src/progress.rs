@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, a line now and then elsewhere.
+//! Progress on standard error: a bar on a terminal, periodic lines elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use larder_io::engine::StopProgress;
@@ -6,20 +6,20 @@ use larder_report::{escape, format};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where there is no terminal.
+/// Interval between lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Time without a byte written after which a failed write shows as waiting.
+/// Time without progress after which a failed write is shown as waiting.
 const WAITING_AFTER: Duration = Duration::from_secs(1);
 
-/// Bar of a volume that is being written.
+/// Template for a volume that is being written.
 const WRITING: &str = "{prefix} [{bar:30}] {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} \
                        left";
 
-/// Bar of a volume that cannot be written now.
+/// Template for a volume whose store accepts no writes.
 const WAITING: &str = "{prefix} [{bar:30}] {bytes} of {total_bytes}, waiting: {msg}";
 
-/// A bar that counts to `total`; hidden where there is no terminal.
+/// Returns a bar that counts to `total`; hidden if standard error is not a terminal.
 pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     bar.set_style(style(template));
@@ -31,27 +31,28 @@ fn style(template: &str) -> ProgressStyle {
     style.progress_chars("=> ")
 }
 
-/// Returns the reason in an error of a store, without the operation that failed and the number of
-/// the error: both have been printed before.
+/// Returns the reason in an error of a store, without the failed operation and the error number:
+/// both have been printed before.
 fn reason(error: &str) -> &str {
     let reason = error.rsplit_once(": ").map_or(error, |(_, reason)| reason);
     reason.split_once(" (os error ").map_or(reason, |(reason, _)| reason)
 }
 
-/// Progress of writing everything out: how much, how fast, how long.
+/// Progress of writing all dirty data of a volume: bytes, rate, remaining time.
 #[derive(Debug)]
-pub(crate) struct WriteOut {
-    /// What is being done, as in "writing".
-    doing: &'static str,
+pub(crate) struct WritebackProgress {
+    /// Verb in the output, as in "writing".
+    verb: &'static str,
     volume: String,
     total: u64,
-    /// Of these, written when it was first looked at, or when writing began again after a wait.
-    before: u64,
-    /// Of these, written when it was last looked at.
+    /// Bytes written at the first report, or when writing resumed after a wait: the rate counts
+    /// from here.
+    rate_base: u64,
+    /// Bytes written at the last report.
     written: u64,
-    /// Time of the last look that found more written.
-    grown_at: Instant,
-    /// True while nothing can be written.
+    /// Time of the last report with progress.
+    progressed_at: Instant,
+    /// True while the store accepts no writes.
     is_waiting: bool,
     bar: Option<ProgressBar>,
     started: Instant,
@@ -59,15 +60,15 @@ pub(crate) struct WriteOut {
     last_error: Option<String>,
 }
 
-impl WriteOut {
-    pub(crate) fn new(doing: &'static str) -> Self {
-        WriteOut {
-            doing,
+impl WritebackProgress {
+    pub(crate) fn new(verb: &'static str) -> Self {
+        WritebackProgress {
+            verb,
             volume: String::new(),
             total: 0,
-            before: 0,
+            rate_base: 0,
             written: 0,
-            grown_at: Instant::now(),
+            progressed_at: Instant::now(),
             is_waiting: false,
             bar: None,
             started: Instant::now(),
@@ -76,24 +77,24 @@ impl WriteOut {
         }
     }
 
-    /// Shows where a stop is.
+    /// Shows the progress of a stop.
     pub(crate) fn show(&mut self, progress: &StopProgress) {
         if self.volume != progress.volume {
             self.finish();
             self.volume.clone_from(&progress.volume);
             self.total = progress.total_bytes;
-            self.before = self.total.saturating_sub(progress.left_bytes);
-            self.written = self.before;
+            self.rate_base = self.total.saturating_sub(progress.left_bytes);
+            self.written = self.rate_base;
             self.started = Instant::now();
-            self.grown_at = self.started;
+            self.progressed_at = self.started;
             self.is_waiting = false;
             self.last_line = None;
             self.bar = None;
             if self.total > 0 && std::io::stderr().is_terminal() {
                 self.bar = Some(
                     bar(self.total, WRITING)
-                        .with_prefix(format!("{} {}", self.doing, escape::text(&self.volume)))
-                        .with_position(self.before),
+                        .with_prefix(format!("{} {}", self.verb, escape::text(&self.volume)))
+                        .with_position(self.rate_base),
                 );
             }
         }
@@ -104,7 +105,7 @@ impl WriteOut {
             self.last_error.clone_from(&progress.error);
         }
         let written = self.total.saturating_sub(progress.left_bytes);
-        self.look_for_growth(written, progress.error.as_deref());
+        self.update_waiting(written, progress.error.as_deref());
         if let Some(bar) = &self.bar {
             bar.set_position(written);
         } else if self.total > 0 && self.last_line.unwrap_or(self.started).elapsed() > LINE_EVERY {
@@ -113,18 +114,19 @@ impl WriteOut {
         }
     }
 
-    /// Finds out whether the store takes data: `error` is that of the last attempt, if it failed.
-    fn look_for_growth(&mut self, written: u64, error: Option<&str>) {
+    /// Detects from the bytes written whether the store accepts writes; `error` is that of the last
+    /// attempt, if it failed.
+    fn update_waiting(&mut self, written: u64, error: Option<&str>) {
         let was_waiting = self.is_waiting;
         if written > self.written {
             if was_waiting {
                 // The rate is that of writing, without the wait.
-                (self.before, self.started) = (self.written, Instant::now());
+                (self.rate_base, self.started) = (self.written, Instant::now());
             }
-            self.grown_at = Instant::now();
+            self.progressed_at = Instant::now();
         }
         self.written = written;
-        self.is_waiting = error.is_some() && self.grown_at.elapsed() >= WAITING_AFTER;
+        self.is_waiting = error.is_some() && self.progressed_at.elapsed() >= WAITING_AFTER;
         if let Some(bar) = &self.bar {
             if let Some(error) = error.filter(|_| self.is_waiting) {
                 bar.set_message(escape::text(reason(error)).to_string());
@@ -141,14 +143,14 @@ impl WriteOut {
     }
 
     fn line_text(&self, written: u64) -> String {
-        let (doing, volume) = (self.doing, &self.volume);
+        let (verb, volume) = (self.verb, &self.volume);
         let (done, total) = (format::bytes(written), format::bytes(self.total));
         if let Some(error) = self.last_error.as_deref().filter(|_| self.is_waiting) {
-            return format!("{doing} {volume}: {done} of {total}, waiting: {}", reason(error));
+            return format!("{verb} {volume}: {done} of {total}, waiting: {}", reason(error));
         }
         let seconds = self.started.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let rate = written.saturating_sub(self.before) as f64 / seconds.max(0.001);
+        let rate = written.saturating_sub(self.rate_base) as f64 / seconds.max(0.001);
         let left = if rate > 0.0 {
             #[expect(clippy::cast_precision_loss, reason = "a time for people")]
             let seconds = (self.total - written) as f64 / rate;
@@ -157,10 +159,10 @@ impl WriteOut {
             String::new()
         };
         let rate = format::byte_rate(rate);
-        format!("{doing} {volume}: {done} of {total}, {rate}{left}")
+        format!("{verb} {volume}: {done} of {total}, {rate}{left}")
     }
 
-    /// Ends the bar of the volume at hand.
+    /// Ends the bar of the current volume.
     pub(crate) fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish();
@@ -177,7 +179,7 @@ fn nanoseconds(seconds: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(left_bytes: u64, error: Option<&str>) -> StopProgress {
+    fn progress(left_bytes: u64, error: Option<&str>) -> StopProgress {
         let (volume, error) = ("full".to_owned(), error.map(str::to_owned));
         StopProgress { volume, total_bytes: 24 << 20, left_bytes, error }
     }
@@ -186,20 +188,20 @@ mod tests {
     fn a_store_that_takes_nothing_is_waited_for_without_an_estimate() {
         const FULL: &str = "write 4096 bytes at 0 of /srv/full/big2: No space left on device (os \
                             error 28) (larder ctl remove full --give-up discards the data)";
-        let mut shown = WriteOut::new("writing");
-        shown.show(&at(24 << 20, None));
-        shown.bar = None;
-        shown.show(&at(22 << 20, Some(FULL)));
-        let line = shown.line_text(2 << 20);
+        let mut display = WritebackProgress::new("writing");
+        display.show(&progress(24 << 20, None));
+        display.bar = None;
+        display.show(&progress(22 << 20, Some(FULL)));
+        let line = display.line_text(2 << 20);
         assert!(line.contains(" left"), "something has just been written: {line}");
         let long_ago = Instant::now().checked_sub(WAITING_AFTER).expect("not just after a boot");
-        shown.grown_at = long_ago;
-        shown.show(&at(22 << 20, Some(FULL)));
+        display.progressed_at = long_ago;
+        display.show(&progress(22 << 20, Some(FULL)));
         let waiting = "writing full: 2 MiB of 24 MiB, waiting: No space left on device";
-        assert_eq!(shown.line_text(2 << 20), waiting);
-        shown.show(&at(20 << 20, Some(FULL)));
-        let line = shown.line_text(4 << 20);
+        assert_eq!(display.line_text(2 << 20), waiting);
+        display.show(&progress(20 << 20, Some(FULL)));
+        let line = display.line_text(4 << 20);
         assert!(line.contains(" left") && !line.contains("waiting"), "{line}");
-        assert!(shown.started > long_ago, "the rate does not count the wait");
+        assert!(display.started > long_ago, "the rate does not count the wait");
     }
 }

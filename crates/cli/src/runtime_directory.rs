@@ -1,5 +1,5 @@
-//! The directory for the sockets of running servers: the service's own, if systemd sets one,
-//! otherwise the runtime directory of the user (`larder_io::runtime_directory`).
+//! The directory for the sockets of running servers: the service's runtime directory, if systemd
+//! sets one, otherwise the runtime directory of the user (`larder_io::runtime_directory`).
 
 use anyhow::Result;
 use larder_io::runtime_directory::{self, PrivateDirectory};
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the directory, and creates it if it is missing.
+/// Returns the directory; creates it if it is missing.
 pub(crate) fn runtime_directory() -> Result<PathBuf> {
     let directory = match of_service() {
         Some(directory) => PrivateDirectory::open(&directory),

@@ -1,5 +1,5 @@
-//! Signals as a channel: what was asked for, one after the other. Or, for a command that works
-//! until it is done, as a flag that the first one raises.
+//! Signals as a channel of requests for a server; or, for a command that runs to completion, as a
+//! flag that the first signal sets.
 
 use anyhow::{Context, Result};
 use larder_io::fault::{self, Thread, report_failed_part};
@@ -23,35 +23,35 @@ pub(crate) fn outlive_file_size_limit() -> Result<()> {
     Ok(())
 }
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalAction {
-    /// SIGTERM, SIGINT or SIGPWR.
+    /// SIGTERM, SIGINT, SIGPWR, or a request of another thread: stop.
     Stop,
-    /// SIGUSR1: a table of counters.
+    /// SIGUSR1: print a table of counters.
     Report,
-    /// SIGHUP: the configuration file, again.
+    /// SIGHUP: reload the configuration file.
     Reload,
 }
 
-/// Asks as a signal does.
+/// Sends the same requests as a signal; held by other threads.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct SignalSender {
     sender: Sender<SignalAction>,
     stop: Arc<AtomicBool>,
 }
 
-impl Asker {
-    /// Sends a request; returns whether the program can still receive it.
-    pub(crate) fn request(&self, asked: SignalAction) -> bool {
-        if asked == SignalAction::Stop {
+impl SignalSender {
+    /// Sends a request; returns true if the program can still receive it.
+    pub(crate) fn request(&self, action: SignalAction) -> bool {
+        if action == SignalAction::Stop {
             self.stop.store(true, Ordering::Release);
         }
-        self.sender.send(asked).is_ok()
+        self.sender.send(action).is_ok()
     }
 
-    /// Returns whether a stop was requested, also before the program receives the request.
-    pub(crate) fn is_stop_asked(&self) -> bool {
+    /// Returns true once a stop was requested, also before the program receives the request.
+    pub(crate) fn is_stop_requested(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 }
@@ -60,25 +60,25 @@ impl Asker {
 pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<Thread>,
-    asked: Mutex<Receiver<SignalAction>>,
-    asker: Asker,
+    receiver: Mutex<Receiver<SignalAction>>,
+    signals: SignalSender,
     error: Arc<OnceLock<String>>,
 }
 
 impl SignalChannel {
-    /// Returns the error that has ended the thread. No signal is received any more.
+    /// Returns the error that ended the thread. No more signals are received after it.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.get().map(String::as_str)
     }
 
-    /// For those who ask as a signal does.
-    pub(crate) fn requester(&self) -> Asker {
-        self.asker.clone()
+    /// Returns a sender for other threads.
+    pub(crate) fn sender(&self) -> SignalSender {
+        self.signals.clone()
     }
 
-    /// What was asked for next, if anything comes within `timeout`.
+    /// Returns the next request; `None` if none arrives within `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<SignalAction> {
-        self.asked.lock().expect("no holder panics").recv_timeout(timeout).ok()
+        self.receiver.lock().expect("no holder panics").recv_timeout(timeout).ok()
     }
 }
 
@@ -88,20 +88,20 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         .context("receive signals")?;
     let handle = signals.handle();
     let (sender, receiver) = channel();
-    let asker = Asker { sender, stop: Arc::default() };
-    let signalled = asker.clone();
-    let to_stop = asker.clone();
+    let sender = SignalSender { sender, stop: Arc::default() };
+    let forward_to = sender.clone();
+    let to_stop = sender.clone();
     let error = Arc::new(OnceLock::new());
-    let to = Arc::clone(&error);
+    let error_cell = Arc::clone(&error);
     let forward = move || {
         for signal in signals.forever() {
             fault::point("signals", "process");
-            let meant = match signal {
+            let action = match signal {
                 SIGUSR1 => SignalAction::Report,
                 SIGHUP => SignalAction::Reload,
                 _ => SignalAction::Stop,
             };
-            if !signalled.request(meant) {
+            if !forward_to.request(action) {
                 return;
             }
         }
@@ -109,13 +109,19 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     // Without this thread no signal would have an effect, not even the next SIGTERM.
     let failed = move |error: &dyn fmt::Display| {
         report_failed_part("no more signals are received, so that the program stops", error);
-        // The thread fails once.
-        let _is_first = to.set(error.to_string()).is_ok();
-        // The program does not receive it only if it has ended.
+        // The failure handler runs once.
+        let _is_first = error_cell.set(error.to_string()).is_ok();
+        // A failed send means that the program has ended.
         let _is_received = to_stop.request(SignalAction::Stop);
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
-    Ok(SignalChannel { handle, thread: Some(thread), asked: Mutex::new(receiver), asker, error })
+    Ok(SignalChannel {
+        handle,
+        thread: Some(thread),
+        receiver: Mutex::new(receiver),
+        signals: sender,
+        error,
+    })
 }
 
 impl Drop for SignalChannel {
@@ -127,32 +133,31 @@ impl Drop for SignalChannel {
     }
 }
 
-/// Returns when standard input ends, which it does when whoever started us is gone, however that
-/// came about.
+/// Blocks until standard input ends, which happens when the parent process exits for any reason.
 pub(crate) fn wait_for_end_of_input() {
     let mut nothing = [0];
-    // Nobody writes to it; it ends, or fails, when the other side is gone.
+    // The parent writes nothing; the read returns 0 or fails when the other end is closed.
     while matches!(std::io::stdin().read(&mut nothing), Ok(1..)) {}
 }
 
-/// A flag that every signal raises by which a program at a terminal is ended: for one that looks at
-/// it often, and has the terminal to restore.
-pub(crate) fn ended() -> Result<Arc<AtomicBool>> {
-    let ended = Arc::default();
+/// Returns a flag that every signal sets that terminates an interactive program: for a program that
+/// polls the flag and must restore the terminal.
+pub(crate) fn termination_flag() -> Result<Arc<AtomicBool>> {
+    let terminated = Arc::default();
     for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-        flag::register(number, Arc::clone(&ended)).context("receive signals")?;
+        flag::register(number, Arc::clone(&terminated)).context("receive signals")?;
     }
-    Ok(ended)
+    Ok(terminated)
 }
 
-/// Raised by the first signal that asks for an end; the second one ends the process at once. It may
-/// be raised by others too, and then the first signal still is the first.
+/// A flag that the first terminating signal sets; the second signal ends the process at once. Other
+/// threads may set the flag too; a signal after that still counts as the first.
 pub(crate) struct Stop {
-    stopped: Arc<AtomicBool>,
+    flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
-/// Whether whoever started this process has it ignore a signal, as nohup(1) does.
+/// Returns true if the parent made this process ignore a signal, as nohup(1) does.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -162,33 +167,33 @@ fn is_ignored(signal: i32) -> bool {
 
 impl Stop {
     pub(crate) fn listen() -> Result<Self> {
-        let (stopped, signalled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (flag, signalled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let signal = Arc::default();
-        // Who was told to go on without a terminal does.
+        // Under nohup(1) the process continues without a terminal.
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for number in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let value = usize::try_from(number).expect("signals are positive");
             flag::register_conditional_default(number, Arc::clone(&signalled))
                 .and_then(|_| flag::register(number, Arc::clone(&signalled)))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
-                .and_then(|_| flag::register(number, Arc::clone(&stopped)))
+                .and_then(|_| flag::register(number, Arc::clone(&flag)))
                 .context("receive signals")?;
         }
-        Ok(Stop { stopped, signal })
+        Ok(Stop { flag, signal })
     }
 
-    /// The flag.
+    /// Returns the flag.
     pub(crate) fn flag(&self) -> &AtomicBool {
-        &self.stopped
+        &self.flag
     }
 
-    /// The same, to be raised by others.
-    pub(crate) fn raised(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stopped)
+    /// Returns a shared handle of the flag, for other threads that set it.
+    pub(crate) fn shared_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
     }
 
-    /// Ends the process as the signal would have, if there was one.
-    pub(crate) fn end(&self) -> Result<()> {
+    /// Ends the process with the default action of the received signal, if there was one.
+    pub(crate) fn reraise_signal(&self) -> Result<()> {
         let signal = i32::try_from(self.signal.load(Ordering::Acquire)).expect("it was an i32");
         if signal != 0 {
             emulate_default_handler(signal).context("end as the signal asks")?;

@@ -1,8 +1,9 @@
-//! What the service manager (systemd) and the server tell each other: sockets that it made before
-//! the start, and messages on where the server is; see `sd_notify(3)` and `sd_listen_fds(3)`.
+//! The protocol between the service manager (systemd) and the server: sockets that the manager
+//! opened before the start, and state messages of the server; see `sd_notify(3)` and
+//! `sd_listen_fds(3)`.
 //!
-//! Without a service manager all of it does nothing. A message that cannot be sent is a note in the
-//! log and no failure: the volumes are served all the same.
+//! Without a service manager these functions do nothing. If a message cannot be sent, the server
+//! logs a warning and continues to serve.
 
 use anyhow::{Result, ensure};
 use larder_io::front::listen::Listener;
@@ -13,75 +14,75 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// How much more time the manager gives to a stop with each message.
+/// Extension of the stop timeout that each message requests.
 const EXTENSION_US: u64 = 30_000_000;
 
-/// Sockets that were handed over.
+/// Sockets inherited from the service manager (socket activation).
 #[derive(Debug, Default)]
-pub(crate) struct HandedOver {
+pub(crate) struct InheritedSockets {
     pub(crate) nbd: Option<Listener>,
     pub(crate) control: Option<Listener>,
 }
 
-/// Takes the sockets that were handed over. One whose name (`FileDescriptorName=`, else the name of
-/// the socket unit) has "control" in it is for control, any other for NBD.
-pub(crate) fn handed_over() -> Result<HandedOver> {
-    let mut sockets = HandedOver::default();
+/// Takes the inherited sockets. A socket whose name (`FileDescriptorName=`, else the name of the
+/// socket unit) contains "control" is for control, any other for NBD.
+pub(crate) fn take_inherited_sockets() -> Result<InheritedSockets> {
+    let mut sockets = InheritedSockets::default();
     for (name, fd) in socket_activation::take() {
         let listener = Listener::handed_over(&name, fd)?;
         let is_control = name.contains("control");
-        let place = if is_control { &mut sockets.control } else { &mut sockets.nbd };
-        let what = if is_control { "control" } else { "NBD" };
+        let slot = if is_control { &mut sockets.control } else { &mut sockets.nbd };
+        let purpose = if is_control { "control" } else { "NBD" };
         ensure!(
-            place.is_none(),
-            "use the socket \"{name}\" that was handed over: there is another one for {what}"
+            slot.is_none(),
+            "use the socket \"{name}\" that was handed over: there is another one for {purpose}"
         );
-        *place = Some(listener);
+        *slot = Some(listener);
     }
     Ok(sockets)
 }
 
-/// Whoever started the server and wants to know where it is.
+/// The service manager that started the server, if it expects state messages.
 #[derive(Debug)]
-pub(crate) struct Manager {
+pub(crate) struct ServiceManager {
     socket: Option<UnixDatagram>,
 }
 
-impl Manager {
-    /// The one that `NOTIFY_SOCKET` names, if it does.
+impl ServiceManager {
+    /// Connects to the socket that `NOTIFY_SOCKET` names, if it is set.
     pub(crate) fn from_environment() -> Self {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Manager { socket: None };
+            return ServiceManager { socket: None };
         };
         match connect(&name) {
-            Ok(socket) => Manager { socket: Some(socket) },
+            Ok(socket) => ServiceManager { socket: Some(socket) },
             Err(error) => {
                 let name = name.display();
                 tracing::warn!(%name, %error, "the service manager cannot be told anything");
-                Manager { socket: None }
+                ServiceManager { socket: None }
             }
         }
     }
 
-    /// Everything is served, as it is after a reload.
+    /// Reports that all volumes are served, after the start and after a reload.
     pub(crate) fn ready(&self, status: &str) {
         let status = escape::line(status);
         self.notify_manager(&format!("READY=1\nSTATUS={status}\nMAINPID={}", std::process::id()));
     }
 
-    /// The configuration is being read again.
+    /// Reports that a reload of the configuration has begun.
     pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.notify_manager(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 
-    /// A stop has begun.
+    /// Reports that a stop has begun.
     pub(crate) fn stopping(&self) {
         self.notify_manager("STOPPING=1");
     }
 
-    /// A stop goes on; the manager must not lose patience, or what is dirty would be lost.
+    /// Extends the stop timeout; otherwise the manager would kill the server and lose dirty data.
     pub(crate) fn still_stopping(&self, status: &str) {
         let status = escape::line(status);
         self.notify_manager(&format!("EXTEND_TIMEOUT_USEC={EXTENSION_US}\nSTATUS={status}"));
@@ -96,7 +97,7 @@ impl Manager {
     }
 }
 
-/// A socket whose messages go to `name`, a path or, after an `@`, an abstract name.
+/// Connects a socket to `name`, a path or, after an `@`, an abstract name.
 fn connect(name: &OsStr) -> std::io::Result<UnixDatagram> {
     let address = match name.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -104,7 +105,7 @@ fn connect(name: &OsStr) -> std::io::Result<UnixDatagram> {
     };
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&address)?;
-    // A manager that does not listen must not stop the server.
+    // A manager that does not receive must not block the server.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -130,7 +131,7 @@ mod tests {
         for (name, socket) in
             [(path.into_os_string(), by_path), (format!("@{abstract_name}").into(), by_name)]
         {
-            let manager = Manager { socket: Some(connect(&name).unwrap()) };
+            let manager = ServiceManager { socket: Some(connect(&name).unwrap()) };
             manager.ready("serving");
             let ready = received(&socket);
             assert!(ready.starts_with("READY=1\nSTATUS=serving\nMAINPID="), "{ready}");
@@ -145,6 +146,6 @@ mod tests {
             assert!(received(&socket).ends_with("\nSTATUS=a\\u001b[2J\\nREADY=1"));
         }
         assert!(connect(OsStr::new("/there/is/no/such/socket")).is_err());
-        Manager { socket: None }.stopping();
+        ServiceManager { socket: None }.stopping();
     }
 }

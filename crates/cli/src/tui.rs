@@ -1,9 +1,8 @@
-//! The live view of `larder top`: what is looked at, how it is sorted and filtered, and how it is
-//! drawn.
+//! The live view of `larder top`: data collection, sorting and filtering, and drawing.
 //!
-//! Invariants: whoever looks ([`Collector`]) hands out a [`TopSnapshot`] with units on every value; the view
-//! knows neither the machine nor a server, and drawing changes nothing. What is only to be had by
-//! tracing is traced from the moment on when its view is first shown.
+//! Invariants: a [`Collector`] returns a [`TopSnapshot`] with units on every value; the view
+//! depends neither on the machine nor on a server, and drawing changes nothing. Data that requires
+//! tracing is traced from the first time that its view is shown.
 
 mod collector;
 mod draw;

@@ -1,20 +1,20 @@
-//! The policy of a volume as the user has it: one by name, or whichever hits most.
+//! The policy of a volume as the user selects it: a fixed policy, or the one that hits most.
 
 use larder_core::curve::candidates::CANDIDATES;
 use larder_core::policy::PolicyKind;
 use larder_io::engine::policy_bytes;
 
-/// What `--policy` says.
+/// A value of `--policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PolicyChoice {
-    /// This one.
+    /// A policy chosen by the user.
     Fixed(PolicyKind),
-    /// The cache chooses, and changes it when another one hits clearly more.
+    /// The cache chooses a policy, and switches when another one hits clearly more.
     Auto,
 }
 
 impl PolicyChoice {
-    /// As it is written on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PolicyChoice::Fixed(kind) => kind.name(),
@@ -22,7 +22,7 @@ impl PolicyChoice {
         }
     }
 
-    /// The policy that a volume begins with.
+    /// Returns the initial policy of a volume.
     pub(crate) fn first(self) -> PolicyKind {
         match self {
             PolicyChoice::Fixed(kind) => kind,
@@ -30,7 +30,7 @@ impl PolicyChoice {
         }
     }
 
-    /// Bytes for each frame that it may need.
+    /// Returns the bytes of policy metadata that each frame may need.
     pub(crate) fn bytes_per_page(self) -> usize {
         policy_bytes(self.first(), self == PolicyChoice::Auto)
     }

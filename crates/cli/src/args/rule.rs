@@ -1,16 +1,16 @@
-//! Rules of `larder mount`: which files, and how they are handled.
+//! Rules of `larder mount`: a file glob, and the options of the files that match.
 
 use super::{bytes, page_blocks, unknown};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, KernelPages};
 
-/// What the kernel keeps is said by a word that begins so.
+/// Prefix of the word that selects the page cache mode of the kernel.
 const KERNEL_PAGES: &str = "kernel-pages=";
 const PIN: &str = "pin";
 const NO_CACHE: &str = "no-cache";
 
-/// A rule as it was given.
+/// A parsed rule.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleArgument {
     pub(crate) rule: FileRule,
@@ -19,16 +19,16 @@ pub(crate) struct RuleArgument {
     pub(crate) page_blocks: Option<u32>,
 }
 
-/// Sets what is not set yet.
-fn set<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
-    match place.replace(value) {
+/// Sets an option; refuses a second value.
+fn set<T>(slot: &mut Option<T>, value: T, option: &str) -> Result<(), String> {
+    match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("it is the second {what}")),
+        Some(_) => Err(format!("it is the second {option}")),
     }
 }
 
-/// `GLOB=WORD,...`, each word a hint, a write mode, a page size, `pin`, `no-cache` or
-/// `kernel-pages=...`; all of them may be left out.
+/// Parses `GLOB=WORD,...`, each word a hint, a write mode, a page size, `pin`, `no-cache` or
+/// `kernel-pages=...`; every word is optional.
 pub(crate) fn rule(text: &str) -> Result<RuleArgument, String> {
     let (glob, words) = text.split_once('=').ok_or(
         "write it as GLOB=hint,mode,page-size,pin,no-cache,kernel-pages=off|open|keep, of which \
@@ -38,8 +38,9 @@ pub(crate) fn rule(text: &str) -> Result<RuleArgument, String> {
     let mut found = RuleArgument { rule, hint: None, write_mode: None, page_blocks: None };
     let mut kernel_pages = None;
     for (index, word) in words.split(',').map(str::trim).enumerate() {
-        let place = |reason| format!("in \"{text}\", word {}, \"{word}\": {reason}", index + 1);
-        found.take(word, &mut kernel_pages).map_err(place)?;
+        let with_position =
+            |reason| format!("in \"{text}\", word {}, \"{word}\": {reason}", index + 1);
+        found.parse_word(word, &mut kernel_pages).map_err(with_position)?;
     }
     found.rule.files.kernel_pages = kernel_pages.unwrap_or_default();
     found.check(kernel_pages.is_some()).map_err(|reason| format!("in \"{text}\": {reason}"))?;
@@ -47,7 +48,11 @@ pub(crate) fn rule(text: &str) -> Result<RuleArgument, String> {
 }
 
 impl RuleArgument {
-    fn take(&mut self, word: &str, kernel_pages: &mut Option<KernelPages>) -> Result<(), String> {
+    fn parse_word(
+        &mut self,
+        word: &str,
+        kernel_pages: &mut Option<KernelPages>,
+    ) -> Result<(), String> {
         let files = &mut self.rule.files;
         if word.is_empty() {
             return Ok(());
@@ -80,12 +85,12 @@ impl RuleArgument {
         Ok(())
     }
 
-    /// Whether its words go together.
-    fn check(&self, says_kernel_pages: bool) -> Result<(), String> {
+    /// Refuses combinations of words that exclude each other.
+    fn check(&self, has_kernel_pages: bool) -> Result<(), String> {
         let is_cached = self.hint.is_some()
             || self.page_blocks.is_some()
             || self.rule.files.pin
-            || says_kernel_pages
+            || has_kernel_pages
             || self.write_mode.is_some_and(|mode| mode != WriteMode::ReadOnly);
         if self.rule.files.uncached && is_cached {
             return Err("no-cache goes with nothing but read-only".into());
@@ -107,8 +112,8 @@ mod tests {
         let files = all.rule.files;
         assert!(files.pin && !files.uncached && !files.read_only);
         assert_eq!(files.kernel_pages, KernelPages::Keep);
-        let turned = rule("*.db=pin, 64KiB,,through,random").unwrap();
-        assert_eq!((turned.hint, turned.page_blocks), (all.hint, all.page_blocks));
+        let reordered = rule("*.db=pin, 64KiB,,through,random").unwrap();
+        assert_eq!((reordered.hint, reordered.page_blocks), (all.hint, all.page_blocks));
         let none = rule("logs/**=").unwrap();
         assert_eq!((none.hint, none.write_mode, none.page_blocks), (None, None, None));
         assert_eq!(none.rule.files, FileOptions::default());
@@ -118,24 +123,24 @@ mod tests {
 
     #[test]
     fn a_wrong_rule_is_refused_with_place_and_reason() {
-        let why = |text: &str| rule(text).unwrap_err();
-        assert!(why("*.db").starts_with("write it as GLOB="));
-        assert!(why("=pin").contains("names no files"));
-        assert!(why("a[=pin").contains("is not a glob"));
-        let word = why("*.db=random,seqential");
+        let error = |text: &str| rule(text).unwrap_err();
+        assert!(error("*.db").starts_with("write it as GLOB="));
+        assert!(error("=pin").contains("names no files"));
+        assert!(error("a[=pin").contains("is not a glob"));
+        let word = error("*.db=random,seqential");
         assert_eq!(
             word,
             "in \"*.db=random,seqential\", word 2, \"seqential\": there is no such word \
              \"seqential\"; did you mean \"sequential\"?"
         );
-        assert!(why("x=random,normal").ends_with("\"normal\": it is the second hint"));
-        assert!(why("x=back,around").ends_with("it is the second write mode"));
-        assert!(why("x=4KiB,8KiB").ends_with("it is the second page size"));
-        assert!(why("x=12KiB").contains("must be a power of two"));
-        assert!(why("x=12parsecs").contains("is not a size"));
-        assert!(why("x=kernel-pages=some").ends_with("ways: off, open, keep"));
+        assert!(error("x=random,normal").ends_with("\"normal\": it is the second hint"));
+        assert!(error("x=back,around").ends_with("it is the second write mode"));
+        assert!(error("x=4KiB,8KiB").ends_with("it is the second page size"));
+        assert!(error("x=12KiB").contains("must be a power of two"));
+        assert!(error("x=12parsecs").contains("is not a size"));
+        assert!(error("x=kernel-pages=some").ends_with("ways: off, open, keep"));
         let both = "in \"x=no-cache,pin\": no-cache goes with nothing but read-only";
-        assert_eq!(why("x=no-cache,pin"), both);
-        assert!(why("x=no-cache,back").ends_with("read-only"));
+        assert_eq!(error("x=no-cache,pin"), both);
+        assert!(error("x=no-cache,back").ends_with("read-only"));
     }
 }

@@ -1,4 +1,4 @@
-//! `larder bench`: the classic benchmarks, one file each.
+//! `larder bench`: the benchmarks, one file each.
 
 mod bar;
 mod embedded;
@@ -24,35 +24,35 @@ pub(crate) use run_args::RecordedSpeed;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Files read in order, at random, or as a database would, by several users.
-    Fileload(Box<fileload::Arguments>),
-    /// Make files for fileload: intertwined in so many extents, and contiguous copies.
-    Fragments(fragments::Arguments),
-    /// File sizes by record sizes: write, read, random, backward, strided and more.
-    Iozone(Box<iozone::Arguments>),
-    /// Many small files: create, read, append, delete.
-    Postmark(Box<postmark::Arguments>),
-    /// Random records with a pattern of reads and writes, as the Response Probe did.
-    Probe(Box<probe::Arguments>),
-    /// Clients that read, write and copy, step by step more of them, up to where a server has
-    /// enough.
-    Server(Box<server::Arguments>),
-    /// A benchmark on several file systems, schedulers and settings, each made for it and removed.
-    Matrix(Box<matrix::Arguments>),
-    /// Make files cold: nothing of them in memory, as read back.
-    Cold(start::Arguments),
-    /// Make files warm: all of them in memory, as read back.
-    Warm(start::Arguments),
+    /// Read files in order, at random, or like a database, with several users.
+    Fileload(Box<fileload::FileloadArgs>),
+    /// Create files for fileload: interleaved with a given number of extents, and contiguous
+    /// copies.
+    Fragments(fragments::FragmentsArgs),
+    /// Measure file sizes by record sizes: write, read, random, backward, strided and more.
+    Iozone(Box<iozone::IozoneArgs>),
+    /// Create, read, append and delete many small files.
+    Postmark(Box<postmark::PostmarkArgs>),
+    /// Access random records with a pattern of reads and writes, like the Response Probe.
+    Probe(Box<probe::ProbeArgs>),
+    /// Run an increasing number of clients that read, write and copy, until a server is saturated.
+    Server(Box<server::ServerArgs>),
+    /// Run a benchmark on several file systems, schedulers and settings, each created and removed.
+    Matrix(Box<matrix::MatrixArgs>),
+    /// Make files cold: no page of them is resident, verified.
+    Cold(start::StartArgs),
+    /// Make files warm: all pages are resident, verified.
+    Warm(start::StartArgs),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     match &arguments.command {
         Command::Fileload(arguments) => fileload::run(arguments),
         Command::Fragments(arguments) => fragments::run(arguments),

@@ -1,4 +1,4 @@
-//! `larder check-config`: whether `larder serve --config` would take a file. Nothing is opened.
+//! `larder check-config`: checks a file for `larder serve --config`, without opening volumes.
 
 use super::serve::config::ConfigFile;
 use anyhow::Result;
@@ -7,12 +7,12 @@ use larder_report::{escape, format};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The file.
+pub(crate) struct CheckConfigArgs {
+    /// Configuration file.
     file: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &CheckConfigArgs) -> Result<()> {
     let file = ConfigFile::read(&arguments.file)?;
     let plan = file.plan(&file.arguments(&[])?)?;
     let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();

@@ -9,38 +9,38 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The run before.
+pub(crate) struct CompareArgs {
+    /// The baseline run.
     #[arg(value_name = "A")]
     a: PathBuf,
 
-    /// The run after.
+    /// The run to compare with the baseline.
     #[arg(value_name = "B")]
     b: PathBuf,
 
-    /// Differences of less than this count as none.
+    /// Smallest relative difference that counts.
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     threshold: f64,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table, and what else is different.
+    /// A table, and further differences.
     Text,
     /// The table alone.
     Csv,
-    /// Everything.
+    /// All data.
     Json,
 }
 
-/// The default on the command line is the one of the library.
+/// The default on the command line equals that of the library.
 const _: () = assert!(THRESHOLD > 0.0199 && THRESHOLD < 0.0201);
 
-/// A share such as `2%`, from 0 and below 100.
+/// Parses a percentage such as `2%`, from 0 and below 100.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     number
@@ -49,15 +49,15 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("\"{text}\" is not a share; write 5%, from 0% and below 100%"))
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (a, b) = (report::open(&arguments.a)?, report::open(&arguments.b)?);
-    let found = compare(&a, &b, arguments.threshold)?;
+    let comparison = compare(&a, &b, arguments.threshold)?;
     let text = match arguments.format {
-        Format::Text => found.to_text(),
-        Format::Csv => found.table().to_csv(),
-        Format::Json => format!("{:#}\n", found.to_json()),
+        Format::Text => comparison.to_text(),
+        Format::Csv => comparison.table().to_csv(),
+        Format::Json => format!("{:#}\n", comparison.to_json()),
     };
-    // A reader that has had enough is no failure, so the error must reach main as it is.
+    // A closed pipe is not a failure, so the error must reach main without context.
     crate::output::stdout().write_all(text.as_bytes())?;
-    Ok(if found.is_worse() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if comparison.is_worse() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -1,7 +1,7 @@
-//! `larder ctl`: asks a running server, and changes it; docs/ctl.md.
+//! `larder ctl`: queries and changes a running server; docs/ctl.md.
 //!
-//! Everything goes through the control interface (docs/control.md); what it answers is printed as
-//! text, as the very JSON, or as CSV.
+//! All commands use the control interface (docs/control.md); responses are printed as text, as the
+//! unchanged JSON, or as CSV.
 
 mod client;
 mod follow;
@@ -17,7 +17,7 @@ use larder_report::control::{
     AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,
 };
-use output::{Answer, Risk};
+use output::{Answer, AtRiskAnswer};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The server: the path of its control socket, or http://127.0.0.1:PORT. Without it, the only
-    /// one that is found.
+pub(crate) struct CtlArgs {
+    /// The server: the path of its control socket, or http://127.0.0.1:PORT. Default: the only
+    /// server that is found.
     #[arg(long, global = true, value_name = "SERVER")]
     control: Option<String>,
 
@@ -40,11 +40,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "UID", requires = "control")]
     trust_uid: Option<u32>,
 
-    /// How to print.
+    /// Output format.
     #[arg(long, global = true, default_value = "text")]
     format: Format,
 
-    /// Ask again and again, this far apart: rates of each interval and what they add up to.
+    /// Repeat the query at this interval: rates of each interval and totals.
     #[arg(long, global = true, value_name = "TIME", value_parser = interval)]
     watch: Option<Duration>,
 
@@ -54,9 +54,9 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// What the server says, as it is.
+    /// The response of the server, unchanged.
     Json,
     /// One table with plain numbers.
     Csv,
@@ -64,47 +64,48 @@ enum Format {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What clients asked for, what the cache made of it, and what the stores did.
+    /// Requests of clients, their results in the cache, and operations of the stores.
     Stats {
-        /// Every counter, gauge and latency instead.
+        /// Show every counter, gauge and latency instead.
         #[arg(long)]
         all: bool,
     },
     /// The volumes and their settings.
     Volumes {
-        /// Where their stores and exports are instead.
+        /// Show the locations of their stores and exports instead.
         #[arg(long)]
         places: bool,
     },
-    /// The hit-ratio curve of each volume, its regions, what other policies would hit, and what to
-    /// do about it.
+    /// The hit-ratio curve of each volume, its regions, the hit ratios of other policies, and
+    /// recommendations.
     Curve {
-        /// This volume only.
+        /// Only this volume.
         volume: Option<String>,
     },
-    /// The files of a mounted directory with most in the cache: resident, dirty, reads that hit.
+    /// The files of a mounted directory with the most cached data: resident, dirty, read hits.
     Files {
-        /// So many of them, however they are printed.
+        /// Maximum number of files, in every format.
         #[arg(long, value_name = "N", default_value_t = 20)]
         top: usize,
     },
-    /// What a crash now would lose, and what cannot be written; exit code 1 if there is such.
+    /// Data that a crash now would lose, and failing writes; exit code 1 if there are failing
+    /// writes.
     AtRisk,
-    /// Everything as OpenMetrics, as Prometheus gets it.
+    /// All metrics in OpenMetrics format, as Prometheus reads them.
     Metrics,
-    /// Change settings while it serves: all of these or none.
+    /// Change settings of a running server: all of these or none.
     Set {
-        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: memory, share, page-size,
-        /// policy, write-mode, flush, min, max, and the tunables (docs/TUNABLES.md).
+        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: memory, share, page-size, policy,
+        /// write-mode, flush, min, max, and the tunables (docs/TUNABLES.md).
         #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
     },
-    /// Write everything dirty to the stores and flush them, without stopping.
+    /// Write all dirty data to the stores and flush them, without stopping.
     Flush {
-        /// This volume only.
+        /// Only this volume.
         volume: Option<String>,
     },
-    /// Read ranges of a volume into the cache before they are asked for.
+    /// Read ranges of a volume into the cache ahead of use.
     Warm {
         /// The volume.
         volume: String,
@@ -112,43 +113,43 @@ enum Command {
         #[arg(value_parser = range)]
         ranges: Vec<ByteRange>,
     },
-    /// Serve one more volume, with the flags of the server that hold for all volumes.
+    /// Serve an additional volume, with the server's flags for all volumes.
     Add {
-        /// A file, a block device, or an export of another server, as on the command line of
-        /// larder serve.
-        #[arg(value_name = "[NAME=]PATH", value_parser = added)]
+        /// A file, a block device, or an export of another server, as on the command line of larder
+        /// serve.
+        #[arg(value_name = "[NAME=]PATH", value_parser = volume_to_add)]
         volume: String,
-        /// Settings of it, by the names that set takes.
+        /// Settings of the volume, by the names that set accepts.
         #[arg(value_name = "NAME=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
     },
-    /// Write everything of a volume and serve it no more.
+    /// Write all dirty data of a volume and stop serving it.
     Remove {
         /// The volume.
         volume: String,
-        /// Let go of its clients, once what they have asked is answered, instead of refusing.
+        /// Disconnect its clients after their requests in flight, instead of refusing.
         #[arg(long)]
         disconnect: bool,
         /// Discard unwritten data, instead of keeping a volume that cannot be written out.
         #[arg(long)]
         give_up: bool,
     },
-    /// Forget what is clean; what is dirty stays.
+    /// Drop clean pages; dirty pages stay.
     Drop {
-        /// This volume only.
+        /// Only this volume.
         volume: Option<String>,
     },
-    /// Let nothing enter the cache and nothing leave it for what is asked of a volume.
+    /// Freeze the cache contents of a volume: its requests neither add nor evict pages.
     Freeze {
-        /// This volume only.
+        /// Only this volume.
         volume: Option<String>,
     },
-    /// End that.
+    /// End a freeze.
     Unfreeze {
-        /// This volume only.
+        /// Only this volume.
         volume: Option<String>,
     },
-    /// Read ranges of a volume in and keep them in the cache until they are unpinned.
+    /// Read ranges of a volume into the cache and keep them until they are unpinned.
     Pin {
         /// The volume.
         volume: String,
@@ -156,19 +157,19 @@ enum Command {
         #[arg(required = true, value_parser = range)]
         ranges: Vec<ByteRange>,
     },
-    /// Let pinned ranges go when they are the coldest.
+    /// Unpin ranges, so that they can be evicted.
     Unpin {
         /// The volume.
         volume: String,
-        /// Ranges as OFFSET+LENGTH; without any, all that are pinned.
+        /// Ranges as OFFSET+LENGTH; without any, all pinned ranges.
         #[arg(value_parser = range)]
         ranges: Vec<ByteRange>,
     },
-    /// Write everything and end the server, as SIGTERM does, and wait for it.
+    /// Write all dirty data and stop the server, as SIGTERM does, and wait for its end.
     Stop,
 }
 
-/// A time between two questions.
+/// Parses the interval between two queries.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = Duration::from_nanos(args::time(text)?);
     if interval < Duration::from_millis(10) {
@@ -177,28 +178,28 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Settings by name.
+/// Returns settings by name.
 ///
 /// # Errors
 /// Two settings have the same name.
 fn by_name(settings: &[(String, String)]) -> Result<BTreeMap<String, String>> {
     let mut by_name = BTreeMap::new();
     for (name, value) in settings {
-        let earlier = by_name.insert(name.clone(), value.clone());
-        ensure!(earlier.is_none(), "set {name}: it is named twice");
+        let previous = by_name.insert(name.clone(), value.clone());
+        ensure!(previous.is_none(), "set {name}: it is named twice");
     }
     Ok(by_name)
 }
 
-/// `[VOLUME.]NAME=VALUE`. A volume may have a "=" in its name, a value has none.
+/// Parses `[VOLUME.]NAME=VALUE`. The name of a volume may contain "=", a value does not.
 fn setting(text: &str) -> Result<(String, String), String> {
-    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("write it as NAME=VALUE")?;
+    let split = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = split.ok_or("write it as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A volume with its name, and with a path that means the same to the server.
-fn added(text: &str) -> Result<String, String> {
+/// Parses a volume; returns its name and an absolute path, which is valid for the server.
+fn volume_to_add(text: &str) -> Result<String, String> {
     let VolumeArgument { name, path, upstream } = args::volume(text)?;
     let path = match upstream {
         Some(_) => path,
@@ -208,14 +209,14 @@ fn added(text: &str) -> Result<String, String> {
     Ok(format!("{name}={path}"))
 }
 
-/// `OFFSET+LENGTH`.
+/// Parses `OFFSET+LENGTH`.
 fn range(text: &str) -> Result<ByteRange, String> {
     let (offset, length) =
         text.split_once('+').ok_or("write it as OFFSET+LENGTH, for example 1GiB+64MiB")?;
     Ok(ByteRange { offset: args::bytes(offset)?, length: args::bytes(length)? })
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
     let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
     let client = Client::find(server, token, arguments.trust_uid)?;
     let format = arguments.format;
@@ -228,24 +229,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Command::Volumes { places } => {
             let volumes: Volumes = client.get("volumes")?;
-            output::Listed { volumes, places: *places }.print(format)
+            output::VolumeList { volumes, places: *places }.print(format)
         }
         Command::AtRisk => {
-            let risk = Risk(client.get::<AtRisk>("at-risk")?);
+            let risk = AtRiskAnswer(client.get::<AtRisk>("at-risk")?);
             risk.print(format)?;
             return Ok(risk.exit_code());
         }
         Command::Curve { volume } => curve(&client, volume.as_deref())?.print(format),
-        Command::Files { top } => output::Cached::first(client.get("files")?, *top).print(format),
+        Command::Files { top } => {
+            output::CachedFiles::first(client.get("files")?, *top).print(format)
+        }
         Command::Drop { volume } => {
-            let dropped: Dropped = client.post("drop", &one(volume.as_ref()))?;
+            let dropped: Dropped = client.post("drop", &volume_request(volume.as_ref()))?;
             output::print(&json!(dropped), &dropped.table(), "", format)
         }
         Command::Freeze { volume } => {
-            output::Changes(client.post("freeze", &one(volume.as_ref()))?).print(format)
+            output::Changes(client.post("freeze", &volume_request(volume.as_ref()))?).print(format)
         }
         Command::Unfreeze { volume } => {
-            output::Changes(client.post("unfreeze", &one(volume.as_ref()))?).print(format)
+            output::Changes(client.post("unfreeze", &volume_request(volume.as_ref()))?)
+                .print(format)
         }
         Command::Pin { volume, ranges } => pin(&client, "pin", volume, ranges, format),
         Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
@@ -262,7 +266,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             output::Changes(client.post("set", &request)?).print(format)
         }
         Command::Flush { volume } => {
-            follow::run(&client, "flush", &one(volume.as_ref()), &follow::FLUSH, format)
+            follow::run(&client, "flush", &volume_request(volume.as_ref()), &follow::FLUSH, format)
         }
         Command::Warm { volume, ranges } => {
             let ranges =
@@ -273,7 +277,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Add { volume, settings } => {
             let set = by_name(settings)?;
             let request = AddRequest { volume: volume.clone(), set };
-            output::Added(client.post("add", &request)?).print(format)
+            output::AddedVolumes(client.post("add", &request)?).print(format)
         }
         Command::Remove { volume, disconnect, give_up } => {
             let (disconnect, give_up) = (*disconnect, *give_up);
@@ -287,12 +291,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A request about one volume or all.
-fn one(volume: Option<&String>) -> VolumeRequest {
+/// Returns a request for one volume, or for all volumes.
+fn volume_request(volume: Option<&String>) -> VolumeRequest {
     VolumeRequest { volume: volume.cloned() }
 }
 
-/// The curves, of one volume or all.
+/// Returns the curves of one volume, or of all volumes.
 fn curve(client: &Client, volume: Option<&str>) -> Result<output::CurveTable> {
     let mut curves: Curves = client.get("curve")?;
     if let Some(name) = volume {
@@ -302,20 +306,20 @@ fn curve(client: &Client, volume: Option<&str>) -> Result<output::CurveTable> {
     Ok(output::CurveTable(curves))
 }
 
-/// Pins or unpins, and shows what is pinned then.
+/// Pins or unpins ranges, and prints the pinned ranges afterwards.
 fn pin(
     client: &Client,
-    what: &str,
+    endpoint: &str,
     volume: &str,
     ranges: &[ByteRange],
     format: Format,
 ) -> Result<()> {
     let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
-    let pinned: Pinned = client.post(what, &request)?;
+    let pinned: Pinned = client.post(endpoint, &request)?;
     output::print(&json!(pinned), &pinned.table(), "nothing is pinned\n", format)
 }
 
-/// The whole of a volume, as one range.
+/// Returns the whole volume as one range.
 fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
     let volumes: Volumes = client.get("volumes")?;
     let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
@@ -325,19 +329,19 @@ fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
     Ok(vec![ByteRange { offset: 0, length: volume.length_bytes.unwrap_or_default() }])
 }
 
-/// What can be asked again and again.
-fn run_command(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
+/// Executes a query that can be repeated; returns `None` for other commands.
+fn query(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
     Ok(Some(match command {
         Command::Stats { all } => {
             let now: Stats = client.get("stats")?;
             Box::new(output::Statistics { now, all: *all })
         }
         Command::Volumes { places } => {
-            Box::new(output::Listed { volumes: client.get("volumes")?, places: *places })
+            Box::new(output::VolumeList { volumes: client.get("volumes")?, places: *places })
         }
-        Command::AtRisk => Box::new(Risk(client.get("at-risk")?)),
+        Command::AtRisk => Box::new(AtRiskAnswer(client.get("at-risk")?)),
         Command::Curve { volume } => Box::new(curve(client, volume.as_deref())?),
-        Command::Files { top } => Box::new(output::Cached::first(client.get("files")?, *top)),
+        Command::Files { top } => Box::new(output::CachedFiles::first(client.get("files")?, *top)),
         _ => return Ok(None),
     }))
 }

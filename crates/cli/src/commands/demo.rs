@@ -1,10 +1,10 @@
-//! `larder demo`: the whole in a minute, on a machine that has nothing but this binary.
+//! `larder demo`: a demonstration in one minute that needs only this binary.
 //!
-//! An image, a cache in front of it, and the Probe workload (random 4 KiB, one read to three
-//! writes) through NBD: once with a working set that fits the cache and once with eight times the
-//! cache, each without and with the cache, on the disk of this machine and on a modelled 7,200 rpm
-//! disk that takes its time for real. Whatever ends it, nothing is left behind: the image has no
-//! name any more once it is open.
+//! It creates an image, puts a cache in front of it, and runs the Probe workload (random 4 KiB, one
+//! read to three writes) through NBD: with a working set that fits the cache and with one of eight
+//! times the cache size, each without and with the cache, on the disk of this machine and on a
+//! modelled 7,200 rpm disk in real time. The image is unlinked once it is open, so no file remains
+//! however the demo ends.
 
 mod cached;
 mod disk;
@@ -32,12 +32,12 @@ const SEED: u64 = 1998;
 const SIZES: [(f64, &str); 2] = [(0.5, "fits the cache"), (8.0, "8 times the cache")];
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DemoArgs {
     /// Memory of the cache.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// Where the image is made: a directory on the disk to be shown.
+    /// Directory for the image, on the disk to be shown.
     #[arg(long, alias = "folder", value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     seconds: u64,
 }
 
-/// What every part of the demo needs.
+/// Data that all parts of the demo share.
 struct DemoContext {
     memory: u64,
     image_bytes: u64,
@@ -56,7 +56,7 @@ struct DemoContext {
 }
 
 impl DemoContext {
-    /// Ends the demo if Ctrl-C was pressed.
+    /// Fails if Ctrl-C was pressed.
     fn check(&self) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {
             bail!("finish the demo: interrupted; nothing was left behind");
@@ -65,7 +65,7 @@ impl DemoContext {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
     check_memory(arguments.memory)?;
     let largest = SIZES.map(|(times, _)| Probe::sized(arguments.memory, times).file_bytes);
     let image_bytes = largest.into_iter().max().expect("two sizes").next_multiple_of(4096);
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let image = disk::create_image(&arguments.directory)?;
     let stop = Arc::new(AtomicBool::new(false));
     let _watch = watch_signals(&stop)?;
-    let stage = DemoContext {
+    let context = DemoContext {
         memory: arguments.memory,
         image_bytes,
         trial: Duration::from_secs(arguments.seconds),
@@ -87,11 +87,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         larder_report::format::bytes(arguments.memory),
         arguments.seconds
     )?;
-    let image = image.fill(&stage)?;
+    let image = image.fill(&context)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {
-            outcomes.push(compare(&stage, &image, kind, times, title)?);
+            outcomes.push(compare(&context, &image, kind, times, title)?);
         }
         println!("{}", outcome::table(kind.title(), &outcomes).to_text())?;
     }
@@ -102,10 +102,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Sets `stop` on Ctrl-C; the thread ends with the process.
+/// Sets `stop` on Ctrl-C; dropping the result ends the thread.
 fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
-    struct Watch(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
-    impl Drop for Watch {
+    struct SignalWatcher(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+    impl Drop for SignalWatcher {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Release);
             if let Some(thread) = self.1.take()
@@ -115,11 +115,11 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
             }
         }
     }
-    let (ended, stop) = (Arc::new(AtomicBool::new(false)), Arc::clone(stop));
+    let (finished, stop) = (Arc::new(AtomicBool::new(false)), Arc::clone(stop));
     let signals = channel_of_signals()?;
-    let until = Arc::clone(&ended);
+    let thread_finished = Arc::clone(&finished);
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
-        while !until.load(Ordering::Acquire) {
+        while !thread_finished.load(Ordering::Acquire) {
             use crate::signals::SignalAction;
             if let Some(SignalAction::Stop | SignalAction::Reload) =
                 signals.wait(Duration::from_millis(50))
@@ -128,22 +128,22 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
             }
         }
     })?;
-    Ok(Watch(ended, Some(thread)))
+    Ok(SignalWatcher(finished, Some(thread)))
 }
 
-/// One working set on one disk, without and with the cache.
+/// Measures one working set on one disk, without and with the cache.
 fn compare(
-    stage: &DemoContext,
+    context: &DemoContext,
     image: &disk::Image,
     kind: DiskKind,
     times: f64,
     title: &'static str,
 ) -> Result<Outcome> {
-    let probe = Probe::sized(stage.memory, times);
-    let without = uncached::trial(stage, Disk::open(kind, image, stage)?, &probe, title)?;
-    stage.check()?;
+    let probe = Probe::sized(context.memory, times);
+    let uncached = uncached::trial(context, Disk::open(kind, image, context)?, &probe, title)?;
+    context.check()?;
     let fits = times <= 1.0;
-    let with = cached::trial(stage, Disk::open(kind, image, stage)?, &probe, fits, title)?;
-    stage.check()?;
-    Ok(Outcome { title, without, with })
+    let cached = cached::trial(context, Disk::open(kind, image, context)?, &probe, fits, title)?;
+    context.check()?;
+    Ok(Outcome { title, uncached, cached })
 }

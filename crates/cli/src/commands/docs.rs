@@ -1,10 +1,10 @@
-//! `larder docs`: the tables of the documentation that come from the code.
+//! `larder docs`: the tables of the documentation that are generated from the code.
 
 mod leak;
 mod saw_tooth;
 mod shell;
 
-use crate::control::{MetricFamily, OLD_NAMES, OldName, SESSION_FAMILIES, STATES};
+use crate::control::{MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
@@ -12,16 +12,16 @@ use larder_core::tunables::TUNABLES;
 use std::io;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// Which document.
+pub(crate) struct DocsArgs {
+    /// Document to print.
     document: Document,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Document {
-    /// Every number that leaves the cache.
+    /// All metrics of the cache.
     Metrics,
-    /// Every tunable of a volume.
+    /// All tunables of a volume.
     Tunables,
     /// The chart of the lazy writer's saw-tooth, as SVG.
     SawTooth,
@@ -29,15 +29,15 @@ enum Document {
     Leak,
     /// Completions of the command line for bash.
     Bash,
-    /// The same for zsh.
+    /// Completions of the command line for zsh.
     Zsh,
-    /// The same for fish.
+    /// Completions of the command line for fish.
     Fish,
     /// The manual page.
     Man,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &DocsArgs) -> Result<()> {
     match arguments.document {
         Document::Metrics => metrics()?,
         Document::Tunables => tunables()?,
@@ -69,26 +69,26 @@ fn metrics() -> io::Result<()> {
     let text = "Histograms with a relative error of at most 1/16.";
     section("Latencies", text, &HISTOGRAMS)?;
     let text = "What is no number: samples of 0 or 1 with labels, in `/metrics`.";
-    families("States", text, &STATES)?;
+    families("States", text, &STATE_FAMILIES)?;
     let text = "The memory that requests of NBD clients hold, in `/metrics` and, as `budget`,\n\
                 in `/v1/stats`. There are two pools: `payloads` of writes that wait for free\n\
                 memory, with the requests in flight and large receive buffers, and `frames` that\n\
                 are pinned until the client has received the reply. A session leases from them\n\
                 what exceeds its own share. A mounted directory has no sessions.";
     families("Sessions of the NBD server", text, &SESSION_FAMILIES)?;
-    old_names()
+    nt_counters()
 }
 
 fn families(title: &str, text: &str, families: &[MetricFamily]) -> io::Result<()> {
     println!("\n## {title}\n\n{text}\n")?;
     println!("| name | labels | meaning |\n|---|---|---|")?;
     for family in families {
-        println!("| `{}` | {} | {} |", family.sample_name(), family.labels, family.meaning)?;
+        println!("| `{}` | {} | {} |", family.sample_name(), family.labels, family.help)?;
     }
     Ok(())
 }
 
-fn old_names() -> io::Result<()> {
+fn nt_counters() -> io::Result<()> {
     println!("\n## For those who know the counters of Windows NT\n")?;
     println!("What to ask of Prometheus, or of whoever reads `/metrics` ([control](control.md)).")?;
     println!("There the counters are called `larder_NAME_total`, gauges and latencies")?;
@@ -96,16 +96,16 @@ fn old_names() -> io::Result<()> {
         "`larder_NAME`; add `by (volume)` or `{{volume=\"NAME\"}}` where there are several.\n"
     )?;
     println!("| there | here | note |\n|---|---|---|")?;
-    for OldName { old, ours, note } in OLD_NAMES {
-        println!("| {old} | `{ours}` | {note} |")?;
+    for NtCounter { nt_name, query, note } in NT_COUNTERS {
+        println!("| {nt_name} | `{query}` | {note} |")?;
     }
     Ok(())
 }
 
-fn section(title: &str, text: &str, meanings: &[MetricDefinition]) -> io::Result<()> {
+fn section(title: &str, text: &str, definitions: &[MetricDefinition]) -> io::Result<()> {
     println!("\n## {title}\n\n{text}\n")?;
     println!("| name | unit | meaning | known as |\n|---|---|---|---|")?;
-    for MetricDefinition { name, unit, meaning, known_as } in meanings {
+    for MetricDefinition { name, unit, meaning, known_as } in definitions {
         println!("| `{name}` | {} | {meaning} | {known_as} |", unit.name())?;
     }
     Ok(())

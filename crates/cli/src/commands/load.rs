@@ -1,9 +1,9 @@
-//! `larder load`: writes, reads and flushes over several connections, and what must be left of
-//! them after a crash.
+//! `larder load`: writes, reads and flushes over several connections, and a check of the data after
+//! a crash.
 //!
-//! It runs until a connection breaks or its time is up, and fails when a read returns what it must
-//! not. `--check` compares an image with the log of a load, without the cache: exit code 1 if a
-//! promised write is missing.
+//! The load runs until a connection breaks or its time is up, and fails when a read returns wrong
+//! data. `--check` compares an image with the log of a load, without the cache: exit code 1 if a
+//! write is missing whose durability the server has acknowledged.
 
 mod area;
 mod check;
@@ -25,18 +25,18 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// How long the server may leave a request without an answer.
+/// Time limit for the reply of the server to a request.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// The most runs of wrong sectors that are shown.
+/// Maximum number of runs of wrong sectors that are printed.
 const FINDINGS_MAX: usize = 20;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct LoadArgs {
     /// The export to load.
     #[arg(long, required_unless_present = "check")]
     uri: Option<NbdUri>,
 
-    /// Where all random numbers come from.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -50,15 +50,16 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u64).range(1..=256))]
     depth: u64,
 
-    /// How long, as 10s; without it, until a connection breaks.
+    /// Duration, for example 10s; without it, until a connection breaks.
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
 
-    /// Where to log what was promised, or where to read it.
+    /// File for the log of acknowledged writes; with --check, the log to read.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 
-    /// Check the image of a load that logged, instead of loading. It held zeros before.
+    /// Check the image of a load with a log, instead of loading. The image must have held zeros
+    /// before the load.
     #[arg(long, value_name = "IMAGE", requires = "log", conflicts_with_all = ["uri", "time"])]
     check: Option<PathBuf>,
 }
@@ -68,7 +69,7 @@ fn time(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(|| format!("\"{text}\" is not a time; write 10s"))
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &LoadArgs) -> Result<ExitCode> {
     match (&arguments.check, &arguments.log, &arguments.uri) {
         (Some(image), Some(log), _) => run_check(image, log),
         (_, _, Some(uri)) => load(arguments, uri).map(|()| ExitCode::SUCCESS),
@@ -77,18 +78,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn run_check(image: &Path, log: &Path) -> Result<ExitCode> {
-    let verdict = check::check(image, log)?;
-    for finding in verdict.findings.iter().take(FINDINGS_MAX) {
+    let result = check::check(image, log)?;
+    for finding in result.findings.iter().take(FINDINGS_MAX) {
         println!("{finding}")?;
     }
-    if verdict.findings.len() > FINDINGS_MAX {
-        println!("and {} more such runs", verdict.findings.len() - FINDINGS_MAX)?;
+    if result.findings.len() > FINDINGS_MAX {
+        println!("and {} more such runs", result.findings.len() - FINDINGS_MAX)?;
     }
-    println!("{} writes promised, {} missing", verdict.promised, verdict.missing)?;
-    Ok(ExitCode::from(u8::from(verdict.missing > 0)))
+    println!("{} writes promised, {} missing", result.promised, result.missing)?;
+    Ok(ExitCode::from(u8::from(result.missing > 0)))
 }
 
-fn load(arguments: &Arguments, uri: &NbdUri) -> Result<()> {
+fn load(arguments: &LoadArgs, uri: &NbdUri) -> Result<()> {
     let clients = connect(uri, arguments.connections)?;
     let info = clients[0].info();
     let (bytes, min) = (info.length, info.block_sizes.min);
@@ -111,25 +112,25 @@ fn load(arguments: &Arguments, uri: &NbdUri) -> Result<()> {
             Ok(Connection::new(&load, client, number, area))
         })
         .collect();
-    let tally = run_all(connections?)?;
-    report(&tally, started.elapsed())
+    let totals = run_all(connections?)?;
+    report(&totals, started.elapsed())
 }
 
-/// Runs the connections to their ends; the first failure is the load's.
+/// Runs the connections to their ends; returns the first failure, if any.
 fn run_all(connections: Vec<Connection<'_>>) -> Result<LoadTotals> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             connections.into_iter().map(|connection| scope.spawn(|| connection.run())).collect();
-        // All are waited for before a failure is handed on.
-        let ended: Vec<_> = threads
+        // All threads are joined before a failure is returned.
+        let results: Vec<_> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
-        ended.into_iter().try_fold(LoadTotals::default(), |sum, tally| Ok(sum.plus(&tally?)))
+        results.into_iter().try_fold(LoadTotals::default(), |sum, totals| Ok(sum.plus(&totals?)))
     })
 }
 
-/// Opens the connections; every second one has structured replies.
+/// Opens the connections; every second one uses structured replies.
 fn connect(uri: &NbdUri, connections: u64) -> Result<Vec<Client>> {
     let connect = |number: u64| {
         let options = ConnectOptions {
@@ -149,16 +150,16 @@ fn connect(uri: &NbdUri, connections: u64) -> Result<Vec<Client>> {
     (0..connections).map(connect).collect()
 }
 
-fn report(tally: &LoadTotals, time: Duration) -> Result<()> {
+fn report(totals: &LoadTotals, time: Duration) -> Result<()> {
     println!(
         "{} writes ({}), {} reads ({}), {} flushes in {:.1} s; {} connections broke",
-        tally.writes,
-        format::bytes(tally.written_bytes),
-        tally.reads,
-        format::bytes(tally.read_bytes),
-        tally.flushes,
+        totals.writes,
+        format::bytes(totals.written_bytes),
+        totals.reads,
+        format::bytes(totals.read_bytes),
+        totals.flushes,
         time.as_secs_f64(),
-        tally.broken
+        totals.broken
     )?;
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! `larder mount`: a directory with a cache, until told to stop.
+//! `larder mount`: a directory through a cache, until the mount is stopped.
 //!
-//! It is served as volumes are: one volume, which all files of the directory are, and one more for the
-//! files of each rule, with the same control interface, the same signals and the same end.
+//! The mount uses the machinery of `larder serve`: all files of the directory form one volume, and
+//! the files of each rule another one, with the same control interface, the same signals and the
+//! same shutdown.
 
-use super::serve::{self, DirectoryArguments, config};
+use super::serve::{self, DirectoryArgs, config};
 use crate::args::{self, Named, PathOrNone, PolicyChoice, RuleArgument, VolumeArgument};
 use crate::output::OutputFile;
 use crate::signals::wait_for_end_of_input;
@@ -22,18 +23,18 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub(crate) struct Arguments {
-    /// The directory.
+pub(crate) struct MountArgs {
+    /// The directory to cache.
     source: PathBuf,
 
-    /// Where it is to be seen with a cache: an empty directory that is not inside of the directory.
+    /// Mount point: an empty directory outside SOURCE.
     mountpoint: PathBuf,
 
-    /// Memory of the cache, with everything that goes with it.
+    /// Memory of the cache, including its metadata.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// Let all users in, as the modes of files say, and not only who mounts.
+    /// Give all users access, according to the modes of files, and not only the user who mounts.
     #[arg(long)]
     allow_other: bool,
 
@@ -43,19 +44,19 @@ pub(crate) struct Arguments {
           value_parser = args::restriction)]
     options: Vec<MountRestrictions>,
 
-    /// Others change the directory too: the kernel tells what they change, which takes root; else
-    /// nothing about names and attributes is believed without asking, as with --ttl 0s.
+    /// Other programs change the directory too: the kernel reports their changes, which requires
+    /// root; otherwise names and attributes are always validated, as with --ttl 0s.
     #[arg(long)]
     shared: bool,
 
     /// Maximum age of names and attributes that are used without asking SOURCE, and of cached data
-    /// where changes by others are not reported.
+    /// if changes by others are not reported.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
     ttl: u64,
 
-    /// Files that are handled in another way, by their name or by where they are: GLOB and words
-    /// for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; what is left out
-    /// is as for all files. Of several rules the first that matches a file counts (docs/mount.md).
+    /// Options for some files, by name or path: GLOB and words for hint, write mode, page size,
+    /// pin, no-cache, kernel-pages=off|open|keep; words that are left out are as for all files. Of
+    /// several rules the first that matches a file applies (docs/mount.md).
     #[arg(long, value_name = "GLOB=WORDS", value_parser = args::rule, help_heading = "Cache")]
     rule: Vec<RuleArgument>,
 
@@ -67,11 +68,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POLICY", value_parser = args::policy_choice, help_heading = "Cache")]
     policy: Option<PolicyChoice>,
 
-    /// The most that is read ahead of a stream at a time, or "off" [default: 1MiB].
+    /// Maximum size of read-ahead for a stream, or "off" [default: 1MiB].
     #[arg(long, value_name = "SIZE|off", value_parser = args::bytes_or_off, help_heading = "Cache")]
     read_ahead: Option<u64>,
 
-    /// How files will be read: normal, sequential, random, no-buffering [default: normal].
+    /// Expected access pattern: normal, sequential, random, no-buffering [default: normal].
     #[arg(long, value_name = "HINT", value_parser = args::hint, help_heading = "Cache")]
     hint: Option<Hint>,
 
@@ -84,12 +85,12 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Cache")]
     lock: bool,
 
-    /// What a write does before it returns: back (it is in the cache), through (and in the directory),
-    /// around (in the directory only), read-only [default: back].
+    /// Write mode: back (a write returns when it is in the cache), through (when it is in the
+    /// directory too), around (it bypasses the cache), read-only [default: back].
     #[arg(long, value_name = "MODE", value_parser = args::write_mode, help_heading = "Writes")]
     write_mode: Option<WriteMode>,
 
-    /// What fsync does: keep its promise, or ignore it, which loses what a crash finds unwritten
+    /// Mode of fsync: keep its guarantee, or ignore it, which loses unwritten data in a crash
     /// [default: keep].
     #[arg(long, value_name = "MODE", value_parser = args::flush_mode, help_heading = "Writes")]
     flush: Option<FlushMode>,
@@ -116,56 +117,57 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
     control: Option<PathOrNone>,
 
-    /// Be controlled over TCP as well, from this machine only; needs --control-token.
+    /// Accept control connections over TCP as well, from this machine only; needs --control-token.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = args::loopback,
           requires = "control_token", help_heading = "Control")]
     control_tcp: Option<SocketAddr>,
 
-    /// File whose one line must be shown by whoever controls over TCP; for its owner's eyes only.
+    /// File with the token that clients over TCP must present, on one line; only its owner may have
+    /// access.
     #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
     control_token: Option<PathBuf>,
 
-    /// Use plain system calls even where io_uring is there.
+    /// Use plain system calls even if io_uring is available.
     #[arg(long, help_heading = "Store")]
     plain_io: bool,
 
-    /// End as SIGTERM asks when standard input ends: for a program that mounts for itself.
+    /// Stop as on SIGTERM when standard input ends, for a program that mounts for its own use.
     #[arg(long, hide = true)]
     while_input: bool,
 }
 
-/// The name of the volume that the files of a directory are.
-fn name_of(source: &Path) -> String {
-    let whole = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-    let name = whole.file_name().map(|name| escape::path(name.as_ref()).into_owned());
+/// Returns the name of the volume of all files of a directory.
+fn volume_name(source: &Path) -> String {
+    let path = source.canonicalize().unwrap_or_else(|_| source.to_owned());
+    let name = path.file_name().map(|name| escape::path(name.as_ref()).into_owned());
     name.filter(|name| !name.contains(['=', '.'])).unwrap_or_else(|| "files".to_owned())
 }
 
-/// The volumes of rules are called so, and numbered.
+/// Prefix of the volume names of rules, before a number.
 const RULE: &str = "rule";
-/// More rules are refused: each takes a thread, and where its disk is slow a buffer of 2 MiB beside
-/// `--memory`, which all together must stay within what the process may take.
+/// Maximum number of rules: each takes a thread, and for a slow disk a buffer of 2 MiB in addition
+/// to `--memory`, and the sum must stay within the limits of the process.
 const RULES_MAX: usize = 12;
 
-/// A setting for all volumes.
+/// Returns a setting for all volumes.
 fn all<T>(value: Option<T>) -> Vec<Named<T>> {
     value.into_iter().map(|value| Named { volume: None, value }).collect()
 }
 
-/// The name of the volume of a rule.
+/// Returns the name of the volume of a rule.
 fn rule_name(index: usize) -> String {
     format!("{RULE}{}", index + 1)
 }
 
-impl Arguments {
-    /// The volume that the rest is, then those of rules whose files are cached.
+impl MountArgs {
+    /// Returns the volume of the files without a rule, then those of rules whose files are cached.
     fn volumes(&self) -> Result<Vec<VolumeArgument>> {
         ensure!(
             self.rule.len() <= RULES_MAX,
             "take {} rules: {RULES_MAX} are the most",
             self.rule.len()
         );
-        let (path, name) = (self.source.clone(), name_of(&self.source));
+        let (path, name) = (self.source.clone(), volume_name(&self.source));
         let mut volumes = vec![VolumeArgument { name, path, upstream: None }];
         for (index, RuleArgument { rule, write_mode, .. }) in self.rule.iter().enumerate() {
             let glob = rule.glob.text();
@@ -174,39 +176,39 @@ impl Arguments {
                 bail!("write what \"{glob}\" names: --write-mode read-only is of all files");
             }
             if !rule.files.uncached {
-                // One that is of the directory itself begins with a slash.
+                // A glob that is relative to the directory itself begins with a slash.
                 let path = self.source.join(glob.trim_start_matches('/'));
                 let name = rule_name(index);
                 volumes.push(VolumeArgument { name, path, upstream: None });
             }
         }
-        let own = &volumes[0].name;
-        if volumes[1..].iter().any(|volume| volume.name == *own) {
+        let default = &volumes[0].name;
+        if volumes[1..].iter().any(|volume| volume.name == *default) {
             "files".clone_into(&mut volumes[0].name);
         }
         Ok(volumes)
     }
 
-    /// A setting of all files, and those of rules.
+    /// Returns a setting of all files, and those of rules.
     fn named<T: Copy>(
         &self,
-        of_all: Option<T>,
-        of_rule: impl Fn(&RuleArgument) -> Option<T>,
+        common: Option<T>,
+        rule_value: impl Fn(&RuleArgument) -> Option<T>,
     ) -> Vec<Named<T>> {
         let rules = self.rule.iter().enumerate().filter(|(_, rule)| !rule.rule.files.uncached);
-        let own = rules.filter_map(|(index, rule)| {
-            Some(Named { volume: Some(rule_name(index)), value: of_rule(rule)? })
+        let rule_values = rules.filter_map(|(index, rule)| {
+            Some(Named { volume: Some(rule_name(index)), value: rule_value(rule)? })
         });
-        all(of_all).into_iter().chain(own).collect()
+        all(common).into_iter().chain(rule_values).collect()
     }
 
-    /// The same as those of a server.
-    fn of_server(&self) -> Result<serve::Arguments> {
-        let plain = config::from_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
-        Ok(serve::Arguments {
+    /// Returns the equivalent arguments of `larder serve`.
+    fn to_serve_args(&self) -> Result<serve::ServeArgs> {
+        let plain = config::parse_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
+        Ok(serve::ServeArgs {
             volumes: self.volumes()?,
             memory: self.memory,
-            directory: Some(DirectoryArguments {
+            directory: Some(DirectoryArgs {
                 source: self.source.clone(),
                 mountpoint: self.mountpoint.clone(),
                 ttl: Duration::from_nanos(self.ttl),
@@ -240,7 +242,7 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &MountArgs) -> Result<()> {
     if arguments.while_input {
         let stop = || {
             if let Err(error) = kill_process(getpid(), Signal::TERM) {
@@ -258,5 +260,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         };
         fault::spawn("input", None, end, failed)?;
     }
-    serve::run_directory(&arguments.of_server()?)
+    serve::run_directory(&arguments.to_serve_args()?)
 }

@@ -14,54 +14,54 @@ use std::path::{Path, PathBuf};
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReportArgs {
     /// The run, as larder bench wrote it, or a log of Perfmon (CSV).
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// How to show it; html if the name of the output ends so.
+    /// Output format; html if the name of the output ends in .html.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
-    /// Where to, instead of standard output. It is written under another name and renamed.
+    /// Output file, instead of standard output. It is written under another name and renamed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
-    /// The names of counters on the machine that a log of Perfmon is of, if larder does not know
-    /// them: what its registry has as Counter for its language (docs/perfmon.md).
+    /// Names of counters on the machine of a log of Perfmon, if larder does not know them: the
+    /// value Counter in its registry for its language (docs/perfmon.md).
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
 
-    /// What stands before the decimals of a log of Perfmon, if the log itself does not show it.
+    /// Decimal separator of a log of Perfmon, if the log itself does not show it.
     #[arg(long, value_name = "SIGN")]
-    decimal: Option<Sign>,
+    decimal: Option<DecimalSeparator>,
 }
 
-/// What stands before decimals.
+/// Decimal separator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Sign {
+enum DecimalSeparator {
     /// 1.5
     Point,
     /// 1,5
     Comma,
 }
 
-/// The forms of a run and of a log.
+/// The output formats of a run and of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables and sentences.
     Text,
     /// Every value, one line each.
     Csv,
-    /// One page with charts that needs nothing else.
+    /// One self-contained page with charts.
     Html,
     /// The record, in the newest version of the format.
     Json,
 }
 
 impl Format {
-    /// The one that the end of a name asks for.
-    pub(crate) fn of_name(path: &Path) -> Option<Format> {
+    /// Returns the format for the extension of a file name.
+    pub(crate) fn from_extension(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
             "html" | "htm" => Some(Format::Html),
             "csv" => Some(Format::Csv),
@@ -70,7 +70,7 @@ impl Format {
         }
     }
 
-    /// A run in this form.
+    /// Formats a run.
     pub(crate) fn write(self, run: &Run) -> Result<String> {
         Ok(match self {
             Format::Text => run.to_text(),
@@ -80,7 +80,7 @@ impl Format {
         })
     }
 
-    /// A log of Perfmon in this form.
+    /// Formats a log of Perfmon.
     fn write_log(self, log: &Summary) -> String {
         match self {
             Format::Text => log.to_text(),
@@ -91,45 +91,45 @@ impl Format {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let named = arguments.output.as_deref().and_then(Format::of_name);
-    let format = arguments.format.or(named).unwrap_or(Format::Text);
-    let what = || format!("read {}", arguments.file.display());
+pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
+    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
+    let format = arguments.format.or(by_extension).unwrap_or(Format::Text);
+    let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
-    let text = if perfmon::is_log(file.fill_buf().with_context(what)?) {
+    let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {
         format.write_log(&log(file, arguments)?)
     } else if arguments.names.is_some() || arguments.decimal.is_some() {
-        bail!("{}: --names and --decimal need a log of Perfmon, which it is not", what());
+        bail!("{}: --names and --decimal need a log of Perfmon, which it is not", context());
     } else {
-        let begin = file.fill_buf().with_context(what)?.trim_ascii_start();
+        let begin = file.fill_buf().with_context(context)?.trim_ascii_start();
         ensure!(
             begin.starts_with(b"{"),
             "{}: it is neither a result of larder nor a log of Perfmon",
-            what()
+            context()
         );
         format.write(&parse(&arguments.file, file)?)?
     };
     match &arguments.output {
-        Some(file) => output::write_whole(file, &text),
-        // A reader that has had enough is no failure, so the error must reach main as it is.
+        Some(file) => output::write_atomically(file, &text),
+        // A closed pipe is not a failure, so the error must reach main without context.
         None => Ok(crate::output::stdout().write_all(text.as_bytes())?),
     }
 }
 
 /// Reads a log of Perfmon.
-fn log(log: impl BufRead, arguments: &Arguments) -> Result<Summary> {
+fn log(log: impl BufRead, arguments: &ReportArgs) -> Result<Summary> {
     let names = match &arguments.names {
         Some(file) => {
-            let what = || format!("read {}", file.display());
-            let names = Names::read(open_text(file)?).with_context(what)?;
-            let is_none = || format!("{}: it does not list numbers and names in turn", what());
+            let context = || format!("read {}", file.display());
+            let names = Names::read(open_text(file)?).with_context(context)?;
+            let is_none = || format!("{}: it does not list numbers and names in turn", context());
             Some(names.with_context(is_none)?)
         }
         None => None,
     };
     let decimal = arguments.decimal.map(|sign| match sign {
-        Sign::Point => Decimal::Point,
-        Sign::Comma => Decimal::Comma,
+        DecimalSeparator::Point => Decimal::Point,
+        DecimalSeparator::Comma => Decimal::Comma,
     });
     let options = Options { names: names.as_ref(), decimal };
     perfmon::read(log, &options).with_context(|| format!("read {}", arguments.file.display()))
@@ -140,20 +140,20 @@ fn open_text(file: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::new(opened))
 }
 
-fn parse(file: &Path, from: impl Read) -> Result<Run> {
-    let what = || format!("read {}", file.display());
+fn parse(file: &Path, reader: impl Read) -> Result<Run> {
+    let context = || format!("read {}", file.display());
     let mut text = Vec::new();
-    from.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(what)?;
+    reader.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(context)?;
     ensure!(
         text.len() as u64 <= RECORD_BYTES_MAX,
         "{}: it is larger than {}, the maximum size of a record",
-        what(),
+        context(),
         format::bytes(RECORD_BYTES_MAX)
     );
     let Ok(text) = String::from_utf8(text) else {
-        bail!("{}: it is not a result of larder", what());
+        bail!("{}: it is not a result of larder", context());
     };
-    Run::from_json(&text).with_context(what)
+    Run::from_json(&text).with_context(context)
 }
 
 /// Reads a recorded run.

@@ -1,7 +1,7 @@
-//! `larder resident`: what of files and directories is in memory.
+//! `larder resident`: the resident part of files and directories.
 //!
-//! What is asked about a file never reads it. A file that nobody may ask about is told and passed
-//! over; if there was one, the exit code is 2.
+//! The queries never read a file. A file that the user may not query is reported and skipped, and
+//! the exit code is 2.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -13,16 +13,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ResidentArgs {
     /// Files, and directories with everything below them.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// So many levels below each directory have a row of their own; all sums hold everything below.
+    /// Levels below each directory that have a row of their own; all sums include everything below.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     depth: usize,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
@@ -38,7 +38,7 @@ enum Format {
     Csv,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     let mut rows = BTreeMap::new();
     let mut failed = 0;
     for path in &arguments.paths {
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         rows.entry(path.clone()).or_insert_with(Residency::default);
         for file in files {
             match residency::of_path(&file) {
-                Ok(found) => add(&mut rows, path, &file, found, arguments.depth),
+                Ok(residency) => add(&mut rows, path, &file, residency, arguments.depth),
                 Err(error) => {
                     eprintln!("larder: failed to {error}");
                     failed += 1;
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         (_, Format::Text) if rows.is_empty() => String::new(),
         (_, Format::Text) => table.to_text(),
     };
-    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    // A closed pipe is not a failure, so the error must reach the caller without context.
     crate::output::stdout().write_all(text.as_bytes())?;
     if failed > 0 {
         bail!("find out about {failed} of the files");
@@ -85,20 +85,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Adds a file to the rows of all directories above it, and to its own if it is not too deep.
+/// Adds a file to the rows of all directories above it, and to its own row if that is within the
+/// depth.
 fn add(
     rows: &mut BTreeMap<PathBuf, Residency>,
     root: &Path,
     file: &Path,
-    found: Residency,
+    residency: Residency,
     depth: usize,
 ) {
     let below = file.strip_prefix(root).unwrap_or(Path::new(""));
     let mut row = root.to_path_buf();
-    *rows.entry(row.clone()).or_default() += found;
+    *rows.entry(row.clone()).or_default() += residency;
     for part in below.components().take(depth) {
         row.push(part);
-        *rows.entry(row.clone()).or_default() += found;
+        *rows.entry(row.clone()).or_default() += residency;
     }
 }
 
@@ -151,7 +152,7 @@ mod tests {
             rows.iter().map(|(path, it)| (path.to_str().unwrap(), it.pages)).collect();
         assert_eq!(found, [("/r", 12), ("/r/a", 6), ("/r/e", 6)]);
         assert_eq!(rows[Path::new("/r")].files, 3);
-        // A file that was named itself has one row.
+        // A file that the user named directly has one row.
         let mut rows = BTreeMap::new();
         add(&mut rows, Path::new("/r/e"), Path::new("/r/e"), one(6), 5);
         assert_eq!(rows.len(), 1);

@@ -1,4 +1,4 @@
-//! `larder serve`: volumes with a cache, over NBD, until told to stop.
+//! `larder serve`: volumes with a cache, over NBD, until the server is stopped.
 
 pub(crate) mod changes;
 pub(crate) mod config;
@@ -18,7 +18,7 @@ use crate::args::{self, Named, PathOrNone, PolicyChoice, VolumeArgument};
 use crate::control;
 use crate::output::{self, OutputFile};
 use crate::signals::{SignalAction, SignalChannel, channel_of_signals};
-use crate::systemd::Manager;
+use crate::systemd::ServiceManager;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use larder_core::cache::ShareMode;
@@ -37,27 +37,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often the service manager is told that stopping goes on.
-const TELL: Duration = Duration::from_millis(100);
+/// Interval at which the service manager gets the progress of a stop.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArgs {
     /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
-    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export is called NAME, else the file name
-    /// without its ending.
+    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export name is NAME, else the file name
+    /// without its extension.
     #[arg(required_unless_present = "config", value_name = "VOLUME", value_parser = args::volume)]
     pub(crate) volumes: Vec<VolumeArgument>,
 
-    /// Read flags and volumes from this file (docs/config.md) as well; those of the command line go
-    /// before its own. SIGHUP reads it again.
+    /// Read flags and volumes from this file (docs/config.md) as well; those of the command line
+    /// override them. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Memory of the cache, with everything that goes with it, shared by all volumes.
+    /// Memory of the cache, including its metadata, shared by all volumes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     pub(crate) memory: u64,
 
-    /// Where to listen: unix:PATH or tcp:ADDRESS:PORT. Without it, a socket in the runtime
+    /// Listening address: unix:PATH or tcp:ADDRESS:PORT. Default: a socket in the runtime
     /// directory.
     #[arg(long, value_name = "ADDRESS", value_parser = args::listen)]
     pub(crate) listen: Option<ListenAddress>,
@@ -74,12 +74,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", help_heading = "TLS")]
     pub(crate) tls: Option<PathBuf>,
 
-    /// What becomes of clients that do not speak TLS: require refuses them, allow serves them.
+    /// Handling of clients without TLS: require refuses them, allow serves them.
     #[arg(long, value_name = "MODE", default_value = "require", requires = "tls",
           value_parser = ["require", "allow"], help_heading = "TLS")]
     pub(crate) tls_mode: String,
 
-    /// Refuse clients without a certificate that ca-cert.pem of the directory vouches for.
+    /// Refuse clients without a certificate signed by ca-cert.pem of the directory.
     #[arg(long, requires = "tls", help_heading = "TLS")]
     pub(crate) tls_verify_peer: bool,
 
@@ -104,8 +104,8 @@ pub(crate) struct Arguments {
           help_heading = "Cache")]
     pub(crate) policy: Vec<Named<PolicyChoice>>,
 
-    /// Whose page goes when another volume needs room: coldest (the one not used for longest,
-    /// whosever it is), or auto (each volume has a part, and parts move to where they hit most).
+    /// Eviction between volumes: coldest (the page not used for longest, of any volume), or auto
+    /// (each volume has a part, and parts move to the volumes where they yield most hits).
     #[arg(long, value_name = "MODE", default_value_t = ShareMode::Coldest,
           value_parser = args::share, help_heading = "Cache")]
     pub(crate) share: ShareMode,
@@ -115,25 +115,24 @@ pub(crate) struct Arguments {
           help_heading = "Cache")]
     pub(crate) min: Vec<Named<u64>>,
 
-    /// Memory that a volume never exceeds, or all.
+    /// Maximum memory of a volume, or all.
     #[arg(long, value_name = "[NAME=]SIZE", value_parser = args::named(args::ceiling),
           help_heading = "Cache")]
     pub(crate) max: Vec<Named<u64>>,
 
-    /// The most that is read ahead of a stream at a time, or "off"
-    /// [default: 1MiB].
+    /// Maximum size of read-ahead for a stream, or "off" [default: 1MiB].
     #[arg(long, value_name = "[NAME=]SIZE|off", value_parser = args::named(args::bytes_or_off),
           help_heading = "Cache")]
     pub(crate) read_ahead: Vec<Named<u64>>,
 
-    /// How a volume will be read: normal, sequential (once and in order), random (nothing is read
-    /// ahead), no-buffering (its clients have a cache of their own) [default: normal].
+    /// Expected access pattern of a volume: normal, sequential (once and in order), random (no
+    /// read-ahead), no-buffering (its clients have a cache of their own) [default: normal].
     #[arg(long, value_name = "[NAME=]HINT", value_parser = args::named(args::hint),
           help_heading = "Cache")]
     pub(crate) hint: Vec<Named<Hint>>,
 
-    /// Give memory back, down to FLOOR and what volumes are promised, while the system is short of
-    /// it, and take it again later.
+    /// Give memory back, down to FLOOR and the minimum of volumes, while the system is short of it,
+    /// and take it again later.
     #[arg(long, value_name = "FLOOR", num_args = 0..=1, require_equals = true,
           default_missing_value = "0", value_parser = args::bytes, help_heading = "Cache")]
     pub(crate) give_back: Option<u64>,
@@ -142,14 +141,14 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Cache")]
     pub(crate) lock: bool,
 
-    /// What a write does before it is acknowledged: back (it is in the cache), through (and in the
-    /// store), around (in the store only), read-only [default: back].
+    /// Write mode: back (a write is acknowledged when it is in the cache), through (when it is in
+    /// the store too), around (it bypasses the cache), read-only [default: back].
     #[arg(long, value_name = "[NAME=]MODE", value_parser = args::named(args::write_mode),
           help_heading = "Writes")]
     pub(crate) write_mode: Vec<Named<WriteMode>>,
 
-    /// What a flush does: keep its promise, or ignore it, which loses what a crash finds unwritten
-    /// [default: keep].
+    /// Flush mode: keep the guarantee of a flush, or ignore it, which loses unwritten data in a
+    /// crash [default: keep].
     #[arg(long, value_name = "[NAME=]MODE", value_parser = args::named(args::flush_mode),
           help_heading = "Writes")]
     pub(crate) flush: Vec<Named<FlushMode>>,
@@ -169,42 +168,43 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) counters: Option<OutputFile>,
 
-    /// Socket for larder ctl, or none [default: in the runtime directory, where ctl looks].
+    /// Socket for larder ctl, or none [default: in the runtime directory, where ctl finds it].
     #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
     pub(crate) control: Option<PathOrNone>,
 
-    /// Be controlled over TCP as well, from this machine only; needs --control-token.
+    /// Accept control connections over TCP as well, from this machine only; needs --control-token.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = args::loopback,
           requires = "control_token", help_heading = "Control")]
     pub(crate) control_tcp: Option<SocketAddr>,
 
-    /// File whose one line must be shown by whoever controls over TCP; for its owner's eyes only.
+    /// File with the token that clients over TCP must present, on one line; only its owner may have
+    /// access.
     #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
     pub(crate) control_token: Option<PathBuf>,
 
-    /// Directory for lists of what is cached, which is read back at the next start, or none [default:
-    /// the directory for state that a service manager gives, else none].
+    /// Directory for lists of cached pages, which are read back at the next start, or none
+    /// [default: the state directory of a service manager, else none].
     #[arg(long, value_name = "DIR|none", value_parser = args::directory,
           help_heading = "Warm restart")]
     pub(crate) warm_list: Option<PathOrNone>,
 
-    /// How often the lists are saved besides at the end, or off.
+    /// Interval at which the lists are saved, in addition to the end, or off.
     #[arg(long, value_name = "TIME|off", default_value = "5m", value_parser = args::time_or_off,
           help_heading = "Warm restart")]
     pub(crate) warm_list_every: u64,
 
-    /// Use plain system calls even where io_uring is there.
+    /// Use plain system calls even if io_uring is available.
     #[arg(long, help_heading = "Store")]
     pub(crate) plain_io: bool,
 
-    /// A directory that is mounted instead of volumes; `larder mount` says so.
+    /// The directory to mount instead of volumes; set by `larder mount`.
     #[arg(skip)]
-    pub(crate) directory: Option<DirectoryArguments>,
+    pub(crate) directory: Option<DirectoryArgs>,
 }
 
-/// How a directory is mounted.
+/// The mount of a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct DirectoryArguments {
+pub(crate) struct DirectoryArgs {
     pub(crate) source: PathBuf,
     pub(crate) mountpoint: PathBuf,
     pub(crate) ttl: Duration,
@@ -214,32 +214,32 @@ pub(crate) struct DirectoryArguments {
     pub(crate) rules: Vec<FileRule>,
 }
 
-impl Arguments {
-    /// Flags that name a volume, with the volume.
+impl ServeArgs {
+    /// Returns the flags that name a volume, with the volume.
     pub(crate) fn named_volumes(&self) -> Vec<(&'static str, String)> {
-        fn of<T>(
+        fn entries<T>(
             key: &'static str,
             values: &[Named<T>],
         ) -> impl Iterator<Item = (&'static str, String)> {
             values.iter().filter_map(move |named| Some((key, named.volume.clone()?)))
         }
-        of("page-size", &self.page_size)
-            .chain(of("policy", &self.policy))
-            .chain(of("min", &self.min))
-            .chain(of("max", &self.max))
-            .chain(of("write-mode", &self.write_mode))
-            .chain(of("flush", &self.flush))
-            .chain(of("read-ahead", &self.read_ahead))
-            .chain(of("hint", &self.hint))
-            .chain(of("preset", &self.preset))
-            .chain(of("set", &self.set))
+        entries("page-size", &self.page_size)
+            .chain(entries("policy", &self.policy))
+            .chain(entries("min", &self.min))
+            .chain(entries("max", &self.max))
+            .chain(entries("write-mode", &self.write_mode))
+            .chain(entries("flush", &self.flush))
+            .chain(entries("read-ahead", &self.read_ahead))
+            .chain(entries("hint", &self.hint))
+            .chain(entries("preset", &self.preset))
+            .chain(entries("set", &self.set))
             .collect()
     }
 }
 
-impl Arguments {
-    /// Returns the options whose file is written, with the file.
-    fn written(&self) -> impl Iterator<Item = (&'static str, &OutputFile)> {
+impl ServeArgs {
+    /// Returns the options that name an output file, with the file.
+    fn output_files(&self) -> impl Iterator<Item = (&'static str, &OutputFile)> {
         let files = [
             ("counters", &self.counters),
             ("record", &self.record),
@@ -249,60 +249,60 @@ impl Arguments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &ServeArgs) -> Result<()> {
     let mut reloader = Reloader::new(arguments, std::env::args_os().skip(2).collect())?;
     let mut arguments = reloader.arguments().clone();
     reclaim::limit_heaps();
-    // All threads that are started from here on are spared as this one is.
+    // Threads started from here on inherit the memory reclaim settings of this thread.
     arguments.lock |= files::prepare(&arguments)?;
     let plan = reloader.plan().clone();
     serve(&arguments, &plan, &mut |service| reloader.reload(service))
 }
 
-/// The same for a directory.
-pub(crate) fn run_directory(arguments: &Arguments) -> Result<()> {
+/// Serves a directory.
+pub(crate) fn run_directory(arguments: &ServeArgs) -> Result<()> {
     reclaim::limit_heaps();
     let plan = Plan::of(arguments)?;
     serve(arguments, &plan, &mut |_| {})
 }
 
-fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service>)) -> Result<()> {
+fn serve(arguments: &ServeArgs, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service>)) -> Result<()> {
     if let Some(file) = &arguments.counters {
-        output::check(file)?;
+        output::check_writable(file)?;
     }
     let signals = channel_of_signals()?;
-    let manager = Manager::from_environment();
-    let mut handed_over = crate::systemd::handed_over()?;
-    let service = Service::start(arguments, plan, handed_over.nbd.take(), signals.requester())?;
+    let manager = ServiceManager::from_environment();
+    let mut inherited = crate::systemd::take_inherited_sockets()?;
+    let service = Service::start(arguments, plan, inherited.nbd.take(), signals.sender())?;
     let service = Arc::new(service);
     Service::watch_stores(&service);
-    let control = control::start(arguments, handed_over.control, &service)
+    let control = control::start(arguments, inherited.control, &service)
         .inspect_err(|_| service.abort_start())?;
     if let Err(error) = service.announce() {
-        // Whoever started us may not care for the address; the volumes are served all the same.
+        // The parent may not read the address; the volumes are served regardless.
         eprintln!("larder: note: the addresses could not be printed: {error}");
     }
     manager.ready(&service.status());
     let wait = || wait_for_stop(arguments, (&service, &signals, &manager), reload);
     // Dirty data must be written out, even after an internal error here.
-    let waited = confine(wait).map_err(|panic| {
+    let result = confine(wait).map_err(|panic| {
         panic.end_if_damaging(service.engine().cache());
         anyhow!("keep serving: {panic}; the server was stopped as after SIGTERM")
     });
     manager.stopping();
-    let mut drained = drain(&service, &signals, &manager);
-    if drained.is_ok() {
+    let mut drain_result = drain(&service, &signals, &manager);
+    if drain_result.is_ok() {
         // Programs may have written while the unmount waited for them.
         if service.unmount(&signals) {
-            drained = drain(&service, &signals, &manager);
+            drain_result = drain(&service, &signals, &manager);
         }
     }
-    let lost = if drained.is_ok() { lost(&service) } else { Ok(()) };
-    let failed = drained.as_ref().err().or(lost.as_ref().err());
-    service.stopped(failed.map(ToString::to_string));
-    if let Err(error) = drained {
+    let lost = if drain_result.is_ok() { check_lost(&service) } else { Ok(()) };
+    let failed = drain_result.as_ref().err().or(lost.as_ref().err());
+    service.report_stop_result(failed.map(ToString::to_string));
+    if let Err(error) = drain_result {
         control.close();
-        service.give_up();
+        service.close_without_writing();
         return Err(error);
     }
     service.report();
@@ -312,12 +312,12 @@ fn serve(arguments: &Arguments, plan: &Plan, reload: &mut dyn FnMut(&Arc<Service
     if let Some(error) = signals.error() {
         bail!("receive signals: {error}; the server was stopped as after SIGTERM");
     }
-    waited
+    result
 }
 
-/// Fails if the paths of some images do not lead to what was written any more.
-fn lost(service: &Service) -> Result<()> {
-    let lost: Vec<_> = service.lost().iter().map(|path| path.display().to_string()).collect();
+/// Fails if the paths of some images no longer lead to the files that were opened.
+fn check_lost(service: &Service) -> Result<()> {
+    let lost: Vec<_> = service.find_lost().iter().map(|path| path.display().to_string()).collect();
     ensure!(
         lost.is_empty(),
         "keep what was written: {} was deleted or replaced while it was served",
@@ -328,8 +328,8 @@ fn lost(service: &Service) -> Result<()> {
 
 /// Handles signals until one requests a stop.
 fn wait_for_stop(
-    arguments: &Arguments,
-    (service, signals, manager): (&Arc<Service>, &SignalChannel, &Manager),
+    arguments: &ServeArgs,
+    (service, signals, manager): (&Arc<Service>, &SignalChannel, &ServiceManager),
     reload: &mut dyn FnMut(&Arc<Service>),
 ) {
     loop {
@@ -351,23 +351,24 @@ fn wait_for_stop(
     }
 }
 
-/// Returns the answer to a request to stop during the stop.
+/// Returns the message for a stop request during the stop.
 fn stop_answer(unwritten_bytes: u64, failure: Option<String>) -> String {
     if unwritten_bytes == 0 && failure.is_none() {
         return "note: stopping already; all data is written".to_owned();
     }
-    let why =
+    let reason =
         failure.map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
-    format!("still writing; stopping now would lose data{why}")
+    format!("still writing; stopping now would lose data{reason}")
 }
 
-/// Writes everything out, telling whoever asks meanwhile that this goes on.
-fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Result<()> {
-    // At once, however busy the machine is: the other thread may not run before all is written.
+/// Writes all dirty data, and reports the progress to the service manager and to signals.
+fn drain(service: &Service, signals: &SignalChannel, manager: &ServiceManager) -> Result<()> {
+    // The first report is sent here: on a busy machine the other thread may not run before all data
+    // is written.
     manager.still_stopping(&service.status());
     let stopping = AtomicBool::new(true);
     let answer = || {
-        match signals.wait(TELL) {
+        match signals.wait(PROGRESS_INTERVAL) {
             Some(SignalAction::Report) => service.report(),
             Some(SignalAction::Stop) => {
                 let answer = stop_answer(service.unwritten_bytes(), service.stop_failure());
@@ -383,7 +384,7 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while stopping.load(Ordering::Acquire) {
-                // Without this thread, the service manager would end the process before all is
+                // Without this thread, the service manager would end the process before all data is
                 // written.
                 if let Err(panic) = confine(answer) {
                     let cache = service.engine().cache();
@@ -395,13 +396,13 @@ fn drain(service: &Service, signals: &SignalChannel, manager: &Manager) -> Resul
             point("main", "drain");
             service.drain()
         };
-        let again = |panic: Panicked| {
+        let retry = |panic: Panicked| {
             panic.report(service.engine().cache(), "writing everything begins again");
             confine(write)
         };
-        let drained = confine(write).or_else(again);
+        let result = confine(write).or_else(retry);
         stopping.store(false, Ordering::Release);
-        drained.unwrap_or_else(|panic| Err(anyhow!("write everything: {panic}")))
+        result.unwrap_or_else(|panic| Err(anyhow!("write everything: {panic}")))
     })
 }
 

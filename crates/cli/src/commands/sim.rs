@@ -1,8 +1,8 @@
-//! `larder sim`: how many references of a trace hit, by policy and cache size.
+//! `larder sim`: hit ratios of a trace, by policy and cache size.
 //!
-//! Each trace is read twice: first for its footprint, which sizes in per cent and the memory of the
-//! simulation depend on, then for the caches. So standard input is refused. Every trace and every
-//! page size is simulated on its own.
+//! Each trace is read twice: first for its footprint, which determines sizes in per cent and the
+//! memory of the simulation, then for the caches. So standard input is refused. Every trace and
+//! every page size is simulated on its own.
 
 mod case;
 mod curves;
@@ -30,20 +30,20 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use table::Row;
 
-/// What `--policy` calls the bound.
+/// The name of the bound in `--policy`.
 const MIN: &str = "min";
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SimArgs {
     /// Traces, each simulated on its own.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
-    /// The format of the traces; told by content, else by the end of the name, if not given.
+    /// Format of the traces; if not given, detected by content, or else by the extension.
     #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
     trace_format: Option<Format>,
 
-    /// Bad records that are passed over before it is an error.
+    /// Maximum number of bad records that are skipped; one more is an error.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
     max_bad: u64,
 
@@ -56,11 +56,11 @@ pub(crate) struct Arguments {
           value_delimiter = ',', value_parser = sizes::size)]
     size: Vec<Size>,
 
-    /// Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or what the trace was recorded in.
+    /// Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or the unit of the recording.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes::page_bytes)]
     page_size: Vec<u32>,
 
-    /// Whether requests are split into pages, or are one reference each, as other simulators count.
+    /// Split requests into pages, or count each as one reference, like other simulators.
     #[arg(long, value_name = "HOW", default_value = "pages")]
     split: SplitBy,
 
@@ -70,7 +70,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,
 
-    /// Estimate from a sample of the pages, with error bars; or exactly, for lru only.
+    /// Hit-ratio curve, estimated from a sample of the pages, with error bars; or exact, for lru
+    /// only.
     #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sampled")]
     curve: Option<Curve>,
 
@@ -78,26 +79,26 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WHAT", requires = "curve", value_parser = by)]
     by: Option<By>,
 
-    /// Where the random choices of a sample come from.
+    /// Seed of the random choices of a sample.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Threads that run the caches; as many as there are cores, if not given. Results do not
-    /// depend on it.
+    /// Threads that run the caches; as many as there are cores, if not given. Results do not depend
+    /// on it.
     #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Output,
 
     #[command(flatten)]
-    whole: engine::GivenWhole,
+    whole: engine::ParsedEngineArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Level {
-    /// The policies alone.
+    /// Only the policies.
     Replacement,
     /// The whole cache.
     Whole,
@@ -115,9 +116,9 @@ enum SplitBy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Curve {
-    /// Every reference is counted.
+    /// Counts every reference.
     Exact,
-    /// A sample of fixed size stands for all.
+    /// Estimates from a sample of fixed size.
     Sampled,
 }
 
@@ -134,7 +135,7 @@ fn by(text: &str) -> Result<By, String> {
     found.ok_or_else(|| format!("\"{text}\" is none of {names}"))
 }
 
-/// What `--policy` names: policies, each once, and whether the bound is among them.
+/// The policies of `--policy`, each once, and true if it includes the bound.
 #[derive(Debug, PartialEq, Eq)]
 struct Policies {
     kinds: Vec<PolicyKind>,
@@ -142,13 +143,13 @@ struct Policies {
 }
 
 impl Policies {
-    fn named(names: &[String]) -> Result<Self> {
-        let mut found = Policies { kinds: Vec::new(), min: false };
+    fn parse(names: &[String]) -> Result<Self> {
+        let mut policies = Policies { kinds: Vec::new(), min: false };
         for name in names {
             let more = match name.as_str() {
                 "all" => PolicyKind::ALL.to_vec(),
                 MIN => {
-                    found.min = true;
+                    policies.min = true;
                     continue;
                 }
                 other => {
@@ -157,22 +158,22 @@ impl Policies {
                 }
             };
             for kind in more {
-                if !found.kinds.contains(&kind) {
-                    found.kinds.push(kind);
+                if !policies.kinds.contains(&kind) {
+                    policies.kinds.push(kind);
                 }
             }
         }
-        Ok(found)
+        Ok(policies)
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let policies = Policies::named(&arguments.policy)?;
-    let whole = &arguments.whole.given;
+pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
+    let policies = Policies::parse(&arguments.policy)?;
+    let engine_options = &arguments.whole.option_names;
     ensure!(
-        arguments.level == Level::Whole || whole.is_empty(),
+        arguments.level == Level::Whole || engine_options.is_empty(),
         "simulate with {}: that is for --level whole",
-        whole.join(", ")
+        engine_options.join(", ")
     );
     match arguments.level {
         Level::Replacement => {}
@@ -180,23 +181,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Level::Inputs => return inputs::run(arguments),
     }
     let mut rows = Vec::new();
-    for case in case::all(arguments)? {
+    for case in case::cases(arguments)? {
         match arguments.curve {
             None => rows.extend(simulate(&case, &policies, arguments)?),
             Some(curve) => rows.extend(curves::run(&case, curve, &policies, arguments)?),
         }
     }
-    print(&table::of(&rows, arguments.by), arguments.format)
+    print(&table::from_rows(&rows, arguments.by), arguments.format)
 }
 
-fn run_whole(policies: &Policies, arguments: &Arguments) -> Result<()> {
+fn run_whole(policies: &Policies, arguments: &SimArgs) -> Result<()> {
     ensure!(arguments.curve.is_none(), "simulate the whole cache: it gives no curve, only sizes");
     ensure!(
         arguments.split == SplitBy::Pages,
         "simulate the whole cache: its requests are always split into pages"
     );
     let mut runs = Vec::new();
-    for case in case::all(arguments)? {
+    for case in case::cases(arguments)? {
         runs.extend(engine::run(&case, policies, arguments)?);
     }
     let table = match arguments.format {
@@ -212,20 +213,20 @@ fn print(table: &Table, format: Output) -> Result<()> {
         Output::Csv => table.to_csv(),
         Output::Json => format!("{:#}\n", table::json(table)),
     };
-    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
-/// Every policy at every size.
-fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Row>> {
+/// Simulates every policy at every size.
+fn simulate(case: &Case, policies: &Policies, arguments: &SimArgs) -> Result<Vec<Row>> {
     let (mut references, mut footprint) = (0, larder_lab::sim::interner::Interner::new());
     let mut numbers = Vec::new();
-    let read = case.each(None, |batch| {
+    let read = case.for_each_batch(None, |batch| {
         references += batch.references.len() as u64;
         footprint.numbers(&batch.references, &mut numbers);
         Ok(())
     })?;
-    case.say_notes(&read);
+    case.print_notes(&read);
     let pages = footprint.len() as u64;
     drop(footprint);
     ensure!(references > 0, "simulate {}: it has no read and no write", case.name);
@@ -248,17 +249,17 @@ fn simulate(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<V
         })
         .context("simulate")?;
         bar.finish_and_clear();
-        let made = plan.iter().zip(counts).map(|(one, counts)| {
-            Row::counted(case, one.policy.name(), one.capacity, counts).compulsory(pages)
+        let counted = plan.iter().zip(counts).map(|(planned, counts)| {
+            Row::counted(case, planned.policy.name(), planned.capacity, counts).compulsory(pages)
         });
-        rows.extend(made);
+        rows.extend(counted);
     }
     if policies.min {
         let available = memory::available_bytes().unwrap_or(u64::MAX);
         match check_memory(&case.name, min::memory_bytes(references, pages), available) {
             Ok(()) => rows.extend(bound(case, &capacities, pages)?),
-            Err(refused) if rows.is_empty() => return Err(refused),
-            Err(refused) => eprintln!("larder: note: {refused}"),
+            Err(error) if rows.is_empty() => return Err(error),
+            Err(error) => eprintln!("larder: note: {error}"),
         }
     }
     Ok(rows)
@@ -276,10 +277,10 @@ fn check_memory(name: &str, bytes: u64, available: u64) -> Result<()> {
     Ok(())
 }
 
-/// MIN at every size, over a trace of so many pages.
+/// Computes MIN at every size, over a trace of `pages` pages.
 fn bound(case: &Case, capacities: &[u32], pages: u64) -> Result<Vec<Row>> {
     let mut future = Future::new();
-    case.each(None, |batch| Ok(future.add(&batch.references)?))?;
+    case.for_each_batch(None, |batch| Ok(future.add(&batch.references)?))?;
     let known = future.known();
     let row = |&capacity: &u32| {
         let found = known.run(capacity);
@@ -302,12 +303,12 @@ mod tests {
 
     #[test]
     fn policies_are_named_once_and_the_bound_beside_them() {
-        let named =
-            |text: &str| Policies::named(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
-        let found = named("arc,lru,arc,min").unwrap();
+        let parse =
+            |text: &str| Policies::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let found = parse("arc,lru,arc,min").unwrap();
         assert_eq!(found, Policies { kinds: vec![PolicyKind::Arc, PolicyKind::Lru], min: true });
-        assert_eq!(named("all,lru").unwrap().kinds, PolicyKind::ALL);
-        let error = format!("{:#}", named("lrv").unwrap_err());
+        assert_eq!(parse("all,lru").unwrap().kinds, PolicyKind::ALL);
+        let error = format!("{:#}", parse("lrv").unwrap_err());
         assert!(error.starts_with("choose policies: there is no policy \"lrv\""), "{error}");
     }
 }

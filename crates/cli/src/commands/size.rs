@@ -1,7 +1,7 @@
-//! `larder size`: how much cache a trace needs, with which policy and which pages.
+//! `larder size`: recommends cache size, policy and page size for a trace.
 //!
-//! The trace is read several times, so standard input is refused. What is measured is in
-//! [`larder_lab::sim::sizing`], what is made of it in [`larder_report::sizing`].
+//! The trace is read several times, so standard input is refused. [`larder_lab::sim::sizing`]
+//! measures, [`larder_report::sizing`] evaluates the measurements.
 
 use crate::args;
 use crate::commands::trace;
@@ -24,17 +24,17 @@ use std::path::{Path, PathBuf};
 mod live;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The trace; `larder trace merge` makes one of several. With --live the file or directory that is
-    /// watched.
+pub(crate) struct SizeArgs {
+    /// The trace; `larder trace merge` combines several. With --live the file or directory to
+    /// watch.
     #[arg(value_name = "TRACE", required_unless_present = "live")]
     trace: Option<PathBuf>,
 
-    /// How much of what can hit at all shall hit: a share of the hits of a cache for everything.
+    /// Target: a percentage of the hits of a cache for everything.
     #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = percent)]
     target: f64,
 
-    /// The most memory, tables of the cache included.
+    /// Maximum memory, including the tables of the cache.
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     budget: Option<u64>,
 
@@ -42,11 +42,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POLICIES", value_delimiter = ',', value_parser = args::policy)]
     policy: Vec<PolicyKind>,
 
-    /// Write a page with charts as well, one file that needs nothing else.
+    /// Write a page with charts as well, one self-contained file.
     #[arg(long, value_name = "FILE")]
     html: Option<OutputFile>,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Output,
 
@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Estimate everything from samples, and count nothing over the whole trace that costs more.
+    /// Estimate everything from samples; omit counts over the whole trace that cost more.
     #[arg(long)]
     sampled: bool,
 
-    /// Where the random choices of samples come from.
+    /// Seed of the random choices of samples.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -66,17 +66,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
-    /// Record what programs on this machine read and write, and say whether its memory is enough
-    /// for their files, what half and twice of it would do; with the policy `linux`.
+    /// Record the reads and writes of programs on this machine, and report if its memory is
+    /// sufficient for their files, and the effect of half and twice of it; with the policy `linux`.
     #[arg(long, help_heading = "Live")]
     live: bool,
 
-    /// How long; until Ctrl-C, if not given.
+    /// Duration; until Ctrl-C, if not given.
     #[arg(long = "for", value_name = "TIME", requires = "live", value_parser = args::time,
           help_heading = "Live")]
     time: Option<u64>,
 
-    /// Only this process and those that it makes.
+    /// Only this process and its descendants.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -91,11 +91,11 @@ pub(crate) struct Arguments {
           help_heading = "Live")]
     cgroup: Option<String>,
 
-    /// The format of the trace; told by content, else by the end of the name, if not given.
+    /// Format of the trace; if not given, detected by content, or else by the extension.
     #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
     trace_format: Option<Format>,
 
-    /// Bad records that are passed over before it is an error.
+    /// Maximum number of bad records that are skipped; one more is an error.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
     max_bad: u64,
 }
@@ -106,7 +106,7 @@ enum Output {
     Json,
 }
 
-/// A share such as `95%`, above 0 and up to 100.
+/// Parses a percentage such as `95%`, above 0 and up to 100.
 fn percent(text: &str) -> Result<f64, String> {
     args::per_cent(text)
         .filter(|&percent| percent > 0.0 && percent <= 100.0)
@@ -119,7 +119,7 @@ fn budget(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err("a budget of nothing buys no cache".to_owned()) } else { Ok(bytes) }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &SizeArgs) -> Result<()> {
     if arguments.live {
         return live::run(arguments);
     }
@@ -129,16 +129,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         "size a cache for standard input: a trace is read several times, so it must be a file"
     );
     if let Some(file) = &arguments.html {
-        output::check(file)?;
+        output::check_writable(file)?;
     }
     let name = escape::name(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned();
-    let found = measure(arguments, path, name, policies(&arguments.policy))?;
-    print(arguments, &found, None)
+    let sizing = measure(arguments, path, name, policies(&arguments.policy))?;
+    print(arguments, &sizing, None)
 }
 
-/// Everything about a trace.
+/// Measures a trace.
 fn measure(
-    arguments: &Arguments,
+    arguments: &SizeArgs,
     path: &Path,
     name: String,
     policies: Vec<PolicyKind>,
@@ -151,50 +151,50 @@ fn measure(
         seed: arguments.seed,
         threads: arguments.threads.unwrap_or_else(args::cores),
     };
-    let reading = OpenOptions {
+    let open_options = OpenOptions {
         format: arguments.trace_format,
         format_option: "--trace-format",
         max_bad: arguments.max_bad,
         ..OpenOptions::default()
     };
-    let open = || larder_lab::trace::open(path, &reading);
+    let open = || larder_lab::trace::open(path, &open_options);
     let mut bar = Bar::default();
-    let found = sizing::measure(&open, &options, &mut |progress| bar.show(progress))
+    let result = sizing::measure(&open, &options, &mut |progress| bar.show(progress))
         .context("size a cache");
     bar.end();
-    found
+    result
 }
 
-/// Prints what was found, and behind it what this machine has.
-fn print(arguments: &Arguments, found: &Sizing, live: Option<&live::Memory>) -> Result<()> {
+/// Prints the result, followed by the memory of this machine.
+fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemory>) -> Result<()> {
     let text = if arguments.json || arguments.format == Output::Json {
-        let mut json = found.to_json();
+        let mut json = sizing.to_json();
         if let Some(memory) = live {
             json["live"] = memory.to_json();
         }
         format!("{json:#}\n")
     } else {
-        found.to_text() + &live.map_or_else(String::new, live::Memory::to_text)
+        sizing.to_text() + &live.map_or_else(String::new, live::MachineMemory::to_text)
     };
     let printed = crate::output::stdout().write_all(text.as_bytes());
-    // The page is kept if nobody reads the text, and the text is printed if the page cannot be
-    // written.
+    // A closed pipe does not prevent writing the page, nor a failed write of the page printing the
+    // text.
     if let Some(file) = &arguments.html {
-        output::write_whole(file, &found.to_html())?;
+        output::write_atomically(file, &sizing.to_html())?;
     }
-    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)
 }
 
-/// Each policy once; all, if none was named.
-fn policies(named: &[PolicyKind]) -> Vec<PolicyKind> {
-    if named.is_empty() {
+/// Returns each selected policy once; all policies if none is selected.
+fn policies(selected: &[PolicyKind]) -> Vec<PolicyKind> {
+    if selected.is_empty() {
         return PolicyKind::ALL.to_vec();
     }
-    PolicyKind::ALL.into_iter().filter(|kind| named.contains(kind)).collect()
+    PolicyKind::ALL.into_iter().filter(|kind| selected.contains(kind)).collect()
 }
 
-/// A bar for each step; none where there is no terminal.
+/// A bar for each step; hidden if standard error is not a terminal.
 #[derive(Debug, Default)]
 struct Bar {
     step: &'static str,

@@ -16,38 +16,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// How often to look.
+pub(crate) struct TopArgs {
+    /// Refresh interval.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
     interval: u64,
 
-    /// What to show first.
+    /// Initial view.
     #[arg(long, value_name = "VIEW", default_value = "processes")]
-    view: First,
+    view: InitialView,
 
-    /// Record from the beginning, one line of JSON for each look; where there is such a file
-    /// already, under the next name that is free.
+    /// Record from the start, one line of JSON for each refresh; if the file exists, under the next
+    /// free name.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// The views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum First {
-    /// Open files and what of them is in memory.
+enum InitialView {
+    /// Open files and their resident parts.
     Files,
-    /// What processes read and write.
+    /// Reads and writes of processes.
     Processes,
-    /// What disks do.
+    /// Disk activity.
     Disks,
-    /// What larder serves here.
+    /// Caches that larder serves on this machine.
     Caches,
-    /// Files by the processes that use them, and who hits; needs root.
+    /// Files by process, with hit ratios; needs root.
     Uses,
 }
 
-/// Where the key w records to, if no other file was named.
-const RECORDING: &str = "larder-top.json";
+/// Default file for recordings that the key w starts.
+const DEFAULT_RECORDING: &str = "larder-top.json";
 
 fn interval(text: &str) -> Result<u64, String> {
     match args::time(text)? {
@@ -56,7 +56,7 @@ fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &TopArgs) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "show a live view: this is no terminal"
@@ -65,35 +65,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(file) => Some(Recording::begin(file)?),
         None => None,
     };
-    let ended = signals::ended()?;
+    let terminated = signals::termination_flag()?;
     let mut terminal = LiveTerminal::enter().context("show a live view")?;
-    watch(&mut terminal, arguments, &mut recording, &ended)
+    run_view(&mut terminal, arguments, &mut recording, &terminated)
 }
 
-fn watch(
+fn run_view(
     terminal: &mut LiveTerminal,
-    arguments: &Arguments,
+    arguments: &TopArgs,
     recording: &mut Option<Recording>,
-    ended: &AtomicBool,
+    terminated: &AtomicBool,
 ) -> Result<()> {
     let mut state = State::new(match arguments.view {
-        First::Files => View::Files,
-        First::Processes => View::Processes,
-        First::Disks => View::Disks,
-        First::Caches => View::Caches,
-        First::Uses => View::Uses,
+        InitialView::Files => View::Files,
+        InitialView::Processes => View::Processes,
+        InitialView::Disks => View::Disks,
+        InitialView::Caches => View::Caches,
+        InitialView::Uses => View::Uses,
     });
     state.recording = recording.is_some();
-    state.said = recording.as_ref().map(begun);
+    state.message = recording.as_ref().map(recording_message);
     let interval = Duration::from_nanos(arguments.interval);
-    let mut eye = Procfs::new();
-    // Rates need two looks; the first interval is a short one.
-    let mut picture = eye.collect(state.view);
+    let mut collector = Procfs::new();
+    // Rates need two snapshots; the first interval is a short one.
+    let mut snapshot = collector.collect(state.view);
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
     let mut changed = true;
-    while !ended.load(Ordering::Acquire) {
+    while !terminated.load(Ordering::Acquire) {
         if std::mem::take(&mut changed) {
-            terminal.draw(|frame| draw(frame, &picture, &state))?;
+            terminal.draw(|frame| draw(frame, &snapshot, &state))?;
         }
         let left = next.saturating_duration_since(Instant::now());
         let keys = match wait_for_keys(std::io::stdin(), left.min(STEP))? {
@@ -102,7 +102,7 @@ fn watch(
             Input::Nothing if left.is_zero() => Vec::new(),
             Input::Nothing => {
                 changed = terminal.is_resized();
-                eye.step();
+                collector.step();
                 continue;
             }
         };
@@ -110,14 +110,14 @@ fn watch(
         if !keys.is_empty() {
             let view = state.view;
             for key in keys {
-                let grid = picture.grid(state.view);
+                let grid = snapshot.grid(state.view);
                 match state.key(key, grid) {
                     ViewAction::Quit => return Ok(()),
                     ViewAction::Draw => {}
                     ViewAction::Record => {
-                        let named = arguments.output.as_deref();
-                        let named = named.unwrap_or(Path::new(RECORDING));
-                        switch(recording, named, &mut state);
+                        let path = arguments.output.as_deref();
+                        let path = path.unwrap_or(Path::new(DEFAULT_RECORDING));
+                        toggle_recording(recording, path, &mut state);
                     }
                 }
             }
@@ -128,37 +128,37 @@ fn watch(
         }
         next = Instant::now() + interval;
         if !state.frozen {
-            picture = eye.collect(state.view);
-            record(recording, &picture, &mut state);
+            snapshot = collector.collect(state.view);
+            record(recording, &snapshot, &mut state);
         }
     }
     Ok(())
 }
 
-/// Begins or ends the recording. That it cannot begin is said, and nothing else ends.
-fn switch(recording: &mut Option<Recording>, named: &Path, state: &mut State) {
-    state.said = Some(match recording.take() {
+/// Starts or stops the recording. A failed start is reported, and the view continues.
+fn toggle_recording(recording: &mut Option<Recording>, path: &Path, state: &mut State) {
+    state.message = Some(match recording.take() {
         Some(it) => format!("recorded to {}", it.path().display()),
-        None => match Recording::begin(named) {
-            Ok(it) => begun(recording.insert(it)),
+        None => match Recording::begin(path) {
+            Ok(it) => recording_message(recording.insert(it)),
             Err(error) => format!("failed to {}", sentence(&error)),
         },
     });
     state.recording = recording.is_some();
 }
 
-fn begun(recording: &Recording) -> String {
+fn recording_message(recording: &Recording) -> String {
     format!("recording to {}", recording.path().display())
 }
 
-/// Records what is seen; what cannot be written ends the recording.
-fn record(recording: &mut Option<Recording>, picture: &TopSnapshot, state: &mut State) {
+/// Records a snapshot; a failed write ends the recording.
+fn record(recording: &mut Option<Recording>, snapshot: &TopSnapshot, state: &mut State) {
     if let Some(it) = recording
-        && let Err(error) = it.append(picture)
+        && let Err(error) = it.append(snapshot)
     {
         *recording = None;
         state.recording = false;
-        state.said = Some(format!("failed to {}", sentence(&error)));
+        state.message = Some(format!("failed to {}", sentence(&error)));
     }
 }
 
@@ -169,31 +169,31 @@ mod tests {
     #[test]
     fn a_recording_begins_ends_and_fails_with_a_sentence() {
         let directory = tempfile::tempdir().unwrap();
-        let named = directory.path().join("top.json");
+        let path = directory.path().join("top.json");
         let (mut recording, mut state) = (None, State::new(View::Files));
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for _ in 0..3 {
-            switch(&mut recording, &named, &mut state);
-            said.push(state.said.clone().unwrap());
+            toggle_recording(&mut recording, &path, &mut state);
+            messages.push(state.message.clone().unwrap());
             assert_eq!(state.recording, recording.is_some());
         }
         let second = directory.path().join("top-2.json");
         assert_eq!(
-            said,
+            messages,
             [
-                format!("recording to {}", named.display()),
-                format!("recorded to {}", named.display()),
+                format!("recording to {}", path.display()),
+                format!("recorded to {}", path.display()),
                 format!("recording to {}", second.display()),
             ]
         );
         let (mut recording, mut state) = (None, State::new(View::Files));
-        switch(&mut recording, &directory.path().join("no/top.json"), &mut state);
+        toggle_recording(&mut recording, &directory.path().join("no/top.json"), &mut state);
         assert!(recording.is_none() && !state.recording);
-        assert!(state.said.unwrap().starts_with("failed to record to "));
+        assert!(state.message.unwrap().starts_with("failed to record to "));
         let (mut recording, mut state) = (None, State::new(View::Files));
-        switch(&mut recording, Path::new("/dev/full"), &mut state);
+        toggle_recording(&mut recording, Path::new("/dev/full"), &mut state);
         assert!(state.recording);
         record(&mut recording, &TopSnapshot::default(), &mut state);
-        assert!(!state.recording && state.said.unwrap().contains("No space left"));
+        assert!(!state.recording && state.message.unwrap().contains("No space left"));
     }
 }

@@ -1,7 +1,7 @@
-//! `larder trace`: convert, summarise, cut, merge, make and replay traces.
+//! `larder trace`: convert, summarise, filter, merge, generate and replay traces.
 //!
-//! A file is written under another name beside it and renamed when it is whole, so nothing is left
-//! of what was interrupted. What the readers found out goes to standard error.
+//! An output file is written under a temporary name and renamed when it is complete, so an
+//! interrupted command leaves no file. Notes of the readers are printed on standard error.
 
 mod filter;
 mod input;
@@ -15,13 +15,13 @@ use crate::output::DistinctFiles;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 pub(crate) use input::format;
-use input::{Input, InputArguments};
+use input::{Input, InputArgs};
 use larder_lab::trace::{BoxedSource, Merge, Record, Source, Target};
 use output::Output;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct TraceArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -29,52 +29,52 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Write one or more traces, one after the other, in another format.
-    Convert(ConvertArguments),
-    /// Say what a trace is: requests, bytes, footprint, sizes, times.
-    Summary(summary::Arguments),
+    Convert(ConvertArgs),
+    /// Describe a trace: requests, bytes, footprint, sizes, times.
+    Summary(summary::SummaryArgs),
     /// Print the first requests as CSV.
-    Head(HeadArguments),
-    /// Keep the requests that are wanted.
-    Filter(filter::Arguments),
+    Head(HeadArgs),
+    /// Keep only matching requests.
+    Filter(filter::FilterArgs),
     /// Write several traces as one, in the order of their times.
-    Merge(ConvertArguments),
-    /// Make a trace from a pattern and a seed.
-    Synth(synth::Arguments),
-    /// Record what programs on this machine read and write through its file cache.
-    Record(record::Arguments),
-    /// Ask an export for what a trace says, and measure the answers.
-    Replay(replay::Arguments),
+    Merge(ConvertArgs),
+    /// Generate a trace from a pattern and a seed.
+    Synth(synth::SynthArgs),
+    /// Record the reads and writes of programs on this machine through its page cache.
+    Record(record::RecordArgs),
+    /// Send the requests of a trace to an export, and measure the latencies.
+    Replay(replay::ReplayArgs),
 }
 
 #[derive(Debug, Args)]
-struct ConvertArguments {
+struct ConvertArgs {
     /// The traces, and last the file to write; - is standard input or output.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The format to write; by the end of the name if not given, else larder.
+    /// Output format; if not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = output::target)]
     to: Option<Target>,
 
     #[command(flatten)]
-    input: InputArguments,
+    input: InputArgs,
 }
 
 #[derive(Debug, Args)]
-struct HeadArguments {
+struct HeadArgs {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// How many requests.
+    /// Number of requests.
     #[arg(short = 'n', long = "requests", value_name = "NUMBER", default_value_t = 10)]
     requests: u64,
 
     #[command(flatten)]
-    input: InputArguments,
+    input: InputArgs,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
     match &arguments.command {
         Command::Convert(arguments) => convert(arguments),
         Command::Summary(arguments) => summary::run(arguments),
@@ -87,33 +87,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Which traces cannot be made one, and why.
-const NOTHING_COMMON: &str = "traces of volumes with traces of objects, or samples of one page in \
+/// Incompatible traces, and the reason.
+const INCOMPATIBLE: &str = "traces of volumes with traces of objects, or samples of one page in \
                               so many with whole traces: they do not count the same";
 
-fn convert(arguments: &ConvertArguments) -> Result<()> {
+fn convert(arguments: &ConvertArgs) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
     DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
     if let [trace] = traces {
         return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
     }
-    let Some(joined) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
-        bail!("join {NOTHING_COMMON}");
+    let Some(source) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
+        bail!("join {INCOMPATIBLE}");
     };
-    write_all(Input::of(Box::new(joined)), to, arguments.to)
+    write_all(Input::from_source(Box::new(source)), to, arguments.to)
 }
 
-fn merge(arguments: &ConvertArguments) -> Result<()> {
+fn merge(arguments: &ConvertArgs) -> Result<()> {
     let (to, traces) = arguments.files.split_last().context("name a file to write")?;
     ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
     DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
-    let Some(merged) = Merge::by_time(open_all(traces, &arguments.input)?) else {
-        bail!("merge {NOTHING_COMMON}");
+    let Some(source) = Merge::by_time(open_all(traces, &arguments.input)?) else {
+        bail!("merge {INCOMPATIBLE}");
     };
-    write_all(Input::of(Box::new(merged)), to, arguments.to)
+    write_all(Input::from_source(Box::new(source)), to, arguments.to)
 }
 
-fn open_all(traces: &[PathBuf], arguments: &InputArguments) -> Result<Vec<BoxedSource>> {
+fn open_all(traces: &[PathBuf], arguments: &InputArgs) -> Result<Vec<BoxedSource>> {
     let stdins = traces.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdins < 2, "read standard input twice");
     traces.iter().map(|path| input::open_trace(path, arguments, None, None)).collect()
@@ -125,23 +125,23 @@ fn write_all(mut input: Input, to: &Path, target: Option<Target>) -> Result<()> 
     output.finish(&*input.source)
 }
 
-/// Copies the records that are wanted; answers how many there were, and how many were copied.
+/// Copies the matching records; returns the number of records read and copied.
 fn copy(
     input: &mut Input,
     output: &mut Output,
-    takes: impl Fn(&Record, &dyn Source) -> bool,
+    matches: impl Fn(&Record, &dyn Source) -> bool,
 ) -> Result<(u64, u64)> {
     let (mut batch, mut total, mut kept) = (Vec::new(), 0, 0);
     while input.read(&mut batch)? {
         total += batch.len() as u64;
-        batch.retain(|record| takes(record, &*input.source));
+        batch.retain(|record| matches(record, &*input.source));
         kept += batch.len() as u64;
         output.append(&batch, &*input.source)?;
     }
     Ok((total, kept))
 }
 
-fn head(arguments: &HeadArguments) -> Result<()> {
+fn head(arguments: &HeadArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let stdout = PathBuf::from("-");
     let mut output = Output::create(&stdout, Some(Target::Csv), &*input.source)?;

@@ -1,7 +1,7 @@
-//! `larder watch`: what the file cache of this machine does, live.
+//! `larder watch`: the activity of this machine's page cache, live.
 //!
-//! A line for each interval while it goes on, tables at the end. Everything that is counted and
-//! how is in [`larder_host::watch`].
+//! It prints a line for each interval, and tables at the end. [`larder_host::watch`] defines the
+//! counters.
 
 use crate::args;
 use crate::output::{self, OutputFile};
@@ -17,19 +17,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct WatchArgs {
     #[command(flatten)]
-    what: WatchTargetArgs,
+    target: WatchTargetArgs,
 
-    /// How long; until Ctrl-C, if not given.
+    /// Duration; until Ctrl-C, if not given.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     time: Option<u64>,
 
-    /// How often to tell.
+    /// Reporting interval.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: u64,
 
-    /// How many files by processes to show in each table; as JSON there are at least 1,000.
+    /// Number of files by process in each table; as JSON there are at least 1,000.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
@@ -45,25 +45,25 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Whether the kernel counts look-ups itself, which costs the watched far less than telling of
-    /// each: auto where it can be done.
+    /// Count look-ups in the kernel, with far less overhead than reporting each of them; auto: if
+    /// supported.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     bpf: Counting,
 
-    /// Memory for events that were not read yet, for each processor [default: 8MiB; up to 32MiB
-    /// where each look-up is told].
+    /// Memory for unread events, for each processor [default: 8MiB; up to 32MiB if each look-up is
+    /// reported].
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     buffer: Option<u64>,
 }
 
-/// What of the machine is watched; for those commands that watch.
+/// The part of the machine to watch; shared by several commands.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WatchTargetArgs {
-    /// Only this file, or what lies below this directory.
+    /// Only this file, or the files below this directory.
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
 
-    /// Only this process and those that it makes.
+    /// Only this process and its descendants.
     #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
     pid: Option<u32>,
 
@@ -73,7 +73,7 @@ pub(crate) struct WatchTargetArgs {
 }
 
 impl WatchTargetArgs {
-    pub(crate) fn wanted(&self) -> WatchScope {
+    pub(crate) fn scope(&self) -> WatchScope {
         match (&self.path, self.pid, &self.cgroup) {
             (Some(path), ..) => WatchScope::Path(path.clone()),
             (_, Some(pid), _) => WatchScope::Process(pid),
@@ -89,10 +89,10 @@ enum Format {
     Json,
 }
 
-/// Files by processes that are kept of each interval, and of all.
-const KEPT_ROWS: usize = 1000;
+/// Minimum number of rows kept of each interval, and of the total.
+const ROWS_MIN: usize = 1000;
 
-/// When look-ups are counted in the kernel.
+/// Use of counting in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Counting {
     Auto,
@@ -110,19 +110,19 @@ impl From<Counting> for Bpf {
     }
 }
 
-/// The least size of a buffer.
+/// Minimum size of a buffer.
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 
 fn buffer(text: &str) -> Result<u64, String> {
-    let (bytes, has) = (args::bytes(text)?, machine_memory_bytes());
+    let (bytes, machine) = (args::bytes(text)?, machine_memory_bytes());
     let processors = args::cores().get() as u64;
     if bytes < BUFFER_BYTES_MIN {
         return Err(format!("a buffer of {text}: 64KiB are the least"));
     }
-    if bytes.saturating_mul(processors) > has {
-        let has = format::bytes(has);
+    if bytes.saturating_mul(processors) > machine {
+        let machine = format::bytes(machine);
         return Err(format!(
-            "a buffer of {text} for each of {processors} processors: this machine has {has} of \
+            "a buffer of {text} for each of {processors} processors: this machine has {machine} of \
              memory"
         ));
     }
@@ -136,16 +136,16 @@ fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     let json = arguments.json || arguments.format == Format::Json;
     if let Some(file) = &arguments.output {
-        output::check(file)?;
+        output::check_writable(file)?;
     }
     let stop = Stop::listen()?;
     let options = Options {
-        wanted: arguments.what.wanted(),
+        wanted: arguments.target.scope(),
         buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024)),
-        rows_max: arguments.rows.max(KEPT_ROWS),
+        rows_max: arguments.rows.max(ROWS_MIN),
         bpf: arguments.bpf.into(),
         ..Options::default()
     };
@@ -160,15 +160,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("watching {}", watcher.describe());
     }
     let page_bytes = larder_host::residency::page_bytes();
-    let begun = Instant::now();
+    let started = Instant::now();
     let length = arguments.time.map_or(Duration::MAX, Duration::from_nanos);
     let interval = Duration::from_nanos(arguments.interval);
-    let mut told = Duration::ZERO;
-    while begun.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
-        std::thread::sleep(STEP.min(length.saturating_sub(begun.elapsed())));
+    let mut reported = Duration::ZERO;
+    while started.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
+        std::thread::sleep(STEP.min(length.saturating_sub(started.elapsed())));
         watcher.step(|_, _| ())?;
-        if begun.elapsed() >= told + interval {
-            told += interval;
+        if started.elapsed() >= reported + interval {
+            reported += interval;
             let line = watcher.interval().to_line(page_bytes);
             if !json {
                 writeln!(crate::output::stdout(), "{line}")?;
@@ -176,20 +176,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     watcher.stop(|_, _| ())?;
-    if begun.elapsed() > told + STEP {
+    if started.elapsed() > reported + STEP {
         watcher.interval();
     }
     let result = watcher.result();
-    // The instance goes before anything is written, which may fail.
+    // The watcher removes its tracing instance before the output, which may fail.
     drop(watcher);
     let text =
         if json { result.to_json() } else { format!("\n{}", result.to_text(arguments.rows)) };
     let printed = crate::output::stdout().write_all(text.as_bytes());
-    // What was watched is kept though nobody reads on, and shown though it cannot be kept.
+    // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
+    // text.
     if let Some(file) = &arguments.output {
-        output::write_whole(file, &result.to_json())?;
+        output::write_atomically(file, &result.to_json())?;
     }
-    // A reader that has had enough is no failure, so the error must reach the caller as it is.
+    // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)
 }
 
@@ -201,25 +202,26 @@ mod tests {
     #[test]
     fn what_is_watched_is_one_of_four() {
         let none = WatchTargetArgs { path: None, pid: None, cgroup: None };
-        assert_eq!(none.wanted(), WatchScope::Machine);
+        assert_eq!(none.scope(), WatchScope::Machine);
         let path = WatchTargetArgs { path: Some("/data".into()), ..none.clone() };
-        assert_eq!(path.wanted(), WatchScope::Path("/data".into()));
+        assert_eq!(path.scope(), WatchScope::Path("/data".into()));
         assert_eq!(
-            WatchTargetArgs { pid: Some(7), ..none.clone() }.wanted(),
+            WatchTargetArgs { pid: Some(7), ..none.clone() }.scope(),
             WatchScope::Process(7)
         );
         let group = WatchTargetArgs { cgroup: Some("a/b".into()), ..none };
-        assert_eq!(group.wanted(), WatchScope::Group("a/b".into()));
+        assert_eq!(group.scope(), WatchScope::Group("a/b".into()));
     }
 
     #[test]
     fn the_help_says_what_the_buffer_is_by_itself() {
-        let command = Arguments::augment_args(clap::Command::new("watch"));
+        let command = WatchArgs::augment_args(clap::Command::new("watch"));
         let buffer =
             command.get_arguments().find(|it| it.get_id() == "buffer").expect("it is there");
         let (least, most) = (BUFFER_KIB / 1024, BUFFER_KIB_MAX / 1024);
-        let known = format!("[default: {least}MiB; up to {most}MiB where each look-up is told]");
-        assert!(buffer.get_help().expect("help").to_string().ends_with(&known), "{known}");
+        let expected =
+            format!("[default: {least}MiB; up to {most}MiB if each look-up is reported]");
+        assert!(buffer.get_help().expect("help").to_string().ends_with(&expected), "{expected}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What the service is at the moment, as the schema says it.
+//! The state of the service in the schema of the control API.
 
 use super::{curves, retention};
-use crate::commands::serve::memory_return::Giving;
+use crate::commands::serve::memory_return::MemoryReturn;
 use crate::commands::serve::plan::VolumePlan;
-use crate::commands::serve::service::{Served, Service};
+use crate::commands::serve::service::{ServedVolume, Service};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Counter, Gauge, Latency, Totals};
 use larder_core::request::{BudgetUsage, PoolUsage};
@@ -19,11 +19,11 @@ use larder_report::control::{
 };
 use std::collections::BTreeMap;
 
-/// At most so many failing ranges are named for a volume.
+/// Maximum number of failing ranges listed per volume.
 const RANGES_MAX: usize = 100;
-/// At most so many files are named.
+/// Maximum number of files listed.
 const FILES_MAX: usize = 1000;
-/// A tunable in milliseconds as nanoseconds.
+/// Nanoseconds per millisecond, the unit of tunables.
 const MILLISECOND: u64 = 1_000_000;
 
 pub(super) fn stats(service: &Service) -> Stats {
@@ -53,9 +53,9 @@ fn budget(usage: BudgetUsage) -> Budget {
 }
 
 fn give_back(service: &Service) -> Option<GiveBack> {
-    match service.giving()? {
-        Giving::On(giving) => {
-            let state = giving.state();
+    match service.memory_return()? {
+        MemoryReturn::Active(memory_return) => {
+            let state = memory_return.state();
             let age = |at| service.engine().now().saturating_sub(at);
             Some(GiveBack {
                 full_bytes: state.full_bytes,
@@ -63,11 +63,11 @@ fn give_back(service: &Service) -> Option<GiveBack> {
                 floor_bytes: state.floor_bytes,
                 pressures: state.pressures,
                 last_pressure_age_ns: state.pressed_at.map(age),
-                watched: giving.watched().to_vec(),
+                watched: memory_return.watched().to_vec(),
                 error: None,
             })
         }
-        Giving::Impossible(error) => {
+        MemoryReturn::Unavailable(error) => {
             let bytes = service.engine().memory_bytes();
             let error = Some(error.clone());
             Some(GiveBack { full_bytes: bytes, kept_bytes: bytes, error, ..GiveBack::default() })
@@ -79,8 +79,8 @@ fn name_of(gauge: Gauge) -> String {
     gauge.meaning().name.to_owned()
 }
 
-fn volume_stats(service: &Service, served: &Served) -> VolumeStats {
-    let Served { volume, .. } = served;
+fn volume_stats(service: &Service, served: &ServedVolume) -> VolumeStats {
+    let ServedVolume { volume, .. } = served;
     let totals = volume.totals();
     let cache = service.engine().cache();
     let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
@@ -111,17 +111,18 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
 }
 
 pub(super) fn volumes(service: &Service) -> Volumes {
-    of_volumes(service, service.volumes())
+    volume_list(service, service.volumes())
 }
 
-/// These volumes.
-pub(super) fn of_volumes(service: &Service, volumes: Vec<Served>) -> Volumes {
+/// Returns the description of these volumes.
+pub(super) fn volume_list(service: &Service, volumes: Vec<ServedVolume>) -> Volumes {
     let cache = service.engine().cache();
-    // Of a directory it is the addresses that files may be given, which tells nobody anything.
+    // The length of a directory is the size of its address space for files, which is of no use to a
+    // client.
     let has_length = !service.is_directory();
-    let one = |served: Served| {
+    let one = |served: ServedVolume| {
         let findings = curves::findings(service, &served);
-        let Served { volume, plan, .. } = served;
+        let ServedVolume { volume, plan, .. } = served;
         let (settings, tunables) = settings(&plan);
         let Pinned { pinned_bytes, ranges, .. } = retention::pinned(cache, &volume);
         Volume {
@@ -162,7 +163,7 @@ fn policy(volume: &ArenaVolume, now: Nanos) -> PolicyInForce {
     }
 }
 
-/// The settings of a volume, as the command line has them, and its tunables.
+/// Returns the settings of a volume as command-line values, and its tunables.
 fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u64>) {
     let is_tunable = |name: &str| TUNABLES.iter().any(|tunable| tunable.name == name);
     let flags = plan.settings().into_iter().filter(|(name, _)| !is_tunable(name));
@@ -171,7 +172,8 @@ fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u6
     (flags, tunables.map(|(tunable, &value)| (tunable.name.to_owned(), value)).collect())
 }
 
-/// The files of a mounted directory that have most in the cache; none where volumes are served.
+/// Returns the files of a mounted directory with the most cached data; `None` if the server serves
+/// volumes.
 pub(super) fn files(service: &Service) -> Option<Files> {
     let found = service.cached_files()?;
     let total = found.len() as u64;
@@ -195,7 +197,7 @@ pub(super) fn files(service: &Service) -> Option<Files> {
 pub(super) fn at_risk(service: &Service) -> AtRisk {
     let now = service.engine().now();
     let lost = service.known_lost();
-    let one = |Served { volume, plan, .. }: Served| {
+    let one = |ServedVolume { volume, plan, .. }: ServedVolume| {
         let risk = service.engine().cache().at_risk(&volume, RANGES_MAX);
         let file = |file: FailingFile| FileAtRisk {
             path: file.path,

@@ -22,7 +22,7 @@ enum Rank {
     Unproven,
     /// Trusted, and between two requests.
     Idle,
-    /// Trusted, and being answered.
+    /// Trusted, with a request in progress.
     Answering,
 }
 
@@ -35,7 +35,7 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Oldest first.
+    /// Entries in order of age, oldest first.
     entries: Vec<Entry>,
     next_id: u64,
 }
@@ -45,7 +45,7 @@ impl Entries {
         self.entries.iter().filter(|entry| is(entry.rank)).count()
     }
 
-    /// Closes the oldest connection of a rank; returns whether there was one.
+    /// Closes the oldest connection of a rank; returns true if there was one.
     fn close_oldest(&mut self, rank: Rank) -> bool {
         let Some(oldest) = self.entries.iter().position(|entry| entry.rank == rank) else {
             return false;
@@ -63,7 +63,7 @@ impl Entries {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<Entries>>);
 
-/// A connection in the list; it leaves the list when it is dropped.
+/// A connection in the list; dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct Connection {
     connections: Connections,
@@ -75,15 +75,15 @@ impl Connections {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Returns an entry for a new connection; [`Connections::started`] adds its task.
-    pub(super) fn begin(&self) -> Connection {
+    /// Returns a handle for a new connection; [`Connections::add`] adds its task.
+    pub(super) fn register(&self) -> Connection {
         let mut entries = self.lock();
         entries.next_id += 1;
         Connection { connections: self.clone(), id: entries.next_id }
     }
 
     /// Adds the connection `id`, which has sent nothing yet, with its task.
-    pub(super) fn started(&self, id: u64, task: AbortHandle) {
+    pub(super) fn add(&self, id: u64, task: AbortHandle) {
         let mut entries = self.lock();
         if entries.count(|rank| rank == Rank::Silent) >= SILENT_MAX {
             entries.close_oldest(Rank::Silent);
@@ -97,8 +97,8 @@ impl Connection {
         self.id
     }
 
-    /// Records that the client has sent something.
-    pub(super) fn has_spoken(&self) {
+    /// Records that the client has sent data.
+    pub(super) fn record_input(&self) {
         let mut entries = self.connections.lock();
         if entries.count(|rank| rank == Rank::Unproven) >= UNPROVEN_MAX {
             entries.close_oldest(Rank::Unproven);
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Records that a request is accepted; false if too many are being answered.
+    /// Records that a request is accepted; returns false if too many are in progress.
     pub(super) fn begin_answer(&self) -> bool {
         let mut entries = self.connections.lock();
         let is_trusted = |rank| matches!(rank, Rank::Idle | Rank::Answering);
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a request of the client was accepted.
+    /// Returns true if a request of the client was accepted.
     pub(super) fn is_trusted(&self) -> bool {
         let mut entries = self.connections.lock();
         entries
@@ -148,7 +148,7 @@ impl Drop for Connection {
 mod tests {
     use super::*;
 
-    /// Returns a list with tasks that never end by themselves.
+    /// A list of connections whose tasks never end on their own.
     struct Tasks {
         runtime: tokio::runtime::Runtime,
         connections: Connections,
@@ -156,9 +156,9 @@ mod tests {
 
     impl Tasks {
         fn connect(&self) -> (Connection, tokio::task::JoinHandle<()>) {
-            let connection = self.connections.begin();
+            let connection = self.connections.register();
             let task = self.runtime.spawn(std::future::pending());
-            self.connections.started(connection.id(), task.abort_handle());
+            self.connections.add(connection.id(), task.abort_handle());
             (connection, task)
         }
 
@@ -175,17 +175,17 @@ mod tests {
         let trusted: Vec<_> = (0..TRUSTED_MAX)
             .map(|_| {
                 let (connection, task) = tasks.connect();
-                connection.has_spoken();
+                connection.record_input();
                 assert!(connection.begin_answer());
                 (connection, task)
             })
             .collect();
         let (first, first_task) = tasks.connect();
-        let crowd: Vec<_> = (0..1000)
+        let others: Vec<_> = (0..1000)
             .map(|number| {
                 let one = tasks.connect();
                 if number % 2 == 0 {
-                    one.0.has_spoken();
+                    one.0.record_input();
                 }
                 one
             })
@@ -193,16 +193,16 @@ mod tests {
         assert!(tasks.is_closed(&first_task), "the oldest silent one");
         assert!(!first.is_trusted());
         assert!(trusted.iter().all(|(_, task)| !tasks.is_closed(task)));
-        let open = crowd.iter().filter(|(_, task)| !tasks.is_closed(task)).count();
+        let open = others.iter().filter(|(_, task)| !tasks.is_closed(task)).count();
         assert!(open <= SILENT_MAX + UNPROVEN_MAX, "{open}");
-        // A new trusted client replaces an idle one, but none that is being answered.
+        // A new trusted client replaces an idle one, but none with a request in progress.
         let (last, _task) = tasks.connect();
-        last.has_spoken();
+        last.record_input();
         assert!(!last.begin_answer(), "all are being answered");
         trusted[3].0.end_answer();
         assert!(last.begin_answer() && last.is_trusted());
         assert!(tasks.is_closed(&trusted[3].1));
-        drop((trusted, crowd, first, last));
+        drop((trusted, others, first, last));
         assert!(tasks.connections.lock().entries.is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! What is known of the workloads: `GET /v1/curve`, and the findings that other answers have too.
+//! Workload analysis: `GET /v1/curve`, and the findings that other responses include.
 
-use crate::commands::serve::service::{Served, Service};
+use crate::commands::serve::service::{ServedVolume, Service};
 use larder_core::cache::ShareMode;
 use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
@@ -13,8 +13,8 @@ use larder_report::control::{
 };
 use larder_report::sizing::PolicyRatio;
 
-/// Standard deviations that a bar of 95 % has to each side.
-const BAR: f64 = 1.96;
+/// Standard deviations of a 95 % confidence interval, to each side.
+const Z_95: f64 = 1.96;
 
 pub(super) fn curves(service: &Service) -> Curves {
     let share = service.engine().cache().share_mode().name().to_owned();
@@ -24,14 +24,14 @@ pub(super) fn curves(service: &Service) -> Curves {
     curves
 }
 
-/// What a volume suffers from.
-pub(super) fn findings(service: &Service, served: &Served) -> Vec<Finding> {
+/// Returns the findings of a volume.
+pub(super) fn findings(service: &Service, served: &ServedVolume) -> Vec<Finding> {
     let report = service.engine().cache().curve(&served.volume, service.engine().now());
     report.map(|report| curve_findings(service, served, &report)).unwrap_or_default()
 }
 
-fn volume(service: &Service, served: &Served) -> VolumeCurve {
-    let Served { volume, .. } = served;
+fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
+    let ServedVolume { volume, .. } = served;
     let cache = service.engine().cache();
     let bytes = cache.gauge(volume, Gauge::Resident);
     let totals = volume.totals();
@@ -72,23 +72,23 @@ fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> P
     PolicyRatio {
         policy: policy.name().to_owned(),
         hit_ratio: *hit_ratio,
-        low: (hit_ratio - BAR * deviation).max(0.0),
-        high: (hit_ratio + BAR * deviation).min(1.0),
+        low: (hit_ratio - Z_95 * deviation).max(0.0),
+        high: (hit_ratio + Z_95 * deviation).min(1.0),
     }
 }
 
-/// The findings of a report in words.
+/// Converts the findings of a report to those of the API.
 fn curve_findings(
     service: &Service,
-    Served { volume, .. }: &Served,
+    ServedVolume { volume, .. }: &ServedVolume,
     report: &CurveReport,
 ) -> Vec<Finding> {
-    let by_itself = AutomaticAction {
+    let automatic = AutomaticAction {
         policy: volume.policy_auto(),
         share: service.engine().cache().share_mode() == ShareMode::Auto,
     };
     let curve = points(report);
-    let symptom = |finding: &report::Finding| match finding {
+    let convert = |finding: &report::Finding| match finding {
         report::Finding::TooSmall { hit_ratio, .. } => {
             let at = |bytes| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
             let needed = needed_memory(&curve).map_or(0, |needed| needed.point.bytes);
@@ -115,8 +115,8 @@ fn curve_findings(
             VolumeFinding::WriteAmplification { factor: *factor }
         }
     };
-    // Of a few references nothing follows.
-    let known = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
-    let found = known.map(symptom);
-    found.map(|symptom| Finding::of(volume.name(), symptom, by_itself)).collect()
+    // Few references do not support a finding.
+    let reliable = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
+    let findings = reliable.map(convert);
+    findings.map(|finding| Finding::of(volume.name(), finding, automatic)).collect()
 }

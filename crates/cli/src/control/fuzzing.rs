@@ -1,14 +1,14 @@
-//! Connections of the control interface in memory: requests are parsed as by a server, and their
-//! commands checked as far as no service is needed.
+//! Connections of the control interface in memory, for fuzzing: requests are parsed as by a server,
+//! and their commands checked as far as that needs no service.
 
 use super::jobs::check_ranges;
-use super::request::{Refused, Request, json};
+use super::request::{ApiError, Request, json};
 use super::routes::{Command, check_token, settings};
 use super::server::http;
 use super::token::Token;
-use crate::commands::serve::Arguments;
+use crate::commands::serve::ServeArgs;
 use crate::commands::serve::changes::difference;
-use crate::commands::serve::config::from_words;
+use crate::commands::serve::config::parse_words;
 use crate::commands::serve::plan::{Plan, VolumePlan};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
@@ -21,19 +21,19 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use tokio::runtime::Runtime;
 
-/// Bytes of the volume that ranges are checked against.
+/// Size of the volume that ranges are checked against.
 const VOLUME_BYTES: u64 = 1 << 30;
 
-/// The answers of a server on a connection.
+/// The responses of a server on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
-    /// Its bytes.
+    /// The bytes that the server sent.
     pub output: Vec<u8>,
     /// Number of requests whose commands a service would execute.
     pub commands: usize,
 }
 
-/// A client that sends its input in pieces and then nothing more.
+/// A client that sends its input in pieces and then closes.
 struct Client<'a> {
     input: &'a [u8],
     piece: usize,
@@ -44,11 +44,11 @@ impl Read for Client<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-        mut room: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = self.piece.min(room.remaining()).min(self.input.len());
+        let len = self.piece.min(buffer.remaining()).min(self.input.len());
         let (sent, rest) = self.input.split_at(len);
-        room.put_slice(sent);
+        buffer.put_slice(sent);
         self.input = rest;
         Poll::Ready(Ok(()))
     }
@@ -84,7 +84,7 @@ thread_local! {
 /// this token or none.
 ///
 /// # Panics
-/// If a command is accepted that contradicts itself.
+/// If an accepted command contradicts itself.
 #[must_use]
 pub fn converse(input: &[u8], piece: usize, token: Option<&str>) -> Conversation {
     let (token, output, commands) = (token.map(Token::of), RefCell::default(), RefCell::default());
@@ -93,47 +93,48 @@ pub fn converse(input: &[u8], piece: usize, token: Option<&str>) -> Conversation
         let command = Command::parse(request).await?;
         check(&command)?;
         *commands.borrow_mut() += 1;
-        Ok::<_, Refused>(json(&Changed::default()))
+        Ok::<_, ApiError>(json(&Changed::default()))
     };
     let answer = &answer;
     let service = service_fn(move |request| async move {
-        Ok::<_, Infallible>(answer(request).await.unwrap_or_else(Refused::into_response))
+        Ok::<_, Infallible>(answer(request).await.unwrap_or_else(ApiError::into_response))
     });
     let client = Client { input, piece: piece.max(1), output: &output };
     RUNTIME.with(|runtime| {
-        let served =
+        let serving =
             async { http().auto_date_header(false).serve_connection(client, service).await };
-        // An error ends the connection; the client sees that by its end.
-        runtime.block_on(served).ok();
+        // After an error the server closes the connection, which is what the client observes.
+        runtime.block_on(serving).ok();
     });
     Conversation { output: output.take(), commands: commands.take() }
 }
 
-/// The flags of a server of two volumes.
-fn arguments() -> &'static Arguments {
-    static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
+/// Returns the arguments of a server with two volumes.
+fn arguments() -> &'static ServeArgs {
+    static ARGUMENTS: OnceLock<ServeArgs> = OnceLock::new();
     ARGUMENTS.get_or_init(|| {
         let words = ["--memory=64MiB", "disk=/disk", "a.b=/b"].map(Into::into).to_vec();
-        from_words(words).expect("flags are right")
+        parse_words(words).expect("flags are right")
     })
 }
 
-/// The plan of that server.
+/// Returns the plan of that server.
 fn plan() -> &'static Plan {
     static PLAN: OnceLock<Plan> = OnceLock::new();
     PLAN.get_or_init(|| Plan::of(arguments()).expect("flags are right"))
 }
 
 /// Checks a command as a service does.
-fn check(command: &Command) -> Result<(), Refused> {
+fn check(command: &Command) -> Result<(), ApiError> {
     match command {
         Command::Set(request) => check_set(request),
         Command::Add(AddRequest { volume, set }) => {
             let added = VolumePlan::to_add(arguments(), volume, set);
-            let added = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
-            let mut whole = plan().clone();
-            whole.volumes.push(added);
-            whole.check().map_err(|error| Refused::wrong(error.to_string()))
+            let added =
+                added.map_err(|error| ApiError::invalid(crate::output::sentence(&error)))?;
+            let mut new = plan().clone();
+            new.volumes.push(added);
+            new.check().map_err(|error| ApiError::invalid(error.to_string()))
         }
         Command::Pin(request) | Command::Unpin(request) | Command::Warm(request) => {
             check_ranges(&request.ranges, VOLUME_BYTES)?;
@@ -146,10 +147,10 @@ fn check(command: &Command) -> Result<(), Refused> {
     }
 }
 
-/// Checks that the changes which a request leads to, applied again, lead to the same plan.
-fn check_set(request: &SetRequest) -> Result<(), Refused> {
+/// Checks that applying the changes of a request again gives the same plan.
+fn check_set(request: &SetRequest) -> Result<(), ApiError> {
     let old = plan();
-    let new = old.with(&settings(request)).map_err(Refused::wrong)?;
+    let new = old.with(&settings(request)).map_err(ApiError::invalid)?;
     assert_eq!(old.with(&difference(old, &new)).as_ref(), Ok(&new), "{request:?}");
     Ok(())
 }

@@ -1,13 +1,12 @@
-//! Requests that take their time: flushing, warming, stopping. The answer comes bit by bit, one
-//! JSON object a line, and the last line says how it ended.
+//! Long-running requests: flush, warm, remove, stop. The response is streamed, one JSON object per
+//! line; the last line has the result.
 //!
-//! A job runs in a thread of its own and goes on whether or not its client is still there.
-//! Invariant: a client that does not read holds up nobody, since only the latest progress is kept
-//! for it.
+//! A job runs on its own thread and continues if its client disconnects. Invariant: a client that
+//! does not read delays nothing, since only the latest progress is kept for it.
 
-use super::request::{Refused, Response, response};
+use super::request::{ApiError, Response, response};
 use super::server::JOBS_MAX;
-use crate::commands::serve::service::{Served, Service};
+use crate::commands::serve::service::{ServedVolume, Service};
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
@@ -20,30 +19,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// How often progress is told.
+/// Interval between progress lines.
 const TICK: Duration = Duration::from_millis(100);
-/// A client that takes nothing for so long is given up.
+/// Time after which the server drops a client that receives nothing.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
-/// Bytes that are warmed at a time.
+/// Size of a warm request.
 const WARM_BYTES: u64 = 1 << 20;
-/// More ranges in one request are refused.
+/// Maximum number of ranges in one request.
 const RANGES_MAX: usize = 1024;
 
 /// Effect of a panic on a request, for the log.
 pub(super) const FAILED: &str = "a control request has failed";
 
-/// Where a job tells how far it is; none before it has begun.
+/// The progress of a job; `None` before it starts.
 pub(super) type ProgressSender = watch::Sender<Option<Progress>>;
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Debug, Default)]
 pub(super) struct JobResult {
     done_bytes: u64,
-    /// What went wrong, sentences that can follow "failed to".
+    /// Errors, as verb phrases that follow "failed to".
     failures: Vec<String>,
 }
 
-/// Jobs under way, a few at a time.
+/// A limit on concurrent jobs.
 #[derive(Clone)]
 pub(super) struct Jobs {
     permits: Arc<Semaphore>,
@@ -54,35 +53,35 @@ impl Jobs {
         Jobs { permits: Arc::new(Semaphore::new(JOBS_MAX)) }
     }
 
-    /// Starts a job, whose end ends the answer.
+    /// Starts a job; the response ends with the job.
     pub(super) fn start(
         &self,
         service: &Arc<Service>,
         job: impl FnOnce(&Service, &ProgressSender) -> JobResult + Send + 'static,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, ApiError> {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let error = format!("begin: {JOBS_MAX} such requests are under way");
-            return Err(Refused::busy(error));
+            return Err(ApiError::busy(error));
         };
-        let (told, progress) = watch::channel(None);
+        let (sender, progress) = watch::channel(None);
         let service = Arc::clone(service);
         tokio::task::spawn_blocking(move || {
-            let ended = confine(|| {
+            let result = confine(|| {
                 point("control", "job");
-                job(&service, &told)
+                job(&service, &sender)
             });
-            let JobResult { done_bytes, failures } = ended.unwrap_or_else(|panic| {
+            let JobResult { done_bytes, failures } = result.unwrap_or_else(|panic| {
                 panic.report(service.engine().cache(), FAILED);
                 JobResult { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
             });
-            told.send_replace(Some(Progress::Done { done_bytes, failures }));
+            sender.send_replace(Some(Progress::Done { done_bytes, failures }));
             drop(permit);
         });
         Ok(stream(progress))
     }
 }
 
-/// An answer that follows a job.
+/// Returns a response that streams the progress of a job.
 fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     tokio::spawn(async move {
@@ -106,7 +105,7 @@ fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
     response("application/x-ndjson", Either::Right(body))
 }
 
-/// Sends a line; whether the client took it.
+/// Sends a line; returns true if the client received it.
 async fn send(sender: &mut Sender<Bytes, Infallible>, line: &Progress) -> bool {
     let mut text = serde_json::to_string(line).expect("plain fields");
     text.push('\n');
@@ -114,37 +113,45 @@ async fn send(sender: &mut Sender<Bytes, Infallible>, line: &Progress) -> bool {
     matches!(sent, Ok(Ok(())))
 }
 
-/// An answer that follows a stop to its end.
+/// Returns a response that streams the progress of a stop to its end.
 pub(super) fn follow_stop(service: &Service) -> Response {
     let mut progress = service.stop_progress();
-    // It may have begun before, or be over.
+    // The stop may have begun before, or be complete.
     progress.mark_changed();
     stream(progress)
 }
 
-/// Flushes volumes, all at once, whatever their flush mode. It also fails for each image that was
-/// deleted or replaced.
-pub(super) fn flush(service: &Service, volumes: &[Served], told: &ProgressSender) -> JobResult {
-    let mut ended = flush_stores(service, volumes, told);
-    let lost = service.lost();
+/// Flushes volumes, all at once, regardless of their flush mode. It also fails for each image that
+/// was deleted or replaced.
+pub(super) fn flush(
+    service: &Service,
+    volumes: &[ServedVolume],
+    progress: &ProgressSender,
+) -> JobResult {
+    let mut result = flush_stores(service, volumes, progress);
+    let lost = service.find_lost();
     for served in volumes.iter().filter(|served| lost.contains(&served.plan.path)) {
         let (name, path) = (served.volume.name(), served.plan.path.display());
-        ended.failures.push(format!(
+        result.failures.push(format!(
             "keep what was written to {name}: {path} was deleted or replaced while it is served"
         ));
     }
-    ended
+    result
 }
 
-fn flush_stores(service: &Service, volumes: &[Served], told: &ProgressSender) -> JobResult {
+fn flush_stores(
+    service: &Service,
+    volumes: &[ServedVolume],
+    progress: &ProgressSender,
+) -> JobResult {
     let unclean = || -> u64 { volumes.iter().map(|served| served.volume.unclean_bytes()).sum() };
-    // Before the first is asked to flush: a small one is done before it is looked at.
+    // Read before the first flush starts: a small volume may finish before the first poll.
     let total_bytes = unclean();
     let mut left = total_bytes;
     let mut sessions = Vec::new();
     let mut failures = Vec::new();
-    for Served { volume, .. } in volumes {
-        // It may have been removed since it was asked for.
+    for ServedVolume { volume, .. } in volumes {
+        // Another client may have removed the volume since the request.
         let mut session = match BlockingSession::open(service.engine(), volume) {
             Ok(session) => session,
             Err(error) => {
@@ -161,9 +168,9 @@ fn flush_stores(service: &Service, volumes: &[Served], told: &ProgressSender) ->
         _ => "all".to_owned(),
     };
     while !sessions.is_empty() {
-        // What becomes dirty meanwhile is no part of this flush.
+        // Data that becomes dirty after the start is not part of this flush.
         left = left.min(unclean());
-        told.send_replace(Some(Progress::Volume {
+        progress.send_replace(Some(Progress::Volume {
             volume: name.clone(),
             done_bytes: total_bytes - left,
             total_bytes,
@@ -184,51 +191,52 @@ fn flush_stores(service: &Service, volumes: &[Served], told: &ProgressSender) ->
     JobResult { done_bytes: total_bytes - left, failures }
 }
 
-/// Removes a volume. Most of its data is written while it is still served, unless it is given up.
+/// Removes a volume. Most of its data is written while it is still served, unless its data is
+/// discarded (`give_up`).
 pub(super) fn remove(
     service: &Service,
-    served: Served,
+    served: ServedVolume,
     (disconnect, give_up): (bool, bool),
-    told: &ProgressSender,
+    progress: &ProgressSender,
 ) -> JobResult {
-    let mut ended = if give_up {
+    let mut result = if give_up {
         JobResult::default()
     } else {
-        flush_stores(service, std::slice::from_ref(&served), told)
+        flush_stores(service, std::slice::from_ref(&served), progress)
     };
-    if !ended.failures.is_empty() {
-        return ended;
+    if !result.failures.is_empty() {
+        return result;
     }
     let name = served.plan.name.clone();
-    // The store is let go of with its last user.
+    // The store is closed when its last reference is dropped.
     drop(served);
     let mut late_bytes = 0;
-    let removed = service.remove(&name, (disconnect, give_up), |at| {
-        late_bytes = at.total_bytes;
-        told.send_replace(Some(Progress::Volume {
-            volume: at.volume.clone(),
-            done_bytes: ended.done_bytes + at.total_bytes.saturating_sub(at.left_bytes),
-            total_bytes: ended.done_bytes + at.total_bytes,
-            error: at.error.clone(),
+    let removed = service.remove(&name, (disconnect, give_up), |state| {
+        late_bytes = state.total_bytes;
+        progress.send_replace(Some(Progress::Volume {
+            volume: state.volume.clone(),
+            done_bytes: result.done_bytes + state.total_bytes.saturating_sub(state.left_bytes),
+            total_bytes: result.done_bytes + state.total_bytes,
+            error: state.error.clone(),
         }));
     });
     if removed.is_ok() {
-        ended.done_bytes += late_bytes;
+        result.done_bytes += late_bytes;
     }
-    ended.failures.extend(removed.err().map(|error| crate::output::sentence(&error)));
-    ended
+    result.failures.extend(removed.err().map(|error| crate::output::sentence(&error)));
+    result
 }
 
-/// Refuses ranges that are not in a volume of `length` bytes.
-pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), Refused> {
+/// Refuses ranges that are not within a volume of `length` bytes.
+pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), ApiError> {
     if ranges.len() > RANGES_MAX {
         let count = ranges.len();
-        return Err(Refused::wrong(format!("use {count} ranges: {RANGES_MAX} are the most")));
+        return Err(ApiError::invalid(format!("use {count} ranges: {RANGES_MAX} are the most")));
     }
     for ByteRange { offset, length: len } in ranges {
         let inside = *len > 0 && offset.checked_add(*len).is_some_and(|end| end <= length);
         if !inside {
-            return Err(Refused::wrong(format!(
+            return Err(ApiError::invalid(format!(
                 "use the range of {len} bytes at {offset}: the volume has {length} bytes"
             )));
         }
@@ -239,9 +247,9 @@ pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), Refu
 /// Reads ranges of a volume into the cache, one piece after the other.
 pub(super) fn warm(
     service: &Service,
-    Served { volume, .. }: &Served,
+    ServedVolume { volume, .. }: &ServedVolume,
     ranges: &[ByteRange],
-    told: &ProgressSender,
+    progress: &ProgressSender,
 ) -> JobResult {
     let mut session = match BlockingSession::open(service.engine(), volume) {
         Ok(session) => session,
@@ -260,7 +268,7 @@ pub(super) fn warm(
                 failures.push("go on: the server is stopping".to_owned());
                 break 'ranges;
             }
-            // Pieces end at aligned places, so that no page is asked for twice.
+            // Pieces end at aligned offsets, so that no page is requested twice.
             let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
             let populate = Request::new(RequestOp::Populate, at..at + len);
             if let Err(error) = session.submit(populate, &[], |_, _| {}) {
@@ -269,7 +277,7 @@ pub(super) fn warm(
             }
             at += len;
             done_bytes += len;
-            told.send_replace(Some(Progress::Volume {
+            progress.send_replace(Some(Progress::Volume {
                 volume: volume.name().to_owned(),
                 done_bytes,
                 total_bytes,

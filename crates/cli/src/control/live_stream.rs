@@ -12,27 +12,27 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct LiveStream<S> {
     stream: S,
     limit: Duration,
-    /// Runs while the peer receives nothing.
-    stuck: Option<Pin<Box<Sleep>>>,
+    /// Timer that runs while the peer receives nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> LiveStream<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        LiveStream { stream, limit, stuck: None }
+        LiveStream { stream, limit, stalled: None }
     }
 
-    fn judge<T>(
+    fn check_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stuck = None;
+            self.stalled = None;
             return written;
         }
         let limit = self.limit;
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(limit)));
-        match stuck.as_mut().poll(context) {
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -43,9 +43,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for LiveStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -55,11 +55,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LiveStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, written)
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.check_timeout(context, result)
     }
 
-    // Without it hyper copies each body once more.
+    // Without vectored writes hyper copies each body once more.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
@@ -69,17 +69,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for LiveStream<S> {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judge(context, written)
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.check_timeout(context, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, flushed)
+        self.check_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, shut)
+        self.check_timeout(context, shut)
     }
 }

@@ -7,7 +7,7 @@
 //! cache; they have a table here. There are no ratios: averages of them would be wrong.
 
 use super::curves;
-use crate::commands::serve::service::{Served, Service};
+use crate::commands::serve::service::{ServedVolume, Service};
 use larder_core::counters::{
     COUNTERS, Counter, Gauge, HistogramSnapshot, Latency, MetricDefinition, Totals, Unit,
 };
@@ -15,19 +15,19 @@ use larder_core::request::{BudgetUsage, PoolUsage};
 use larder_report::control::FINDINGS;
 use larder_report::openmetrics::{Buckets, Exposition, Kind};
 
-/// Buckets end below powers of two, from 256 ns to 69 s.
+/// Exponents of the bucket bounds: powers of two from 256 ns to 69 s.
 const POWERS: std::ops::RangeInclusive<u32> = 8..=36;
 
 /// A metric family that is not in the catalogue of the cache.
 #[derive(Clone, Copy)]
 pub(crate) struct MetricFamily {
-    /// Its name in `/metrics`.
+    /// Name in `/metrics`.
     pub(crate) name: &'static str,
     kind: Kind,
-    /// Its labels; empty if it has none.
+    /// Labels; empty if there are none.
     pub(crate) labels: &'static str,
-    /// What it says.
-    pub(crate) meaning: &'static str,
+    /// Help text.
+    pub(crate) help: &'static str,
 }
 
 impl MetricFamily {
@@ -44,36 +44,36 @@ impl MetricFamily {
 }
 
 const PROGRAM: MetricFamily =
-    MetricFamily { name: "larder", kind: Kind::Info, labels: "version", meaning: "The program." };
+    MetricFamily { name: "larder", kind: Kind::Info, labels: "version", help: "The program." };
 const POLICY: MetricFamily = MetricFamily {
     name: "larder_policy",
     kind: Kind::Info,
     labels: "volume, policy, auto",
-    meaning: "The replacement policy that is in force; auto says whether the cache chooses it.",
+    help: "The replacement policy that is in force; auto says whether the cache chooses it.",
 };
 const FROZEN: MetricFamily = MetricFamily {
     name: "larder_frozen",
     kind: Kind::Gauge,
     labels: "volume",
-    meaning: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
+    help: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
 };
 const FINDING: MetricFamily = MetricFamily {
     name: "larder_finding",
     kind: Kind::Gauge,
     labels: "volume, finding",
-    meaning: "1 where a volume suffers from it; docs/curve.md says what is meant.",
+    help: "1 where a volume suffers from it; docs/curve.md says what is meant.",
 };
 
 /// Metric families for the state of the program and its volumes, in the order of `/metrics`.
-pub(crate) const STATES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+pub(crate) const STATE_FAMILIES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
 
 const fn session_family(
     name: &'static str,
     kind: Kind,
     labels: &'static str,
-    meaning: &'static str,
+    help: &'static str,
 ) -> MetricFamily {
-    MetricFamily { name, kind, labels, meaning }
+    MetricFamily { name, kind, labels, help }
 }
 
 /// Families about the sessions of the NBD server, in the order of `/metrics`.
@@ -103,10 +103,10 @@ pub(crate) const SESSION_FAMILIES: [MetricFamily; 6] = [
 ];
 
 fn write_family_header(text: &mut Exposition, family: MetricFamily) {
-    text.family(family.name, family.kind, family.unit(), family.meaning);
+    text.family(family.name, family.kind, family.unit(), family.help);
 }
 
-/// The text of `/metrics`.
+/// Returns the text of `/metrics`.
 pub(super) fn text(service: &Service) -> String {
     let volumes = service.volumes();
     let totals: Vec<_> = volumes.iter().map(|served| served.volume.totals()).collect();
@@ -116,8 +116,8 @@ pub(super) fn text(service: &Service) -> String {
     policies(&mut text, &volumes);
     states(&mut text, service, &volumes);
     sessions(&mut text, service.budget());
-    for (counter, meaning) in Counter::ALL.into_iter().zip(&COUNTERS) {
-        family(&mut text, Kind::Counter, meaning);
+    for (counter, definition) in Counter::ALL.into_iter().zip(&COUNTERS) {
+        family(&mut text, Kind::Counter, definition);
         for (served, totals) in volumes.iter().zip(&totals) {
             text.sample(&[("volume", served.volume.name())], totals.get(counter));
         }
@@ -127,10 +127,10 @@ pub(super) fn text(service: &Service) -> String {
     text.finish()
 }
 
-/// Which policy is in force, and whether the cache has chosen it.
-fn policies(text: &mut Exposition, volumes: &[Served]) {
+/// Writes the current policies, with a label for those that the cache chose.
+fn policies(text: &mut Exposition, volumes: &[ServedVolume]) {
     write_family_header(text, POLICY);
-    for Served { volume, .. } in volumes {
+    for ServedVolume { volume, .. } in volumes {
         let auto = if volume.policy_auto() { "true" } else { "false" };
         let labels =
             [("volume", volume.name()), ("policy", volume.policy().name()), ("auto", auto)];
@@ -138,10 +138,10 @@ fn policies(text: &mut Exposition, volumes: &[Served]) {
     }
 }
 
-/// What volumes suffer from, and whether they are frozen.
-fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
+/// Writes the findings of volumes, and their frozen state.
+fn states(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
     write_family_header(text, FROZEN);
-    for Served { volume, .. } in volumes {
+    for ServedVolume { volume, .. } in volumes {
         text.sample(&[("volume", volume.name())], volume.is_frozen().into());
     }
     write_family_header(text, FINDING);
@@ -155,8 +155,8 @@ fn states(text: &mut Exposition, service: &Service, volumes: &[Served]) {
     }
 }
 
-/// The sessions of the NBD server and the memory that they lease. Without an NBD server there are
-/// no samples.
+/// Writes the sessions of the NBD server and the memory that they lease. Without an NBD server
+/// there are no samples.
 fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
     let [sessions, sessions_max, of_pools @ ..] = SESSION_FAMILIES;
     write_family_header(text, sessions);
@@ -181,7 +181,7 @@ fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
     }
 }
 
-fn gauges(text: &mut Exposition, service: &Service, volumes: &[Served]) {
+fn gauges(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
     let cache = service.engine().cache();
     for gauge in Gauge::ALL {
         family(text, Kind::Gauge, gauge.meaning());
@@ -189,13 +189,13 @@ fn gauges(text: &mut Exposition, service: &Service, volumes: &[Served]) {
             text.sample(&[], value);
             continue;
         }
-        for Served { volume, .. } in volumes {
+        for ServedVolume { volume, .. } in volumes {
             text.sample(&[("volume", volume.name())], cache.gauge(volume, gauge));
         }
     }
 }
 
-fn histograms(text: &mut Exposition, volumes: &[Served], totals: &[Totals]) {
+fn histograms(text: &mut Exposition, volumes: &[ServedVolume], totals: &[Totals]) {
     for latency in Latency::ALL {
         family(text, Kind::Histogram, latency.meaning());
         for (served, totals) in volumes.iter().zip(totals) {
@@ -205,106 +205,107 @@ fn histograms(text: &mut Exposition, volumes: &[Served], totals: &[Totals]) {
     }
 }
 
-fn family(text: &mut Exposition, kind: Kind, meaning: &MetricDefinition) {
-    let unit = match meaning.unit {
-        // Not part of the name.
+fn family(text: &mut Exposition, kind: Kind, definition: &MetricDefinition) {
+    let unit = match definition.unit {
+        // Operations are not part of the name.
         Unit::Operations => None,
         unit => Some(unit.name()),
     };
-    let known = match meaning.known_as {
+    let alias = match definition.known_as {
         "" => String::new(),
-        known => format!(" Known as {known}."),
+        alias => format!(" Known as {alias}."),
     };
-    let help = format!("{}{known}", meaning.meaning);
-    text.family(&format!("larder_{}", meaning.name), kind, unit, &help);
+    let help = format!("{}{alias}", definition.meaning);
+    text.family(&format!("larder_{}", definition.name), kind, unit, &help);
 }
 
-/// What is below 2^n ns is at most 2^n - 1 ns, as durations are whole.
+/// Returns the buckets of a histogram. Durations are whole nanoseconds, so a value below 2^n ns is
+/// at most 2^n - 1 ns.
 fn buckets(histogram: &HistogramSnapshot) -> Buckets {
     let up_to = POWERS.map(|power| ((1 << power) - 1, histogram.below(power)));
     Buckets { up_to: up_to.collect(), count: histogram.count(), sum: histogram.sum() }
 }
 
-/// A counter of the Windows NT file cache and what it is here.
-pub(crate) struct OldName {
-    /// Its name there.
-    pub(crate) old: &'static str,
-    /// The same of ours, in the language of Prometheus, over five minutes.
-    pub(crate) ours: &'static str,
-    /// What differs.
+/// A counter of the Windows NT file cache and its equivalent here.
+pub(crate) struct NtCounter {
+    /// Name in Windows NT.
+    pub(crate) nt_name: &'static str,
+    /// The equivalent PromQL expression, over five minutes.
+    pub(crate) query: &'static str,
+    /// Differences.
     pub(crate) note: &'static str,
 }
 
-const fn old(old: &'static str, ours: &'static str, note: &'static str) -> OldName {
-    OldName { old, ours, note }
+const fn nt(nt_name: &'static str, query: &'static str, note: &'static str) -> NtCounter {
+    NtCounter { nt_name, query, note }
 }
 
 /// The counters of the Windows NT file cache in the order of its monitor.
-pub(crate) const OLD_NAMES: &[OldName] = &[
-    old("System Cache Resident Bytes", "sum(larder_resident_bytes)", ""),
-    old(
+pub(crate) const NT_COUNTERS: &[NtCounter] = &[
+    nt("System Cache Resident Bytes", "sum(larder_resident_bytes)", ""),
+    nt(
         "Cache Bytes",
         "larder_memory_bytes + larder_metadata_bytes",
         "There the whole system's working set; here what the cache was given.",
     ),
-    old("Copy Reads/sec", "rate(larder_read_requests_total[5m])", ""),
-    old(
+    nt("Copy Reads/sec", "rate(larder_read_requests_total[5m])", ""),
+    nt(
         "Copy Read Hits %",
         "rate(larder_read_hit_pages_total[5m]) / (rate(larder_read_hit_pages_total[5m]) + \
          rate(larder_read_partial_hit_pages_total[5m]) + rate(larder_read_miss_pages_total[5m]) + \
          rate(larder_read_bypass_pages_total[5m]))",
         "Weighted by pages; never average ratios of intervals.",
     ),
-    old(
+    nt(
         "Fast Reads/sec",
         "rate(larder_read_hit_pages_total[5m])",
         "Every hit takes the fast path: no lock, no wait.",
     ),
-    old(
+    nt(
         "MDL Reads/sec, MDL Read Hits %",
         "as Copy Reads, Copy Read Hits %",
         "Replies are sent from the cache's memory: every read over NBD is one of these.",
     ),
-    old("Lazy Write Flushes/sec", "rate(larder_lazy_writes_total[5m])", ""),
-    old(
+    nt("Lazy Write Flushes/sec", "rate(larder_lazy_writes_total[5m])", ""),
+    nt(
         "Lazy Write Pages/sec",
         "rate(larder_lazy_write_blocks_total[5m])",
         "In blocks of 4 KiB, as pages were there. Divided by the one before: the burst size.",
     ),
-    old(
+    nt(
         "Data Flushes/sec",
         "rate(larder_lazy_writes_total[5m]) + rate(larder_forced_writes_total[5m]) + \
          rate(larder_steal_writes_total[5m])",
         "",
     ),
-    old(
+    nt(
         "Data Flush Pages/sec",
         "rate(larder_lazy_write_blocks_total[5m]) + rate(larder_forced_write_blocks_total[5m]) + \
          rate(larder_steal_write_blocks_total[5m])",
         "",
     ),
-    old(
+    nt(
         "LogicalDisk: Avg. Disk sec/Read",
         "rate(larder_store_read_service_ns_sum[5m]) / rate(larder_store_read_service_ns_count[5m])",
         "In nanoseconds.",
     ),
-    old(
+    nt(
         "LogicalDisk: Avg. Disk sec/Write",
         "rate(larder_store_write_service_ns_sum[5m]) / \
          rate(larder_store_write_service_ns_count[5m])",
         "In nanoseconds.",
     ),
-    old(
+    nt(
         "LogicalDisk: Avg. Disk Bytes/Read",
         "rate(larder_store_read_bytes_total[5m]) / rate(larder_store_reads_total[5m])",
         "",
     ),
-    old(
+    nt(
         "LogicalDisk: Avg. Disk Bytes/Write",
         "rate(larder_store_write_bytes_total[5m]) / rate(larder_store_writes_total[5m])",
         "",
     ),
-    old("LogicalDisk: Current Disk Queue Length", "larder_store_in_flight", ""),
+    nt("LogicalDisk: Current Disk Queue Length", "larder_store_in_flight", ""),
 ];
 
 #[cfg(test)]
@@ -314,18 +315,19 @@ mod tests {
 
     #[test]
     fn old_names_lead_to_metrics_that_there_are() {
-        let counters = COUNTERS.iter().map(|meaning| format!("larder_{}_total", meaning.name));
-        let gauges = GAUGES.iter().map(|meaning| format!("larder_{}", meaning.name));
-        let ends = |meaning: &'static MetricDefinition| {
-            ["sum", "count", "bucket"].map(|end| format!("larder_{}_{end}", meaning.name))
+        let counters =
+            COUNTERS.iter().map(|definition| format!("larder_{}_total", definition.name));
+        let gauges = GAUGES.iter().map(|definition| format!("larder_{}", definition.name));
+        let ends = |definition: &'static MetricDefinition| {
+            ["sum", "count", "bucket"].map(|end| format!("larder_{}_{end}", definition.name))
         };
         let known: Vec<_> =
             counters.chain(gauges).chain(HISTOGRAMS.iter().flat_map(ends)).collect();
         let mut used = 0;
-        for OldName { old, ours, .. } in OLD_NAMES {
-            for word in ours.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+        for NtCounter { nt_name, query, .. } in NT_COUNTERS {
+            for word in query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
                 if word.starts_with("larder_") {
-                    assert!(known.iter().any(|name| name == word), "{old}: there is no {word}");
+                    assert!(known.iter().any(|name| name == word), "{nt_name}: there is no {word}");
                     used += 1;
                 }
             }

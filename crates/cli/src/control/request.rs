@@ -13,74 +13,74 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 pub(super) type Request = hyper::Request<Incoming>;
-/// A response with a whole or a streamed body.
+/// A response with a complete or a streamed body.
 pub(super) type Response = hyper::Response<Either<Full<Bytes>, Channel<Bytes, Infallible>>>;
 
-/// Larger bodies are refused.
+/// Maximum size of a request body.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
-/// How long a body may take to come.
+/// Time limit for receiving a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Why a request is not done: what the client did wrong, or what went wrong here.
+/// A request that failed: a client error or a server error.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct ApiError {
     status: StatusCode,
-    /// A sentence that can follow "failed to".
+    /// Error text, a verb phrase that follows "failed to".
     error: String,
     /// A header that the status requires.
     header: Option<(HeaderName, &'static str)>,
 }
 
-impl Refused {
+impl ApiError {
     fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Refused { status, error: error.into(), header: None }
+        ApiError { status, error: error.into(), header: None }
     }
 
-    /// What was asked for makes no sense or is not there.
-    pub(super) fn wrong(error: impl Into<String>) -> Self {
-        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error)
+    /// The request is invalid, or its object does not exist.
+    pub(super) fn invalid(error: impl Into<String>) -> Self {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
     /// No volume has this name.
     pub(super) fn no_volume(name: &str) -> Self {
         let error = format!("find the volume \"{name}\": none is called so");
-        Refused::new(StatusCode::NOT_FOUND, error)
+        ApiError::new(StatusCode::NOT_FOUND, error)
     }
 
-    /// There is no directory here whose files could be told.
+    /// The server serves volumes, and has no directory whose files it could list.
     pub(super) fn no_directory() -> Self {
         let error = "list files: this server serves volumes; send the request to a larder mount";
-        Refused::new(StatusCode::NOT_FOUND, error)
+        ApiError::new(StatusCode::NOT_FOUND, error)
     }
 
     /// The control API has no such path.
     pub(super) fn no_path(path: &str) -> Self {
         let error = format!("find {path}: the control API has no such path (see docs/control.md)");
-        Refused::new(StatusCode::NOT_FOUND, error)
+        ApiError::new(StatusCode::NOT_FOUND, error)
     }
 
     /// The path allows other methods only.
     fn no_method(path: &str, allowed: &'static str) -> Self {
         let error = format!("use this method on {path}: this path allows only {allowed}");
         let header = Some((ALLOW, allowed));
-        Refused { header, ..Refused::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+        ApiError { header, ..ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
     /// The request lacks the token.
     pub(super) fn no_token() -> Self {
         let error = "authenticate: send the token of the server (Authorization: Bearer TOKEN)";
         let header = Some((WWW_AUTHENTICATE, "Bearer"));
-        Refused { header, ..Refused::new(StatusCode::UNAUTHORIZED, error) }
+        ApiError { header, ..ApiError::new(StatusCode::UNAUTHORIZED, error) }
     }
 
-    /// It could be done at another time.
+    /// The request may succeed later.
     pub(super) fn busy(error: impl Into<String>) -> Self {
-        Refused::new(StatusCode::SERVICE_UNAVAILABLE, error)
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
-    /// Something went wrong here.
+    /// The server failed to execute the request.
     pub(super) fn failed(error: impl Into<String>) -> Self {
-        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 
     /// Returns the response that states the reason.
@@ -96,7 +96,7 @@ impl Refused {
 /// The media type of JSON.
 pub(super) const JSON: &str = "application/json";
 
-/// An answer in JSON.
+/// Returns a JSON response.
 pub(super) fn json<T: Serialize>(value: &T) -> Response {
     response(JSON, Either::Left(json_text(value).into()))
 }
@@ -120,34 +120,34 @@ pub(super) fn response(
 }
 
 /// Accepts GET and HEAD; hyper omits the body of the response to HEAD.
-pub(super) fn get<T>(request: &Request, command: T) -> Result<T, Refused> {
+pub(super) fn get<T>(request: &Request, command: T) -> Result<T, ApiError> {
     if [Method::GET, Method::HEAD].contains(request.method()) {
         return Ok(command);
     }
-    Err(Refused::no_method(request.uri().path(), "GET,HEAD"))
+    Err(ApiError::no_method(request.uri().path(), "GET,HEAD"))
 }
 
 /// Parses the JSON body of a POST. An empty body counts as an empty object.
-pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Refused> {
+pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> {
     if request.method() != Method::POST {
-        return Err(Refused::no_method(request.uri().path(), "POST"));
+        return Err(ApiError::no_method(request.uri().path(), "POST"));
     }
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
     let bytes = match tokio::time::timeout(BODY_TIME_MAX, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => {
             let error = format!("read the request body of at most {BODY_BYTES_MAX} bytes: {error}");
-            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, error));
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error));
         }
         Err(_) => {
             let error = format!("read the request body: it took over {BODY_TIME_MAX:?}");
-            return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, error));
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, error));
         }
     };
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
     // Parsed as an object first: serde also accepts a list of the fields in order.
     let value = strict_json::object(text).and_then(serde_json::from_value);
     value.map_err(|error| {
-        Refused::new(StatusCode::BAD_REQUEST, format!("parse the request body: {error}"))
+        ApiError::new(StatusCode::BAD_REQUEST, format!("parse the request body: {error}"))
     })
 }

@@ -1,8 +1,8 @@
-//! What stays in the cache: dropping clean pages, freezing volumes, pinning ranges.
+//! Control of cache contents: dropping clean pages, freezing volumes, pinning ranges.
 
 use super::jobs::check_ranges;
-use super::request::Refused;
-use crate::commands::serve::service::{Served, Service};
+use super::request::ApiError;
+use crate::commands::serve::service::{ServedVolume, Service};
 use larder_core::counters::Gauge;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaCache, ArenaVolume};
@@ -11,19 +11,19 @@ use larder_report::control::{
 };
 use std::ops::Range;
 
-/// The volume that is asked for, or all.
-pub(super) fn asked_for(
+/// Returns the volume that a request names, or all volumes.
+pub(super) fn selected_volumes(
     service: &Service,
     request: &VolumeRequest,
-) -> Result<Vec<Served>, Refused> {
+) -> Result<Vec<ServedVolume>, ApiError> {
     let Some(name) = &request.volume else { return Ok(service.volumes()) };
-    Ok(vec![service.volume(name).ok_or_else(|| Refused::no_volume(name))?])
+    Ok(vec![service.volume(name).ok_or_else(|| ApiError::no_volume(name))?])
 }
 
-/// Forgets what is clean.
-pub(super) fn drop_clean(service: &Service, volumes: &[Served]) -> Dropped {
+/// Evicts clean pages.
+pub(super) fn drop_clean(service: &Service, volumes: &[ServedVolume]) -> Dropped {
     let cache = service.engine().cache();
-    let one = |Served { volume, .. }: &Served| VolumeDropped {
+    let one = |ServedVolume { volume, .. }: &ServedVolume| VolumeDropped {
         volume: volume.name().to_owned(),
         dropped_bytes: cache.drop_clean(volume, service.engine().now()) * BLOCK_BYTES_U64,
         resident_bytes: cache.gauge(volume, Gauge::Resident),
@@ -31,10 +31,10 @@ pub(super) fn drop_clean(service: &Service, volumes: &[Served]) -> Dropped {
     Dropped { head: Head::default(), dropped: volumes.iter().map(one).collect() }
 }
 
-/// Freezes volumes, or ends that.
-pub(super) fn freeze(service: &Service, volumes: &[Served], frozen: bool) -> Changed {
+/// Freezes or unfreezes volumes.
+pub(super) fn freeze(service: &Service, volumes: &[ServedVolume], frozen: bool) -> Changed {
     let word = |frozen: bool| if frozen { "yes" } else { "no" }.to_owned();
-    let one = |Served { volume, .. }: &Served| {
+    let one = |ServedVolume { volume, .. }: &ServedVolume| {
         if volume.is_frozen() == frozen {
             return None;
         }
@@ -45,36 +45,37 @@ pub(super) fn freeze(service: &Service, volumes: &[Served], frozen: bool) -> Cha
     Changed { changed: volumes.iter().filter_map(one).collect(), ..Changed::default() }
 }
 
-/// What is pinned of a mounted directory.
-const OF_DIRECTORIES: &str = "whose files are pinned by its rules (larder mount --rule 'GLOB=pin')";
+/// Reason for refusing a range request on a mounted directory.
+const DIRECTORY_ALTERNATIVE: &str =
+    "whose files are pinned by its rules (larder mount --rule 'GLOB=pin')";
 
 /// Pins ranges of a volume: all of them, or none.
-pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, Refused> {
-    let served = find(service, request, "pin", OF_DIRECTORIES)?;
+pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, ApiError> {
+    let served = find_volume(service, request, "pin", DIRECTORY_ALTERNATIVE)?;
     let (cache, volume) = (service.engine().cache(), &served.volume);
-    let _one_at_a_time = service.changing();
+    let _change_lock = service.lock_changes();
     let before = cache.pinned(volume);
-    for (place, range) in request.ranges.iter().enumerate() {
+    for (index, range) in request.ranges.iter().enumerate() {
         let Err(error) = cache.pin_range(volume, bytes(range), service.engine().now()) else {
             continue;
         };
-        for range in &request.ranges[..place] {
+        for range in &request.ranges[..index] {
             unpin_one(service, volume, bytes(range))?;
         }
         for range in before {
-            let again = cache.pin_range(volume, range, service.engine().now());
-            again.map_err(|error| Refused::failed(error.to_string()))?;
+            let restored = cache.pin_range(volume, range, service.engine().now());
+            restored.map_err(|error| ApiError::failed(error.to_string()))?;
         }
-        return Err(Refused::wrong(error.to_string()));
+        return Err(ApiError::invalid(error.to_string()));
     }
     Ok(pinned(cache, volume))
 }
 
 /// Unpins ranges of a volume; without ranges, all of them.
-pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned, Refused> {
-    let served = find(service, request, "unpin", OF_DIRECTORIES)?;
+pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned, ApiError> {
+    let served = find_volume(service, request, "unpin", DIRECTORY_ALTERNATIVE)?;
     let (cache, volume) = (service.engine().cache(), &served.volume);
-    let _one_at_a_time = service.changing();
+    let _change_lock = service.lock_changes();
     let ranges = match &request.ranges[..] {
         [] => cache.pinned(volume),
         ranges => ranges.iter().map(bytes).collect(),
@@ -85,23 +86,23 @@ pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned,
     Ok(pinned(cache, volume))
 }
 
-fn unpin_one(service: &Service, volume: &ArenaVolume, range: Range<u64>) -> Result<(), Refused> {
+fn unpin_one(service: &Service, volume: &ArenaVolume, range: Range<u64>) -> Result<(), ApiError> {
     let unpinned = service.engine().cache().unpin_range(volume, range, service.engine().now());
-    unpinned.map_err(|error| Refused::wrong(error.to_string()))
+    unpinned.map_err(|error| ApiError::invalid(error.to_string()))
 }
 
-/// The volume of a request whose ranges lie in it, and which is no directory: `what` is to be done,
-/// and what there is `instead` for the files of one.
-pub(super) fn find(
+/// Returns the volume of a request after checking that its ranges lie within it. Refuses a
+/// directory: the error names the `operation`, and the alternative for its files.
+pub(super) fn find_volume(
     service: &Service,
     request: &RangeRequest,
-    what: &str,
-    instead: &str,
-) -> Result<Served, Refused> {
+    operation: &str,
+    alternative: &str,
+) -> Result<ServedVolume, ApiError> {
     let served = service.volume(&request.volume);
-    let served = served.ok_or_else(|| Refused::no_volume(&request.volume))?;
-    let is_ours = service.check_no_directory(what, &request.volume, instead);
-    is_ours.map_err(|error| Refused::wrong(error.to_string()))?;
+    let served = served.ok_or_else(|| ApiError::no_volume(&request.volume))?;
+    let checked = service.check_no_directory(operation, &request.volume, alternative);
+    checked.map_err(|error| ApiError::invalid(error.to_string()))?;
     check_ranges(&request.ranges, served.volume.geometry().length)?;
     Ok(served)
 }
@@ -110,7 +111,7 @@ fn bytes(range: &ByteRange) -> Range<u64> {
     range.offset..range.offset + range.length
 }
 
-/// What is pinned of a volume.
+/// Returns the pinned ranges of a volume.
 pub(super) fn pinned(cache: &ArenaCache, volume: &ArenaVolume) -> Pinned {
     let range =
         |bytes: Range<u64>| ByteRange { offset: bytes.start, length: bytes.end - bytes.start };

@@ -6,7 +6,7 @@
 use super::bodies::Bodies;
 use super::connections::Connection;
 use super::jobs::FAILED;
-use super::request::{JSON, Refused, Request, Response, get, json, json_text, post, response};
+use super::request::{ApiError, JSON, Request, Response, get, json, json_text, post, response};
 use super::token::Token;
 use super::{answers, curves, jobs, metrics, retention};
 use crate::commands::serve::changes::Setting;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time limit for a response that waits until clients have received the bodies of others.
-const TURN_TIME_MAX: Duration = Duration::from_secs(10);
+const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Time limit for a look at the images of all volumes.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+/// Time limit for checking the images of all volumes.
+const CHECK_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// State that all requests on one socket share.
 pub(super) struct Api {
@@ -43,24 +43,24 @@ impl Api {
     }
 
     /// Responds to one request.
-    pub(super) async fn answer(&self, request: Request, from: &Connection) -> Response {
+    pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
         if let Err(refused) = check_token(self.token.as_ref(), &request) {
-            // A client without the token has to connect again for another attempt.
+            // A client without the token has to reconnect for another attempt.
             let mut response = refused.into_response();
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
-        if !from.begin_answer() {
-            return Refused::busy("answer: too many requests are under way").into_response();
+        if !connection.begin_answer() {
+            return ApiError::busy("answer: too many requests are under way").into_response();
         }
-        let routed = confine_future(self.route(request, from)).await;
-        let routed = routed.unwrap_or_else(|panic| {
+        let result = confine_future(self.route(request, connection)).await;
+        let result = result.unwrap_or_else(|panic| {
             self.report(&panic, FAILED);
-            Err(Refused::failed(format!("answer: {panic}")))
+            Err(ApiError::failed(format!("answer: {panic}")))
         });
-        let response = routed.unwrap_or_else(Refused::into_response);
+        let response = result.unwrap_or_else(ApiError::into_response);
         if let Either::Left(_) = response.body() {
-            from.end_answer();
+            connection.end_answer();
         }
         response
     }
@@ -71,29 +71,37 @@ impl Api {
     }
 
     /// Parses a request and executes its command.
-    async fn route(&self, request: Request, from: &Connection) -> Result<Response, Refused> {
+    async fn route(&self, request: Request, connection: &Connection) -> Result<Response, ApiError> {
         point("control", "request");
         let service = &*self.service;
         match Command::parse(request).await? {
             Command::Metrics => {
-                self.whole_body(from, MEDIA_TYPE, || metrics::text(service).into_bytes()).await
+                self.respond_with_body(connection, MEDIA_TYPE, || {
+                    metrics::text(service).into_bytes()
+                })
+                .await
             }
             Command::Stats => {
-                self.whole_body(from, JSON, || json_text(&answers::stats(service))).await
+                self.respond_with_body(connection, JSON, || json_text(&answers::stats(service)))
+                    .await
             }
             Command::Volumes => {
-                self.whole_body(from, JSON, || json_text(&answers::volumes(service))).await
+                self.respond_with_body(connection, JSON, || json_text(&answers::volumes(service)))
+                    .await
             }
             Command::AtRisk => {
-                // The file system of an image may not answer; other images are known by then.
-                let look = self.run_blocking("look at images", Service::try_look_for_lost);
-                drop(tokio::time::timeout(LOOK_TIME_MAX, look).await);
-                self.whole_body(from, JSON, || json_text(&answers::at_risk(service))).await
+                // The file system of an image may not respond; the check has covered the other
+                // images by then.
+                let check = self.run_blocking("look at images", Service::try_check_paths);
+                drop(tokio::time::timeout(CHECK_TIME_MAX, check).await);
+                self.respond_with_body(connection, JSON, || json_text(&answers::at_risk(service)))
+                    .await
             }
             Command::Curve => {
-                self.whole_body(from, JSON, || json_text(&curves::curves(service))).await
+                self.respond_with_body(connection, JSON, || json_text(&curves::curves(service)))
+                    .await
             }
-            Command::Files => self.files(from).await,
+            Command::Files => self.files(connection).await,
             Command::Drop(request) => self.drop_clean(request).await,
             Command::Freeze(request) => self.freeze(&request, true),
             Command::Unfreeze(request) => self.freeze(&request, false),
@@ -111,113 +119,116 @@ impl Api {
     /// Runs `work` on a blocking thread, since it visits every page or waits for another server.
     async fn run_blocking<T: Send + 'static>(
         &self,
-        what: &str,
+        operation: &str,
         work: impl FnOnce(&Service) -> T + Send + 'static,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, ApiError> {
         let service = Arc::clone(&self.service);
         let run = move || {
-            let done = confine(|| {
+            let result = confine(|| {
                 point("control", "work");
                 work(&service)
             });
-            done.inspect_err(|panic| panic.report(service.engine().cache(), FAILED))
+            result.inspect_err(|panic| panic.report(service.engine().cache(), FAILED))
         };
-        let failed = |error: &dyn fmt::Display| Refused::failed(format!("{what}: {error}"));
-        let done = tokio::task::spawn_blocking(run).await.map_err(|error| failed(&error))?;
-        done.map_err(|panic| failed(&panic))
+        let failed = |error: &dyn fmt::Display| ApiError::failed(format!("{operation}: {error}"));
+        let result = tokio::task::spawn_blocking(run).await.map_err(|error| failed(&error))?;
+        result.map_err(|panic| failed(&panic))
     }
 
     /// Responds with a body that may be large. The connection counts as idle while it waits, so
     /// that other clients can replace it.
-    async fn whole_body(
+    async fn respond_with_body(
         &self,
-        from: &Connection,
+        connection: &Connection,
         media_type: &'static str,
         make: impl FnOnce() -> Vec<u8>,
-    ) -> Result<Response, Refused> {
-        from.end_answer();
-        let turn = tokio::time::timeout(TURN_TIME_MAX, self.bodies.wait()).await;
-        let busy = |_| Refused::busy("answer: other clients have not received their responses");
-        let body = turn.map_err(busy)?.finish(make());
+    ) -> Result<Response, ApiError> {
+        connection.end_answer();
+        let permit = tokio::time::timeout(BODY_WAIT_MAX, self.bodies.wait()).await;
+        let busy = |_| ApiError::busy("answer: other clients have not received their responses");
+        let body = permit.map_err(busy)?.finish(make());
         Ok(response(media_type, Either::Left(body.into())))
     }
 
-    async fn files(&self, from: &Connection) -> Result<Response, Refused> {
+    async fn files(&self, connection: &Connection) -> Result<Response, ApiError> {
         let files = self.run_blocking("list files", answers::files).await?;
-        let files = files.ok_or_else(Refused::no_directory)?;
-        self.whole_body(from, JSON, || json_text(&files)).await
+        let files = files.ok_or_else(ApiError::no_directory)?;
+        self.respond_with_body(connection, JSON, || json_text(&files)).await
     }
 
-    async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, Refused> {
-        let volumes = retention::asked_for(&self.service, &request)?;
+    async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, ApiError> {
+        let volumes = retention::selected_volumes(&self.service, &request)?;
         let dropped =
             self.run_blocking("drop", move |service| retention::drop_clean(service, &volumes));
         Ok(json(&dropped.await?))
     }
 
-    fn freeze(&self, request: &VolumeRequest, frozen: bool) -> Result<Response, Refused> {
-        let volumes = retention::asked_for(&self.service, request)?;
+    fn freeze(&self, request: &VolumeRequest, frozen: bool) -> Result<Response, ApiError> {
+        let volumes = retention::selected_volumes(&self.service, request)?;
         Ok(json(&retention::freeze(&self.service, &volumes, frozen)))
     }
 
-    async fn pin(&self, request: RangeRequest) -> Result<Response, Refused> {
+    async fn pin(&self, request: RangeRequest) -> Result<Response, ApiError> {
         let pinned = self.run_blocking("pin", move |service| retention::pin(service, &request));
         Ok(json(&pinned.await??))
     }
 
-    async fn unpin(&self, request: RangeRequest) -> Result<Response, Refused> {
+    async fn unpin(&self, request: RangeRequest) -> Result<Response, ApiError> {
         let pinned = self.run_blocking("unpin", move |service| retention::unpin(service, &request));
         Ok(json(&pinned.await??))
     }
 
-    async fn set(&self, request: SetRequest) -> Result<Response, Refused> {
+    async fn set(&self, request: SetRequest) -> Result<Response, ApiError> {
         let settings = settings(&request);
         let changed = self.run_blocking("set", move |service| service.set(&settings));
-        let changed = changed.await?.map_err(Refused::wrong)?;
+        let changed = changed.await?.map_err(ApiError::invalid)?;
         Ok(json(&Changed { changed, ..Changed::default() }))
     }
 
-    fn flush(&self, request: &VolumeRequest) -> Result<Response, Refused> {
-        let volumes = retention::asked_for(&self.service, request)?;
-        self.jobs.start(&self.service, move |service, told| jobs::flush(service, &volumes, told))
-    }
-
-    fn warm(&self, request: RangeRequest) -> Result<Response, Refused> {
-        let instead = "whose files are warm once they were read";
-        let served = retention::find(&self.service, &request, "warm", instead)?;
-        let ranges = request.ranges;
+    fn flush(&self, request: &VolumeRequest) -> Result<Response, ApiError> {
+        let volumes = retention::selected_volumes(&self.service, request)?;
         self.jobs
-            .start(&self.service, move |service, told| jobs::warm(service, &served, &ranges, told))
+            .start(&self.service, move |service, progress| jobs::flush(service, &volumes, progress))
     }
 
-    async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, Refused> {
-        // A server whose export is added may take its time; it must not take all threads.
-        let one_at_a_time = self.service.adding().lock_owned().await;
+    fn warm(&self, request: RangeRequest) -> Result<Response, ApiError> {
+        let alternative = "whose files are warm once they were read";
+        let served = retention::find_volume(&self.service, &request, "warm", alternative)?;
+        let ranges = request.ranges;
+        self.jobs.start(&self.service, move |service, progress| {
+            jobs::warm(service, &served, &ranges, progress)
+        })
+    }
+
+    async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, ApiError> {
+        // Connecting to the server of a new export may take long; such requests must not occupy all
+        // threads.
+        let add_lock = self.service.add_lock().lock_owned().await;
         let add = move |service: &Service| {
-            let _one_at_a_time = one_at_a_time;
+            let _add_lock = add_lock;
             service.add(&volume, &set)
         };
         let added = self.run_blocking("add", add).await?;
-        let served = added.map_err(|error| Refused::wrong(crate::output::sentence(&error)))?;
-        Ok(json(&answers::of_volumes(&self.service, vec![served])))
+        let served = added.map_err(|error| ApiError::invalid(crate::output::sentence(&error)))?;
+        Ok(json(&answers::volume_list(&self.service, vec![served])))
     }
 
-    fn remove(&self, request: RemoveRequest) -> Result<Response, Refused> {
+    fn remove(&self, request: RemoveRequest) -> Result<Response, ApiError> {
         let RemoveRequest { volume, disconnect, give_up } = request;
-        let served = self.service.volume(&volume).ok_or_else(|| Refused::no_volume(&volume))?;
+        let served = self.service.volume(&volume).ok_or_else(|| ApiError::no_volume(&volume))?;
         // A stop disconnects all clients.
         if !(give_up && self.service.is_stopping()) {
             let unused = self.service.check_unused(&volume, disconnect);
-            unused.map_err(|error| Refused::wrong(error.to_string()))?;
+            unused.map_err(|error| ApiError::invalid(error.to_string()))?;
         }
-        let remove = move |service: &Service, told: &jobs::ProgressSender| {
-            jobs::remove(service, served, (disconnect, give_up), told)
+        let remove = move |service: &Service, progress: &jobs::ProgressSender| {
+            jobs::remove(service, served, (disconnect, give_up), progress)
         };
         self.jobs.start(&self.service, remove)
     }
 
     fn stop(&self) -> Response {
-        self.service.ask_to_stop();
+        self.service.request_stop();
         jobs::follow_stop(&self.service)
     }
 }
@@ -246,7 +257,7 @@ pub(super) enum Command {
 
 impl Command {
     /// Parses a request by its path.
-    pub(super) async fn parse(request: Request) -> Result<Self, Refused> {
+    pub(super) async fn parse(request: Request) -> Result<Self, ApiError> {
         let uri = request.uri().clone();
         match uri.path() {
             "/metrics" => get(&request, Command::Metrics),
@@ -266,17 +277,17 @@ impl Command {
             "/v1/add" => post(request).await.map(Command::Add),
             "/v1/remove" => post(request).await.map(Command::Remove),
             "/v1/stop" => post(request).await.map(Command::Stop),
-            path => Err(Refused::no_path(path)),
+            path => Err(ApiError::no_path(path)),
         }
     }
 }
 
-/// Refuses a request that does not carry the token, if there is one.
-pub(super) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), Refused> {
+/// Refuses a request that does not carry the token, if the socket requires one.
+pub(super) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), ApiError> {
     let Some(token) = token else { return Ok(()) };
-    let shown = request.headers().get(AUTHORIZATION);
-    let is_valid = shown.is_some_and(|shown| token.is_shown_by(shown.as_bytes()));
-    is_valid.then_some(()).ok_or_else(Refused::no_token)
+    let header = request.headers().get(AUTHORIZATION);
+    let is_valid = header.is_some_and(|header| token.matches_header(header.as_bytes()));
+    is_valid.then_some(()).ok_or_else(ApiError::no_token)
 }
 
 /// Returns the settings that a request changes.

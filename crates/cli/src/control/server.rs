@@ -1,4 +1,4 @@
-//! The thread that answers, and the limits on who asks.
+//! The thread of the control interface, and the limits on clients.
 
 use super::bodies::Bodies;
 use super::connections::{Connection, Connections};
@@ -27,26 +27,26 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What of a request is buffered before it is understood; longer headers are refused.
+/// Buffer size for the head of a request; longer heads are refused.
 const BUFFER_BYTES_MAX: usize = 16 << 10;
-/// How long the head of a request may take, also on a connection that waits for the next one.
+/// Time limit for the head of a request, also on a connection that waits for the next one.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Time limit for the first byte of a client, and then for its token.
 const PROOF_TIME_MAX: Duration = Duration::from_secs(2);
 /// Time limit for a client that receives nothing of a response.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long answers under way are waited for at the end.
-const END_TIME_MAX: Duration = Duration::from_secs(5);
-/// Requests under way that take their time: flushing, warming.
+/// Time limit for requests in progress at shutdown.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of concurrent long-running requests, such as flush and warm.
 pub(super) const JOBS_MAX: usize = 3;
-/// Threads for what would block the one that answers: a job each, one for volumes that are added,
-/// one at a time, and one for short things.
+/// Blocking threads: one per job, one for adding volumes (one volume at a time), and one for short
+/// operations.
 const BLOCKING_THREADS_MAX: usize = JOBS_MAX + 2;
 
 /// Effect of a panic on a connection, for the log.
 const CLOSED: &str = "a control connection was closed";
 
-/// A socket, and what must be shown there.
+/// A listening socket, and the token that its clients must present.
 #[derive(Debug)]
 pub(super) struct ControlListener {
     pub(super) listener: Listener,
@@ -61,7 +61,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Ends it, once the answers under way have been sent.
+    /// Shuts the interface down, once the responses in progress have been sent.
     pub(crate) fn close(mut self) {
         self.shut_down();
     }
@@ -81,9 +81,9 @@ impl Drop for Control {
 }
 
 /// Starts the thread.
-pub(super) fn start(doors: Vec<ControlListener>, service: &Arc<Service>) -> Result<Control> {
+pub(super) fn start(listeners: Vec<ControlListener>, service: &Arc<Service>) -> Result<Control> {
     let (closing, closed) = watch::channel(false);
-    if doors.is_empty() {
+    if listeners.is_empty() {
         return Ok(Control { closing, thread: None });
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,8 +95,8 @@ pub(super) fn start(doors: Vec<ControlListener>, service: &Arc<Service>) -> Resu
     let cache = Arc::clone(service.engine().cache());
     let service = Arc::clone(service);
     let run = move || {
-        runtime.block_on(serve(doors, &service, closed));
-        runtime.shutdown_timeout(END_TIME_MAX);
+        runtime.block_on(serve(listeners, &service, closed));
+        runtime.shutdown_timeout(SHUTDOWN_TIME_MAX);
     };
     let thread = fault::spawn("control", Some(&cache), run, report_end);
     let thread = thread.context("start the control interface")?;
@@ -107,16 +107,20 @@ fn report_end(error: &dyn fmt::Display) {
     report_failed_part("the server cannot be controlled any more; its volumes are served", error);
 }
 
-async fn serve(doors: Vec<ControlListener>, service: &Arc<Service>, closed: watch::Receiver<bool>) {
+async fn serve(
+    listeners: Vec<ControlListener>,
+    service: &Arc<Service>,
+    closed: watch::Receiver<bool>,
+) {
     let (bodies, mut tasks) = (Bodies::default(), Vec::new());
-    for door in doors {
-        let address = door.listener.address().clone();
-        let accepting = Accepting {
-            api: Arc::new(Api::new(Arc::clone(service), door.token, bodies.clone())),
+    for listener in listeners {
+        let address = listener.listener.address().clone();
+        let acceptor = Acceptor {
+            api: Arc::new(Api::new(Arc::clone(service), listener.token, bodies.clone())),
             connections: Connections::default(),
             closed: closed.clone(),
         };
-        match accepting.of(door.listener) {
+        match acceptor.spawn(listener.listener) {
             Ok(task) => tasks.push(task),
             Err(error) => tracing::error!(%address, %error, "cannot be controlled there"),
         }
@@ -128,12 +132,12 @@ async fn serve(doors: Vec<ControlListener>, service: &Arc<Service>, closed: watc
     }
 }
 
-/// Returns the result of `work`, or none if the interface closes first.
+/// Returns the result of `work`, or `None` if the interface closes first.
 async fn until_closed<T>(
     closed: &mut watch::Receiver<bool>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    // An error says that its owner is gone, which is the end as well.
+    // An error means that the sender was dropped, which also is a shutdown.
     let (mut end, mut work) = (pin!(closed.wait_for(|closed| *closed)), pin!(work));
     // The shutdown is polled first, so that busy clients cannot delay it.
     poll_fn(|context| match end.as_mut().poll(context) {
@@ -143,14 +147,14 @@ async fn until_closed<T>(
     .await
 }
 
-/// What it takes to accept at one door.
-struct Accepting {
+/// Accepts the connections of one listener.
+struct Acceptor {
     api: Arc<Api>,
     connections: Connections,
     closed: watch::Receiver<bool>,
 }
 
-/// A stream that reports whether it has received data.
+/// A stream that reports incoming data.
 trait Peer: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn has_input(&self) -> impl Future<Output = io::Result<()>> + Send;
 }
@@ -176,8 +180,8 @@ fn check_user(stream: &UnixStream) -> io::Result<()> {
     Err(io::Error::other(format!("a program of uid {user} may not control this server")))
 }
 
-impl Accepting {
-    fn of(self, listener: Listener) -> io::Result<tokio::task::JoinHandle<()>> {
+impl Acceptor {
+    fn spawn(self, listener: Listener) -> io::Result<tokio::task::JoinHandle<()>> {
         let fd = listener.as_fd().try_clone_to_owned()?;
         Ok(match listener.address() {
             ListenAddress::Unix(_) => {
@@ -198,7 +202,7 @@ impl Accepting {
         })
     }
 
-    /// Accepts until the end, and then waits for those who are being answered.
+    /// Accepts connections until the shutdown, and then waits for requests in progress.
     async fn run<S: Peer, F: Future<Output = io::Result<S>>>(
         mut self,
         accept: impl Fn() -> F,
@@ -210,11 +214,11 @@ impl Accepting {
             match until_closed(&mut self.closed, accept()).await {
                 None => break,
                 Some(Ok(stream)) => {
-                    let admitted = confine(|| {
+                    let result = confine(|| {
                         fault::point("control", "accept");
                         check(&stream).map(|()| self.start(&mut tasks, stream))
                     });
-                    match admitted {
+                    match result {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => tracing::info!(%error, "a control connection was closed"),
                         Err(panic) => self.api.report(&panic, CLOSED),
@@ -225,30 +229,30 @@ impl Accepting {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
-            // Many simultaneous connections must not delay the clients that are being answered.
+            // Many simultaneous connections must not delay requests in progress.
             tokio::task::yield_now().await;
         }
         let all = async { while tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(END_TIME_MAX, all).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIME_MAX, all).await.is_err() {
             tracing::debug!("control connections were cut off at the end");
         }
     }
 
     fn start<S: Peer>(&self, tasks: &mut JoinSet<()>, stream: S) {
-        let connection = Arc::new(self.connections.begin());
+        let connection = Arc::new(self.connections.register());
         let id = connection.id();
         let api = Arc::clone(&self.api);
-        let answering = answer(stream, connection, Arc::clone(&api), self.closed.clone());
+        let serving = answer(stream, connection, Arc::clone(&api), self.closed.clone());
         let task = tasks.spawn(async move {
-            if let Err(panic) = confine_future(answering).await {
+            if let Err(panic) = confine_future(serving).await {
                 api.report(&panic, CLOSED);
             }
         });
-        self.connections.started(id, task);
+        self.connections.add(id, task);
     }
 }
 
-/// Returns the parser of HTTP with its limits.
+/// Returns the HTTP parser with its limits.
 pub(super) fn http() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -258,26 +262,26 @@ pub(super) fn http() -> http1::Builder {
     http
 }
 
-/// Answers one connection until its client closes it, or the server stops.
+/// Serves one connection until its client closes it, or the server stops.
 async fn answer<S: Peer>(
     stream: S,
     connection: Arc<Connection>,
     api: Arc<Api>,
     mut closed: watch::Receiver<bool>,
 ) {
-    let spoken = tokio::time::timeout(PROOF_TIME_MAX, stream.has_input());
-    if !matches!(until_closed(&mut closed, spoken).await, Some(Ok(Ok(())))) {
+    let first_byte = tokio::time::timeout(PROOF_TIME_MAX, stream.has_input());
+    if !matches!(until_closed(&mut closed, first_byte).await, Some(Ok(Ok(())))) {
         return;
     }
     fault::point("control", "connection");
-    connection.has_spoken();
+    connection.record_input();
     let service = service_fn(|request| {
         let (api, connection) = (Arc::clone(&api), Arc::clone(&connection));
         async move { Ok::<_, Infallible>(api.answer(request, &connection).await) }
     });
-    let served =
+    let serving =
         http().serve_connection(TokioIo::new(LiveStream::new(stream, WRITE_TIME_MAX)), service);
-    let (mut served, mut proof) = (pin!(served), pin!(tokio::time::sleep(PROOF_TIME_MAX)));
+    let (mut serving, mut proof) = (pin!(serving), pin!(tokio::time::sleep(PROOF_TIME_MAX)));
     let proven = poll_fn(|context| {
         if !proof.is_elapsed()
             && proof.as_mut().poll(context).is_ready()
@@ -285,14 +289,14 @@ async fn answer<S: Peer>(
         {
             return Poll::Ready(None);
         }
-        served.as_mut().poll(context).map(Some)
+        serving.as_mut().poll(context).map(Some)
     });
     let result = match until_closed(&mut closed, proven).await {
         Some(None) => return,
         Some(Some(result)) => result,
         None => {
-            served.as_mut().graceful_shutdown();
-            served.await
+            serving.as_mut().graceful_shutdown();
+            serving.await
         }
     };
     if let Err(error) = result {

@@ -1,14 +1,14 @@
-//! JSON objects of requests, in which no name occurs twice: client and server could choose
-//! different values of the two.
+//! Strict JSON parsing for requests: duplicate names in an object are refused, as client and server
+//! could choose different values.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Reads one object.
+/// Parses one object.
 ///
 /// # Errors
-/// If the text is not JSON, not an object, or has a name twice.
+/// The text is not JSON, not an object, or has a duplicate name.
 pub(super) fn object(text: &[u8]) -> Result<Value, serde_json::Error> {
     match serde_json::from_slice(text)? {
         Unique(object @ Value::Object(_)) => Ok(object),
@@ -16,12 +16,12 @@ pub(super) fn object(text: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// A value in which no object has a name twice.
+/// A value in which no object has a duplicate name.
 struct Unique(Value);
 
 impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(UniqueVisitor)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor)
     }
 }
 
@@ -58,17 +58,17 @@ impl<'de> Visitor<'de> for UniqueVisitor {
         Ok(Unique(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Unique, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Unique, A::Error> {
         let mut values = Vec::new();
-        while let Some(Unique(value)) = from.next_element()? {
+        while let Some(Unique(value)) = access.next_element()? {
             values.push(value);
         }
         Ok(Unique(Value::Array(values)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Unique, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Unique, A::Error> {
         let mut object = Map::new();
-        while let Some((name, Unique(value))) = from.next_entry::<String, Unique>()? {
+        while let Some((name, Unique(value))) = access.next_entry::<String, Unique>()? {
             if object.contains_key(&name) {
                 return Err(Error::custom(format_args!("the name \"{name}\" occurs twice")));
             }

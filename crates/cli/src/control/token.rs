@@ -1,17 +1,17 @@
-//! The token that whoever controls over TCP must show.
+//! The token that a client over TCP must present.
 
 use anyhow::{Context, Result, ensure};
 use larder_io::owned_file::{self, Secrecy};
 use std::hint::black_box;
 use std::path::Path;
 
-/// Shorter tokens could be guessed.
+/// Minimum length; shorter tokens could be guessed.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 256;
 /// Maximum size of a token file; a longer one has other contents.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// A secret; it is never printed.
+/// A secret, which `Debug` does not print.
 #[derive(Clone)]
 pub(crate) struct Token(Box<[u8]>);
 
@@ -23,16 +23,16 @@ impl std::fmt::Debug for Token {
 
 /// Returns the credentials after the scheme "Bearer", which is case-insensitive (RFC 9110, 11.1).
 fn credentials(header: &[u8]) -> Option<&[u8]> {
-    let (scheme, shown) = header.split_at_checked(b"Bearer".len())?;
-    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && shown.starts_with(b" ");
-    is_bearer.then(|| shown.trim_ascii_start())
+    let (scheme, parameters) = header.split_at_checked(b"Bearer".len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer") && parameters.starts_with(b" ");
+    is_bearer.then(|| parameters.trim_ascii_start())
 }
 
 impl Token {
-    /// The one line of a file that only its owner may read.
+    /// Reads the token: the only line of a file that only its owner may read.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let what = || format!("read the token in {}", path.display());
-        let text = owned_file::read(path, Secrecy::Secret, FILE_BYTES_MAX).with_context(what)?;
+        let context = || format!("read the token in {}", path.display());
+        let text = owned_file::read(path, Secrecy::Secret, FILE_BYTES_MAX).with_context(context)?;
         let mut token = text.as_slice();
         while let [rest @ .., b'\n' | b'\r'] = token {
             token = rest;
@@ -42,27 +42,28 @@ impl Token {
                 && token.iter().all(u8::is_ascii_graphic),
             "{}: it must be one line of {LENGTH_MIN} to {LENGTH_MAX} ASCII characters without \
              blanks; head -c 32 /dev/urandom | base64 makes one",
-            what()
+            context()
         );
         Ok(Token(token.into()))
     }
 
-    /// One that was made just now.
+    /// Creates a token from a text.
     pub(crate) fn of(text: &str) -> Self {
         Token(text.as_bytes().into())
     }
 
-    /// The header that shows it.
+    /// Returns the value of the Authorization header.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))
     }
 
-    /// Whether a header shows it. How long this takes does not depend on where they differ.
-    pub(crate) fn is_shown_by(&self, header: &[u8]) -> bool {
-        let Some(shown) = credentials(header) else { return false };
-        let mut differs = u8::from(shown.len() != self.0.len());
-        for (place, byte) in shown.iter().enumerate() {
-            differs |= black_box(byte ^ self.0[place % self.0.len()]);
+    /// Returns true if a header carries the token. The comparison time does not depend on the
+    /// position of a difference.
+    pub(crate) fn matches_header(&self, header: &[u8]) -> bool {
+        let Some(presented) = credentials(header) else { return false };
+        let mut differs = u8::from(presented.len() != self.0.len());
+        for (index, byte) in presented.iter().enumerate() {
+            differs |= black_box(byte ^ self.0[index % self.0.len()]);
         }
         black_box(differs) == 0
     }
@@ -77,10 +78,10 @@ mod tests {
     #[test]
     fn only_the_token_itself_is_taken() {
         let token = Token((*b"0123456789abcdef").into());
-        assert!(token.is_shown_by(b"Bearer 0123456789abcdef"));
-        assert!(token.is_shown_by(token.header().as_bytes()));
-        assert!(token.is_shown_by(b"bearer 0123456789abcdef"), "the scheme has no case");
-        assert!(token.is_shown_by(b"BEARER  0123456789abcdef"));
+        assert!(token.matches_header(b"Bearer 0123456789abcdef"));
+        assert!(token.matches_header(token.header().as_bytes()));
+        assert!(token.matches_header(b"bearer 0123456789abcdef"), "the scheme has no case");
+        assert!(token.matches_header(b"BEARER  0123456789abcdef"));
         for wrong in [
             "",
             "Bearer ",
@@ -93,7 +94,7 @@ mod tests {
             "Bearer 0123456789abcdef0123456789abcdef",
             "Basic 0123456789abcdef",
         ] {
-            assert!(!token.is_shown_by(wrong.as_bytes()), "{wrong:?}");
+            assert!(!token.matches_header(wrong.as_bytes()), "{wrong:?}");
         }
         assert_eq!(format!("{token:?}"), "Token", "it is not printed");
     }
@@ -107,7 +108,9 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             Token::read(&path).map_err(|error| format!("{error:#}"))
         };
-        assert!(read("0123456789abcdef\n", 0o600).unwrap().is_shown_by(b"Bearer 0123456789abcdef"));
+        assert!(
+            read("0123456789abcdef\n", 0o600).unwrap().matches_header(b"Bearer 0123456789abcdef")
+        );
         for mode in [0o640, 0o604, 0o620] {
             let error = read("0123456789abcdef\n", mode).unwrap_err();
             assert!(error.contains("other than its owner"), "{error}");

@@ -1,8 +1,8 @@
-//! A file that is written as a whole, or not at all.
+//! A file that is written completely, or not at all.
 //!
-//! It is written beside the one that it replaces, and gets its name when it is whole. A rename
-//! would put a file in the place of a device or a pipe, and cut off whoever has standard output
-//! open: what is no ordinary file is written through its name, as it comes. Invariants: until
+//! The file is written next to the one that it replaces, and renamed when it is complete. A rename
+//! would replace a device or a pipe with a regular file, and disconnect processes that have it open
+//! as standard output: anything but a regular file is therefore written in place. Invariants: until
 //! `finish` a regular file is unchanged, even if the process is killed. A symbolic link stays a
 //! link, and a link of another user is not followed ([`larder_io::owned_file`]).
 
@@ -12,29 +12,29 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Of a file that was not there before.
+/// Mode of a new file.
 const MODE: u32 = 0o644;
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Whole {
-    /// As it was asked for.
+pub(crate) struct AtomicFile {
+    /// The path as the caller gave it.
     path: PathBuf,
-    to: To,
+    to: Target,
 }
 
 #[derive(Debug)]
-enum To {
+enum Target {
     /// A regular file, under a temporary name.
-    Beside(Replacement),
-    /// Something else.
-    Through(File),
+    Replacement(Replacement),
+    /// Anything else, written in place.
+    InPlace(File),
 }
 
 /// Refuses a file whose directory does not exist.
 ///
 /// # Errors
-/// A sentence that can follow "failed to".
+/// The error text is a verb phrase that follows "failed to".
 pub(super) fn check_directory(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let missing = directory.filter(|directory| matches!(directory.try_exists(), Ok(false)));
@@ -44,72 +44,76 @@ pub(super) fn check_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Whole {
-    /// Begins to write.
+impl AtomicFile {
+    /// Opens a file for writing.
     ///
     /// # Errors
-    /// It is a directory, or cannot be written: a sentence that can follow "failed to".
-    pub(crate) fn begin(path: &Path, suffix: &str) -> Result<Whole> {
-        let what = || format!("write {}", path.display());
-        // Elsewhere it is a name for standard output, so that nobody wants a file of this name.
+    /// It is a directory, or cannot be written: the error text is a verb phrase that follows
+    /// "failed to".
+    pub(crate) fn begin(path: &Path, suffix: &str) -> Result<AtomicFile> {
+        let context = || format!("write {}", path.display());
+        // Other programs take "-" for standard output, so a file of this name is unlikely to be
+        // intended.
         ensure!(
             path != Path::new("-"),
             "write -: standard output is /dev/stdout, a file of this name is ./-"
         );
         check_directory(path)?;
-        let to = match owned_file::open_special(path).with_context(what)? {
-            Some(file) => To::Through(file),
-            None => To::Beside(Replacement::begin(path, suffix, MODE).with_context(what)?),
+        let to = match owned_file::open_special(path).with_context(context)? {
+            Some(file) => Target::InPlace(file),
+            None => {
+                Target::Replacement(Replacement::begin(path, suffix, MODE).with_context(context)?)
+            }
         };
-        Ok(Whole { path: path.to_owned(), to })
+        Ok(AtomicFile { path: path.to_owned(), to })
     }
 
-    /// The file under its other name, to be removed if this process ends before it is whole.
-    pub(crate) fn part(&self) -> Option<PathBuf> {
+    /// Returns the temporary path, which the caller removes if the process ends before `finish`.
+    pub(crate) fn temporary_path(&self) -> Option<PathBuf> {
         match &self.to {
-            To::Beside(file) => Some(file.part()),
-            To::Through(_) => None,
+            Target::Replacement(file) => Some(file.part()),
+            Target::InPlace(_) => None,
         }
     }
 
-    /// The file itself once more.
+    /// Duplicates the file descriptor.
     ///
     /// # Errors
-    /// There are too many open files.
+    /// The process has too many open files.
     pub(crate) fn reopen(&self) -> Result<File> {
         let file = match &self.to {
-            To::Beside(file) => file.file(),
-            To::Through(file) => file,
+            Target::Replacement(file) => file.file(),
+            Target::InPlace(file) => file,
         };
         file.try_clone().with_context(|| format!("write {}", self.path.display()))
     }
 
-    /// It is whole: it gets its name, and is on the disk.
+    /// Syncs the file to disk and renames it.
     ///
     /// # Errors
-    /// Nothing has changed then.
+    /// The original file is then unchanged.
     pub(crate) fn finish(self) -> Result<()> {
-        let what = || format!("write {}", self.path.display());
+        let context = || format!("write {}", self.path.display());
         match self.to {
-            To::Beside(file) => file.finish().with_context(what)?,
-            To::Through(mut file) => file.flush().with_context(what)?,
+            Target::Replacement(file) => file.finish().with_context(context)?,
+            Target::InPlace(mut file) => file.flush().with_context(context)?,
         }
         Ok(())
     }
 }
 
-impl Write for Whole {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.to {
-            To::Beside(file) => file.file().write(bytes),
-            To::Through(file) => file.write(bytes),
+            Target::Replacement(file) => file.file().write(bytes),
+            Target::InPlace(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.to {
-            To::Beside(file) => file.file().flush(),
-            To::Through(file) => file.flush(),
+            Target::Replacement(file) => file.file().flush(),
+            Target::InPlace(file) => file.flush(),
         }
     }
 }
@@ -123,7 +127,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn write(path: &Path, text: &str) -> Result<()> {
-        let mut file = Whole::begin(path, "")?;
+        let mut file = AtomicFile::begin(path, "")?;
         file.write_all(text.as_bytes())?;
         file.finish()
     }
@@ -136,15 +140,15 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         symlink("file", &link).unwrap();
-        let mut second = Whole::begin(&link, ".part").unwrap();
-        assert_eq!(second.part().unwrap().extension(), Some("part".as_ref()));
+        let mut second = AtomicFile::begin(&link, ".part").unwrap();
+        assert_eq!(second.temporary_path().unwrap().extension(), Some("part".as_ref()));
         second.write_all(b"two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
         second.finish().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        drop(Whole::begin(&path, "").unwrap());
+        drop(AtomicFile::begin(&path, "").unwrap());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left");
     }
 
@@ -153,14 +157,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let device = directory.path().join("device");
         symlink("/dev/full", &device).unwrap();
-        let mut file = Whole::begin(&device, "").unwrap();
+        let mut file = AtomicFile::begin(&device, "").unwrap();
         assert_eq!(file.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert!(file.part().is_none());
+        assert!(file.temporary_path().is_none());
         write(Path::new("/dev/null"), "x").unwrap();
         for device in ["/dev/full", "/dev/null"] {
             assert!(!std::fs::metadata(device).unwrap().is_file(), "{device}");
         }
-        // What a process has open, by its number; it goes on behind what was written before.
+        // An open file by its descriptor number; data is appended to the existing content.
         let mut open = tempfile::tempfile().unwrap();
         open.write_all(b"before ").unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&open);
@@ -174,10 +178,10 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_refused_in_words() {
         let directory = tempfile::tempdir().unwrap();
-        let said = |path: &Path| format!("{:#}", Whole::begin(path, "").unwrap_err());
-        assert!(said(directory.path()).ends_with("it is a directory"));
-        let missing = said(&directory.path().join("no/file"));
+        let error = |path: &Path| format!("{:#}", AtomicFile::begin(path, "").unwrap_err());
+        assert!(error(directory.path()).ends_with("it is a directory"));
+        let missing = error(&directory.path().join("no/file"));
         assert!(missing.ends_with("/no does not exist"), "{missing}");
-        assert!(said(Path::new("-")).contains("a file of this name is ./-"));
+        assert!(error(Path::new("-")).contains("a file of this name is ./-"));
     }
 }

@@ -32,7 +32,7 @@ impl Deref for OutputFile {
     }
 }
 
-/// Identity of a file, whatever name it is reached by.
+/// Identity of a file, independent of its path.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     /// Device and inode of a regular file.
@@ -44,7 +44,7 @@ enum Identity {
 }
 
 impl Identity {
-    /// Returns none for terminals, pipes, sockets and directories, which no output replaces.
+    /// Returns `None` for terminals, pipes, sockets and directories, which no output replaces.
     fn of(path: &Path) -> Option<Self> {
         let of_metadata = |found: Metadata| match found.file_type() {
             kind if kind.is_file() => Some(Identity::Inode(found.dev(), found.ino())),
@@ -79,7 +79,7 @@ impl NamedFiles {
             files
                 .read
                 .extend(values(matches, id, |speed: &RecordedSpeed| Some(speed.file.clone())));
-            // A path, or the address of an export.
+            // The value is a path, or the address of an export.
             if id == "target" {
                 files.read.extend(values(matches, id, |target: &String| Some(target.into())));
             }
@@ -93,10 +93,10 @@ impl NamedFiles {
     }
 
     /// Refuses an output that would replace a file that the command reads, or another output, or
-    /// whose directory does not exist: at the end of the work it would be too late.
+    /// whose directory does not exist, so that the command fails before it does its work.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
+    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn check(&self) -> Result<()> {
         let mut files = DistinctFiles::of_inputs(self.read.iter().cloned());
         for file in &self.written {
@@ -109,7 +109,7 @@ impl NamedFiles {
 
 /// Files that one command uses, each for one purpose.
 pub(crate) struct DistinctFiles {
-    /// The name of each file, and true if it is read.
+    /// The path of each file, and true if the command reads it.
     names: HashMap<Identity, (PathBuf, bool)>,
 }
 
@@ -123,7 +123,8 @@ impl DistinctFiles {
     /// Adds a file that the command writes.
     ///
     /// # Errors
-    /// The command reads the file, or writes it already: a sentence that can follow "failed to".
+    /// The command reads the file, or writes it already. The error text is a verb phrase that
+    /// follows "failed to".
     pub(crate) fn add_output(&mut self, to: &Path) -> Result<()> {
         let Some(identity) = Identity::of(to) else { return Ok(()) };
         match self.names.insert(identity, (to.to_owned(), false)) {
@@ -138,7 +139,7 @@ impl DistinctFiles {
     }
 }
 
-/// Returns what `path` finds in the values of an argument; nothing if they have another type.
+/// Returns the results of `path` for the values of an argument; none if they have another type.
 fn values<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,
@@ -154,13 +155,13 @@ mod tests {
     use clap::CommandFactory;
     use std::any::TypeId;
 
-    /// Checks that every option of a command that writes a file has the type of one.
+    /// Checks that every option that writes a file has the type [`OutputFile`].
     fn check_types(command: &clap::Command) {
         for arg in command.get_arguments() {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let names_a_file = arg.get_value_names().is_some_and(|names| names[0] == "FILE");
             let writes = ["Write", "write", "Record", "replacing"];
-            // The live view chooses a new name; the last file of the other two is the output.
+            // `top` chooses a new name; the last file of `convert` and `merge` is the output.
             let is_excepted = ["top", "load", "convert", "merge"].contains(&command.get_name());
             if names_a_file && writes.iter().any(|word| help.contains(word)) && !is_excepted {
                 let is_output = arg.get_value_parser().type_id() == TypeId::of::<OutputFile>();

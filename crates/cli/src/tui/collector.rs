@@ -1,10 +1,10 @@
-//! What can be seen of this machine without tracing: open files and what of them is resident,
-//! processes and what they read and write, disks, and caches that larder serves here.
+//! Data of this machine that needs no tracing: open files and their resident parts, processes and
+//! their I/O, disks, and caches that larder serves here.
 //!
-//! Which file a process reads, and whether it hits, takes tracing: [`super::uses`].
+//! File accesses by process, and their hits, need tracing: [`super::uses`].
 
 use super::snapshot::{Collector, Grid, TopSnapshot, Value, View};
-use super::uses::Uses;
+use super::uses::UseTracer;
 use crate::commands::ctl::Client;
 use larder_host::disk_counters::{self, DiskCounters};
 use larder_host::memory::Memory;
@@ -15,31 +15,31 @@ use larder_report::format;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Open files that are looked at; asking for the residency of more would be a load of its own.
+/// Maximum number of open files; querying the residency of more would itself load the machine.
 const FILES_MAX: usize = 1000;
 
 /// The machine through procfs, cachestat(2) and the control sockets.
 #[derive(Debug)]
 pub(crate) struct Procfs {
-    begun: Instant,
+    started_at: Instant,
     last: Option<Instant>,
     processes: BTreeMap<u32, ProcessIo>,
     disks: Vec<DiskCounters>,
-    /// The latest answer of each server, by its socket's place in the list.
+    /// The last statistics of each server that answered.
     servers: Vec<Stats>,
-    uses: Uses,
+    uses: UseTracer,
 }
 
 impl Procfs {
-    /// Begins; the first picture has no rates yet.
+    /// Creates a collector; its first snapshot has no rates.
     pub(crate) fn new() -> Self {
         Procfs {
-            begun: Instant::now(),
+            started_at: Instant::now(),
             last: None,
             processes: BTreeMap::new(),
             disks: Vec::new(),
             servers: Vec::new(),
-            uses: Uses::default(),
+            uses: UseTracer::default(),
         }
     }
 }
@@ -49,20 +49,20 @@ impl Collector for Procfs {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
-        let mut picture = TopSnapshot {
-            at_s: now.duration_since(self.begun).as_secs_f64(),
+        let mut snapshot = TopSnapshot {
+            at_s: now.duration_since(self.started_at).as_secs_f64(),
             memory: Memory::now().map_or_else(String::new, memory_line),
             ..TopSnapshot::default()
         };
-        picture.grids[View::Files.place()] = files();
-        picture.grids[View::Processes.place()] = self.look_at_processes(seconds);
-        picture.grids[View::Disks.place()] = self.look_at_disks(seconds);
-        picture.grids[View::Caches.place()] = self.look_at_caches();
+        snapshot.grids[View::Files.index()] = files();
+        snapshot.grids[View::Processes.index()] = self.collect_processes(seconds);
+        snapshot.grids[View::Disks.index()] = self.collect_disks(seconds);
+        snapshot.grids[View::Caches.index()] = self.collect_caches();
         if view == View::Uses {
             self.uses.begin();
         }
-        picture.grids[View::Uses.place()] = self.uses.refresh();
-        picture
+        snapshot.grids[View::Uses.index()] = self.uses.refresh();
+        snapshot
     }
 
     fn step(&mut self) {
@@ -84,19 +84,19 @@ fn memory_line(memory: Memory) -> String {
 fn files() -> Grid {
     let page = residency::page_bytes();
     let row = |(path, process): (std::path::PathBuf, String)| {
-        let found = residency::of_path(&path).ok()?;
-        let dirty = if found.knows_dirty() {
-            Value::Bytes((found.dirty + found.write_back) * page)
+        let residency = residency::of_path(&path).ok()?;
+        let dirty = if residency.knows_dirty() {
+            Value::Bytes((residency.dirty + residency.write_back) * page)
         } else {
             Value::Missing
         };
         Some(vec![
             Value::Word(path.display().to_string()),
-            Value::Bytes(found.resident * page),
-            found.share().map_or(Value::Missing, Value::Share),
+            Value::Bytes(residency.resident * page),
+            residency.share().map_or(Value::Missing, Value::Share),
             dirty,
             Value::Word(process),
-            Value::Bytes(found.pages * page),
+            Value::Bytes(residency.pages * page),
         ])
     };
     let rows = processes::open_files(FILES_MAX).into_iter().filter_map(row).collect();
@@ -112,27 +112,27 @@ fn files() -> Grid {
     }
 }
 
-/// What came in each second since the reading before.
+/// Returns the rate per second since the previous reading.
 fn per_second(now: u64, before: u64, seconds: Option<f64>) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = |seconds: f64| now.saturating_sub(before) as f64 / seconds;
     seconds.filter(|seconds| *seconds > 0.0).map(rate)
 }
 
-/// A part of a whole, nothing of nothing.
-fn each(sum: u64, count: u64) -> Option<f64> {
+/// Returns the mean; `None` if there are no events.
+fn mean(sum: u64, count: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     let mean = sum as f64 / count as f64;
     (count > 0).then_some(mean)
 }
 
 impl Procfs {
-    fn look_at_processes(&mut self, seconds: Option<f64>) -> Grid {
+    fn collect_processes(&mut self, seconds: Option<f64>) -> Grid {
         let now = processes::all();
         let mut rows = Vec::new();
         for process in &now {
             let before = self.processes.get(&process.pid);
-            // A number that is used again belongs to somebody else.
+            // The kernel reuses process IDs: another name means another process.
             let before = before.filter(|before| before.name == process.name);
             let rate = |field: fn(&ProcessIo) -> u64| {
                 let rate = before.and_then(|b| per_second(field(process), field(b), seconds));
@@ -159,7 +159,7 @@ impl Procfs {
         }
     }
 
-    fn look_at_disks(&mut self, seconds: Option<f64>) -> Grid {
+    fn collect_disks(&mut self, seconds: Option<f64>) -> Grid {
         let now = disk_counters::all();
         let mut rows = Vec::new();
         for disk in &now {
@@ -171,7 +171,7 @@ impl Procfs {
                 per_second(field(disk), field(before), seconds).map_or(Value::Missing, Value::Rate)
             };
             let time = |ms: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
-                let mean = each(since(ms), since(count));
+                let mean = mean(since(ms), since(count));
                 mean.map_or(Value::Missing, |mean| Value::Time(mean * 1e6))
             };
             let size = |bytes: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
@@ -216,13 +216,13 @@ impl Procfs {
         }
     }
 
-    fn look_at_caches(&mut self) -> Grid {
+    fn collect_caches(&mut self) -> Grid {
         let clients = Client::all().unwrap_or_default();
         let now: Vec<Stats> =
             clients.iter().filter_map(|client| client.get("stats").ok()).collect();
         let mut rows = Vec::new();
         for stats in &now {
-            // A server that began anew has a shorter time behind it.
+            // A shorter uptime means that the server was restarted.
             let before = self
                 .servers
                 .iter()
@@ -271,7 +271,7 @@ impl Procfs {
     }
 }
 
-/// What tells one server from another.
+/// Returns the names of the volumes, which identify a server.
 fn names(stats: &Stats) -> Vec<&str> {
     stats.volumes.iter().map(|volume| volume.name.as_str()).collect()
 }

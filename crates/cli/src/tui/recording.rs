@@ -1,4 +1,4 @@
-//! What is seen, line by line in a file that was not there before.
+//! The recording of the live view: one line per snapshot in a new file.
 
 use super::snapshot::TopSnapshot;
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried.
+/// Maximum number of file names that are tried.
 const NAMES_MAX: u32 = 10_000;
 
-/// A file that is written.
+/// A recording that is being written.
 #[derive(Debug)]
 pub(crate) struct Recording {
     file: File,
@@ -18,47 +18,47 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins one with this name, or where there is such a file with the next that is free, as in
-    /// `larder-top-2.json`. What is no file, as a pipe, is written to.
-    pub(crate) fn begin(named: &Path) -> Result<Recording> {
-        let what = || format!("record to {}", named.display());
-        if let Some(file) = owned_file::open_special(named).with_context(what)? {
-            return Ok(Recording { file, path: named.to_owned() });
+    /// Creates a file with this name or, if it exists, with the next free number, as in
+    /// `larder-top-2.json`. A special file, such as a pipe, is written in place.
+    pub(crate) fn begin(path: &Path) -> Result<Recording> {
+        let context = || format!("record to {}", path.display());
+        if let Some(file) = owned_file::open_special(path).with_context(context)? {
+            return Ok(Recording { file, path: path.to_owned() });
         }
-        for path in (1..=NAMES_MAX).map(|number| numbered(named, number)) {
+        for path in (1..=NAMES_MAX).map(|number| numbered(path, number)) {
             match owned_file::create_new(&path, 0o644) {
                 Ok(file) => return Ok(Recording { file, path }),
                 Err(FileError::System(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(what),
+                Err(error) => return Err(error).with_context(context),
             }
         }
-        Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(what)
+        Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(context)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// One more line.
-    pub(crate) fn append(&mut self, picture: &TopSnapshot) -> Result<()> {
-        writeln!(self.file, "{}", picture.to_json())
+    /// Appends a line.
+    pub(crate) fn append(&mut self, snapshot: &TopSnapshot) -> Result<()> {
+        writeln!(self.file, "{}", snapshot.to_json())
             .with_context(|| format!("record to {}", self.path.display()))
     }
 }
 
-/// The name of the recording with this number; the first has the one that was given.
-fn numbered(named: &Path, number: u32) -> PathBuf {
+/// Returns the name with this number; number 1 is the given name.
+fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 1 {
-        return named.to_owned();
+        return path.to_owned();
     }
-    let mut name = named.file_stem().unwrap_or_default().to_owned();
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{number}"));
-    if let Some(ending) = named.extension() {
+    if let Some(ending) = path.extension() {
         name.push(".");
         name.push(ending);
     }
-    named.with_file_name(name)
+    path.with_file_name(name)
 }
 
 #[cfg(test)]
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn what_cannot_be_recorded_to_is_said() {
         let directory = tempfile::tempdir().unwrap();
-        let why = |path: &Path| format!("{:#}", Recording::begin(path).unwrap_err());
-        assert!(why(directory.path()).ends_with("it is a directory"));
+        let error = |path: &Path| format!("{:#}", Recording::begin(path).unwrap_err());
+        assert!(error(directory.path()).ends_with("it is a directory"));
         let missing = directory.path().join("no/top.json");
-        assert!(why(&missing).starts_with(&format!("record to {}: No such", missing.display())));
+        assert!(error(&missing).starts_with(&format!("record to {}: No such", missing.display())));
         let mut nowhere = Recording::begin(Path::new("/dev/full")).unwrap();
         assert!(nowhere.append(&TopSnapshot::default()).is_err());
     }

@@ -1,13 +1,13 @@
-//! What was seen at one moment: a grid for each view, with columns of the eye's choice.
+//! The state of the machine at one moment: a grid for each view.
 
 use larder_report::{escape, format};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
-/// How many views there are.
+/// Number of views.
 pub(crate) const VIEWS: usize = 5;
 
-/// What can be looked at.
+/// A view of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Files,
@@ -19,7 +19,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// All of them, in the order of their keys 1 to 5.
+    /// All views, in the order of their keys 1 to 5.
     pub(crate) const ALL: [View; VIEWS] =
         [View::Files, View::Processes, View::Disks, View::Caches, View::Uses];
 
@@ -33,7 +33,7 @@ impl View {
         }
     }
 
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         View::ALL.iter().position(|view| *view == self).expect("it is one of them")
     }
 }
@@ -43,13 +43,13 @@ impl View {
 pub(crate) enum Value {
     Word(String),
     Bytes(u64),
-    /// So many in a second.
+    /// Events per second.
     Rate(f64),
-    /// Bytes in a second.
+    /// Bytes per second.
     ByteRate(f64),
     /// A number without a unit.
     Number(f64),
-    /// From 0 to 1, or more where several things go on at once.
+    /// A fraction from 0 to 1; above 1 if several operations overlap.
     Share(f64),
     /// Nanoseconds.
     Time(f64),
@@ -57,8 +57,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// For people.
-    pub(crate) fn shown(&self) -> String {
+    /// Formats the value for people.
+    pub(crate) fn to_text(&self) -> String {
         match self {
             Value::Word(word) => escape::text(word).into_owned(),
             Value::Bytes(bytes) => format::bytes(*bytes),
@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// For programs.
+    /// Returns the value for programs.
     fn json(&self) -> Json {
         match self {
             Value::Word(word) => json!(word),
@@ -105,7 +105,7 @@ impl Value {
         }
     }
 
-    /// Words by the alphabet, numbers the largest first, what is missing last.
+    /// Orders words alphabetically, numbers in descending order, missing values last.
     pub(crate) fn order(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Word(a), Value::Word(b)) => a.cmp(b),
@@ -121,39 +121,39 @@ impl Value {
     }
 }
 
-/// What one view shows. Columns come in the order of their weight: where there is no room, the last
-/// ones are left out.
+/// The table of one view. Columns are in order of importance: the last ones are left out if they do
+/// not fit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) columns: Vec<&'static str>,
-    /// The column that rows are sorted by as long as nobody chooses another.
+    /// The sort column until the user selects another.
     pub(crate) sort: usize,
     /// One value for each column.
     pub(crate) rows: Vec<Vec<Value>>,
-    /// What is to be said instead of rows, or beside them.
+    /// A note that is shown below the rows, or instead of them.
     pub(crate) note: Option<String>,
-    /// A column, and what is to be said of it where it is shown.
-    pub(crate) of_column: Option<(&'static str, &'static str)>,
+    /// A column, and a note that is shown while the column is visible.
+    pub(crate) column_note: Option<(&'static str, &'static str)>,
 }
 
-/// A moment.
+/// The state of the machine at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TopSnapshot {
-    /// Seconds since the first one.
+    /// Seconds since the first snapshot.
     pub(crate) at_s: f64,
-    /// Memory in one line, nothing if it is not known.
+    /// Memory in one line; empty if unknown.
     pub(crate) memory: String,
-    /// By the place of the view.
+    /// Grids, indexed by view.
     pub(crate) grids: [Grid; VIEWS],
 }
 
 impl TopSnapshot {
-    /// What a view shows.
+    /// Returns the grid of a view.
     pub(crate) fn grid(&self, view: View) -> &Grid {
-        &self.grids[view.place()]
+        &self.grids[view.index()]
     }
 
-    /// One line of a recording.
+    /// Returns one line of a recording.
     pub(crate) fn to_json(&self) -> Json {
         let mut all = json!({ "schema": "larder-top", "version": 1, "at_s": self.at_s });
         for (view, grid) in View::ALL.iter().zip(&self.grids) {
@@ -171,12 +171,12 @@ impl TopSnapshot {
     }
 }
 
-/// Whoever looks at the machine.
+/// Collects snapshots of the machine.
 pub(crate) trait Collector {
-    /// What is to be seen now; rates are those since the last time. What costs the machine
-    /// something is looked for only once its view was wanted.
+    /// Returns the current snapshot; rates are those since the previous call. Data that is
+    /// expensive to collect is collected only after its view was first selected.
     fn collect(&mut self, view: View) -> TopSnapshot;
 
-    /// To be called every few milliseconds.
+    /// Reads pending events; the caller calls it every few milliseconds.
     fn step(&mut self);
 }

@@ -1,86 +1,86 @@
-//! What the user has chosen: the view, how it is sorted and filtered, whether it stands still.
+//! The user's settings of the view: the selected view, its sort order and filter, and the freeze.
 
 use super::snapshot::{Grid, VIEWS, Value, View};
 use super::terminal::Key;
 
-/// What a key asks of whoever owns the view.
+/// The action that a key requests from the owner of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewAction {
-    /// To draw again.
+    /// Redraw.
     Draw,
-    /// To begin or end the recording.
+    /// Start or end the recording.
     Record,
-    /// To end.
+    /// Quit.
     Quit,
 }
 
-/// The choices of one view.
+/// The settings of one view.
 #[derive(Clone, Debug, Default)]
-struct Choice {
+struct ViewSettings {
     sort: Option<usize>,
     reverse: bool,
     filter: String,
-    /// Rows that have been scrolled past.
+    /// Number of rows scrolled past.
     first: usize,
 }
 
-/// All of it.
+/// The settings of all views, and the state of the screen.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) view: View,
-    choices: [Choice; VIEWS],
-    /// A filter is being typed.
+    settings: [ViewSettings; VIEWS],
+    /// True while the user types a filter.
     pub(crate) typing: bool,
     pub(crate) frozen: bool,
     pub(crate) recording: bool,
-    /// A sentence in place of the keys, until the next one is pressed.
-    pub(crate) said: Option<String>,
+    /// A message in place of the key help, until the next key.
+    pub(crate) message: Option<String>,
 }
 
 impl State {
     pub(crate) fn new(view: View) -> Self {
         State {
             view,
-            choices: Default::default(),
+            settings: Default::default(),
             typing: false,
             frozen: false,
             recording: false,
-            said: None,
+            message: None,
         }
     }
 
-    fn choice(&mut self) -> &mut Choice {
-        &mut self.choices[self.view.place()]
+    fn view_settings_mut(&mut self) -> &mut ViewSettings {
+        &mut self.settings[self.view.index()]
     }
 
-    fn chosen(&self) -> &Choice {
-        &self.choices[self.view.place()]
+    fn view_settings(&self) -> &ViewSettings {
+        &self.settings[self.view.index()]
     }
 
-    /// The filter of this view.
+    /// Returns the filter of this view.
     pub(crate) fn filter(&self) -> &str {
-        &self.chosen().filter
+        &self.view_settings().filter
     }
 
-    /// Rows that have been scrolled past.
+    /// Returns the number of rows scrolled past.
     pub(crate) fn first(&self) -> usize {
-        self.chosen().first
+        self.view_settings().first
     }
 
-    /// The column that this view is sorted by, and whether backwards.
+    /// Returns the sort column of this view, and true if the order is reversed.
     pub(crate) fn sort(&self, grid: &Grid) -> (usize, bool) {
-        let choice = self.chosen();
-        let column = choice.sort.unwrap_or(grid.sort);
-        (column.min(grid.columns.len().saturating_sub(1)), choice.reverse)
+        let settings = self.view_settings();
+        let column = settings.sort.unwrap_or(grid.sort);
+        (column.min(grid.columns.len().saturating_sub(1)), settings.reverse)
     }
 
-    /// The rows that pass the filter, sorted.
+    /// Returns the rows that match the filter, sorted.
     pub(crate) fn rows<'a>(&self, grid: &'a Grid) -> Vec<&'a [Value]> {
-        let wanted = self.filter().to_lowercase();
+        let pattern = self.filter().to_lowercase();
         let passes = |row: &&[Value]| {
-            wanted.is_empty()
+            pattern.is_empty()
                 || row.iter().any(|value| match value {
-                    Value::Word(word) => word.to_lowercase().contains(&wanted),
+                    Value::Word(word) => word.to_lowercase().contains(&pattern),
                     _ => false,
                 })
         };
@@ -94,9 +94,9 @@ impl State {
         rows
     }
 
-    /// A key; `grid` is what the view shows now.
+    /// Handles a key; `grid` is the grid of the view.
     pub(crate) fn key(&mut self, key: Key, grid: &Grid) -> ViewAction {
-        self.said = None;
+        self.message = None;
         if key == Key::Interrupt {
             return ViewAction::Quit;
         }
@@ -111,30 +111,32 @@ impl State {
             Key::Char('w') => return ViewAction::Record,
             Key::Char(' ') => self.frozen = !self.frozen,
             Key::Char('/') => self.typing = true,
-            Key::Char('r') => self.choice().reverse = !reverse,
-            Key::Char('s') | Key::Right => self.choice().sort = Some((sort + 1) % columns),
-            Key::Char('S') | Key::Left => {
-                self.choice().sort = Some((sort + columns - 1) % columns);
+            Key::Char('r') => self.view_settings_mut().reverse = !reverse,
+            Key::Char('s') | Key::Right => {
+                self.view_settings_mut().sort = Some((sort + 1) % columns)
             }
-            Key::Down => self.choice().first = self.first() + 1,
-            Key::Up => self.choice().first = self.first().saturating_sub(1),
-            Key::PageDown => self.choice().first = self.first() + 10,
-            Key::PageUp => self.choice().first = self.first().saturating_sub(10),
-            Key::Home => self.choice().first = 0,
-            Key::Esc => self.choice().filter.clear(),
-            Key::Tab => self.view = View::ALL[(self.view.place() + 1) % View::ALL.len()],
+            Key::Char('S') | Key::Left => {
+                self.view_settings_mut().sort = Some((sort + columns - 1) % columns);
+            }
+            Key::Down => self.view_settings_mut().first = self.first() + 1,
+            Key::Up => self.view_settings_mut().first = self.first().saturating_sub(1),
+            Key::PageDown => self.view_settings_mut().first = self.first() + 10,
+            Key::PageUp => self.view_settings_mut().first = self.first().saturating_sub(10),
+            Key::Home => self.view_settings_mut().first = 0,
+            Key::Esc => self.view_settings_mut().filter.clear(),
+            Key::Tab => self.view = View::ALL[(self.view.index() + 1) % View::ALL.len()],
             Key::BackTab => {
-                self.view = View::ALL[(self.view.place() + View::ALL.len() - 1) % View::ALL.len()];
+                self.view = View::ALL[(self.view.index() + View::ALL.len() - 1) % View::ALL.len()];
             }
             Key::Char(digit @ '1'..='5') => {
-                let place = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
-                self.view = View::ALL[place.map_or(0, |place| place - 1)];
+                let index = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+                self.view = View::ALL[index.map_or(0, |index| index - 1)];
             }
             _ => {}
         }
         let rows = self.rows(grid).len();
-        let choice = self.choice();
-        choice.first = choice.first.min(rows.saturating_sub(1));
+        let settings = self.view_settings_mut();
+        settings.first = settings.first.min(rows.saturating_sub(1));
         ViewAction::Draw
     }
 
@@ -143,12 +145,12 @@ impl State {
             Key::Enter => self.typing = false,
             Key::Esc => {
                 self.typing = false;
-                self.choice().filter.clear();
+                self.view_settings_mut().filter.clear();
             }
-            Key::Backspace => drop(self.choice().filter.pop()),
-            Key::Char(letter) => self.choice().filter.push(letter),
+            Key::Backspace => drop(self.view_settings_mut().filter.pop()),
+            Key::Char(letter) => self.view_settings_mut().filter.push(letter),
             _ => {}
         }
-        self.choice().first = 0;
+        self.view_settings_mut().first = 0;
     }
 }

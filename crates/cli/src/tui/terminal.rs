@@ -93,7 +93,7 @@ impl LiveTerminal {
         Ok(())
     }
 
-    /// Returns whether the terminal was resized since the last frame.
+    /// Returns true if the terminal was resized since the last frame.
     pub(crate) fn is_resized(&self) -> bool {
         self.view.size().ok() != self.size
     }

@@ -1,58 +1,60 @@
-//! Which process uses which file, and whether it hits: by watching, which takes root and makes
-//! reads from memory a little slower. So it begins when it is first asked for.
+//! File accesses by process, and their hits, from kernel tracing. Tracing requires root and slows
+//! down reads from memory slightly, so it starts when its view is first shown.
 
 use super::snapshot::{Grid, Value};
 use larder_host::residency;
 use larder_host::watch::{Options, Watcher};
 use larder_report::watch::{Interval, Row};
 
-/// Rows that are kept of each look.
+/// Maximum number of rows per interval.
 const ROWS_MAX: usize = 500;
 const COLUMNS: [&str; 9] =
     ["file", "read", "hits", "missed", "used by", "from disk", "to disk", "dirtied", "read-ahead"];
 
-/// It watches, or says why not.
+/// A tracer of file accesses, or the reason for its failure.
 #[derive(Debug, Default)]
-pub(super) enum Uses {
+pub(super) enum UseTracer {
     #[default]
-    NotYet,
-    Watches(Box<Watcher>),
-    Not(String),
+    Idle,
+    Tracing(Box<Watcher>),
+    Unavailable(String),
 }
 
-impl Uses {
-    /// Begins to watch, unless it does or cannot.
+impl UseTracer {
+    /// Starts tracing, unless it runs or has failed.
     pub(super) fn begin(&mut self) {
-        if !matches!(self, Uses::NotYet) {
+        if !matches!(self, UseTracer::Idle) {
             return;
         }
         *self = match Watcher::start(Options { rows_max: ROWS_MAX, ..Options::default() }) {
-            Ok(watcher) if watcher.sees_events() => Uses::Watches(Box::new(watcher)),
-            Ok(watcher) => Uses::Not(format!("Not to be seen: {}.", watcher.missing().join("; "))),
-            Err(error) => Uses::Not(format!("Failed to {error}.")),
+            Ok(watcher) if watcher.sees_events() => UseTracer::Tracing(Box::new(watcher)),
+            Ok(watcher) => {
+                UseTracer::Unavailable(format!("Not to be seen: {}.", watcher.missing().join("; ")))
+            }
+            Err(error) => UseTracer::Unavailable(format!("Failed to {error}.")),
         };
     }
 
-    /// Takes what the kernel has told since.
+    /// Reads the pending events of the kernel.
     pub(super) fn step(&mut self) {
-        if let Uses::Watches(watcher) = self
+        if let UseTracer::Tracing(watcher) = self
             && let Err(error) = watcher.step(|_, _| ())
         {
-            *self = Uses::Not(format!("Failed to {error}."));
+            *self = UseTracer::Unavailable(format!("Failed to {error}."));
         }
     }
 
-    /// What was done since the last look.
+    /// Returns the accesses since the previous call.
     pub(super) fn refresh(&mut self) -> Grid {
         self.step();
         match self {
-            Uses::Watches(watcher) => {
+            UseTracer::Tracing(watcher) => {
                 let grid = grid(watcher.interval());
                 watcher.forget_intervals();
                 grid
             }
-            Uses::NotYet => empty("This is seen by tracing, which begins with this view."),
-            Uses::Not(why) => empty(why),
+            UseTracer::Idle => empty("This is seen by tracing, which begins with this view."),
+            UseTracer::Unavailable(reason) => empty(reason),
         }
     }
 }
@@ -95,8 +97,8 @@ fn grid(interval: &Interval) -> Grid {
         "Through the cache of this machine.".to_owned()
     };
     let rows = interval.rows.iter().map(row).collect();
-    let of_column = Some(("to disk", "To disk is what was written for whoever made it dirty."));
-    Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note), of_column }
+    let column_note = Some(("to disk", "To disk is what was written for whoever made it dirty."));
+    Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note), column_note }
 }
 
 #[cfg(test)]
@@ -119,17 +121,17 @@ mod tests {
         let interval = Interval { duration_ns: 2_000_000_000, rows, ..Interval::default() };
         let grid = grid(&interval);
         assert!(grid.rows.iter().all(|row| row.len() == grid.columns.len()));
-        let shown: Vec<String> = grid.rows[0].iter().map(Value::shown).collect();
-        assert_eq!(shown[..5], ["/a", "200 KiB/s", "90.0 %", "20 KiB/s", "p (7)"]);
-        assert_eq!((grid.rows[1][4].shown(), shown[8].as_str()), ("p".to_owned(), "50.0 %"));
+        let cells: Vec<String> = grid.rows[0].iter().map(Value::to_text).collect();
+        assert_eq!(cells[..5], ["/a", "200 KiB/s", "90.0 %", "20 KiB/s", "p (7)"]);
+        assert_eq!((grid.rows[1][4].to_text(), cells[8].as_str()), ("p".to_owned(), "50.0 %"));
     }
 
     #[test]
     fn it_says_why_there_is_nothing() {
-        let mut uses = Uses::default();
-        assert!(uses.refresh().note.is_some_and(|note| note.contains("begins with this view")));
-        uses = Uses::Not("Not to be seen: it is dark.".to_owned());
-        uses.begin();
-        assert_eq!(uses.refresh().note.as_deref(), Some("Not to be seen: it is dark."));
+        let mut tracer = UseTracer::default();
+        assert!(tracer.refresh().note.is_some_and(|note| note.contains("begins with this view")));
+        tracer = UseTracer::Unavailable("Not to be seen: it is dark.".to_owned());
+        tracer.begin();
+        assert_eq!(tracer.refresh().note.as_deref(), Some("Not to be seen: it is dark."));
     }
 }

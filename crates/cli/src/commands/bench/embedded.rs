@@ -1,5 +1,5 @@
-//! A benchmark inside of another command, which says where it works and how often: its own words
-//! stand behind `--`.
+//! A benchmark inside another command, which determines its directory and repetitions: its own
+//! arguments follow `--`.
 
 use super::run_args::RunArgs;
 use super::{postmark, probe};
@@ -13,40 +13,45 @@ use std::path::Path;
 
 /// A benchmark that works in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Inner {
+pub(super) enum InnerBenchmark {
     /// Many small files; see larder bench postmark.
     Postmark,
     /// Random records of a file; see larder bench probe.
     Probe,
 }
 
-impl Inner {
-    /// Its name on the command line.
+impl InnerBenchmark {
+    /// Returns the name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Inner::Postmark => "postmark",
-            Inner::Probe => "probe",
+            InnerBenchmark::Postmark => "postmark",
+            InnerBenchmark::Probe => "probe",
         }
     }
 
-    /// The benchmark with its words, to work in a directory that is there.
-    pub(super) fn workload(self, directory: &Path, words: &[String]) -> Result<Box<dyn Workload>> {
-        let words = words.iter().map(OsString::from);
+    /// Returns the benchmark with these arguments, in an existing directory.
+    pub(super) fn workload(
+        self,
+        directory: &Path,
+        arguments: &[String],
+    ) -> Result<Box<dyn Workload>> {
+        let arguments = arguments.iter().map(OsString::from);
         Ok(match self {
-            Inner::Postmark => {
-                let arguments: postmark::Arguments = parse(self.name(), words)?;
-                Box::new(arguments.inside(directory)?)
+            InnerBenchmark::Postmark => {
+                let arguments: postmark::PostmarkArgs = parse(self.name(), arguments)?;
+                Box::new(arguments.in_directory(directory)?)
             }
-            Inner::Probe => {
+            InnerBenchmark::Probe => {
                 let target = [directory.as_os_str().to_owned()].into_iter();
-                let arguments: probe::Arguments = parse(self.name(), target.chain(words))?;
+                let arguments: probe::ProbeArgs = parse(self.name(), target.chain(arguments))?;
                 Box::new(arguments.bench()?)
             }
         })
     }
 }
 
-/// Reads the words. Wrong ones, and a wish for help, end the process as they do outside.
+/// Parses the arguments. Invalid ones, and a request for help, end the process as for the benchmark
+/// itself.
 pub(super) fn parse<A: Args + FromArgMatches>(
     name: &'static str,
     words: impl Iterator<Item = OsString>,
@@ -56,9 +61,9 @@ pub(super) fn parse<A: Args + FromArgMatches>(
     let command = allow_hyphens(A::augment_args(command));
     let matches = command.try_get_matches_from(words);
     let matches = matches.unwrap_or_else(|error| error.exit());
-    // How it is played is the business of the command outside.
-    let playing = RunArgs::augment_args(Command::new(name));
-    for argument in playing.get_arguments() {
+    // The outer command determines trials and their start.
+    let run_args = RunArgs::augment_args(Command::new(name));
+    for argument in run_args.get_arguments() {
         let source = matches.value_source(argument.get_id().as_str());
         if source == Some(ValueSource::CommandLine) {
             let flag = argument.get_long().unwrap_or_default();
@@ -79,24 +84,25 @@ mod tests {
     #[test]
     fn its_words_are_read_as_outside() {
         let directory = tempfile::tempdir().unwrap();
-        let workload = |inner: Inner, line| inner.workload(directory.path(), &split_words(line));
-        let postmark = workload(Inner::Postmark, "--number 7 --transactions 20").unwrap();
+        let workload =
+            |inner: InnerBenchmark, line| inner.workload(directory.path(), &split_words(line));
+        let postmark = workload(InnerBenchmark::Postmark, "--number 7 --transactions 20").unwrap();
         assert_eq!(postmark.settings()["number"], 7);
         assert_eq!(postmark.paths(), [directory.path()]);
-        let probe = workload(Inner::Probe, "--size 1MiB --pattern R").unwrap();
+        let probe = workload(InnerBenchmark::Probe, "--size 1MiB --pattern R").unwrap();
         assert_eq!(probe.settings()["file_bytes"], 1 << 20);
     }
 
     #[test]
     fn what_the_command_outside_says_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let refused = |inner: Inner, line: &str| {
+        let error = |inner: InnerBenchmark, line: &str| {
             inner.workload(directory.path(), &split_words(line)).err().unwrap().to_string()
         };
-        let said = refused(Inner::Postmark, "--trials 3");
-        assert_eq!(said, "run postmark here: --trials belongs before the --");
-        assert!(refused(Inner::Probe, "--start warm").contains("--start belongs before"));
-        assert!(refused(Inner::Postmark, "--location x").contains("leave locations out"));
-        assert!(refused(Inner::Postmark, "--classic").contains("--classic is one run"));
+        let message = error(InnerBenchmark::Postmark, "--trials 3");
+        assert_eq!(message, "run postmark here: --trials belongs before the --");
+        assert!(error(InnerBenchmark::Probe, "--start warm").contains("--start belongs before"));
+        assert!(error(InnerBenchmark::Postmark, "--location x").contains("leave locations out"));
+        assert!(error(InnerBenchmark::Postmark, "--classic").contains("--classic is one run"));
     }
 }

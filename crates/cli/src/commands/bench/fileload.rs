@@ -1,6 +1,6 @@
-//! `larder bench fileload`: files read in order, at random, or as a database would.
+//! `larder bench fileload`: files read in order, at random, or like a database.
 
-use super::leftovers::clear_up;
+use super::leftovers::remove_leftovers;
 use super::places::length;
 use super::run_args::RunArgs;
 use crate::args;
@@ -17,18 +17,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Past the page cache a read is a multiple of this.
+/// Unit of unbuffered reads.
 const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// A directory, where a file is made for each user and removed; or files that are there, one for
-    /// each user. Several directories are sets of files, measured one after the other; so are the two
-    /// that larder bench fragments made in a directory.
+pub(super) struct FileloadArgs {
+    /// A directory, where a file is created for each user and removed; or existing files, one for
+    /// each user. Several directories are sets of files, measured one after the other; so are the
+    /// two directories that larder bench fragments creates.
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<PathBuf>,
 
-    /// In which order the files are read.
+    /// Order of the reads.
     #[arg(long, value_name = "MODE", default_value = "sequential")]
     mode: Mode,
 
@@ -37,15 +37,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = args::bytes)]
     read: Vec<u64>,
 
-    /// Bytes of each file that are read; 100MiB for files that are made, else all of them.
+    /// Bytes of each file that are read; 100MiB for created files, else all of them.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     size: Option<u64>,
 
-    /// Users, each with a file of its own; 1 where files are made, else one for each file.
+    /// Users, each with a file of its own; 1 for created files, else one for each file.
     #[arg(long, value_name = "NUMBER", value_parser = 1..=1024)]
     users: Option<i64>,
 
-    /// Reads that each user has in flight.
+    /// Reads in flight of each user.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = 1..=1024)]
     in_flight: i64,
 
@@ -53,22 +53,22 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
 
-    /// What the kernel is told about the reads to come: normal (nothing), sequential, random, or
-    /// no-buffering, which reads past the page cache.
+    /// Advice to the kernel on the expected reads: normal (none), sequential, random, or
+    /// no-buffering, which bypasses the page cache.
     #[arg(long, value_name = "HINT", default_value = "normal", value_parser = args::hint)]
     hint: Hint,
 
     #[command(flatten)]
-    playing: RunArgs,
+    run_args: RunArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// From the start to the end, again and again.
+    /// From the start to the end, repeatedly.
     Sequential,
-    /// Every read as likely as the other.
+    /// Random, uniformly distributed.
     Random,
-    /// Nine of ten reads in the four of eight regions that stand for indexes.
+    /// Nine of ten reads in four of eight regions, which stand for indexes.
     Database,
 }
 
@@ -81,16 +81,16 @@ impl Mode {
         }
     }
 
-    /// The cache was flushed before sequential tests, and primed with each file before the others,
-    /// which makes no sense for those that go past it.
+    /// Returns the default start. The original flushed the cache before sequential tests, and
+    /// primed it with each file before the others; priming has no effect on reads that bypass it.
     fn start(self, hint: Hint) -> Start {
-        let is_primed = self != Mode::Sequential && hint != Hint::NoBuffering;
-        if is_primed { Start::Warm } else { Start::Cold }
+        let is_warm = self != Mode::Sequential && hint != Hint::NoBuffering;
+        if is_warm { Start::Warm } else { Start::Cold }
     }
 }
 
-impl Arguments {
-    fn manner(&self) -> Result<ReadPattern> {
+impl FileloadArgs {
+    fn pattern(&self) -> Result<ReadPattern> {
         let read_bytes = match (&self.read[..], self.mode) {
             ([], Mode::Database) => vec![DATABASE_READ_BYTES],
             ([], _) => vec![READ_BYTES],
@@ -118,37 +118,39 @@ impl Arguments {
         self.users.map(|users| usize::try_from(users).context("count users")).transpose()
     }
 
-    /// Bytes of all files, where `unsaid` holds for each if nothing was said.
-    pub(super) fn bytes_or(&self, unsaid: u64) -> Result<u64> {
+    /// Returns the bytes of all files; `default` is the size of each without --size.
+    pub(super) fn bytes_or(&self, default: u64) -> Result<u64> {
         let users = self.users()?.unwrap_or(1) as u64;
-        Ok(self.size.unwrap_or(unsaid) * users)
+        Ok(self.size.unwrap_or(default) * users)
     }
 
-    /// The same work twice: on files that are made in one directory, and on those as they are seen in
-    /// another.
-    pub(super) fn twice(
+    /// Returns the same workload twice: on files that are created in one directory, and on the same
+    /// files in a mount of it.
+    pub(super) fn native_and_cached(
         &self,
-        [made, seen]: [&Path; 2],
-        unsaid: u64,
+        [native, mount]: [&Path; 2],
+        default: u64,
     ) -> Result<[FileloadBench; 2]> {
-        let manner = self.manner()?;
-        ensure!(manner.read_bytes.len() == 1, "run fileload here: name one --read");
-        let (users, bytes) = (self.users()?.unwrap_or(1), self.size.unwrap_or(unsaid));
-        let set = FileSet::new(made, users, bytes, self.hint);
+        let pattern = self.pattern()?;
+        ensure!(pattern.read_bytes.len() == 1, "run fileload here: name one --read");
+        let (users, bytes) = (self.users()?.unwrap_or(1), self.size.unwrap_or(default));
+        let set = FileSet::new(native, users, bytes, self.hint);
         let names =
             set.paths().into_iter().filter_map(|path| path.file_name().map(ToOwned::to_owned));
-        let others: Vec<_> = names.map(|name| (seen.join(name), bytes)).collect();
+        let others: Vec<_> = names.map(|name| (mount.join(name), bytes)).collect();
         let other = FileSet::existing("", &others, Vec::new(), self.hint);
         Ok([
-            FileloadBench::new(manner.clone(), vec![set])?,
-            FileloadBench::new(manner, vec![other])?,
+            FileloadBench::new(pattern.clone(), vec![set])?,
+            FileloadBench::new(pattern, vec![other])?,
         ])
     }
 
     fn sets(&self) -> Result<Vec<FileSet>> {
         let kinds = self.targets.iter().map(|target| {
-            let found = std::fs::metadata(target);
-            found.map(|found| found.is_dir()).with_context(|| format!("find {}", target.display()))
+            let metadata = std::fs::metadata(target);
+            metadata
+                .map(|metadata| metadata.is_dir())
+                .with_context(|| format!("find {}", target.display()))
         });
         let are_directories = kinds.collect::<Result<Vec<_>>>()?;
         if are_directories.iter().all(|is_directory| !is_directory) {
@@ -158,11 +160,11 @@ impl Arguments {
             bail!("work on files and directories at once: name files, or directories");
         }
         if let [directory] = &self.targets[..] {
-            let made = [FRAGMENTED, CONTIGUOUS].map(|kind| directory.join(kind));
-            if made.iter().all(|kind| kind.is_dir()) {
-                return self.directories(&made);
+            let kinds = [FRAGMENTED, CONTIGUOUS].map(|kind| directory.join(kind));
+            if kinds.iter().all(|kind| kind.is_dir()) {
+                return self.directories(&kinds);
             }
-            clear_up(directory, "fileload");
+            remove_leftovers(directory, "fileload");
             let users = self.users()?.unwrap_or(1);
             let bytes = self.size.unwrap_or(FILE_BYTES);
             return Ok(vec![FileSet::new(directory, users, bytes, self.hint)]);
@@ -170,7 +172,8 @@ impl Arguments {
         self.directories(&self.targets)
     }
 
-    /// A set for each directory, called as the directory is, all with the same number of users.
+    /// Returns a set for each directory, named after the directory, all with the same number of
+    /// users.
     fn directories(&self, directories: &[PathBuf]) -> Result<Vec<FileSet>> {
         let sets = directories.iter().map(|directory| {
             let files = files_below(directory)?;
@@ -187,44 +190,49 @@ impl Arguments {
                 "work on two directories that are called {name}"
             );
         }
-        let least = sets.iter().map(|(_, files)| files.len()).min();
-        let users = self.users()?.or(least);
+        let fewest = sets.iter().map(|(_, files)| files.len()).min();
+        let users = self.users()?.or(fewest);
         sets.into_iter().map(|(name, files)| self.set(&name, files, users)).collect()
     }
 
-    /// A set of files that are there.
+    /// Returns a set of existing files.
     fn set(&self, name: &str, mut paths: Vec<PathBuf>, users: Option<usize>) -> Result<FileSet> {
         if let Some(users) = self.users()?.or(users) {
-            let found = paths.len();
-            ensure!(users <= found, "work with {users} users: there are {found} files");
+            let available = paths.len();
+            ensure!(users <= available, "work with {users} users: there are {available} files");
             paths.truncate(users);
         }
         let mut files = Vec::with_capacity(paths.len());
         for path in &paths {
-            let has = length(path)?;
-            let bytes = self.size.unwrap_or(has);
-            ensure!(bytes <= has, "work on {bytes} bytes of {}: it has {has}", path.display());
+            let file_bytes = length(path)?;
+            let bytes = self.size.unwrap_or(file_bytes);
+            ensure!(
+                bytes <= file_bytes,
+                "work on {bytes} bytes of {}: it has {file_bytes}",
+                path.display()
+            );
             files.push((path.clone(), bytes));
         }
-        // Where one cannot be told, none is: the numbers are for looking at them side by side.
-        let pieces = paths.iter().map(|path| pieces(path)).collect::<Option<_>>();
-        Ok(FileSet::existing(name, &files, pieces.unwrap_or_default(), self.hint))
+        // If the count is unknown for one file, it is omitted for all: the counts are for
+        // comparison.
+        let piece_counts = paths.iter().map(|path| piece_count(path)).collect::<Option<_>>();
+        Ok(FileSet::existing(name, &files, piece_counts.unwrap_or_default(), self.hint))
     }
 }
 
-/// Of how many pieces a file is made on its disk, where that can be told.
-fn pieces(path: &Path) -> Option<u64> {
+/// Returns the number of pieces of a file on its disk, if it is known.
+fn piece_count(path: &Path) -> Option<u64> {
     let file = File::open(path).ok()?;
     extents::of(&file).ok().map(|extents| extents::pieces(&extents))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(code) = arguments.playing.lead("fileload")? {
+pub(super) fn run(arguments: &FileloadArgs) -> Result<ExitCode> {
+    if let Some(code) = arguments.run_args.lead_ranks("fileload")? {
         return Ok(code);
     }
-    let mut bench = FileloadBench::new(arguments.manner()?, arguments.sets()?)?;
-    let custom = arguments.mode.start(arguments.hint);
-    arguments.playing.play_parts("fileload", &mut bench, custom)
+    let mut bench = FileloadBench::new(arguments.pattern()?, arguments.sets()?)?;
+    let default_start = arguments.mode.start(arguments.hint);
+    arguments.run_args.run_parts("fileload", &mut bench, default_start)
 }
 
 #[cfg(test)]

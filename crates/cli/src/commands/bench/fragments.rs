@@ -1,5 +1,5 @@
-//! `larder bench fragments`: files for `larder bench fileload`, intertwined in so many extents, and
-//! copies of them in one each, counted with FIEMAP.
+//! `larder bench fragments`: files for `larder bench fileload`, interleaved with a given number of
+//! extents, and copies of them with one extent each, counted with FIEMAP.
 
 use crate::free_space;
 use crate::signals::Stop;
@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// A directory that is there. The files come into two new directories in it: fragmented and
+pub(super) struct FragmentsArgs {
+    /// An existing directory. The files are created in two new directories in it: fragmented and
     /// contiguous.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
@@ -35,21 +35,21 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 400)]
     extents: u64,
 
-    /// Where the bytes come from.
+    /// Seed of the data.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Remove what was made in DIRECTORY before, and nothing else.
+    /// Remove the files of an earlier run in DIRECTORY, and nothing else.
     #[arg(long, conflicts_with_all = ["files", "size", "extents", "seed"])]
     remove: bool,
 }
 
-/// Of how many pieces an open file is made.
-fn pieces(file: &File) -> Result<u64, String> {
+/// Returns the number of pieces of an open file.
+fn piece_count(file: &File) -> Result<u64, String> {
     extents::of(file).map(|extents| extents::pieces(&extents)).map_err(|error| error.to_string())
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &FragmentsArgs) -> Result<ExitCode> {
     let directory = arguments.directory.as_path();
     let text = if arguments.remove {
         format!("removed {}\n", format::counted(remove(directory)?, "file"))
@@ -60,16 +60,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(arguments: &Arguments, directory: &Path) -> Result<String> {
-    let &Arguments { files, size: file_bytes, extents, seed, .. } = arguments;
-    let wanted = Fragments { files, file_bytes, extents, seed };
-    let needs = wanted.bytes();
-    free_space::check(directory, needs)?;
+fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
+    let &FragmentsArgs { files, size: file_bytes, extents, seed, .. } = arguments;
+    let fragments = Fragments { files, file_bytes, extents, seed };
+    let needed_bytes = fragments.bytes();
+    free_space::check(directory, needed_bytes)?;
     let stop = Stop::listen()?;
     let is_shown = std::io::stderr().is_terminal();
     let template = "writing [{bar:30}] {bytes} of {total_bytes}";
-    let bar = is_shown.then(|| progress::bar(needs, template));
-    let made = wanted.make(directory, &pieces, &mut |bytes| {
+    let bar = is_shown.then(|| progress::bar(needed_bytes, template));
+    let result = fragments.make(directory, &piece_count, &mut |bytes| {
         if let Some(bar) = &bar {
             bar.set_position(bytes);
         }
@@ -78,11 +78,11 @@ fn make(arguments: &Arguments, directory: &Path) -> Result<String> {
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    if matches!(made, Err(FragmentsError::Stopped)) {
+    if matches!(result, Err(FragmentsError::Stopped)) {
         eprintln!("larder: stopped; what it made is removed");
-        stop.end()?;
+        stop.reraise_signal()?;
     }
-    made?;
+    result?;
     let size = format::bytes(file_bytes);
     Ok(format!(
         "{files} of {size} in {extents} extents each: {}\n{files} of {size} in 1 extent each: {}\n",

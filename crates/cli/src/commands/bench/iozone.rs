@@ -7,14 +7,14 @@ mod quantity;
 mod size;
 mod threads;
 
-use super::bar::{Bar, left};
-use super::leftovers::clear_up;
+use super::bar::{Bar, remaining_time};
+use super::leftovers::remove_leftovers;
 use super::local_host::LocalHost;
 use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
 use crate::output::{self, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
-use cells::Cells;
+use cells::GridArgs;
 use clap::Args;
 use larder_lab::bench::{Plan, Start};
 use larder_lab::workload::iozone::grid::{Cell, RECORD_MAX};
@@ -22,17 +22,17 @@ use larder_lab::workload::iozone::run::GridRun;
 use larder_lab::workload::iozone::sequence::Progressed;
 use larder_lab::workload::iozone::{DEFAULT_TESTS, LAST_TEST, MIX_TEST};
 use larder_report::run::Run;
-use opening::Opening;
-use quantity::{Format, Shown};
+use opening::OpenArgs;
+use quantity::{Format, IozoneRun};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
-use threads::Throughput;
+use threads::ThroughputArgs;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// The directory in which the files under test are made and removed.
+pub(super) struct IozoneArgs {
+    /// The directory in which the files under test are created and removed.
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 
@@ -43,43 +43,44 @@ pub(super) struct Arguments {
     tests: Vec<u8>,
 
     #[command(flatten)]
-    cells: Cells,
+    cells: GridArgs,
 
     #[command(flatten)]
-    opening: Opening,
+    opening: OpenArgs,
 
     #[command(flatten)]
-    threads: Throughput,
+    threads: ThroughputArgs,
 
-    /// The rates of writes that are shown include the flush; the record has both.
+    /// Show rates of writes that include the flush; the record has both.
     #[arg(short = 'e', long)]
     flush_counts: bool,
 
-    /// From where each trial of a test that reads starts: cold, warm or as-is. The first two are
-    /// made and read back. Warm, if not given; with --direct, which reads nothing from memory,
-    /// cold.
+    /// State of the cache before each trial of a test that reads: cold, warm or as-is. The first
+    /// two are prepared and verified. Warm, if not given; with --direct, which reads nothing from
+    /// memory, cold.
     #[arg(long, value_name = "START", value_parser = start)]
     start: Option<Start>,
 
-    /// Trials of each test in each cell; the fewest and the most, as in 6..30, or exactly so many.
+    /// Trials of each test in each cell: the minimum and the maximum, as in 6..30, or an exact
+    /// number.
     #[arg(long, value_name = "MIN..MAX", default_value = "3", value_parser = trials)]
     trials: RangeInclusive<u64>,
 
     /// Repeat each test in each cell until the 95 % interval of its first column is this small to
-    /// both sides; off: do the fewest trials.
+    /// both sides; off: do the minimum number of trials.
     #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
     confidence: Confidence,
 
-    /// Set short trials aside during which the machine was slower than in others of the same cell
-    /// by more than this, and do them again; off: all count.
+    /// Repeat short trials during which the machine was slower than in others of the same cell by
+    /// more than this; off: all count.
     #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
     same_speed: Confidence,
 
-    /// Where the bytes of records come from.
+    /// Seed of the bytes of records.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "rows")]
     format: Format,
 
@@ -97,7 +98,7 @@ fn test(text: &str) -> Result<u8, String> {
     found.ok_or_else(|| format!("there is no test \"{text}\"; 0 to {LAST_TEST}"))
 }
 
-impl Arguments {
+impl IozoneArgs {
     fn plan(&self) -> Result<Plan> {
         let direct = self.opening.direct;
         let start = self.start.unwrap_or(if direct { Start::Cold } else { Start::Warm });
@@ -115,7 +116,7 @@ impl Arguments {
         })
     }
 
-    /// Whether records of this size can be worked with.
+    /// Refuses record sizes that cannot be used.
     fn check(&self, cell: &Cell) -> Result<()> {
         let record = cell.record_bytes;
         ensure!(record > 0 && record <= RECORD_MAX, "use records of {record} bytes: 1 to 16MiB");
@@ -124,64 +125,64 @@ impl Arguments {
         Ok(())
     }
 
-    /// What is to be done.
-    fn wanted(&self) -> Result<Shown> {
+    /// Returns the run of the arguments.
+    fn iozone_run(&self) -> Result<IozoneRun> {
         ensure!(
             self.directory.is_dir(),
             "work in {}: it is no directory",
             self.directory.display()
         );
-        clear_up(&self.directory, "iozone");
-        let (manner, directory) = (self.opening.manner(), self.directory.clone());
-        if self.threads.is_wanted() {
-            let cell = self.cells.one()?;
+        remove_leftovers(&self.directory, "iozone");
+        let (manner, directory) = (self.opening.access_pattern(), self.directory.clone());
+        if self.threads.is_enabled() {
+            let cell = self.cells.single_cell()?;
             self.check(&cell)?;
-            return Ok(Shown::Throughput(self.threads.run(
+            return Ok(IozoneRun::Throughput(self.threads.run(
                 cell,
                 &self.tests,
                 manner,
                 directory,
             )?));
         }
-        let alone = "use --no-stonewall or --mix-readers: they are for threads (-t 4)";
-        ensure!(!self.threads.is_meant(), alone);
+        let thread_options = "use --no-stonewall or --mix-readers: they are for threads (-t 4)";
+        ensure!(!self.threads.has_options(), thread_options);
         let mix = "run test 8: it mixes readers and writers, so it needs threads (-t 4)";
         ensure!(!self.tests.contains(&MIX_TEST), mix);
         let grid = self.cells.grid();
         grid.cells().iter().try_for_each(|cell| self.check(cell))?;
         let default = DEFAULT_TESTS.to_vec();
         let tests = if self.tests.is_empty() { default } else { self.tests.clone() };
-        Ok(Shown::Grid(GridRun { grid, tests, manner, directory }))
+        Ok(IozoneRun::Grid(GridRun { grid, tests, manner, directory }))
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let (wanted, plan) = (arguments.wanted()?, arguments.plan()?);
+pub(super) fn run(arguments: &IozoneArgs) -> Result<ExitCode> {
+    let (iozone_run, plan) = (arguments.iozone_run()?, arguments.plan()?);
     let stop = Stop::listen()?;
-    let (mut bar, begun) = (Bar::new("of {len} tests"), Instant::now());
-    let here = LocalHost::new(false);
-    let mut watch = |at: Progressed<'_>| show(&mut bar, begun, &at);
-    let result = match &wanted {
-        Shown::Grid(grid) => grid.run(&plan, &here, stop.flag(), &mut watch),
-        Shown::Throughput(all) => all.run(&plan, &here, stop.flag(), &mut watch),
+    let (mut bar, started_at) = (Bar::new("of {len} tests"), Instant::now());
+    let host = LocalHost::new(false);
+    let mut watch = |progress: Progressed<'_>| show(&mut bar, started_at, &progress);
+    let result = match &iozone_run {
+        IozoneRun::Grid(grid) => grid.run(&plan, &host, stop.flag(), &mut watch),
+        IozoneRun::Throughput(all) => all.run(&plan, &host, stop.flag(), &mut watch),
     };
     bar.end();
-    let text = |run: &Run| wanted.show(run, arguments.format, arguments.flush_counts);
+    let text = |run: &Run| iozone_run.show(run, arguments.format, arguments.flush_counts);
     let write = |run: &Run| {
         let record = write_record(run, arguments.output.as_deref());
         let page = arguments.page.as_ref();
-        record.and(page.map_or(Ok(()), |page| output::write_whole(page, &run.to_html())))
+        record.and(page.map_or(Ok(()), |page| output::write_atomically(page, &run.to_html())))
     };
     finish("iozone", (stop, result), text, write)
 }
 
-/// Says how far it is. Time goes with the bytes.
-fn show(bar: &mut Bar, begun: Instant, at: &Progressed<'_>) {
-    let [bytes, all_bytes] = at.bytes;
-    let time_left = begun.elapsed().as_nanos() * u128::from(all_bytes - bytes.min(all_bytes));
-    let time_left = time_left.checked_div(u128::from(bytes));
-    let rest = left(time_left.and_then(|left| u64::try_from(left).ok()));
-    bar.show(at.done.map(|count| count as u64), at.what, &rest);
+/// Updates the progress bar; the remaining time is estimated from the bytes.
+fn show(bar: &mut Bar, started_at: Instant, progress: &Progressed<'_>) {
+    let [bytes, all_bytes] = progress.bytes;
+    let left_ns = started_at.elapsed().as_nanos() * u128::from(all_bytes - bytes.min(all_bytes));
+    let left_ns = left_ns.checked_div(u128::from(bytes));
+    let suffix = remaining_time(left_ns.and_then(|left| u64::try_from(left).ok()));
+    bar.show(progress.done.map(|count| count as u64), progress.what, &suffix);
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The leak beside a Probe: a process of its own that takes memory step by step in the first half
-//! of each trial and keeps it to the end, so that the page cache is squeezed while it is measured.
+//! The memory leak during a Probe: a separate process that allocates memory step by step in the
+//! first half of each trial and keeps it to the end, which puts the page cache under pressure
+//! during the measurement.
 //!
-//! Invariants: it never takes more than was said, and by default a quarter of what can be had; it
-//! is gone after each trial, also when this process is killed, since it ends with its standard
-//! input. What it had, and what was left of the file in memory, are series of the run.
+//! Invariants: it never takes more than the limit, by default a quarter of the available memory; it
+//! ends after each trial, also when this process is killed, since it ends with its standard input.
+//! The memory that it had, and the resident part of the file, are series of the run.
 
 use anyhow::{Result, ensure};
 use larder_core::clock::Nanos;
@@ -17,30 +18,30 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Of what can be had, this part is taken if nothing else is said, and that part is left in any
-/// case.
+/// Default divisor of the available memory for the leak.
 const DEFAULT_PART: u64 = 4;
+/// Divisor of the available memory for the part that always remains.
 const LEFT_PART: u64 = 10;
 
 const TAKEN: &str = "memory taken";
 const LEFT: &str = "file left in memory";
 
-/// The process, ready to be started.
+/// The leaking process, ready to be started.
 #[derive(Debug)]
 pub(super) struct Leak {
     bytes: u64,
-    /// How long a trial is.
+    /// Duration of a trial.
     length: Nanos,
-    /// The file whose pages are squeezed out; none where the cache is another one.
+    /// The file whose pages are evicted; `None` if it is not in the page cache.
     file: Option<PathBuf>,
     process: Option<Child>,
 }
 
 impl Leak {
-    /// So many bytes, or a quarter of what can be had.
-    pub(super) fn new(asked: Option<u64>, length: Nanos, file: Option<PathBuf>) -> Result<Self> {
+    /// Creates a leak of this many bytes, by default a quarter of the available memory.
+    pub(super) fn new(limit: Option<u64>, length: Nanos, file: Option<PathBuf>) -> Result<Self> {
         let available = memory::available_bytes().unwrap_or(0);
-        let bytes = asked.unwrap_or(available / DEFAULT_PART);
+        let bytes = limit.unwrap_or(available / DEFAULT_PART);
         let most = available - available / LEFT_PART;
         ensure!(
             bytes <= most,
@@ -66,13 +67,13 @@ impl BackgroundLoad for Leak {
     }
 
     fn begin(&mut self) -> Result<(), BenchError> {
-        let failed = || BenchError::io("start the process that takes memory");
-        let program = std::env::current_exe().map_err(failed())?;
+        let io_error = || BenchError::io("start the process that takes memory");
+        let program = std::env::current_exe().map_err(io_error())?;
         let within = format!("{}ns", self.length / 2);
         let mut command = Command::new(program);
         command.args(["take-memory", "--bytes", &self.bytes.to_string(), "--within", &within]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        self.process = Some(command.spawn().map_err(failed())?);
+        self.process = Some(command.spawn().map_err(io_error())?);
         Ok(())
     }
 
@@ -80,15 +81,15 @@ impl BackgroundLoad for Leak {
         let Some(mut process) = self.process.take() else {
             return Ok((BTreeMap::new(), Vec::new()));
         };
-        // Looked at while the memory is still taken.
+        // Residency is read while the memory is still allocated.
         let left = self.file.as_ref().map(|file| residency::of_path(file));
         drop(process.stdin.take());
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut out) = process.stdout.take() {
-            out.read_to_string(&mut said).map_err(BenchError::io("listen to that process"))?;
+            out.read_to_string(&mut output).map_err(BenchError::io("listen to that process"))?;
         }
         let status = process.wait().map_err(BenchError::io("wait for that process"))?;
-        let taken: u64 = said.lines().last().and_then(|line| line.parse().ok()).unwrap_or(0);
+        let taken: u64 = output.lines().last().and_then(|line| line.parse().ok()).unwrap_or(0);
         let mut doubts = Vec::new();
         if !status.success() {
             let had = format::bytes(taken);
@@ -108,7 +109,7 @@ impl BackgroundLoad for Leak {
 impl Drop for Leak {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // It ends with its standard input; whether it did well does not matter any more.
+            // The process ends with its standard input; its exit status is irrelevant here.
             drop(process.stdin.take());
             drop(process.wait());
         }

@@ -1,10 +1,10 @@
-//! What runs that were killed have left in a directory where a benchmark is about to work.
+//! Removal of files that killed runs have left in the directory of a benchmark.
 
 use larder_lab::bench::held;
 use std::path::Path;
 
-/// Removes it, and says so. Files and directories of this benchmark are called `larder-NAME-NUMBERS`.
-pub(super) fn clear_up(directory: &Path, name: &str) {
+/// Removes files and directories of this benchmark, named `larder-NAME-NUMBERS`, and reports them.
+pub(super) fn remove_leftovers(directory: &Path, name: &str) {
     for path in held::clear_up(directory, &format!("larder-{name}-")) {
         eprintln!("larder: removed {}, which a run that was killed had left", path.display());
     }

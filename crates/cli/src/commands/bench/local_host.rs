@@ -1,4 +1,4 @@
-//! The machine as the player sees it, out of larder-host.
+//! The local machine as the environment of a benchmark, from larder-host.
 
 use larder_core::clock::{Clock, Nanos};
 use larder_host::activity::Activity;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct LocalHost {
     clock: MonotonicClock,
-    /// Drop everything that is cached, not the files of the workload alone.
+    /// Drop everything that is cached, not only the files of the workload.
     drop_all: bool,
     ranks: Option<Arc<dyn Ranks>>,
-    /// None where the kernel cannot give it its memory.
-    yardstick: Option<CalibrationLoad>,
+    /// `None` if it cannot allocate its memory.
+    calibration: Option<CalibrationLoad>,
 }
 
 impl LocalHost {
@@ -32,50 +32,50 @@ impl LocalHost {
             clock: MonotonicClock::new(),
             drop_all,
             ranks: None,
-            yardstick: CalibrationLoad::new().ok(),
+            calibration: CalibrationLoad::new().ok(),
         }
     }
 
-    /// The same as one of several ranks.
+    /// Returns the same machine as one of several ranks.
     pub(super) fn with(self, ranks: Arc<dyn Ranks>) -> Self {
         LocalHost { ranks: Some(ranks), ..self }
     }
 }
 
-/// Opens files once for all that is done to them: where an open drops pages (FUSE), nobody shall
-/// open them in between on our account. They are opened anew for each start, since a workload may
-/// have made others of the same names.
+/// Opens files once for all operations on them: on file systems where an open drops pages (FUSE),
+/// further opens would change the result. They are opened again for each start, since a workload
+/// may have replaced them.
 fn open(paths: &[PathBuf]) -> Result<Files, HostError> {
-    Files::open(paths.to_vec()).map_err(trouble)
+    Files::open(paths.to_vec()).map_err(host_error)
 }
 
-fn trouble(error: impl Display) -> HostError {
+fn host_error(error: impl Display) -> HostError {
     HostError(error.to_string())
 }
 
-/// What was found, where no resident page shall be.
+/// Converts the result of a check that no page is resident.
 fn cold(found: &Pages) -> Found {
-    let why = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
-    counted(found, found.resident.clone().map(|(path, one)| (path, one.resident)), why)
+    let reason = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
+    to_found(found, found.resident.clone().map(|(path, one)| (path, one.resident)), reason)
 }
 
-/// What was found, where every page shall be resident.
+/// Converts the result of a check that every page is resident.
 fn warm(found: &Pages) -> Found {
-    let why = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
+    let reason = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
     let lacking = found.lacking.clone();
-    counted(found, lacking.map(|(path, one)| (path, one.pages - one.resident)), why)
+    to_found(found, lacking.map(|(path, one)| (path, one.pages - one.resident)), reason)
 }
 
-fn counted(found: &Pages, wrong: Option<(PathBuf, u64)>, why: Option<String>) -> Found {
+fn to_found(found: &Pages, wrong: Option<(PathBuf, u64)>, reason: Option<String>) -> Found {
     let sum = found.sum;
-    let why = why.unwrap_or_default();
-    Found { files: sum.files, pages: sum.pages, resident: sum.resident, wrong, why }
+    let reason = reason.unwrap_or_default();
+    Found { files: sum.files, pages: sum.pages, resident: sum.resident, wrong, why: reason }
 }
 
-/// The disks of paths, or of the directories that they will be in.
+/// Returns the disks of paths, or of their existing parent directories.
 fn disks(paths: &[PathBuf]) -> Vec<Disk> {
-    let there = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
-    let disks: BTreeSet<Disk> = there.filter_map(|path| Disk::of(path).ok().flatten()).collect();
+    let existing = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
+    let disks: BTreeSet<Disk> = existing.filter_map(|path| Disk::of(path).ok().flatten()).collect();
     disks.into_iter().collect()
 }
 
@@ -98,9 +98,9 @@ impl HostEnv for LocalHost {
     }
 
     fn settings(&self, paths: &[PathBuf]) -> BTreeMap<String, String> {
-        let there = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
-        let there: Vec<PathBuf> = there.map(Path::to_path_buf).collect();
-        settings::snapshot(&there)
+        let existing = paths.iter().filter_map(|path| path.ancestors().find(|path| path.exists()));
+        let existing: Vec<PathBuf> = existing.map(Path::to_path_buf).collect();
+        settings::snapshot(&existing)
     }
 
     fn count(&self, paths: &[PathBuf]) -> Counted {
@@ -112,7 +112,7 @@ impl HostEnv for LocalHost {
     }
 
     fn speed(&self) -> Option<f64> {
-        self.yardstick.as_ref()?.reads_per_second().ok()
+        self.calibration.as_ref()?.reads_per_second().ok()
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
@@ -123,26 +123,26 @@ impl HostEnv for LocalHost {
     fn make_cold(
         &self,
         files: &[PathBuf],
-        more: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
         let files = open(files)?;
-        files.drop(more).map_err(trouble)?;
+        files.drop(keep_going).map_err(host_error)?;
         if self.drop_all {
-            everything().map_err(trouble)?;
+            everything().map_err(host_error)?;
         }
-        files.residency().map(|found| cold(&found)).map_err(trouble)
+        files.residency().map(|found| cold(&found)).map_err(host_error)
     }
 
     fn make_warm(
         &self,
         files: &[PathBuf],
-        more: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        open(files)?.fill(|_| more()).map(|found| warm(&found)).map_err(trouble)
+        open(files)?.fill(|_| keep_going()).map(|found| warm(&found)).map_err(host_error)
     }
 
     fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
-        open(files)?.residency().map(|found| cold(&found)).map_err(trouble)
+        open(files)?.residency().map(|found| cold(&found)).map_err(host_error)
     }
 
     fn caches_below(&self, files: &[PathBuf]) -> Vec<String> {

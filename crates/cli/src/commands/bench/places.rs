@@ -1,4 +1,5 @@
-//! What block workloads work on, beyond a path: the export of a server, and an engine in process.
+//! Targets of block workloads, other than a path: an NBD export, a mapped file, and an engine in
+//! this process.
 
 use anyhow::Context;
 use larder_core::policy::PolicyKind;
@@ -18,23 +19,23 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes read at a time to bring a volume in.
+/// Size of a read that warms a volume.
 const WARM_BYTES: usize = 256 << 10;
 
-/// The length of a file, or of a block device, which its inode does not tell.
+/// Returns the length of a file or of a block device, whose inode does not contain it.
 pub(super) fn length(path: &Path) -> anyhow::Result<u64> {
     let shown = path.display();
-    let found = std::fs::metadata(path).with_context(|| format!("find {shown}"))?;
-    if !found.file_type().is_block_device() {
-        return Ok(found.len());
+    let metadata = std::fs::metadata(path).with_context(|| format!("find {shown}"))?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
     }
     let mut device = std::fs::File::open(path).with_context(|| format!("open {shown}"))?;
     device.seek(io::SeekFrom::End(0)).with_context(|| format!("find the length of {shown}"))
 }
 
-fn broken(what: &str) -> impl FnOnce(&dyn Display) -> BenchError {
-    let what = what.to_owned();
-    move |error| BenchError::Workload(format!("{what}: {error}"))
+fn workload_error(operation: &str) -> impl FnOnce(&dyn Display) -> BenchError {
+    let operation = operation.to_owned();
+    move |error| BenchError::Workload(format!("{operation}: {error}"))
 }
 
 /// An export of a server, with a connection for each worker.
@@ -45,7 +46,7 @@ pub(super) struct AtExport {
 }
 
 impl AtExport {
-    /// The export at an address, which must answer.
+    /// Connects to the export once, to check it and to get its length.
     pub(super) fn connect(uri: NbdUri) -> anyhow::Result<Self> {
         let client = Client::connect(&uri)?;
         let bytes = client.info().length;
@@ -65,7 +66,7 @@ impl Place for AtExport {
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let client = Client::connect(&self.uri);
-        Ok(Box::new(Connection(client.map_err(|error| broken("connect")(&error))?)))
+        Ok(Box::new(Connection(client.map_err(|error| workload_error("connect")(&error))?)))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
@@ -89,17 +90,17 @@ impl Target for Connection {
     }
 }
 
-/// A file or block device that is mapped into memory by each worker.
+/// A file or block device that each worker maps into memory.
 #[derive(Debug)]
 pub(super) struct AtMapping {
     path: PathBuf,
     writes: bool,
-    /// The same without a mapping: it makes, removes and tells.
+    /// The unmapped file, for creation, removal and state.
     file: AtPath,
 }
 
 impl AtMapping {
-    /// Mapped instead of read and written, at this path.
+    /// Creates a target that maps the file at this path.
     pub(super) fn new(path: &Path, file: AtPath, writes: bool) -> Self {
         AtMapping { path: path.to_path_buf(), writes, file }
     }
@@ -118,8 +119,8 @@ impl Place for AtMapping {
         self.file.space()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        self.file.prepare(stage)
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        self.file.prepare(context)
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
@@ -159,19 +160,19 @@ impl Target for Mapped {
     }
 }
 
-/// What lies behind an engine in process.
+/// Store of an engine in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Behind {
-    /// Memory, which answers at once.
+pub(super) enum BackingStore {
+    /// Memory, without latency.
     Memory,
     /// A modelled disk of 7,200 rpm, in real time.
     Disk,
 }
 
-/// The engine of this program over a store of its own. Each trial has a new one.
+/// The engine of this program over its own store, with a new engine for each trial.
 #[derive(Debug)]
 pub(super) struct InProcess {
-    behind: Behind,
+    backing: BackingStore,
     bytes: u64,
     memory_bytes: u64,
     policy: PolicyKind,
@@ -179,17 +180,22 @@ pub(super) struct InProcess {
 }
 
 impl InProcess {
-    pub(super) fn new(behind: Behind, bytes: u64, memory_bytes: u64, policy: PolicyKind) -> Self {
-        InProcess { behind, bytes, memory_bytes, policy, running: None }
+    pub(super) fn new(
+        backing: BackingStore,
+        bytes: u64,
+        memory_bytes: u64,
+        policy: PolicyKind,
+    ) -> Self {
+        InProcess { backing, bytes, memory_bytes, policy, running: None }
     }
 
     fn store(&self) -> Box<dyn EngineStore> {
         let geometry = Geometry { length: self.bytes, granule: 512, read_only: false };
         let clock = Arc::new(MonotonicClock::new());
         let memory = MemoryStore::new(geometry);
-        match self.behind {
-            Behind::Memory => Box::new(Timed::new(memory, clock)),
-            Behind::Disk => {
+        match self.backing {
+            BackingStore::Memory => Box::new(Timed::new(memory, clock)),
+            BackingStore::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(self.bytes);
                 Box::new(Timed::new(ModelledStore::new(memory, disk), clock))
             }
@@ -199,10 +205,10 @@ impl InProcess {
     fn stop(&mut self) -> Result<(), BenchError> {
         let Some((caches, volume)) = self.running.take() else { return Ok(()) };
         drop(volume);
-        caches.close().map_err(|error| broken("stop the engine")(&error))
+        caches.close().map_err(|error| workload_error("stop the engine")(&error))
     }
 
-    /// A new engine with nothing in it.
+    /// Starts a new, empty engine.
     fn begin(&mut self) -> Result<&CachedVolume, BenchError> {
         self.stop()?;
         let caches = Caches::with_options(EngineOptions {
@@ -212,11 +218,11 @@ impl InProcess {
             threads: 1,
             policy_bytes: self.policy.bytes_per_page(),
         });
-        let caches = caches.map_err(|error| broken("start the engine")(&error))?;
+        let caches = caches.map_err(|error| workload_error("start the engine")(&error))?;
         let volume = caches.add(self.store(), "bench".to_owned(), |options| {
             options.policy = self.policy;
         });
-        let volume = volume.map_err(|error| broken("start the engine")(&error))?;
+        let volume = volume.map_err(|error| workload_error("start the engine")(&error))?;
         let (_, volume) = self.running.insert((caches, volume));
         Ok(volume)
     }
@@ -226,18 +232,18 @@ impl OwnCache for InProcess {
     fn start(&mut self, start: Start) -> Result<Found, BenchError> {
         let bytes = self.bytes;
         let volume = match (&self.running, start) {
-            // As it is after the trial before.
+            // The cache keeps the state after the previous trial.
             (Some(_), Start::AsIs) => &self.running.as_ref().expect("it runs").1,
             _ => self.begin()?,
         };
         if start == Start::Warm {
-            let mut handle = volume.handle().map_err(|error| broken("warm up")(&error))?;
+            let mut handle = volume.handle().map_err(|error| workload_error("warm up")(&error))?;
             let mut buffer = vec![0; WARM_BYTES];
             let mut at = 0;
             while at < bytes {
                 let len = usize::try_from(bytes - at).unwrap_or(WARM_BYTES).min(WARM_BYTES);
                 let read = handle.read(at, &mut buffer[..len]);
-                read.map_err(|error| broken("warm up")(&error))?;
+                read.map_err(|error| workload_error("warm up")(&error))?;
                 at += len as u64;
             }
         }
@@ -250,9 +256,9 @@ impl OwnCache for InProcess {
 impl Place for InProcess {
     fn description(&self) -> String {
         let memory = larder_report::format::bytes(self.memory_bytes);
-        let store = match self.behind {
-            Behind::Memory => "memory",
-            Behind::Disk => "a modelled 7,200 rpm disk",
+        let store = match self.backing {
+            BackingStore::Memory => "memory",
+            BackingStore::Disk => "a modelled 7,200 rpm disk",
         };
         format!("{memory} of cache in process ({}) in front of {store}", self.policy.name())
     }
@@ -267,8 +273,8 @@ impl Place for InProcess {
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let (_, volume) = self.running.as_ref().expect("a trial begins with a start");
-        let handle = volume.handle().map_err(|error| broken("open the engine")(&error))?;
-        Ok(Box::new(Lane(handle)))
+        let handle = volume.handle().map_err(|error| workload_error("open the engine")(&error))?;
+        Ok(Box::new(EngineTarget(handle)))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
@@ -276,9 +282,9 @@ impl Place for InProcess {
     }
 }
 
-struct Lane(Handle);
+struct EngineTarget(Handle);
 
-impl Target for Lane {
+impl Target for EngineTarget {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.0.read(offset, buffer).map_err(io::Error::other)
     }

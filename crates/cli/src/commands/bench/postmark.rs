@@ -1,7 +1,7 @@
 //! `larder bench postmark`: PostMark; docs/bench-postmark.md.
 //!
-//! With `--classic` it is the original, word by word. Else a script is read as a whole first, and
-//! flags win over it.
+//! With `--classic` it behaves exactly as the original. Otherwise a script is parsed completely
+//! first, and flags override it.
 
 mod settings;
 
@@ -19,18 +19,18 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// More threads than this are a mistake.
+/// Maximum number of threads; more are assumed to be a mistake.
 const THREADS_MAX: u32 = 4096;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// A script with commands of PostMark, which is read before anything begins. With --classic
-    /// `.pmrc` in the current directory, if not given.
+pub(crate) struct PostmarkArgs {
+    /// A script with commands of PostMark, which is parsed completely before it is executed. With
+    /// --classic `.pmrc` in the current directory, if not given.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
 
-    /// Behave exactly as the original: script, then prompt, whole seconds, errors passed over, one
-    /// run for each command. Takes no other flags.
+    /// Behave exactly as the original: script, then prompt, whole seconds, errors ignored, one run
+    /// for each command. Takes no other flags.
     #[arg(long, conflicts_with_all = [
         "number", "transactions", "size", "postmark_seed", "location", "subdirectories", "read",
         "write", "buffering", "bias_read", "bias_create", "threads", "fsync", "data", "start",
@@ -42,23 +42,23 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     settings: Settings,
 
-    /// Threads, each with its own files and random numbers, and each doing all of it.
+    /// Threads, each with its own files and random numbers, and each doing the whole workload.
     #[arg(long, value_name = "NUMBER", default_value_t = NonZero::<u32>::MIN,
           value_parser = threads)]
     threads: NonZero<u32>,
 
-    /// When what was written is made stable: none, close (each file), transaction, or end (of each
-    /// phase).
+    /// Time at which written data is made stable: none, close (of each file), transaction, or end
+    /// (of each phase).
     #[arg(long, value_name = "WHEN", default_value = "none", value_parser = fsync)]
     fsync: Fsync,
 
-    /// What is in the files: random (cannot be compressed, nothing twice) or classic (characters,
-    /// the same in each).
+    /// Content of the files: random (incompressible, no duplicates) or classic (characters, the
+    /// same in each).
     #[arg(long, value_name = "KIND", default_value = "random", value_parser = data)]
     data: Data,
 
     #[command(flatten)]
-    playing: RunArgs,
+    run_args: RunArgs,
 }
 
 fn threads(text: &str) -> Result<NonZero<u32>, String> {
@@ -66,30 +66,34 @@ fn threads(text: &str) -> Result<NonZero<u32>, String> {
     found.ok_or_else(|| format!("\"{text}\" is no number of threads; write 1 to {THREADS_MAX}"))
 }
 
-/// A value by its name.
-fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+/// Parses a value by its name.
+fn parse_name<T: Copy>(
+    text: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<T, String> {
     let names: Vec<_> = all.iter().map(|each| name(*each)).collect();
     let found = all.iter().copied().find(|each| name(*each) == text);
     found.ok_or_else(|| format!("\"{text}\" is none of {}", names.join(", ")))
 }
 
 fn fsync(text: &str) -> Result<Fsync, String> {
-    named(text, &Fsync::ALL, Fsync::name)
+    parse_name(text, &Fsync::ALL, Fsync::name)
 }
 
 fn data(text: &str) -> Result<Data, String> {
-    named(text, &Data::ALL, Data::name)
+    parse_name(text, &Data::ALL, Data::name)
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &PostmarkArgs) -> Result<ExitCode> {
     if arguments.classic {
         return classic(arguments);
     }
-    if let Some(code) = arguments.playing.lead("postmark")? {
+    if let Some(code) = arguments.run_args.lead_ranks("postmark")? {
         return Ok(code);
     }
     let steps = arguments.steps()?;
-    if arguments.playing.together.is_asked() {
+    if arguments.run_args.multi_host.is_enabled() {
         let is_one = matches!(steps[..], [Step::Run(..)]);
         ensure!(is_one, "run PostMark together: the script does more than one run");
     }
@@ -99,10 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             Step::Run(config, _) => code = arguments.run_config(config)?,
             Step::Show(config, _) => {
                 let current = std::env::current_dir().context("find the current directory")?;
-                let shown = show(&arguments.settings.over(config), &current);
+                let text = show(&arguments.settings.apply_to(config), &current);
                 let mut out = output::stdout();
-                for part in [shown.before, shown.locations, shown.after] {
-                    out.write_all(&part)?;
+                for section in [text.before, text.locations, text.after] {
+                    out.write_all(&section)?;
                 }
             }
             Step::Help(prefix) => output::stdout().write_all(help(&prefix).as_bytes())?,
@@ -111,8 +115,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-impl Arguments {
-    /// What the script says, or one run without any.
+impl PostmarkArgs {
+    /// Returns the steps of the script, with one run if it has none.
     fn steps(&self) -> Result<Vec<Step>> {
         let script = match &self.config {
             Some(path) => Script::read(path)?,
@@ -122,7 +126,7 @@ impl Arguments {
         if !steps.iter().any(|step| matches!(step, Step::Run(..))) {
             steps.push(Step::Run(script.config, None));
         }
-        // What cannot be done is said before anything is done.
+        // Unsupported steps are refused before the first step is executed.
         for step in &steps {
             if let Step::Run(_, Some(file)) | Step::Show(_, Some(file)) = step {
                 let file = file.display();
@@ -137,12 +141,12 @@ impl Arguments {
             threads: self.threads,
             fsync: self.fsync,
             data: self.data,
-            ..Options::new(self.settings.over(config))
+            ..Options::new(self.settings.apply_to(config))
         }
     }
 
-    /// The only run of it, with its files in a directory that somebody else chose.
-    pub(super) fn inside(&self, directory: &Path) -> Result<PostmarkBench> {
+    /// Returns the only run, with its files in the directory of the calling command.
+    pub(super) fn in_directory(&self, directory: &Path) -> Result<PostmarkBench> {
         ensure!(!self.classic, "run PostMark here: --classic is one run with a prompt");
         let mut configs = self.steps()?.into_iter().filter_map(|step| match step {
             Step::Run(config, _) => Some(config),
@@ -162,19 +166,19 @@ impl Arguments {
 
     fn run_config(&self, config: Config) -> Result<ExitCode> {
         let mut bench = PostmarkBench::new(self.options(config));
-        let played = self.playing.run(&mut bench);
+        let result = self.run_args.run(&mut bench);
         for directory in bench.left_over() {
             eprintln!(
                 "larder: removed {}, which a run that was killed had left",
                 directory.display()
             );
         }
-        played
+        result
     }
 }
 
-fn classic(arguments: &Arguments) -> Result<ExitCode> {
-    // What is said comes out where the original empties its buffer.
+fn classic(arguments: &PostmarkArgs) -> Result<ExitCode> {
+    // Messages are printed at the points at which the original flushes its buffer.
     let mut out = BufWriter::new(output::stdout());
     let mut err = output::stderr();
     Session::new(&mut out, &mut err).run(arguments.config.as_deref(), &mut io::stdin().lock())?;

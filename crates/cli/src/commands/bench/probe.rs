@@ -1,9 +1,9 @@
-//! `larder bench probe`: random records with a pattern of reads and writes, as the Response Probe
-//! of the Windows NT Resource Kit asked for them.
+//! `larder bench probe`: random records with a pattern of reads and writes, like the Response Probe
+//! of the Windows NT Resource Kit.
 
 use super::leak::Leak;
-use super::leftovers::clear_up;
-use super::places::{AtExport, AtMapping, Behind, InProcess, length};
+use super::leftovers::remove_leftovers;
+use super::places::{AtExport, AtMapping, BackingStore, InProcess, length};
 use super::run_args::RunArgs;
 use crate::args;
 use anyhow::{Context, Result, bail, ensure};
@@ -19,17 +19,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// A directory, where a file is made and removed; a file or block device that is there; or the
+pub(super) struct ProbeArgs {
+    /// A directory, where a file is created and removed; an existing file or block device; or the
     /// address of an NBD export (nbd://, nbd+unix://).
     #[arg(value_name = "TARGET", required_unless_present = "in_process")]
     target: Option<String>,
 
-    /// Work on the cache of this very program instead, in front of this store.
+    /// Use the cache of this program itself instead, in front of this store.
     #[arg(long, value_name = "STORE", conflicts_with = "target")]
-    in_process: Option<Behind>,
+    in_process: Option<BackingStore>,
 
-    /// Size of the cache: that of --in-process, or of the one that answers for TARGET.
+    /// Size of the cache: that of --in-process, or of the one in front of TARGET.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     memory: Option<u64>,
 
@@ -37,16 +37,16 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "POLICY", default_value = "s3fifo", value_parser = args::policy)]
     policy: PolicyKind,
 
-    /// Bytes that are worked on; 64MiB for a new file, else all of it.
+    /// Bytes of the target that are used; 64MiB for a new file, else all of it.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes, conflicts_with = "scenario")]
     size: Option<u64>,
 
-    /// Work on so many times the size of the cache as the published measurements did.
+    /// Use a multiple of the cache size, as in the published measurements.
     #[arg(long, value_name = "SCENARIO", requires = "memory")]
     scenario: Option<Scenario>,
 
-    /// How much memory the process of --scenario leak takes at the most; a quarter of what can be
-    /// had, if not given.
+    /// Maximum memory of the process of --scenario leak; a quarter of the available memory, if not
+    /// given.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     leak: Option<u64>,
 
@@ -54,11 +54,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
     record: u64,
 
-    /// What is done to successive records: R reads, W writes.
+    /// Operations on successive records: R reads, W writes.
     #[arg(long, value_name = "LETTERS", default_value = "RWWW", value_parser = pattern)]
     pattern: Pattern,
 
-    /// Where cycles begin.
+    /// Start positions of cycles.
     #[arg(long, value_name = "ORDER", default_value = "normal")]
     order: SeekOrder,
 
@@ -71,7 +71,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "MEAN[,SDEV]", default_value = "1", value_parser = pair)]
     cycle: Spread,
 
-    /// Milliseconds of thinking before each cycle, mean and standard deviation.
+    /// Milliseconds of think time before each cycle, mean and standard deviation.
     #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair)]
     think: Spread,
 
@@ -79,40 +79,40 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair)]
     compute: Spread,
 
-    /// Threads, each with requests of its own.
+    /// Threads, each with its own requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = 1..=1024)]
     threads: i64,
 
-    /// How long a trial is; its second half is measured.
+    /// Duration of a trial; its second half is measured.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = args::time)]
     length: u64,
 
-    /// Past the page cache, with direct I/O.
+    /// Bypass the page cache, with direct I/O.
     #[arg(long)]
     unbuffered: bool,
 
-    /// Map the file into memory, and read and write that.
+    /// Map the file into memory, and access the mapping.
     #[arg(long, conflicts_with = "unbuffered")]
     mapped: bool,
 
-    /// Write to TARGET although it was there before. What it holds is lost.
+    /// Write to an existing TARGET. Its data is lost.
     #[arg(long)]
     overwrite: bool,
 
     #[command(flatten)]
-    playing: RunArgs,
+    run_args: RunArgs,
 }
 
-/// What was measured in 1998 with a cache of 26 MB, that of the third being 40 MB.
+/// The scenarios that were measured in 1998, with a cache of 26 MB, in the third scenario 40 MB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
     /// The file fits: 16 MB.
     Fits,
     /// The file is five times the cache: 128 MB of 26 MB.
     Overrun,
-    /// The same with more memory for the cache: 128 MB of 40 MB.
+    /// The same file with more memory for the cache: 128 MB of 40 MB.
     Favoured,
-    /// The file fits, and a process of its own takes memory: step by step in the first half of each
+    /// The file fits, and a separate process takes memory: step by step in the first half of each
     /// trial, and keeps it to the end.
     Leak,
 }
@@ -121,9 +121,9 @@ enum Scenario {
 enum SeekOrder {
     /// Normally distributed, folded into the file.
     Normal,
-    /// Every record as likely as the other.
+    /// Uniformly distributed.
     Uniform,
-    /// Where the last cycle ended.
+    /// At the end of the previous cycle.
     Sequential,
 }
 
@@ -134,7 +134,7 @@ fn pattern(text: &str) -> Result<Pattern, String> {
     parse_pattern(text).map(Pattern).map_err(|error| error.to_string())
 }
 
-/// `MEAN,SDEV` or `MEAN` alone.
+/// Parses `MEAN,SDEV`, or `MEAN` alone.
 pub(super) fn pair(text: &str) -> Result<Spread, String> {
     let (mean, sdev) = text.split_once(',').unwrap_or((text, "0"));
     match (mean.trim().parse::<f64>(), sdev.trim().parse::<f64>()) {
@@ -145,14 +145,14 @@ pub(super) fn pair(text: &str) -> Result<Spread, String> {
     }
 }
 
-/// Milliseconds as nanoseconds.
+/// Converts milliseconds to nanoseconds.
 pub(super) fn milliseconds(spread: Spread) -> Spread {
     Spread { mean: spread.mean * 1e6, sdev: spread.sdev * 1e6 }
 }
 
-impl Arguments {
-    /// Bytes that are asked for, if any are said.
-    fn requests_per_second(&self) -> Option<u64> {
+impl ProbeArgs {
+    /// Returns the bytes that the size or the scenario selects, if one is given.
+    fn requested_bytes(&self) -> Option<u64> {
         let Some(scenario) = self.scenario else { return self.size };
         let times = match scenario {
             Scenario::Fits | Scenario::Leak => FITS,
@@ -162,76 +162,76 @@ impl Arguments {
         Some(Probe::sized(self.memory?, times).file_bytes)
     }
 
-    /// The place, and the bytes of it that are worked on.
-    fn place(&self) -> Result<(Box<dyn Place>, u64)> {
+    /// Returns the target, and the bytes of it that are used.
+    fn target_place(&self) -> Result<(Box<dyn Place>, u64)> {
         const NEW_BYTES: u64 = 64 << 20;
-        let asked = self.requests_per_second();
-        if let Some(behind) = self.in_process {
-            self.not_a_file("work in process")?;
-            let bytes = asked.unwrap_or(NEW_BYTES);
+        let requested = self.requested_bytes();
+        if let Some(backing) = self.in_process {
+            self.check_no_file_options("work in process")?;
+            let bytes = requested.unwrap_or(NEW_BYTES);
             let memory = self.memory.unwrap_or(NEW_BYTES);
-            return Ok((Box::new(InProcess::new(behind, bytes, memory, self.policy)), bytes));
+            return Ok((Box::new(InProcess::new(backing, bytes, memory, self.policy)), bytes));
         }
         let target = self.target.as_deref().unwrap_or_default();
         if target.contains("://") {
-            self.not_a_file("work on an export")?;
+            self.check_no_file_options("work on an export")?;
             let uri = target.parse()?;
             let place = AtExport::connect(uri).with_context(|| format!("reach {target}"))?;
-            self.may_write(target)?;
-            return Self::within(Box::new(place), asked, target);
+            self.check_may_write(target)?;
+            return Self::checked_place(Box::new(place), requested, target);
         }
         let path = Path::new(target);
-        let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
+        let metadata = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
         let buffering = self.buffering();
-        if found.is_dir() {
-            clear_up(path, "probe");
-            let bytes = asked.unwrap_or(NEW_BYTES);
+        if metadata.is_dir() {
+            remove_leftovers(path, "probe");
+            let bytes = requested.unwrap_or(NEW_BYTES);
             let file = path.join(format!("larder-probe-{}", std::process::id()));
             let place = AtPath::new(&file, bytes, buffering);
             return Ok((self.mapped_or_not(&file, place, true), bytes));
         }
-        self.may_write(target)?;
+        self.check_may_write(target)?;
         let place = AtPath::existing(path, length(path)?, buffering, self.writes());
-        Self::within(self.mapped_or_not(path, place, self.writes()), asked, target)
+        Self::checked_place(self.mapped_or_not(path, place, self.writes()), requested, target)
     }
 
     fn mapped_or_not(&self, path: &Path, place: AtPath, writes: bool) -> Box<dyn Place> {
         if self.mapped { Box::new(AtMapping::new(path, place, writes)) } else { Box::new(place) }
     }
 
-    fn not_a_file(&self, what: &str) -> Result<()> {
-        ensure!(!self.unbuffered, "{what}: --unbuffered is for files");
-        ensure!(!self.mapped, "{what}: --mapped is for files");
+    fn check_no_file_options(&self, operation: &str) -> Result<()> {
+        ensure!(!self.unbuffered, "{operation}: --unbuffered is for files");
+        ensure!(!self.mapped, "{operation}: --mapped is for files");
         Ok(())
     }
 
-    fn may_write(&self, target: &str) -> Result<()> {
+    fn check_may_write(&self, target: &str) -> Result<()> {
         if self.writes() && !self.overwrite {
             bail!("work on {target}: the pattern writes to it; say --overwrite, or --pattern R");
         }
         Ok(())
     }
 
-    fn within(
+    fn checked_place(
         place: Box<dyn Place>,
-        asked: Option<u64>,
+        requested: Option<u64>,
         target: &str,
     ) -> Result<(Box<dyn Place>, u64)> {
-        let (has, bytes) = (place.bytes(), asked.unwrap_or(place.bytes()));
-        ensure!(bytes <= has, "work on {bytes} bytes of {target}: it has {has}");
+        let (available, bytes) = (place.bytes(), requested.unwrap_or(place.bytes()));
+        ensure!(bytes <= available, "work on {bytes} bytes of {target}: it has {available}");
         Ok((place, bytes))
     }
 }
 
-impl Arguments {
-    /// The workload.
+impl ProbeArgs {
+    /// Returns the workload.
     pub(super) fn bench(&self) -> Result<ProbeBench> {
         let leaks = self.scenario == Some(Scenario::Leak);
         ensure!(leaks || self.leak.is_none(), "take memory: --leak is for --scenario leak");
-        let (place, bytes) = self.place()?;
-        // What is on this machine is in its page cache, which the leak squeezes.
+        let (place, bytes) = self.target_place()?;
+        // The leak puts pressure on the page cache of this machine, which holds local files.
         let file = place.paths().into_iter().next().filter(|_| !self.unbuffered);
-        let bench = self.on(place, bytes)?;
+        let bench = self.bench_on(place, bytes)?;
         if !leaks {
             return Ok(bench);
         }
@@ -239,12 +239,12 @@ impl Arguments {
         Ok(bench.with_background_load(Box::new(leak)))
     }
 
-    /// The work on so many bytes of a place.
-    fn on(&self, place: Box<dyn Place>, bytes: u64) -> Result<ProbeBench> {
+    /// Returns the workload on this many bytes of a target.
+    fn bench_on(&self, place: Box<dyn Place>, bytes: u64) -> Result<ProbeBench> {
         let record = self.record;
         ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
         ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
-        // Whole records: what lies behind the last one is left alone.
+        // Only whole records: the bytes after the last one are not used.
         let mut probe = Probe::random(bytes - bytes % record);
         probe.record_bytes = record;
         probe.pattern.clone_from(&self.pattern.0);
@@ -263,28 +263,34 @@ impl Arguments {
         Ok(ProbeBench::new(place, probe, compute, threads, self.length))
     }
 
-    /// Bytes that are worked on, where `unsaid` holds if nothing was said.
-    pub(super) fn bytes_or(&self, unsaid: u64) -> u64 {
-        self.size.unwrap_or(unsaid)
+    /// Returns the bytes that are used; `default` without --size.
+    pub(super) fn bytes_or(&self, default: u64) -> u64 {
+        self.size.unwrap_or(default)
     }
 
-    /// Whether it writes.
+    /// Returns true if the pattern writes.
     pub(super) fn writes(&self) -> bool {
         self.pattern.0.contains(&Action::Write)
     }
 
-    /// The same work twice: on a file that is made in one directory, and on that file as it is seen in
-    /// another.
-    pub(super) fn twice(&self, [made, seen]: [&Path; 2], bytes: u64) -> Result<[ProbeBench; 2]> {
-        let in_words = self.in_process.is_some() || self.scenario.is_some();
-        ensure!(!in_words, "run probe here: --in-process and --scenario are for larder bench");
+    /// Returns the same workload twice: on a file that is created in one directory, and on the same
+    /// file in a mount of it.
+    pub(super) fn native_and_cached(
+        &self,
+        [native_directory, mount_directory]: [&Path; 2],
+        bytes: u64,
+    ) -> Result<[ProbeBench; 2]> {
+        let has_conflict = self.in_process.is_some() || self.scenario.is_some();
+        ensure!(!has_conflict, "run probe here: --in-process and --scenario are for larder bench");
         let name = format!("larder-probe-{}", std::process::id());
-        let [made, seen] = [made.join(&name), seen.join(&name)];
-        let place = AtPath::new(&made, bytes, self.buffering());
-        let native = self.on(self.mapped_or_not(&made, place, true), bytes)?;
-        let place = AtPath::existing(&seen, bytes, self.buffering(), self.writes());
-        let other = self.on(self.mapped_or_not(&seen, place, self.writes()), bytes)?;
-        Ok([native, other])
+        let [native_path, cached_path] =
+            [native_directory, mount_directory].map(|directory| directory.join(&name));
+        let place = AtPath::new(&native_path, bytes, self.buffering());
+        let native = self.bench_on(self.mapped_or_not(&native_path, place, true), bytes)?;
+        let place = AtPath::existing(&cached_path, bytes, self.buffering(), self.writes());
+        let cached =
+            self.bench_on(self.mapped_or_not(&cached_path, place, self.writes()), bytes)?;
+        Ok([native, cached])
     }
 
     fn buffering(&self) -> Buffering {
@@ -292,9 +298,9 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    match arguments.playing.lead("probe")? {
+pub(super) fn run(arguments: &ProbeArgs) -> Result<ExitCode> {
+    match arguments.run_args.lead_ranks("probe")? {
         Some(code) => Ok(code),
-        None => arguments.playing.run(&mut arguments.bench()?),
+        None => arguments.run_args.run(&mut arguments.bench()?),
     }
 }

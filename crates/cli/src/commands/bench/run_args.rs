@@ -1,6 +1,6 @@
-//! What all benchmarks have in common on the command line, and playing one.
+//! The common arguments of all benchmarks, and the execution of one.
 
-use super::bar::{Bar, left};
+use super::bar::{Bar, remaining_time};
 use super::local_host::LocalHost;
 use super::ranks::MultiHostArgs;
 use crate::args;
@@ -23,44 +23,44 @@ use std::process::ExitCode;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunArgs {
-    /// From where each trial starts: cold (nothing of its files in memory), warm (all of them) or
-    /// as-is. The first two are made and read back before each trial. Cold, if nothing else is the
-    /// custom of the benchmark.
+    /// State of the cache before each trial: cold (no page of its files is resident), warm (all
+    /// are) or as-is. The first two are prepared and verified before each trial. Default: cold,
+    /// unless the benchmark has another one.
     #[arg(long, value_name = "START", value_parser = start)]
     start: Option<Start>,
 
-    /// Before each cold start drop everything that the machine has cached. Needs root, and slows
-    /// down whatever else runs.
+    /// Drop everything that the machine has cached before each cold start. Needs root, and slows
+    /// down other programs.
     #[arg(long)]
     drop_all: bool,
 
-    /// The fewest and the most trials, as in 6..30, or exactly so many.
+    /// Minimum and maximum number of trials, as in 6..30, or an exact number.
     #[arg(long, value_name = "MIN..MAX", default_value = "6..30", value_parser = trials)]
     trials: RangeInclusive<u64>,
 
     /// Repeat until the 95 % interval of the first series is this small to both sides; off: do the
-    /// fewest trials.
+    /// minimum number of trials.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = confidence)]
     confidence: Confidence,
 
-    /// The time that may be spent; the trial at hand is not cut short, and one is always done.
+    /// Time limit; the current trial is completed, and at least one is done.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     budget: Option<u64>,
 
-    /// Where everything random comes from.
+    /// Seed of everything random.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Set short trials aside during which the machine was slower than it can be by more than this,
-    /// and do them again; off: all count.
+    /// Repeat short trials during which the machine was slower than it can be by more than this;
+    /// off: all count.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = confidence)]
     same_speed: Confidence,
 
-    /// Trials count while the machine is as fast as it was in this record, for larder compare.
+    /// Count only trials in which the machine was as fast as in this record, for larder compare.
     #[arg(long, value_name = "FILE", value_parser = speed_of)]
     as_fast_as: Option<RecordedSpeed>,
 
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
@@ -69,15 +69,16 @@ pub(super) struct RunArgs {
     output: Option<OutputFile>,
 
     #[command(flatten)]
-    pub(super) together: MultiHostArgs,
+    pub(super) multi_host: MultiHostArgs,
 }
 
-/// How small an interval is to be; none for any.
+/// Maximum relative half-width of a confidence interval; `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confidence(pub(super) Option<f64>);
 
 impl Confidence {
-    /// The same as how much slower than it can be, or than `as_fast_as`, the machine may be.
+    /// Returns the same tolerance for the speed of the machine, relative to its maximum or to
+    /// `as_fast_as`.
     pub(super) fn same_speed(self, as_fast_as: Option<f64>) -> Option<SameSpeed> {
         self.0.map(|tolerance| SameSpeed { tolerance, as_fast_as })
     }
@@ -109,7 +110,7 @@ fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
     }
 }
 
-/// `6..30`, or `10` for exactly ten.
+/// Parses a range of trials: `6..30`, or `10` for exactly ten.
 pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     match (least.parse(), most.parse()) {
@@ -119,10 +120,10 @@ pub(super) fn trials(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 impl RunArgs {
-    /// The plan, with the start that is the custom where none was said.
-    pub(super) fn plan(&self, custom: Start) -> Plan {
+    /// Returns the plan, with the default start of the benchmark unless the user gave one.
+    pub(super) fn plan(&self, default_start: Start) -> Plan {
         Plan {
-            start: self.start.unwrap_or(custom),
+            start: self.start.unwrap_or(default_start),
             trials: self.trials.clone(),
             confidence: self.confidence.0,
             budget: self.budget,
@@ -131,47 +132,51 @@ impl RunArgs {
         }
     }
 
-    /// Plays a workload on this machine and prints what came out.
+    /// Runs a workload on this machine and prints the result.
     pub(super) fn run(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        self.play_from(workload, Start::Cold)
+        self.run_from(workload, Start::Cold)
     }
 
-    /// The same from another start than cold, if that is the custom.
-    pub(super) fn play_from(&self, workload: &mut dyn Workload, custom: Start) -> Result<ExitCode> {
-        let plan = self.plan(custom);
-        let (name, what) = (workload.name().to_owned(), workload.description());
-        self.play_seated(&name, &what, |here, stop, bar| {
-            run_trials(workload, &plan, here, stop, &mut |progress| bar.show(progress))
+    /// Runs a workload with another default start than cold, and prints the result.
+    pub(super) fn run_from(
+        &self,
+        workload: &mut dyn Workload,
+        default_start: Start,
+    ) -> Result<ExitCode> {
+        let plan = self.plan(default_start);
+        let (name, description) = (workload.name().to_owned(), workload.description());
+        self.run_ranked(&name, &description, |host, stop, bar| {
+            run_trials(workload, &plan, host, stop, &mut |progress| bar.show(progress))
         })
     }
 
-    /// The same in parts that share what is made for them.
-    pub(super) fn play_parts(
+    /// Runs a workload in parts that share their setup, and prints the result.
+    pub(super) fn run_parts(
         &self,
         name: &str,
-        whole: &mut dyn InParts,
-        custom: Start,
+        bench: &mut dyn InParts,
+        default_start: Start,
     ) -> Result<ExitCode> {
-        let plan = self.plan(custom);
-        let what = whole.description();
-        self.play_seated(name, &what, |here, stop, bar| {
-            let mut show = |at: PartsProgress| {
-                if at.parts > 1 {
-                    bar.part = format!("part {} of {}: ", at.part, at.parts);
+        let plan = self.plan(default_start);
+        let description = bench.description();
+        self.run_ranked(name, &description, |host, stop, bar| {
+            let mut show = |progress: PartsProgress| {
+                if progress.parts > 1 {
+                    bar.part = format!("part {} of {}: ", progress.part, progress.parts);
                 }
-                bar.show(at.progress);
+                bar.show(progress.progress);
             };
-            play_parts(whole, &plan, here, stop, &mut show)
+            play_parts(bench, &plan, host, stop, &mut show)
         })
     }
 
-    /// The machine for the player.
-    pub(super) fn here(&self) -> LocalHost {
+    /// Returns this machine as the environment of a benchmark.
+    pub(super) fn host(&self) -> LocalHost {
         LocalHost::new(self.drop_all)
     }
 
-    /// Plays one of several workloads; `part` says which, for people who wait.
-    pub(super) fn play_part(
+    /// Runs one of several workloads; `part` names it in the progress display.
+    pub(super) fn run_one(
         &self,
         workload: &mut dyn Workload,
         stop: &Stop,
@@ -180,62 +185,62 @@ impl RunArgs {
         let mut bar = Trials::new(part);
         let mut show = |progress| bar.show(progress);
         let plan = self.plan(Start::Cold);
-        let result = run_trials(workload, &plan, &self.here(), stop.flag(), &mut show);
+        let result = run_trials(workload, &plan, &self.host(), stop.flag(), &mut show);
         bar.end();
         result
     }
 
-    /// As the function of this name, with the format and the file that were asked for.
+    /// Prints and writes a result, with the format and the file of these arguments; see [`finish`].
     pub(super) fn finish(
         &self,
         name: &str,
-        played: (Stop, Result<RunResult, BenchError>),
+        result: (Stop, Result<RunResult, BenchError>),
     ) -> Result<ExitCode> {
         let write = |run: &Run| write_record(run, self.output.as_deref());
-        finish(name, played, |run| self.format.write(run), write)
+        finish(name, result, |run| self.format.write(run), write)
     }
 }
 
-/// Writes the record of a run into the file that was asked for, if any.
+/// Writes the record of a run into the output file, if there is one.
 pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
-    output.map_or(Ok(()), |file| output::write_whole(file, &run.to_json()?))
+    output.map_or(Ok(()), |file| output::write_atomically(file, &run.to_json()?))
 }
 
 /// Prints and writes the results: the text also if a file cannot be written, and the files also if
-/// the text cannot be printed. A run that a signal stopped prints and writes what it has, and
-/// then ends as the signal asks.
+/// the text cannot be printed. A run that a signal stopped prints and writes its results so far,
+/// and then ends with the default action of the signal.
 pub(super) fn finish(
     name: &str,
     (stop, result): (Stop, Result<RunResult, BenchError>),
     show: impl FnOnce(&Run) -> Result<String>,
     write: impl FnOnce(&Run) -> Result<()>,
 ) -> Result<ExitCode> {
-    let what = format!("run {name}");
+    let operation = format!("run {name}");
     let RunResult { mut run, stopped } = match result {
         Err(error) if error.is_stop() => {
             eprintln!("larder: stopped before the first trial; what it made is removed");
-            stop.end()?;
-            return Err(error).context(what);
+            stop.reraise_signal()?;
+            return Err(error).context(operation);
         }
-        result => result.context(what)?,
+        result => result.context(operation)?,
     };
     run.software.insert("larder".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let text = show(&run)?;
     let printed = crate::output::stdout().write_all(text.as_bytes());
     write(&run)?;
-    // A reader that has had enough is no failure, so the error must reach main as it is.
+    // A closed pipe is not a failure, so the error must reach main without context.
     printed?;
     if stopped {
         eprintln!("larder: stopped; what it made is removed");
-        stop.end()?;
+        stop.reraise_signal()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// How far a workload is, trial by trial.
+/// Progress of a workload, trial by trial.
 pub(super) struct Trials {
     bar: Bar,
-    /// Stands before everything else; may be empty.
+    /// Prefix of the task; may be empty.
     part: String,
 }
 
@@ -245,13 +250,13 @@ impl Trials {
         Trials { bar: Bar::new("of up to {len} trials"), part }
     }
 
-    /// Nothing is shown.
+    /// Returns a display without output.
     pub(super) fn hidden() -> Self {
         Trials { bar: Bar::hidden(), part: String::new() }
     }
 
     fn show(&mut self, progress: Progress) {
-        let doing = match progress.step {
+        let task = match progress.step {
             Step::Preparing => "preparing",
             Step::Starting => "making the start",
             Step::Waiting => "waiting until the machine is as fast again",
@@ -259,8 +264,8 @@ impl Trials {
             Step::CleaningUp => "removing what was made",
         };
         let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
-        let rest = half.unwrap_or_default() + &left(progress.left);
-        self.bar.show([progress.done, progress.most], &format!("{}{doing}", self.part), &rest);
+        let suffix = half.unwrap_or_default() + &remaining_time(progress.left);
+        self.bar.show([progress.done, progress.most], &format!("{}{task}", self.part), &suffix);
     }
 
     pub(super) fn end(&mut self) {

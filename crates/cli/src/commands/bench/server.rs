@@ -1,6 +1,6 @@
-//! `larder bench server`: steps with more and more clients, up to where a server has enough.
+//! `larder bench server`: steps with an increasing number of clients, until a server is saturated.
 
-use super::leftovers::clear_up;
+use super::leftovers::remove_leftovers;
 use super::places::{AtExport, length};
 use super::probe::{milliseconds, pair};
 use super::run_args::RunArgs;
@@ -15,13 +15,14 @@ use larder_lab::workload::server::{Mix, ServerLoad};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// More clients than this are a mistake: each is a thread.
+/// Maximum number of clients, each of which is a thread; more are assumed to be a mistake.
 const CLIENTS_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// A directory, that of a mounted file server for one, where files are made and removed; a file or
-    /// block device that is there; or the address of an NBD export (nbd://, nbd+unix://).
+pub(super) struct ServerArgs {
+    /// A directory, on a mounted file system for a file server, where files are created and
+    /// removed; an existing file or block device; or the address of an NBD export (nbd://,
+    /// nbd+unix://).
     #[arg(value_name = "TARGET")]
     target: String,
 
@@ -35,7 +36,7 @@ pub(super) struct Arguments {
           value_parser = mix)]
     mix: Mix,
 
-    /// Milliseconds of thinking before each transaction, mean and standard deviation.
+    /// Milliseconds of think time before each transaction, mean and standard deviation.
     #[arg(long, value_name = "MEAN[,SDEV]", default_value = "100,30", value_parser = pair)]
     think: Spread,
 
@@ -48,39 +49,39 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = args::bytes)]
     size: u64,
 
-    /// Bytes that are read or written at a time.
+    /// Bytes of one read or write.
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = args::bytes)]
     record: u64,
 
-    /// How long each step runs before it is measured.
+    /// Duration of each step before its measurement.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
     warm_up: u64,
 
-    /// How long each step is measured.
+    /// Duration of the measurement of each step.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = args::time)]
     measure: u64,
 
-    /// Make what a transaction writes stable before it ends.
+    /// Make the writes of a transaction stable before it ends.
     #[arg(long)]
     sync: bool,
 
-    /// Past the page cache, with direct I/O.
+    /// Bypass the page cache, with direct I/O.
     #[arg(long)]
     unbuffered: bool,
 
-    /// Write to TARGET although it was there before. What it holds is lost.
+    /// Write to an existing TARGET. Its data is lost.
     #[arg(long)]
     overwrite: bool,
 
     #[command(flatten)]
-    playing: RunArgs,
+    run_args: RunArgs,
 }
 
 fn mix(text: &str) -> Result<Mix, String> {
     Mix::parse(text).map_err(|error| error.to_string())
 }
 
-impl Arguments {
+impl ServerArgs {
     fn share(&self) -> Result<Share> {
         let target = self.target.as_str();
         let buffering = if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered };
@@ -88,25 +89,25 @@ impl Arguments {
             ensure!(!self.unbuffered, "work on an export: --unbuffered is for files");
             let place = AtExport::connect(target.parse()?);
             let place = place.with_context(|| format!("reach {target}"))?;
-            return self.places(Box::new(place));
+            return self.existing(Box::new(place));
         }
         let path = Path::new(target);
-        let found = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
-        if found.is_dir() {
-            clear_up(path, "server");
+        let metadata = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
+        if metadata.is_dir() {
+            remove_leftovers(path, "server");
             return Ok(Share::Directory(Directory::inside(path, buffering)));
         }
         let place = AtPath::existing(path, length(path)?, buffering, self.mix.writes());
-        self.places(Box::new(place))
+        self.existing(Box::new(place))
     }
 
-    /// Places that were there before.
-    fn places(&self, place: Box<dyn larder_lab::bench::target::Place>) -> Result<Share> {
+    /// Returns an existing target for the clients.
+    fn existing(&self, place: Box<dyn larder_lab::bench::target::Place>) -> Result<Share> {
         let target = &self.target;
         let clients = self.clients.iter().copied().max().unwrap_or(1);
         let extent = Extent { clients, items: self.items, item_bytes: self.size };
-        let (has, needs) = (place.bytes(), extent.bytes());
-        ensure!(needs <= has, "work on {needs} bytes of {target}: it has {has}");
+        let (available, needed) = (place.bytes(), extent.bytes());
+        ensure!(needed <= available, "work on {needed} bytes of {target}: it has {available}");
         ensure!(
             self.overwrite || !self.mix.writes(),
             "work on {target}: the mix writes to it; say --overwrite, or --mix read=1"
@@ -115,22 +116,22 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(code) = arguments.playing.lead("server")? {
+pub(super) fn run(arguments: &ServerArgs) -> Result<ExitCode> {
+    if let Some(code) = arguments.run_args.lead_ranks("server")? {
         return Ok(code);
     }
-    let &Arguments { record, size, measure, warm_up, sync, unbuffered, .. } = arguments;
+    let &ServerArgs { record, size, measure, warm_up, sync, unbuffered, .. } = arguments;
     ensure!(size > 0 && record > 0, "work on items of 0 bytes: there is nothing to do");
     ensure!(measure > 0, "measure for no time: nothing can end in it");
     let fits = !unbuffered || (size % 512 == 0 && record % 512 == 0);
     ensure!(fits, "work past the page cache: items and records are multiples of 512 bytes");
-    let rises = arguments.clients.windows(2).all(|pair| pair[0] < pair[1]);
-    ensure!(rises, "load step by step: each step has more clients than the one before");
+    let is_increasing = arguments.clients.windows(2).all(|pair| pair[0] < pair[1]);
+    ensure!(is_increasing, "load step by step: each step has more clients than the one before");
     let (mix, think) = (arguments.mix, milliseconds(arguments.think));
     let load = ServerLoad { mix, think, items: arguments.items };
     let clients = arguments.clients.clone();
     let steps = Steps { clients, warm_up, measure, record_bytes: record, sync };
     let mut bench = ServerBench::new(arguments.share()?, load, steps, size);
-    // Each step warms up by itself, and of a server nobody can tell what it has.
-    arguments.playing.play_from(&mut bench, Start::AsIs)
+    // Each step has its own warm-up, and the cache of a server cannot be queried.
+    arguments.run_args.run_from(&mut bench, Start::AsIs)
 }

@@ -1,4 +1,5 @@
-//! `larder bench cold` and `larder bench warm`: files out of memory or into it, as read back.
+//! `larder bench cold` and `larder bench warm`: drop files from memory or read them into it, with
+//! verification.
 
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
@@ -13,25 +14,25 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct StartArgs {
     /// Files, block devices, and directories with all files below them.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Drop everything that the machine has cached as well: inodes, directories, and what lies
-    /// below FUSE and loop devices. Needs root, and slows down whatever else runs.
+    /// Drop everything that the machine has cached as well: inodes, directories, and caches below
+    /// FUSE and loop devices. Needs root, and slows down other programs.
     #[arg(long)]
     drop_all: bool,
 }
 
-pub(super) fn cold(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn cold(arguments: &StartArgs) -> Result<ExitCode> {
     let stop = Stop::listen()?;
     let files = open(arguments)?;
     files.drop(|| !stop.flag().load(Ordering::Relaxed))?;
     if arguments.drop_all {
         everything()?;
     }
-    stop.end()?;
+    stop.reraise_signal()?;
     let found = files.residency()?;
     for note in caches_below(files.paths(), arguments.drop_all) {
         eprintln!("larder: note: {note}");
@@ -44,24 +45,24 @@ pub(super) fn cold(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-pub(super) fn warm(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn warm(arguments: &StartArgs) -> Result<ExitCode> {
     if arguments.drop_all {
         bail!("make files warm: --drop-all is for cold ones");
     }
     let stop = Stop::listen()?;
     let files = open(arguments)?;
     let found = files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
-    stop.end()?;
+    stop.reraise_signal()?;
     report_start("warm", &found, found.sum.is_warm(), || {
         found.lacking.as_ref().map_or_else(String::new, |(path, one)| {
             let count = format::count(one.pages - one.resident);
-            let why = larder_host::residency::why_pages_lack(path, one);
-            format!("{} lacks {count} pages: {why}", path.display())
+            let reason = larder_host::residency::why_pages_lack(path, one);
+            format!("{} lacks {count} pages: {reason}", path.display())
         })
     })
 }
 
-fn open(arguments: &Arguments) -> Result<Files> {
+fn open(arguments: &StartArgs) -> Result<Files> {
     let mut paths = Vec::new();
     for path in &arguments.paths {
         paths.extend(files_below(path)?);
@@ -72,26 +73,26 @@ fn open(arguments: &Arguments) -> Result<Files> {
     Ok(Files::open(paths)?)
 }
 
-/// Says what was read back; a finding if it is not as it should be.
+/// Prints the verified state; returns exit code 1 if it is not the requested one.
 fn report_start(
-    what: &str,
+    state: &str,
     found: &Found,
-    done: bool,
-    why: impl Fn() -> String,
+    is_reached: bool,
+    reason: impl Fn() -> String,
 ) -> Result<ExitCode> {
     let Residency { files, pages, resident, .. } = found.sum;
-    let not = if done { "" } else { "not " };
+    let prefix = if is_reached { "" } else { "not " };
     let line = format!(
-        "{not}{what}: {} of {} pages ({}) of {} in memory\n",
+        "{prefix}{state}: {} of {} pages ({}) of {} in memory\n",
         format::count(resident),
         format::count(pages),
         format::bytes(pages * page_bytes()),
         format::counted(files, "file")
     );
     crate::output::stdout().write_all(line.as_bytes()).context("print the result")?;
-    if done {
+    if is_reached {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("larder: {}", why());
+    eprintln!("larder: {}", reason());
     Ok(ExitCode::from(1))
 }

@@ -1,16 +1,16 @@
-//! `larder try`: the same work natively and through a temporary cache, from cold and warm starts,
-//! by turns; one table, one verdict, one page. docs/try.md.
+//! `larder try`: the same workload natively and through a temporary cache, from cold and warm
+//! starts, alternating; one table, one verdict, one page. docs/try.md.
 //!
-//! Invariants: nothing is made before it is known that it may be, and nothing is left, whatever way
-//! it ends: what a kill leaves the next start removes. What is not better is said as openly as what
-//! is.
+//! Invariants: nothing is created before all checks have passed, and nothing remains, however the
+//! command ends: the next start removes the files of a killed run. Results that are not better are
+//! reported as prominently as others.
 
 mod cache;
 mod scratch;
 mod sides;
 mod work;
 
-use super::bar::{Bar, left};
+use super::bar::{Bar, remaining_time};
 use super::run_args::finish;
 use crate::args;
 use crate::commands::report::Format;
@@ -19,7 +19,7 @@ use crate::output::{self, OutputFile};
 use crate::runtime_directory::runtime_directory;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
-use cache::{Cache, Mounting};
+use cache::{Cache, MountConfig};
 use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
@@ -32,35 +32,35 @@ use larder_report::run::parts::Part;
 use larder_report::try_verdict::{self, LARDER, NATIVE, SIDE};
 use larder_report::{escape, format};
 use scratch::Scratch;
-use sides::{Side, Through};
+use sides::{CachedWorkload, SideHost};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
-use work::{Both, Kind, Work};
+use work::{Benchmark, BothSides, Work};
 
-/// More than this part of what is free is used only if somebody says so.
-const FREE_PART: u64 = 10;
-/// On a fast disk.
-const USUAL: &str = "less than a minute";
+/// Divisor of the free space that may be used without confirmation.
+const FREE_DIVISOR: u64 = 10;
+/// Expected duration of a round on a fast disk.
+const EXPECTED_DURATION: &str = "less than a minute";
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// A directory of the file system that is meant. Files are made in a directory of their own in it,
-    /// and removed.
+pub(crate) struct TryArgs {
+    /// A directory on the file system to test. Files are created in a new subdirectory, and
+    /// removed.
     path: PathBuf,
 
-    /// Memory of the cache, with everything that goes with it.
+    /// Memory of the cache, including its metadata.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// What is done. Its own words may stand behind --.
+    /// The benchmark. Its own arguments may follow --.
     #[arg(long, value_name = "BENCHMARK", default_value = "fileload")]
-    workload: Kind,
+    workload: Benchmark,
 
-    /// What fsync does in the cache: keep its promise, or ignore it, which loses what a crash finds
-    /// unwritten.
+    /// Mode of fsync in the cache: keep its guarantee, or ignore it, which loses unwritten data in
+    /// a crash.
     #[arg(long, value_name = "MODE", default_value = "keep", value_parser = args::flush_mode)]
     flush: FlushMode,
 
@@ -69,35 +69,35 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     trials: u64,
 
-    /// Use more than a tenth of the free space without being asked.
+    /// Use more than a tenth of the free space without confirmation.
     #[arg(long)]
     yes: bool,
 
-    /// Where the page with the charts goes, replacing what is there; JSON if the name ends so.
+    /// File for the page with the charts, replacing it; JSON if the name ends in .json.
     #[arg(short, long, value_name = "FILE", default_value = "larder-try.html")]
     output: OutputFile,
 
-    /// Words for the benchmark, as larder bench takes them.
+    /// Arguments of the benchmark, as larder bench takes them.
     #[arg(value_name = "WORD", last = true)]
     words: Vec<String>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    // What is wrong is said before anything is made.
+pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
+    // Errors in the arguments are reported before any file is created.
     let work = Work::parse(arguments.workload, &arguments.words)?;
-    let (starts, why_one) = work.starts(arguments.memory)?;
+    let (starts, single_start_reason) = work.starts(arguments.memory)?;
     arguments.check_path()?;
     arguments.check_output()?;
     let sockets = runtime_directory()?;
-    scratch::clear_up(&arguments.path, &sockets);
-    arguments.may_use(work.room_bytes(arguments.memory)?)?;
+    scratch::remove_leftovers(&arguments.path, &sockets);
+    arguments.confirm_use(work.needed_bytes(arguments.memory)?)?;
     let stop = Stop::listen()?;
     let scratch = Scratch::make(&arguments.path, &sockets)?;
-    let played = arguments.run_trials(&work, &starts, &scratch, &stop);
-    // Nothing is mounted any more; an error of the work is worth more than one here.
+    let result = arguments.run_trials(&work, &starts, &scratch, &stop);
+    // Nothing is mounted any more; an error of the workload takes precedence over one here.
     let removed = scratch.remove();
-    let turns = match played {
-        Ok(turns) => turns,
+    let trial_results = match result {
+        Ok(trial_results) => trial_results,
         Err(error) => {
             if let Err(more) = removed {
                 eprintln!("larder: note: failed to {more:#}");
@@ -111,18 +111,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     removed?;
-    let stopped = turns.stopped;
-    let run = arguments.gather(turns, why_one)?;
+    let stopped = trial_results.stopped;
+    let run = arguments.combine(trial_results, single_start_reason)?;
     let write = |run: &Run| arguments.write(run);
     finish("the trial", (stop, Ok(RunResult { run, stopped })), |run| Ok(run.to_text()), write)
 }
 
-impl Arguments {
-    /// Whether there is a directory that a cache could do something for.
+impl TryArgs {
+    /// Checks that there is a directory that can gain from a cache.
     fn check_path(&self) -> Result<()> {
         let shown = self.path.display();
-        let found = std::fs::metadata(&self.path).with_context(|| format!("find {shown}"))?;
-        ensure!(found.is_dir(), "work in {shown}: it is no directory; name the one that it is in");
+        let metadata = std::fs::metadata(&self.path).with_context(|| format!("find {shown}"))?;
+        ensure!(
+            metadata.is_dir(),
+            "work in {shown}: it is no directory; name the one that it is in"
+        );
         let mount = Mount::of(&self.path).with_context(|| format!("find what {shown} is on"))?;
         ensure!(
             !mount.is_memory(),
@@ -133,16 +136,16 @@ impl Arguments {
         Ok(())
     }
 
-    /// Refuses a page of unknown format, or one that cannot be written: at the end of the trials
-    /// it would be too late.
+    /// Refuses a page of unknown format, or one that cannot be written, so that the command fails
+    /// before the trials.
     fn check_output(&self) -> Result<()> {
         self.output_format()?;
-        output::check(&self.output)
+        output::check_writable(&self.output)
     }
 
-    /// Returns the format that the name of the page asks for: HTML if it has no ending.
+    /// Returns the format for the extension of the page: HTML if it has none.
     fn output_format(&self) -> Result<Format> {
-        if let Some(format) = Format::of_name(&self.output) {
+        if let Some(format) = Format::from_extension(&self.output) {
             return Ok(format);
         }
         if let Some(ending) = self.output.extension() {
@@ -152,22 +155,22 @@ impl Arguments {
         Ok(Format::Html)
     }
 
-    /// Asks, if it is much.
-    fn may_use(&self, bytes: u64) -> Result<()> {
+    /// Asks for confirmation if the workload needs much of the free space.
+    fn confirm_use(&self, bytes: u64) -> Result<()> {
         let shown = self.path.display();
         let free = free_space::check(&self.path, bytes)?;
-        if self.yes || bytes <= free / FREE_PART {
+        if self.yes || bytes <= free / FREE_DIVISOR {
             return Ok(());
         }
         let (bytes, free) = (format::bytes(bytes), format::bytes(free));
-        let what = format!("use {bytes} of the {free} that are free in {shown}");
+        let request = format!("use {bytes} of the {free} that are free in {shown}");
         if !std::io::stdin().is_terminal() {
-            bail!("{what}: that is more than a tenth, and nobody is there to ask; say --yes");
+            bail!("{request}: that is more than a tenth, and nobody is there to ask; say --yes");
         }
-        eprint!("larder: {what} for as long as it takes? [y/N] ");
+        eprint!("larder: {request} for as long as it takes? [y/N] ");
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).context("hear the answer")?;
-        ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "{what}: the answer was no");
+        ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "{request}: the answer was no");
         Ok(())
     }
 
@@ -179,37 +182,44 @@ impl Arguments {
         stop: &Stop,
     ) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
-        let mut cache = Cache::new(Mounting::new(self.memory, self.flush, scratch));
-        // What keeps it from being mounted is said before anything is made that takes time.
+        let mut cache = Cache::new(MountConfig::new(self.memory, self.flush, scratch));
+        // Errors of the mount are reported before files are created, which takes time.
         cache.start()?;
         cache.stop()?;
         let cache = Mutex::new(cache);
-        let (native_side, larder_side) =
-            (Side::native(&cache, &files), Side::through(&cache, &files, &mount));
+        let (native_host, larder_host) =
+            (SideHost::native(&cache, &files), SideHost::through(&cache, &files, &mount));
         let plan = Plan {
             trials: self.trials..=self.trials,
             confidence: None,
             same_speed: None,
             ..Plan::default()
         };
-        let ways = 2 * starts.len() as u64;
-        let mut shown = Shown::new(ways, self.trials * ways);
-        let played = work.on_both_sides([&files, &mount], self.memory, |both| {
-            let Both { native, larder } = both;
-            let mut larder = Through::new(larder, &cache, work.writes());
-            let mut ways = [
-                TrialVariant { workload: native, surroundings: &native_side },
-                TrialVariant { workload: &mut larder, surroundings: &larder_side },
+        let trials_per_round = 2 * starts.len() as u64;
+        let mut progress_display =
+            TrialProgress::new(trials_per_round, self.trials * trials_per_round);
+        let result = work.on_both_sides([&files, &mount], self.memory, |both| {
+            let BothSides { native, larder } = both;
+            let mut larder = CachedWorkload::new(larder, &cache, work.writes());
+            let mut variants = [
+                TrialVariant { workload: native, surroundings: &native_host },
+                TrialVariant { workload: &mut larder, surroundings: &larder_host },
             ];
-            play_by_turns(&mut ways, starts, &plan, stop.flag(), &mut |at| shown.show(at))
+            play_by_turns(&mut variants, starts, &plan, stop.flag(), &mut |progress| {
+                progress_display.show(progress);
+            })
         });
-        shown.bar.end();
-        Ok(played??)
+        progress_display.bar.end();
+        Ok(result??)
     }
 
-    /// All runs as one, with the verdict.
-    fn gather(&self, turns: AlternatingTrials, why_one: Option<String>) -> Result<Run> {
-        let starts = turns.runs.len() / 2;
+    /// Combines all runs into one, with the verdict.
+    fn combine(
+        &self,
+        trial_results: AlternatingTrials,
+        single_start_reason: Option<String>,
+    ) -> Result<Run> {
+        let starts = trial_results.runs.len() / 2;
         let sides = [NATIVE, LARDER].into_iter().flat_map(|side| std::iter::repeat_n(side, starts));
         let part = |(run, side): (Run, &str)| {
             let start = run.trials.first().map_or("", |trial| trial.started.start.name());
@@ -218,74 +228,82 @@ impl Arguments {
             let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
             Part { name, labels, run }
         };
-        let parts: Vec<Part> = turns.runs.into_iter().zip(sides).map(part).collect();
+        let parts: Vec<Part> = trial_results.runs.into_iter().zip(sides).map(part).collect();
         let memory = format::bytes(self.memory);
-        let what = format!("{}, natively and through {memory} of larder", parts[0].run.what);
+        let description = format!("{}, natively and through {memory} of larder", parts[0].run.what);
         let verdict = try_verdict::verdict(&parts)?;
-        let mut run = Run::gathered(what, parts);
+        let mut run = Run::gathered(description, parts);
         run.verdict = verdict;
         run.settings.insert("memory_bytes".to_owned(), self.memory.into());
         run.settings.insert("flush".to_owned(), self.flush.name().into());
-        if let Some(why) = why_one {
-            run.settings.insert("starts".to_owned(), why.into());
+        if let Some(reason) = single_start_reason {
+            run.settings.insert("starts".to_owned(), reason.into());
         }
         "try".clone_into(&mut run.workload);
         Ok(run)
     }
 
-    /// Writes the page, and prints where it is.
+    /// Writes the page, and prints its path.
     fn write(&self, run: &Run) -> Result<()> {
-        output::write_whole(&self.output, &self.output_format()?.write(run)?)?;
+        output::write_atomically(&self.output, &self.output_format()?.write(run)?)?;
         Ok(writeln!(output::stdout(), "\nWritten to {}", escape::path(&self.output))?)
     }
 }
 
-/// How far it is, for people who wait.
-struct Shown {
+/// Progress of the trials.
+struct TrialProgress {
     bar: Bar,
-    /// Trials of a round, and of all rounds.
+    /// Trials of a round.
     round: u64,
-    all: u64,
-    /// When the first trial was about to start.
-    begun: Option<Instant>,
-    is_said: bool,
+    /// Trials of all rounds.
+    total: u64,
+    /// Start of the first trial.
+    started_at: Option<Instant>,
+    is_estimate_shown: bool,
 }
 
-impl Shown {
-    fn new(round: u64, all: u64) -> Self {
-        let times = match all / round {
+impl TrialProgress {
+    fn new(round: u64, total: u64) -> Self {
+        let times = match total / round {
             1 => "once".to_owned(),
             times => format!("{times} times"),
         };
         eprintln!(
-            "larder: {round} ways by turns, {times}: {USUAL} on a fast disk, longer on a slow one"
+            "larder: {round} ways by turns, {times}: {EXPECTED_DURATION} on a fast disk, longer on a slow one"
         );
-        Shown { bar: Bar::new("of {len} trials"), round, all, begun: None, is_said: false }
+        TrialProgress {
+            bar: Bar::new("of {len} trials"),
+            round,
+            total,
+            started_at: None,
+            is_estimate_shown: false,
+        }
     }
 
-    fn show(&mut self, at: TurnsProgress) {
-        let doing = match at.progress.step {
+    fn show(&mut self, progress: TurnsProgress) {
+        let task = match progress.progress.step {
             Step::Preparing => "making files",
             Step::Starting => "making the start",
             Step::Waiting => "waiting until the machine is as fast again",
             Step::Running => "running",
             Step::CleaningUp => "removing what was made",
         };
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        if at.progress.step == Step::Preparing {
-            self.begun = None;
+        let started_at = *self.started_at.get_or_insert_with(Instant::now);
+        if progress.progress.step == Step::Preparing {
+            self.started_at = None;
         }
-        let spent = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let more = self.all.saturating_sub(at.done);
-        let rest = (at.done >= self.round && more > 0).then(|| spent / at.done * more);
-        if let Some(rest) = rest
-            && !std::mem::replace(&mut self.is_said, true)
+        let spent = u64::try_from(started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let remaining_trials = self.total.saturating_sub(progress.done);
+        let left_ns = (progress.done >= self.round && remaining_trials > 0)
+            .then(|| spent / progress.done * remaining_trials);
+        if let Some(left_ns) = left_ns
+            && !std::mem::replace(&mut self.is_estimate_shown, true)
         {
-            eprintln!("larder: about {} more on this one", format::duration(rest));
+            eprintln!("larder: about {} more on this one", format::duration(left_ns));
         }
-        let side = if at.way == 0 { NATIVE } else { LARDER };
-        let doing = format!("{side}, {}: {doing}", at.start.name());
-        self.bar.show([at.done, self.all], &doing, &left(rest));
+        let side = if progress.way == 0 { NATIVE } else { LARDER };
+        let task = format!("{side}, {}: {task}", progress.start.name());
+        self.bar.show([progress.done, self.total], &task, &remaining_time(left_ns));
     }
 }
 
@@ -298,10 +316,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: TryArgs,
     }
 
-    fn arguments(path: &Path, words: &[&str]) -> Arguments {
+    fn arguments(path: &Path, words: &[&str]) -> TryArgs {
         let always = ["try", path.to_str().unwrap()];
         Line::try_parse_from(always.iter().chain(words)).unwrap().arguments
     }
@@ -317,9 +335,9 @@ mod tests {
         for name in ["page", "page.html", "page.json", "page.csv"] {
             page(name).unwrap();
         }
-        let refused = page("page.foo").unwrap_err();
+        let error = page("page.foo").unwrap_err();
         let reason = "page.foo: no format has the ending .foo; use .html, .json or .csv";
-        assert!(refused.ends_with(reason), "{refused}");
+        assert!(error.ends_with(reason), "{error}");
     }
 
     #[test]
@@ -327,13 +345,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let free = larder_host::space::free_bytes(directory.path()).unwrap();
         let plain = arguments(directory.path(), &[]);
-        plain.may_use(free / 20).unwrap();
+        plain.confirm_use(free / 20).unwrap();
         if !std::io::stdin().is_terminal() {
-            let error = plain.may_use(free / 2).unwrap_err().to_string();
+            let error = plain.confirm_use(free / 2).unwrap_err().to_string();
             assert!(error.ends_with("and nobody is there to ask; say --yes"), "{error}");
         }
         let allowed = arguments(directory.path(), &["--yes"]);
-        allowed.may_use(free / 2).unwrap();
-        assert!(allowed.may_use(free * 2).unwrap_err().to_string().contains(" are free"));
+        allowed.confirm_use(free / 2).unwrap();
+        assert!(allowed.confirm_use(free * 2).unwrap_err().to_string().contains(" are free"));
     }
 }

@@ -1,4 +1,4 @@
-//! A client of the control interface: one connection for each question.
+//! A client of the control interface, with one connection per request.
 
 use super::tcp_owner;
 use crate::control::{Token, known_sockets};
@@ -19,66 +19,66 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
-/// Maximum length of an answer; a longer one does not come from a Larder server.
+/// Maximum length of a response; a longer one does not come from a Larder server.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where the server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
-enum Place {
+enum ServerAddress {
     Unix(PathBuf),
     Tcp(SocketAddr, Token),
 }
 
-/// A way to ask a server.
+/// A client of one server.
 #[derive(Debug)]
 pub(crate) struct Client {
-    place: Place,
+    address: ServerAddress,
     /// A user whose server is trusted, in addition to this user and root.
     trusted_uid: Option<u32>,
     runtime: Runtime,
 }
 
 impl Client {
-    /// The server that the command line names, or the only one that there is.
+    /// Returns a client of the server that the command line names, or of the only server found.
     pub(super) fn find(
         server: Option<&str>,
         token: Option<&Path>,
         trusted_uid: Option<u32>,
     ) -> Result<Self> {
-        let place = if let Some(server) = server {
-            named(server, token)?
+        let address = if let Some(server) = server {
+            parse_server(server, token)?
         } else {
             ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
-            Place::Unix(only_one(known_sockets())?)
+            ServerAddress::Unix(single_live_socket(known_sockets())?)
         };
-        Ok(Client { place, trusted_uid, runtime: runtime()? })
+        Ok(Client { address, trusted_uid, runtime: runtime()? })
     }
 
-    /// The server with this control socket.
+    /// Returns a client of the server with this control socket.
     pub(crate) fn at(socket: &Path) -> Result<Self> {
-        let place = Place::Unix(socket.to_owned());
-        Ok(Client { place, trusted_uid: None, runtime: runtime()? })
+        let address = ServerAddress::Unix(socket.to_owned());
+        Ok(Client { address, trusted_uid: None, runtime: runtime()? })
     }
 
-    /// A way to each server that listens in the usual places.
+    /// Returns a client for each server in the runtime directory.
     pub(crate) fn all() -> Result<Vec<Self>> {
         let mut clients = Vec::new();
         for path in known_sockets() {
             if try_connect(&path).is_ok() {
-                let place = Place::Unix(path);
-                clients.push(Client { place, trusted_uid: None, runtime: runtime()? });
+                let address = ServerAddress::Unix(path);
+                clients.push(Client { address, trusted_uid: None, runtime: runtime()? });
             }
         }
         Ok(clients)
     }
 
-    /// What the server answers to `GET /v1/NAME`.
+    /// Returns the response to `GET /v1/NAME`.
     pub(crate) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let text = self.get_text(&format!("/v1/{name}"))?;
         serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
     }
 
-    /// What the server answers to `GET path`, as it is.
+    /// Returns the response to `GET path` as text.
     pub(super) fn get_text(&self, path: &str) -> Result<String> {
         self.runtime.block_on(async {
             let mut response = self.send_request(Method::GET, path, Bytes::new()).await?;
@@ -86,7 +86,7 @@ impl Client {
         })
     }
 
-    /// What the server answers to `POST /v1/NAME`.
+    /// Returns the response to `POST /v1/NAME`.
     pub(super) fn post<B: Serialize, T: DeserializeOwned>(
         &self,
         name: &str,
@@ -101,13 +101,13 @@ impl Client {
         })
     }
 
-    /// Tells `told` each line of what the server answers to `POST /v1/NAME`; at the end, how many
-    /// bytes were done and what went wrong.
+    /// Sends `POST /v1/NAME` and calls `on_progress` for each line of the response; returns the
+    /// number of bytes done and the failures.
     pub(crate) fn follow<B: Serialize>(
         &self,
         name: &str,
         body: &B,
-        mut told: impl FnMut(&Progress),
+        mut on_progress: impl FnMut(&Progress),
     ) -> Result<(u64, Vec<String>)> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
@@ -123,7 +123,7 @@ impl Client {
                         Progress::Done { done_bytes, failures } => {
                             return Ok((done_bytes, failures));
                         }
-                        progress @ Progress::Volume { .. } => told(&progress),
+                        progress @ Progress::Volume { .. } => on_progress(&progress),
                     }
                 }
             }
@@ -142,8 +142,8 @@ impl Client {
             .uri(path)
             .header(header::HOST, "larder")
             .header(header::CONNECTION, "close");
-        let sent = match &self.place {
-            Place::Unix(path) => {
+        let result = match &self.address {
+            ServerAddress::Unix(path) => {
                 let stream = UnixStream::connect(path)
                     .await
                     .map_err(|error| self.no_server_error(&error))?;
@@ -151,26 +151,27 @@ impl Client {
                 self.check_owners(&[owner])?;
                 send(stream, request.body(Full::new(body))?).await
             }
-            Place::Tcp(address, token) => {
+            ServerAddress::Tcp(address, token) => {
                 let stream = TcpStream::connect(address)
                     .await
                     .map_err(|error| self.no_server_error(&error))?;
-                let owners = stream.local_addr().and_then(|own| tcp_owner::owners(*address, own));
-                let what = || format!("get the user of the server at {}", self.place);
-                self.check_owners(&owners.with_context(what)?)?;
+                let owners =
+                    stream.local_addr().and_then(|local| tcp_owner::owners(*address, local));
+                let context = || format!("get the user of the server at {}", self.address);
+                self.check_owners(&owners.with_context(context)?)?;
                 request = request.header(header::AUTHORIZATION, token.header());
                 send(stream, request.body(Full::new(body))?).await
             }
         };
-        let mut response = sent.map_err(|error| match error.downcast::<hyper::Error>() {
-            // Another server, of NBD for one, may also close the connection first.
-            Ok(error) if error.is_parse() || !self.place.is_named_for_control() => anyhow!(
+        let mut response = result.map_err(|error| match error.downcast::<hyper::Error>() {
+            // Another server, for example of NBD, may also close the connection first.
+            Ok(error) if error.is_parse() || !self.address.is_named_for_control() => anyhow!(
                 "ask {}: it does not answer as a control socket of larder, whose name ends in \
                  .control",
-                self.place
+                self.address
             ),
-            Ok(error) => anyhow!("talk to the server at {}: {error}", self.place),
-            Err(error) => error.context(format!("talk to the server at {}", self.place)),
+            Ok(error) => anyhow!("talk to the server at {}: {error}", self.address),
+            Err(error) => error.context(format!("talk to the server at {}", self.address)),
         })?;
         if response.status().is_success() {
             return Ok(response);
@@ -183,73 +184,74 @@ impl Client {
         }
     }
 
-    /// Checks that the users of a server are trusted, before the server gets a request.
+    /// Checks that the users of a server are trusted, before the client sends a request.
     fn check_owners(&self, owners: &[u32]) -> Result<()> {
         let is_accepted = |owner: u32| is_trusted(owner) || self.trusted_uid == Some(owner);
         let Some(owner) = owners.iter().find(|owner| !is_accepted(**owner)) else { return Ok(()) };
         bail!(
             "trust the server at {}: it runs as uid {owner}, and not as you or root; \
              --trust-uid {owner} asks it all the same",
-            self.place
+            self.address
         )
     }
 
     fn no_server_error(&self, error: &std::io::Error) -> anyhow::Error {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
-        let why = match error.kind() {
+        let reason = match error.kind() {
             NotFound => "there is no such socket; is larder serve running?".to_owned(),
             ConnectionRefused => "nobody listens there; is larder serve running?".to_owned(),
             PermissionDenied => "only the user who runs the server may".to_owned(),
             _ => error.to_string(),
         };
-        anyhow!("reach a server at {}: {why}", self.place)
+        anyhow!("reach a server at {}: {reason}", self.address)
     }
 }
 
-impl Place {
-    /// True if it is an address, or a socket with the name that larder gives to control sockets.
+impl ServerAddress {
+    /// Returns true for a TCP address, or a socket with the name that larder gives to control
+    /// sockets.
     fn is_named_for_control(&self) -> bool {
         match self {
-            Place::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
-            Place::Tcp(..) => true,
+            ServerAddress::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
+            ServerAddress::Tcp(..) => true,
         }
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Unix(path) => write!(f, "{}", path.display()),
-            Place::Tcp(address, _) => write!(f, "http://{address}"),
+            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
+            ServerAddress::Tcp(address, _) => write!(f, "http://{address}"),
         }
     }
 }
 
-/// A server by its name on the command line.
-fn named(server: &str, token: Option<&Path>) -> Result<Place> {
+/// Parses a server on the command line.
+fn parse_server(server: &str, token: Option<&Path>) -> Result<ServerAddress> {
     let Some(address) = server.strip_prefix("http://") else {
         ensure!(token.is_none(), "use --token: a socket of this machine needs none");
         let path = server.strip_prefix("unix:").unwrap_or(server);
-        return Ok(Place::Unix(path.into()));
+        return Ok(ServerAddress::Unix(path.into()));
     };
     let address = address.trim_end_matches('/');
     let address =
         crate::args::loopback(address).map_err(|error| anyhow!("use {server}: {error}"))?;
     let token = token.with_context(|| format!("use {server}: it needs --token FILE"))?;
-    Ok(Place::Tcp(address, Token::read(token)?))
+    Ok(ServerAddress::Tcp(address, Token::read(token)?))
 }
 
-/// Returns whether a trusted server listens there.
+/// Connects to a socket; fails unless a trusted server listens there.
 fn try_connect(path: &Path) -> std::io::Result<()> {
     let stream = BlockingStream::connect(path)?;
     let owner = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
     if is_trusted(owner) { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// The only socket at which somebody listens.
-fn only_one(found: Vec<PathBuf>) -> Result<PathBuf> {
+/// Returns the only socket with a live, trusted server.
+fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
     let (mut live, mut others) = (Vec::new(), Vec::new());
-    for path in found {
+    for path in sockets {
         match try_connect(&path) {
             Ok(()) => live.push(path),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => others.push(path),

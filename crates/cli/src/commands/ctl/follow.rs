@@ -1,8 +1,8 @@
-//! Requests that take their time: progress on standard error, the end on standard output.
+//! Long-running requests: progress on standard error, the result on standard output.
 
 use super::client::Client;
 use super::{Format, output};
-use crate::progress::WriteOut;
+use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
 use larder_report::control::Progress;
@@ -11,20 +11,20 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::Instant;
 
-/// The words for a request.
+/// The words of the output for a request.
 pub(super) struct RequestText {
-    /// While it goes on.
-    doing: &'static str,
-    /// When it is done.
-    done: &'static str,
+    /// Verb of the progress line.
+    in_progress: &'static str,
+    /// Verb of the result line.
+    completed: &'static str,
 }
 
-pub(super) const FLUSH: RequestText = RequestText { doing: "writing", done: "flushed" };
-pub(super) const WARM: RequestText = RequestText { doing: "reading", done: "warmed" };
-pub(super) const REMOVE: RequestText = RequestText { doing: "writing", done: "removed" };
-pub(super) const STOP: RequestText = RequestText { doing: "writing", done: "stopped" };
+pub(super) const FLUSH: RequestText = RequestText { in_progress: "writing", completed: "flushed" };
+pub(super) const WARM: RequestText = RequestText { in_progress: "reading", completed: "warmed" };
+pub(super) const REMOVE: RequestText = RequestText { in_progress: "writing", completed: "removed" };
+pub(super) const STOP: RequestText = RequestText { in_progress: "writing", completed: "stopped" };
 
-/// Asks, shows how far it is, and says how it ended.
+/// Sends a request, shows its progress, and prints its result.
 pub(super) fn run<B: Serialize>(
     client: &Client,
     name: &str,
@@ -32,29 +32,31 @@ pub(super) fn run<B: Serialize>(
     words: &RequestText,
     format: Format,
 ) -> Result<()> {
-    let begun = Instant::now();
-    let mut shown = WriteOut::new(words.doing);
-    let ended = client.follow(name, request, |progress| {
+    let started = Instant::now();
+    let mut display = WritebackProgress::new(words.in_progress);
+    let result = client.follow(name, request, |progress| {
         let Progress::Volume { volume, done_bytes, total_bytes, error } = progress else { return };
-        shown.show(&StopProgress {
+        display.show(&StopProgress {
             volume: volume.clone(),
             total_bytes: *total_bytes,
             left_bytes: total_bytes - done_bytes,
             error: error.clone(),
         });
     });
-    shown.finish();
-    let (bytes, failures) = ended?;
+    display.finish();
+    let (bytes, failures) = result?;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
-    let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     match format {
         Format::Text => {
-            let (bytes, took) = (format::bytes(bytes), format::duration(took));
-            output::text(&format!("{}: {bytes} in {took}\n", words.done))
+            let (bytes, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
+            output::text(&format!("{}: {bytes} in {elapsed}\n", words.completed))
         }
-        Format::Json => output::text(&format!("{}\n", json!({"bytes": bytes, "took_ns": took}))),
-        Format::Csv => output::text(&format!("bytes,took_ns\n{bytes},{took}\n")),
+        Format::Json => {
+            output::text(&format!("{}\n", json!({"bytes": bytes, "took_ns": elapsed_ns})))
+        }
+        Format::Csv => output::text(&format!("bytes,took_ns\n{bytes},{elapsed_ns}\n")),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of the server as text, JSON or CSV.
+//! Responses of the server as text, JSON or CSV.
 
 use super::Format;
 use anyhow::Result;
@@ -10,23 +10,23 @@ use std::any::Any;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// An answer that can be printed, once or again and again.
+/// A response that can be printed, once or repeatedly.
 pub(super) trait Answer {
-    /// For people.
+    /// Formats the response for people.
     fn to_text(&self) -> String;
-    /// As the server said it.
+    /// Returns the JSON of the server.
     fn to_json(&self) -> Value;
-    /// The table that CSV has.
+    /// Returns the table for CSV.
     fn table(&self) -> Table;
-    /// What is so since an earlier answer: for people, as JSON, and as the table of CSV. Itself,
-    /// where nothing of it is a rate.
+    /// Returns the difference from an earlier response: text for people, JSON, and the table for
+    /// CSV. By default returns the response itself, for responses without rates.
     fn since(&self, _earlier: &dyn Answer) -> (String, Value, Table) {
         (self.to_text(), self.to_json(), self.table())
     }
-    /// Itself, to compare with a later one.
+    /// Returns the response itself, for comparison with a later one.
     fn as_any(&self) -> &dyn Any;
 
-    /// Prints it.
+    /// Prints the response.
     fn print(&self, format: Format) -> Result<()> {
         match format {
             Format::Text => text(&self.to_text()),
@@ -43,7 +43,7 @@ pub(super) fn text(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// What was changed.
+/// Settings that a request changed.
 pub(super) struct Changes(pub(super) Changed);
 
 impl Changes {
@@ -52,10 +52,10 @@ impl Changes {
     }
 }
 
-/// Volumes that were added.
-pub(super) struct Added(pub(super) Volumes);
+/// Volumes that a request added.
+pub(super) struct AddedVolumes(pub(super) Volumes);
 
-impl Added {
+impl AddedVolumes {
     pub(super) fn print(&self, format: Format) -> Result<()> {
         match format {
             Format::Text => self.0.volumes.iter().try_for_each(|volume| {
@@ -72,7 +72,7 @@ impl Added {
 /// Counters, gauges and latencies.
 pub(super) struct Statistics {
     pub(super) now: Stats,
-    /// All of them for people, too.
+    /// True if text lists all of them too.
     pub(super) all: bool,
 }
 
@@ -98,11 +98,11 @@ impl Answer for Statistics {
     fn since(&self, earlier: &dyn Answer) -> (String, Value, Table) {
         let earlier = earlier.as_any().downcast_ref::<Statistics>().expect("of the same kind");
         let (difference, seconds) = self.now.since(&earlier.now);
-        // A server that began anew since then has no interval to speak of.
+        // A server that restarted since then has no previous interval.
         let seconds = seconds.max(0.001);
         let (requests, stores) =
             (difference.requests(Some(seconds)), difference.stores(Some(seconds)));
-        let shown = format!(
+        let text = format!(
             "{}\n\nthe last {seconds:.2} s\n{}\n{}\nin all\n{}{}",
             self.now.heading(),
             requests.to_text(),
@@ -116,7 +116,7 @@ impl Answer for Statistics {
             "stores": stores.to_json()["rows"],
             "totals": self.now,
         });
-        (shown, json, requests)
+        (text, json, requests)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -125,20 +125,20 @@ impl Answer for Statistics {
 }
 
 /// Volumes and their settings.
-pub(super) struct Listed {
+pub(super) struct VolumeList {
     pub(super) volumes: Volumes,
     pub(super) places: bool,
 }
 
-impl Answer for Listed {
+impl Answer for VolumeList {
     fn to_text(&self) -> String {
-        let mut shown = self.table().to_text();
+        let mut text = self.table().to_text();
         for note in self.volumes.notes().iter().filter(|_| !self.places) {
             for part in ["\n", note, "\n"] {
-                shown.push_str(part);
+                text.push_str(part);
             }
         }
-        shown
+        text
     }
 
     fn to_json(&self) -> Value {
@@ -154,7 +154,7 @@ impl Answer for Listed {
     }
 }
 
-/// Curves and what follows from them.
+/// Curves and recommendations.
 pub(super) struct CurveTable(pub(super) Curves);
 
 impl Answer for CurveTable {
@@ -175,10 +175,10 @@ impl Answer for CurveTable {
     }
 }
 
-/// An answer that is only printed.
-pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format) -> Result<()> {
+/// Prints a response that needs no repetition.
+pub(super) fn print(json: &Value, table: &Table, if_empty: &str, format: Format) -> Result<()> {
     match format {
-        Format::Text if table.is_empty() => text(otherwise),
+        Format::Text if table.is_empty() => text(if_empty),
         Format::Text => text(&table.to_text()),
         Format::Json => text(&format!("{json:#}\n")),
         Format::Csv => text(&table.to_csv()),
@@ -186,17 +186,17 @@ pub(super) fn print(json: &Value, table: &Table, otherwise: &str, format: Format
 }
 
 /// Files of a directory.
-pub(super) struct Cached(Files);
+pub(super) struct CachedFiles(Files);
 
-impl Cached {
-    /// So many of them, in every form; the total says how many there are.
-    pub(super) fn first(mut files: Files, top: usize) -> Cached {
+impl CachedFiles {
+    /// Limits the list to `top` files in every format; the total is that of all files.
+    pub(super) fn first(mut files: Files, top: usize) -> CachedFiles {
         files.files.truncate(top);
-        Cached(files)
+        CachedFiles(files)
     }
 }
 
-impl Answer for Cached {
+impl Answer for CachedFiles {
     fn to_text(&self) -> String {
         let shown = self.0.files.len() as u64;
         let mut text = self.table().to_text();
@@ -220,11 +220,11 @@ impl Answer for Cached {
     }
 }
 
-/// What a crash would lose.
-pub(super) struct Risk(pub(super) AtRisk);
+/// Data that a crash would lose.
+pub(super) struct AtRiskAnswer(pub(super) AtRisk);
 
-impl Risk {
-    /// Data that cannot be written is a finding.
+impl AtRiskAnswer {
+    /// Returns exit code 1 for writes that fail, which are a finding.
     pub(super) fn exit_code(&self) -> ExitCode {
         let is_failing = |volume: &larder_report::control::VolumeAtRisk| {
             volume.failing_bytes > 0 || volume.flush_failed.is_some() || volume.lost_path.is_some()
@@ -233,17 +233,17 @@ impl Risk {
     }
 }
 
-impl Answer for Risk {
+impl Answer for AtRiskAnswer {
     fn to_text(&self) -> String {
-        let mut shown = self.0.table().to_text();
+        let mut text = self.0.table().to_text();
         for warning in self.0.warnings() {
-            shown.push_str("\nWARNING: ");
-            shown.push_str(&warning);
+            text.push_str("\nWARNING: ");
+            text.push_str(&warning);
         }
-        if !shown.ends_with('\n') {
-            shown.push('\n');
+        if !text.ends_with('\n') {
+            text.push('\n');
         }
-        shown
+        text
     }
 
     fn to_json(&self) -> Value {

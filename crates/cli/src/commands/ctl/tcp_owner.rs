@@ -1,13 +1,13 @@
-//! The users behind a TCP port of this machine, in the tables of the kernel
+//! The users that own a TCP port of this machine, from the socket tables of the kernel
 //! (`Documentation/networking/proc_net_tcp.rst`).
 //!
-//! A token must not be sent to another user who listens at the port while the server is not
+//! A token must not be sent to another user that listens at the port while the server is not
 //! running.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Tables of the sockets of this network namespace.
+/// Socket tables of this network namespace.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 /// State of a socket that accepts connections.
 const LISTEN: &str = "0A";
@@ -25,7 +25,7 @@ struct Socket {
 /// address, and of the server's end. An end that is not accepted yet belongs to uid 0.
 ///
 /// # Errors
-/// Fails if the tables cannot be read, or have no socket that listens there.
+/// The tables cannot be read, or have no socket that listens there.
 pub(super) fn owners(server: SocketAddr, client: SocketAddr) -> io::Result<Vec<u32>> {
     let mut sockets = Vec::new();
     for table in TABLES {
@@ -41,18 +41,18 @@ pub(super) fn owners(server: SocketAddr, client: SocketAddr) -> io::Result<Vec<u
 }
 
 fn owners_in(sockets: &[Socket], server: SocketAddr, client: SocketAddr) -> Option<Vec<u32>> {
-    let takes = |local: SocketAddr| {
+    let accepts = |local: SocketAddr| {
         local.port() == server.port() && (local.ip() == server.ip() || local.ip().is_unspecified())
     };
-    let users = |of: &dyn Fn(&&Socket) -> bool| {
-        sockets.iter().filter(of).map(|socket| socket.uid).collect::<Vec<_>>()
+    let users = |filter: &dyn Fn(&&Socket) -> bool| {
+        sockets.iter().filter(filter).map(|socket| socket.uid).collect::<Vec<_>>()
     };
-    let mut found = users(&|socket| socket.listens && takes(socket.local));
-    if found.is_empty() {
+    let mut uids = users(&|socket| socket.listens && accepts(socket.local));
+    if uids.is_empty() {
         return None;
     }
-    found.extend(users(&|socket| socket.local == server && socket.remote == client));
-    Some(found)
+    uids.extend(users(&|socket| socket.local == server && socket.remote == client));
+    Some(uids)
 }
 
 /// Parses a line: number, local address, remote address, state, queues, timer, retransmits, user.
@@ -64,7 +64,8 @@ fn parse(line: &str) -> Option<Socket> {
     Some(Socket { local, remote, listens, uid })
 }
 
-/// Parses an address and a port in hexadecimal; the address is 32-bit words of this machine.
+/// Parses an address and a port in hexadecimal; the address consists of 32-bit words in host byte
+/// order.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -94,12 +95,9 @@ mod tests {
             let server = SocketAddr::new(loopback.parse().unwrap(), port);
             let client = TcpStream::connect(server).unwrap();
             let accepted = listener.accept().unwrap();
-            let found = owners(server, client.local_addr().unwrap()).unwrap();
+            let uids = owners(server, client.local_addr().unwrap()).unwrap();
             // The kernel lists a socket again if the table changes while it is read.
-            assert!(
-                found.len() >= 2 && found.iter().all(|&owner| owner == user),
-                "{at}: {found:?}"
-            );
+            assert!(uids.len() >= 2 && uids.iter().all(|&owner| owner == user), "{at}: {uids:?}");
             drop(listener);
             assert!(owners(server, client.local_addr().unwrap()).is_err(), "{at}");
             drop(accepted);

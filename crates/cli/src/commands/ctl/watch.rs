@@ -1,4 +1,4 @@
-//! Asking again and again, until Ctrl-C or until nobody reads any more.
+//! Repeats a query, until Ctrl-C or until standard output is closed.
 
 use super::client::Client;
 use super::output::{self, Answer};
@@ -10,10 +10,12 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// To the upper left corner; what is there is overwritten, so that nothing flickers.
+/// Moves the cursor to the upper left corner; the view overwrites the screen instead of clearing
+/// it, to avoid flicker.
 const HOME: &str = "\x1b[H";
-/// Clears the rest of a line, and the rest of the screen.
+/// Clears the rest of a line.
 const CLEAR_LINE: &str = "\x1b[K";
+/// Clears the rest of the screen.
 const CLEAR_SCREEN: &str = "\x1b[J";
 
 pub(super) fn run(
@@ -30,13 +32,13 @@ pub(super) fn run(
     let mut earlier: Option<Box<dyn Answer>> = None;
     let mut next = Instant::now();
     loop {
-        let Some(answer) = super::run_command(client, command)? else {
+        let Some(answer) = super::query(client, command)? else {
             bail!("watch this: only stats, volumes, at-risk and curve can be watched");
         };
         show(&*answer, earlier.as_deref(), format, redraw)?;
         earlier = Some(answer);
         next += interval;
-        // A server that was slow to answer is not asked all the faster.
+        // After a slow response, missed intervals are skipped.
         next = next.max(Instant::now());
         let left = next.saturating_duration_since(Instant::now());
         match signals.wait(left) {
@@ -74,7 +76,7 @@ fn show(
                 output::text(&format!("{text}\n"))
             }
         }
-        // The first answer is the base of the first interval.
+        // The first response is the base of the first interval.
         (Format::Json | Format::Csv, None) => Ok(()),
         (Format::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
         (Format::Csv, Some((_, _, table))) => output::text(&table.to_csv()),

@@ -1,4 +1,4 @@
-//! A trial with the cache: a server on a socket, and its own client.
+//! A trial with the cache: an NBD server on a socket, and a client in this process.
 
 use super::DemoContext;
 use super::disk::Disk;
@@ -13,27 +13,27 @@ use larder_io::nbd_client::Client;
 use larder_lab::workload::probe::{Action, Probe};
 use std::sync::Arc;
 
-/// Bytes read at a time to bring a working set in.
+/// Size of a request that reads the working set into the cache.
 const WARM_BYTES: u64 = 256 << 10;
 
-/// What a trial with the cache showed: its rate, and what was counted in its measured half.
-pub(super) struct Cached {
+/// Result of a trial with the cache: its rate, and the counters of its measured half.
+pub(super) struct CachedTrial {
     pub(super) rate: Rate,
     pub(super) measured: Totals,
-    /// Blocks that the disk did not have when the trial was over.
+    /// Blocks not yet written to the disk at the end of the trial.
     pub(super) left: u64,
 }
 
 pub(super) fn trial(
-    stage: &DemoContext,
+    context: &DemoContext,
     disk: Disk,
     probe: &Probe,
     fits: bool,
     title: &str,
-) -> Result<Cached> {
+) -> Result<CachedTrial> {
     let policy = PolicyKind::S3Fifo;
     let engine = Arc::new(Engine::new(EngineOptions {
-        memory_bytes: stage.memory,
+        memory_bytes: context.memory,
         huge_pages: true,
         lock: false,
         threads: 1,
@@ -50,9 +50,9 @@ pub(super) fn trial(
     let mut client = Client::connect(&uri).context("connect to our own server")?;
 
     if fits {
-        warm(stage, &mut client, probe.file_bytes)?;
+        warm(context, &mut client, probe.file_bytes)?;
     }
-    let mut runner = Runner::new(stage, probe, &format!("{title}, with"));
+    let mut runner = Runner::new(context, probe, &format!("{title}, with"));
     let mut buffer = vec![0x5a; usize::try_from(probe.record_bytes).expect("a record")];
     let mut half_way = None;
     while let Some(request) = runner.next()? {
@@ -64,20 +64,20 @@ pub(super) fn trial(
             Action::Read => client.read_at(request.offset, bytes)?,
             Action::Write => client.write_at(request.offset, bytes, false)?,
         }
-        runner.finished(&request);
+        runner.record_completion(&request);
     }
     let measured = volume.totals().since(&half_way.unwrap_or_default());
     let left = volume.unclean_blocks();
     client.disconnect().context("leave our own server")?;
     server.close();
     engine.shut_down();
-    Ok(Cached { rate: runner.rate()?, measured, left })
+    Ok(CachedTrial { rate: runner.rate()?, measured, left })
 }
 
-fn warm(stage: &DemoContext, client: &mut Client, bytes: u64) -> Result<()> {
+fn warm(context: &DemoContext, client: &mut Client, bytes: u64) -> Result<()> {
     let mut at = 0;
     while at < bytes {
-        stage.check()?;
+        context.check()?;
         let len = WARM_BYTES.min(bytes - at);
         client.cache(at, u32::try_from(len).expect("256 KiB"))?;
         at += len;

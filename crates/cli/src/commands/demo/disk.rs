@@ -1,4 +1,4 @@
-//! The disks of the demo: an image on the machine's own, and a modelled one.
+//! The disks of the demo: an image on the machine's own disk, and a modelled disk.
 
 use super::DemoContext;
 use crate::progress;
@@ -12,10 +12,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes written at a time while the image is made.
+/// Bytes written at a time while the image is filled.
 const CHUNK: usize = 1 << 20;
 
-/// Which disk.
+/// Kind of disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskKind {
     Real,
@@ -35,13 +35,13 @@ impl DiskKind {
 #[derive(Debug)]
 pub(super) struct Image(File);
 
-/// An image that has no data yet.
+/// An image without data.
 pub(super) struct EmptyImage<'a> {
     directory: &'a Path,
     file: File,
 }
 
-/// Creates an image in `directory`; it has no name by the time this returns.
+/// Creates an image in `directory`; it is unlinked when this returns.
 pub(super) fn create_image(directory: &Path) -> Result<EmptyImage<'_>> {
     let file = tempfile::tempfile_in(directory)
         .with_context(|| format!("make an image in {}", directory.display()))?;
@@ -50,38 +50,38 @@ pub(super) fn create_image(directory: &Path) -> Result<EmptyImage<'_>> {
 
 impl EmptyImage<'_> {
     /// Fills the image with data.
-    pub(super) fn fill(self, stage: &DemoContext) -> Result<Image> {
+    pub(super) fn fill(self, context: &DemoContext) -> Result<Image> {
         let EmptyImage { directory, mut file } = self;
-        let what = || format!("make an image in {}", directory.display());
-        let bar = progress::bar(stage.image_bytes, "making an image [{bar:30}] {bytes}");
+        let error_context = || format!("make an image in {}", directory.display());
+        let bar = progress::bar(context.image_bytes, "making an image [{bar:30}] {bytes}");
         let mut chunk = vec![0u8; CHUNK];
         let mut written = 0;
-        while written < stage.image_bytes {
-            stage.check()?;
-            // Not zeros: some disks and file systems store those as nothing.
+        while written < context.image_bytes {
+            context.check()?;
+            // Not zeros: some disks and file systems do not store them.
             for (i, byte) in chunk.iter_mut().enumerate() {
                 *byte = u8::try_from((i as u64 * 31 + written / 4096) % 251).expect("below 251");
             }
-            let len = CHUNK.min(usize::try_from(stage.image_bytes - written).unwrap_or(CHUNK));
-            file.write_all(&chunk[..len]).with_context(what)?;
+            let len = CHUNK.min(usize::try_from(context.image_bytes - written).unwrap_or(CHUNK));
+            file.write_all(&chunk[..len]).with_context(error_context)?;
             written += len as u64;
             bar.set_position(written);
         }
-        file.sync_all().with_context(what)?;
+        file.sync_all().with_context(error_context)?;
         bar.finish_and_clear();
         Ok(Image(file))
     }
 }
 
-/// An opened disk.
+/// An open disk.
 pub(super) struct Disk {
     pub(super) store: Box<dyn EngineStore>,
     pub(super) map: Arc<dyn AllocationMap>,
 }
 
 impl Disk {
-    pub(super) fn open(kind: DiskKind, image: &Image, stage: &DemoContext) -> Result<Self> {
-        let clock = Arc::clone(&stage.clock);
+    pub(super) fn open(kind: DiskKind, image: &Image, context: &DemoContext) -> Result<Self> {
+        let clock = Arc::clone(&context.clock);
         match kind {
             DiskKind::Real => {
                 // A file without a name is opened again through its descriptor.
@@ -93,7 +93,7 @@ impl Disk {
                 Ok(Disk { store: opened.store, map: opened.map })
             }
             DiskKind::Modelled => {
-                let length = stage.image_bytes;
+                let length = context.image_bytes;
                 let geometry = Geometry { length, granule: 512, read_only: false };
                 let disk = model::Disk::seven_thousand_two_hundred(length);
                 let modelled = ModelledStore::new(MemoryStore::new(geometry), disk);

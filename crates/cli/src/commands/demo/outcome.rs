@@ -1,7 +1,7 @@
-//! Running a trial by the second-half rule, and what the trials showed.
+//! The run of a trial by the second-half rule, and the results of the trials.
 
 use super::DemoContext;
-use super::cached::Cached;
+use super::cached::CachedTrial;
 use crate::progress;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
@@ -17,55 +17,55 @@ use std::sync::Arc;
 /// Operations per second of the measured half.
 pub(super) type Rate = f64;
 
-/// Gives out the requests of a trial until its time is over.
+/// Generates the requests of a trial until its time is over.
 pub(super) struct Runner<'a> {
-    stage: &'a DemoContext,
+    context: &'a DemoContext,
     clock: Arc<MonotonicClock>,
     requests: ProbeRequests,
     trial: Trial,
-    begun_at: Nanos,
+    started_at: Nanos,
     bar: ProgressBar,
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn new(stage: &'a DemoContext, probe: &Probe, title: &str) -> Self {
-        let now = stage.clock.now();
-        let length = u64::try_from(stage.trial.as_nanos()).expect("at most minutes");
+    pub(super) fn new(context: &'a DemoContext, probe: &Probe, title: &str) -> Self {
+        let now = context.clock.now();
+        let length = u64::try_from(context.trial.as_nanos()).expect("at most minutes");
         let bar = progress::bar(length / 1_000_000, "{prefix:32} [{bar:30}] {msg}");
         bar.set_prefix(title.to_owned());
         Runner {
-            stage,
-            clock: Arc::clone(&stage.clock),
+            context,
+            clock: Arc::clone(&context.clock),
             requests: probe.requests(super::SEED),
             trial: Trial::new(now, length),
-            begun_at: now,
+            started_at: now,
             bar,
         }
     }
 
-    /// The next request, unless the trial is over.
+    /// Returns the next request; `None` when the trial is over.
     pub(super) fn next(&mut self) -> Result<Option<ProbeRequest>> {
-        self.stage.check()?;
-        self.begun_at = self.clock.now();
-        if self.trial.is_over(self.begun_at) {
+        self.context.check()?;
+        self.started_at = self.clock.now();
+        if self.trial.is_over(self.started_at) {
             self.bar.finish_and_clear();
             return Ok(None);
         }
-        let elapsed = (self.begun_at - self.trial.begins_at()) / 1_000_000;
+        let elapsed = (self.started_at - self.trial.begins_at()) / 1_000_000;
         if self.bar.position() + 100 < elapsed {
             self.bar.set_position(elapsed);
         }
         Ok(self.requests.next())
     }
 
-    /// Whether what begins now is measured.
+    /// Returns true if the current request is measured.
     pub(super) fn is_measuring(&self) -> bool {
-        self.trial.measures(self.begun_at)
+        self.trial.measures(self.started_at)
     }
 
-    pub(super) fn finished(&mut self, _request: &ProbeRequest) {
+    pub(super) fn record_completion(&mut self, _request: &ProbeRequest) {
         let now = self.clock.now();
-        self.trial.record(self.begun_at, now, now - self.begun_at);
+        self.trial.record(self.started_at, now, now - self.started_at);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
@@ -75,14 +75,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// One working set, without and with the cache.
+/// The results for one working set, without and with the cache.
 pub(super) struct Outcome {
     pub(super) title: &'static str,
-    pub(super) without: Rate,
-    pub(super) with: Cached,
+    pub(super) uncached: Rate,
+    pub(super) cached: CachedTrial,
 }
 
-/// The outcomes on one disk.
+/// Returns the results on one disk as a table.
 pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
     let mut columns = vec![Column::words("what", "")];
     columns.extend(outcomes.iter().map(|outcome| Column::numbers(outcome.title, outcome.title)));
@@ -90,10 +90,10 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> Cell| {
         table.push(std::iter::once(Cell::word(name)).chain(outcomes.iter().map(cell)));
     };
-    row("without a cache, operations/s", &|o| rate_cell(o.without));
-    row("with larder, operations/s", &|o| rate_cell(o.with.rate));
+    row("without a cache, operations/s", &|o| rate_cell(o.uncached));
+    row("with larder, operations/s", &|o| rate_cell(o.cached.rate));
     row("gain", &|o| {
-        let gain = o.with.rate / o.without;
+        let gain = o.cached.rate / o.uncached;
         Cell::shown(gain, format::times(gain))
     });
     for (name, counter) in [
@@ -105,11 +105,11 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
         ("lazy writes to the disk", Counter::LazyWrites),
         ("blocks in them", Counter::LazyWriteBlocks),
     ] {
-        row(name, &|o| Cell::count(o.with.measured.get(counter)));
+        row(name, &|o| Cell::count(o.cached.measured.get(counter)));
     }
-    row("dirty blocks left at the end", &|o| Cell::count(o.with.left));
+    row("dirty blocks left at the end", &|o| Cell::count(o.cached.left));
     row("read hits", &|o| {
-        o.with.measured.read_hit_ratio().map_or_else(Cell::missing, Cell::percent)
+        o.cached.measured.read_hit_ratio().map_or_else(Cell::missing, Cell::percent)
     });
     row("blocks per lazy write", &|o| burst(o));
     table
@@ -117,7 +117,7 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
 
 #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
 fn burst(outcome: &Outcome) -> Cell {
-    let totals = &outcome.with.measured;
+    let totals = &outcome.cached.measured;
     let writes = totals.get(Counter::LazyWrites);
     if writes == 0 {
         return Cell::missing();

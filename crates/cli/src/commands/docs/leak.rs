@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail};
 use larder_report::chart::{Axis, Chart};
 use larder_report::run::Run;
 
-/// The recorded run, seen from the root of the repository.
+/// The recorded run, relative to the root of the repository.
 const RECORD: &str = "bench-runs/leak.json";
 
-/// The chart as SVG.
+/// Returns the chart as SVG.
 pub(super) fn chart() -> Result<String> {
     let text = std::fs::read_to_string(RECORD).with_context(|| format!("read {RECORD}"))?;
     let run = Run::from_json(&text).with_context(|| format!("read {RECORD}"))?;

@@ -1,8 +1,8 @@
-//! The chart of Probe scenario 1: what is dirty, and what the lazy writer writes, over time.
+//! The chart of Probe scenario 1: dirty data, and the writes of the lazy writer, over time.
 //!
-//! The file fits the cache; writes are absorbed, and what is dirty grows until it is old enough and
-//! goes out in one burst, in disk order. The production cache with the preset `nt`, on a virtual
-//! clock, in front of the modelled 7,200 rpm disk: the same picture every time.
+//! The file fits the cache; writes are absorbed, and dirty data accumulates until its age limit and
+//! is then written in one burst, in disk order. The chart uses the production cache with the preset
+//! `nt`, on a virtual clock, in front of the modelled 7,200 rpm disk: it is reproducible.
 
 use anyhow::{Context, Result};
 use larder_core::clock::SECOND;
@@ -16,15 +16,15 @@ use larder_lab::model::{Disk, ModelledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 
-/// The cache of the machine on which the scenario was measured could grow to this.
+/// Maximum size of the cache on the machine on which the scenario was measured.
 const CACHE_BYTES: u64 = 26 << 20;
-/// Mean thinking time: with it the scenario has the 186 reads and 550 writes a second that were
+/// Mean think time: with it the scenario has the 186 reads and 550 writes a second that were
 /// measured.
 const THINK_NS: f64 = 1.36e6;
 const SECONDS: u64 = 60;
 const SEED: u64 = 1998;
 
-/// The chart as SVG.
+/// Returns the chart as SVG.
 #[expect(clippy::cast_precision_loss, reason = "points of a chart")]
 pub(super) fn chart() -> Result<String> {
     let mut probe = Probe::scenario_1(CACHE_BYTES);
@@ -35,26 +35,26 @@ pub(super) fn chart() -> Result<String> {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let store = ModelledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
-    let mut rehearsal = CacheSimulation::new(frames, 1, [(options, store)], 1);
-    let begin = rehearsal.now();
+    let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
+    let begin = simulation.now();
     let (mut dirty, mut written) = (Vec::new(), Vec::new());
     let mut next = begin;
     let mut written_before = 0;
     for request in probe.requests(SEED) {
-        rehearsal.serve(&request)?;
-        while rehearsal.now() >= next {
+        simulation.serve(&request)?;
+        while simulation.now() >= next {
             let at = (next - begin) as f64 / SECOND as f64;
-            let total = rehearsal.totals(0).get(Counter::LazyWriteBlocks);
-            dirty.push((at, rehearsal.unclean_blocks(0) as f64));
+            let total = simulation.totals(0).get(Counter::LazyWriteBlocks);
+            dirty.push((at, simulation.unclean_blocks(0) as f64));
             written.push((at, (total - written_before) as f64 * 4.0));
             written_before = total;
             next += SECOND / 4;
         }
-        if rehearsal.now() > begin + SECONDS * SECOND {
+        if simulation.now() > begin + SECONDS * SECOND {
             break;
         }
     }
-    rehearsal.finish();
+    simulation.finish();
     let mut chart = Chart::new(
         "Probe scenario 1: a 16 MiB file, a cache of 26 MiB, one read to three writes",
         Axis::new("time", "s"),

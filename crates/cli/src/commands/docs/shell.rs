@@ -1,4 +1,4 @@
-//! Completions and the manual page, made from the definition of the command line.
+//! Shell completions and the manual page, generated from the definition of the command line.
 
 use crate::output::OutputFile;
 use anyhow::Result;
@@ -10,24 +10,24 @@ use std::io::Write;
 /// Prints the completions for a shell.
 pub(super) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut shown(), "larder", &mut text);
+    clap_complete::generate(shell, &mut visible_command(), "larder", &mut text);
     Ok(crate::output::stdout().write_all(&text)?)
 }
 
 /// Prints one manual page with all commands.
 pub(super) fn manual() -> Result<()> {
     let mut text = Vec::new();
-    let mut command = shown();
+    let mut command = visible_command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut text)?;
     for sub in command.get_subcommands() {
-        page_of(sub, &mut text)?;
+        render_page(sub, &mut text)?;
     }
     Ok(crate::output::stdout().write_all(&text)?)
 }
 
-/// Appends what a command and those below it do, as sections.
-fn page_of(command: &Command, text: &mut Vec<u8>) -> Result<()> {
+/// Appends the description of a command and of its subcommands, as sections.
+fn render_page(command: &Command, text: &mut Vec<u8>) -> Result<()> {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
     writeln!(text, ".SH \"{}\"", name.to_uppercase())?;
     let man = clap_mangen::Man::new(command.clone());
@@ -35,16 +35,20 @@ fn page_of(command: &Command, text: &mut Vec<u8>) -> Result<()> {
     man.render_synopsis_section(text)?;
     man.render_options_section(text)?;
     for sub in command.get_subcommands() {
-        page_of(sub, text)?;
+        render_page(sub, text)?;
     }
     Ok(())
 }
 
-/// The command line without what is hidden.
-fn shown() -> Command {
+/// Returns the command line without hidden commands.
+fn visible_command() -> Command {
     let command = crate::Cli::command();
-    let visible: Vec<_> =
-        command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().map(hinted).collect();
+    let visible: Vec<_> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .cloned()
+        .map(with_file_hints)
+        .collect();
     let about = command.get_about().cloned().unwrap_or_default();
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
@@ -54,10 +58,10 @@ fn shown() -> Command {
 }
 
 /// Lets shells complete the names of files that a command writes.
-fn hinted(command: Command) -> Command {
+fn with_file_hints(command: Command) -> Command {
     let is_output =
         |arg: &clap::Arg| arg.get_value_parser().type_id() == TypeId::of::<OutputFile>();
     command
         .mut_args(|arg| if is_output(&arg) { arg.value_hint(ValueHint::AnyPath) } else { arg })
-        .mut_subcommands(hinted)
+        .mut_subcommands(with_file_hints)
 }

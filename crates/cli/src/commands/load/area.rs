@@ -1,31 +1,32 @@
-//! Where a connection writes: stripes of the export that take turns between the connections.
+//! The area that a connection writes: stripes of the export, assigned to the connections in
+//! rotation.
 //!
 //! No two connections write the same sector, so the order of the writes to a sector is known. But
 //! they share pages: a stripe is an odd number of granules, and starts anywhere in a page. All
-//! numbers are sectors of 512 bytes, but for the granule's count of them.
+//! numbers are sectors of 512 bytes, except the number of granules.
 
 use super::sector::SECTOR_BYTES;
 use anyhow::{Result, ensure};
 use larder_lab::random::Random;
 
-/// The longest request: 256 KiB.
+/// Maximum length of a request: 256 KiB.
 pub(super) const REQUEST_SECTORS_MAX: u64 = (256 << 10) / SECTOR_BYTES as u64;
-/// Room for the longest request, and odd.
+/// Space for a request of maximum length; an odd number.
 const STRIPE_GRANULES: u64 = REQUEST_SECTORS_MAX + 129;
-/// Half of the requests go to one stripe in so many, so that pages are written again while they are
-/// dirty, or being written back.
-const HOT: u64 = 8;
-/// Sectors of a frame of the cache: half of the requests try to start and end with one.
+/// Half of the requests go to one stripe in this many, so that pages are overwritten while they are
+/// dirty, or under writeback.
+const HOT_DIVISOR: u64 = 8;
+/// Sectors of a frame of the cache: half of the requests are aligned to frames, if possible.
 const FRAME_SECTORS: u64 = 8;
 
 /// A range of sectors within one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    /// Its stripe, of all stripes.
+    /// Number of the stripe in the export.
     pub(super) stripe: u64,
-    /// Its first sector, counted in the stripe.
+    /// First sector, relative to the stripe.
     pub(super) at: u64,
-    /// Its first sector, counted in the export.
+    /// First sector, relative to the export.
     pub(super) first: u64,
     pub(super) sectors: u64,
 }
@@ -35,7 +36,7 @@ impl Range {
         self.first < other.first + other.sectors && other.first < self.first + self.sectors
     }
 
-    /// Byte offset in the export.
+    /// Returns the byte offset in the export.
     pub(super) fn offset(&self) -> u64 {
         self.first * SECTOR_BYTES as u64
     }
@@ -50,43 +51,52 @@ impl Range {
 pub(super) struct Area {
     /// Sectors of the smallest request.
     granule: u64,
-    /// Granules of the export, and of a stripe.
+    /// Granules of the export.
     granules: u64,
+    /// Granules of a stripe.
     stripe: u64,
     connection: u64,
     connections: u64,
 }
 
 impl Area {
-    /// The stripes of this connection of an export of so many bytes, whose smallest request is so
-    /// many bytes.
-    pub(super) fn new(bytes: u64, min_bytes: u32, connection: u64, of: u64) -> Result<Self> {
+    /// Returns the stripes of a connection in an export of `bytes` bytes whose minimum request size
+    /// is `min_bytes`.
+    pub(super) fn new(
+        bytes: u64,
+        min_bytes: u32,
+        connection: u64,
+        connections: u64,
+    ) -> Result<Self> {
         let sector = SECTOR_BYTES as u64;
         let granule = u64::from(min_bytes).div_ceil(sector).max(1);
         let granules = bytes / sector / granule;
-        ensure!(granules >= of, "load an export of {bytes} bytes with {of} connections");
-        let stripe = STRIPE_GRANULES.min(granules / of);
-        Ok(Area { granule, granules, stripe, connection, connections: of })
+        ensure!(
+            granules >= connections,
+            "load an export of {bytes} bytes with {connections} connections"
+        );
+        let stripe = STRIPE_GRANULES.min(granules / connections);
+        Ok(Area { granule, granules, stripe, connection, connections })
     }
 
-    /// A range somewhere in the area; short ones are as likely as long ones.
+    /// Returns a random range in the area; short lengths are as likely as long ones.
     pub(super) fn draw(&self, random: &mut Random) -> Range {
         let stripes = self.granules.div_ceil(self.stripe);
-        let own = (stripes - self.connection).div_ceil(self.connections);
+        let own_stripes = (stripes - self.connection).div_ceil(self.connections);
         let hot = random.below(2) == 0;
-        let turn = random.below(if hot { own.div_ceil(HOT) } else { own });
-        let stripe = turn * self.connections + self.connection;
+        let index = random.below(if hot { own_stripes.div_ceil(HOT_DIVISOR) } else { own_stripes });
+        let stripe = index * self.connections + self.connection;
         let begin = stripe * self.stripe;
-        let room = self.stripe.min(self.granules - begin);
+        let available = self.stripe.min(self.granules - begin);
 
-        let longest = room.min((REQUEST_SECTORS_MAX / self.granule).max(1));
+        let longest = available.min((REQUEST_SECTORS_MAX / self.granule).max(1));
         let doublings = random.below(u64::from(longest.ilog2()) + 1);
         let mut len = (1 + random.below(2 << doublings)).min(longest);
-        let mut at = random.below(room - len + 1);
+        let mut at = random.below(available - len + 1);
         let frame = FRAME_SECTORS.div_ceil(self.granule);
         let aligned = (begin + at).next_multiple_of(frame) - begin;
         let whole = len.next_multiple_of(frame);
-        if random.below(2) == 0 && whole <= longest && aligned + whole <= room {
+        if random.below(2) == 0 && whole <= longest && aligned + whole <= available {
             (at, len) = (aligned, whole);
         }
         let at = at * self.granule;
@@ -94,7 +104,7 @@ impl Area {
         Range { stripe, at, first, sectors: len * self.granule }
     }
 
-    /// Sectors of a stripe; the last one has perhaps fewer.
+    /// Returns the sectors of a stripe; the last one may have fewer.
     pub(super) fn stripe_sectors(&self) -> usize {
         usize::try_from(self.stripe * self.granule).expect("a stripe fits memory")
     }

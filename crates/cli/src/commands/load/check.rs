@@ -1,9 +1,10 @@
-//! Whether an image holds what a load was promised.
+//! Checks that an image holds the data whose durability a load was promised.
 //!
-//! A write is promised when it was answered and had FUA, or when it was answered before a flush
-//! was sent, on any connection, and that flush was answered. Each sector must hold, whole, its last
-//! promised write or one that was sent later, answered or not. The export held zeros before. A
-//! sector is written by one connection, one write at a time: a greater id is a later write.
+//! A write is promised to be durable when the server acknowledged it and it had FUA, or when the
+//! server acknowledged it before a flush was sent, on any connection, and then acknowledged that
+//! flush. Each sector must hold, completely, its last promised write or one that was sent later,
+//! acknowledged or not. The export held zeros before. A sector is written by one connection, one
+//! write at a time: a greater id is a later write.
 
 use super::log::{Record, Records};
 use super::sector::{self, Content, Name, SECTOR_BYTES};
@@ -16,14 +17,14 @@ use std::path::Path;
 /// Sectors read from the image at once.
 const CHUNK_SECTORS: u64 = 2048;
 
-/// What the check found.
+/// Result of a check.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct CheckResult {
     pub(super) promised: u64,
-    /// Writes of which a sector is lost; one for all sectors that were never written and are not
-    /// zeros.
+    /// Number of writes with a lost sector; all nonzero sectors that were never written count as
+    /// one write.
     pub(super) missing: u64,
-    /// Runs of wrong sectors, one sentence each.
+    /// Descriptions of runs of wrong sectors.
     pub(super) findings: Vec<String>,
 }
 
@@ -35,9 +36,9 @@ struct Write {
     fua: bool,
 }
 
-/// What the log says.
+/// The valid states of the image, according to the log.
 #[derive(Debug)]
-struct Promises {
+struct ExpectedImage {
     seed: u64,
     writes: HashMap<u64, Write>,
     promised: u64,
@@ -48,13 +49,13 @@ struct Promises {
 }
 
 /// Checks the image of a load that wrote this log.
-pub(super) fn check(image: &Path, log: &Path) -> Result<Verdict> {
-    let promises = Promises::read(Records::open(log)?)?;
+pub(super) fn check(image: &Path, log: &Path) -> Result<CheckResult> {
+    let expected = ExpectedImage::read(Records::open(log)?)?;
     let name = image.display();
     let mut file = File::open(image).with_context(|| format!("open the image {name}"))?;
-    let mut wrong = ImageError::default();
+    let mut errors = ImageErrors::default();
     let mut chunk = Vec::new();
-    let sectors = promises.floor.len() as u64;
+    let sectors = expected.floor.len() as u64;
     for first in (0..sectors).step_by(usize::try_from(CHUNK_SECTORS).expect("it is small")) {
         let bytes = CHUNK_SECTORS.min(sectors - first) * SECTOR_BYTES as u64;
         chunk.resize(usize::try_from(bytes).expect("a chunk fits memory"), 0);
@@ -62,42 +63,42 @@ pub(super) fn check(image: &Path, log: &Path) -> Result<Verdict> {
             format!("read {sectors} sectors, as the log says, from the image {name}")
         })?;
         for (bytes, sector) in chunk.chunks_exact(SECTOR_BYTES).zip(first..) {
-            let content = sector::recognise(promises.seed, sector, bytes);
-            if !promises.allow(sector, content) {
-                wrong.add(&promises, sector, content);
+            let content = sector::classify(expected.seed, sector, bytes);
+            if !expected.allows(sector, content) {
+                errors.add(&expected, sector, content);
             }
         }
     }
-    wrong.end_run(&promises);
-    Ok(Verdict {
-        promised: promises.promised,
-        missing: wrong.writes.len() as u64,
-        findings: wrong.findings,
+    errors.end_run(&expected);
+    Ok(CheckResult {
+        promised: expected.promised,
+        missing: errors.writes.len() as u64,
+        findings: errors.findings,
     })
 }
 
-fn index(sector: u64) -> usize {
+fn sector_index(sector: u64) -> usize {
     usize::try_from(sector).expect("a sector of the image")
 }
 
-impl Promises {
+impl ExpectedImage {
     fn read(records: Records) -> Result<Self> {
-        let sectors = index(records.sectors);
-        let mut promises = Promises {
+        let sectors = sector_index(records.sectors);
+        let mut expected = ExpectedImage {
             seed: records.seed,
             writes: HashMap::new(),
             promised: 0,
             floor: vec![0; sectors],
             last: vec![0; sectors],
         };
-        // The writes that were answered, in order, and how many when each flush was sent.
+        // The acknowledged writes in order, and the number of them when each flush was sent.
         let (mut written, mut sent) = (Vec::new(), HashMap::new());
         let mut covered = 0;
         for record in records {
             match record? {
                 Record::Write { id, first, sectors, fua } => {
                     let write = Write { first, sectors: u64::from(sectors), fua };
-                    promises.send(id, write)?;
+                    expected.send(id, write)?;
                 }
                 Record::Written { id } => written.push(id),
                 Record::Flush { id } => drop(sent.insert(id, written.len())),
@@ -107,22 +108,24 @@ impl Promises {
                 }
             }
         }
-        for (at, id) in written.into_iter().enumerate() {
-            let write = promises.writes.get(&id).context("find the write of an answer")?;
-            if at < covered || write.fua {
-                promises.promised += 1;
-                for floor in &mut promises.floor[index(write.first)..][..index(write.sectors)] {
+        for (index, id) in written.into_iter().enumerate() {
+            let write = expected.writes.get(&id).context("find the write of an answer")?;
+            if index < covered || write.fua {
+                expected.promised += 1;
+                for floor in
+                    &mut expected.floor[sector_index(write.first)..][..sector_index(write.sectors)]
+                {
                     *floor = id.max(*floor);
                 }
             }
         }
-        Ok(promises)
+        Ok(expected)
     }
 
     fn send(&mut self, id: u64, write: Write) -> Result<()> {
         let end = write.first.saturating_add(write.sectors);
         ensure!(end <= self.last.len() as u64, "understand write {}: it is too long", Name(id));
-        for last in &mut self.last[index(write.first)..index(end)] {
+        for last in &mut self.last[sector_index(write.first)..sector_index(end)] {
             ensure!(*last < id, "tell the order of writes {} and {}", Name(*last), Name(id));
             *last = id;
         }
@@ -136,54 +139,54 @@ impl Promises {
             .is_some_and(|write| (write.first..write.first + write.sectors).contains(&sector))
     }
 
-    /// Whether the sector may hold this.
-    fn allow(&self, sector: u64, content: Content) -> bool {
-        let floor = self.floor[index(sector)];
+    /// Returns true if the sector may hold this content.
+    fn allows(&self, sector: u64, content: Content) -> bool {
+        let floor = self.floor[sector_index(sector)];
         match content {
             Content::Zeros => floor == 0,
-            Content::Whole(id) => id >= floor && self.wrote(id, sector),
+            Content::Intact(id) => id >= floor && self.wrote(id, sector),
             Content::Torn(_) | Content::Misplaced { .. } | Content::Foreign => false,
         }
     }
 }
 
-/// What is wrong with an image.
+/// The errors of an image.
 #[derive(Debug, Default)]
-struct ImageError {
-    /// The writes that are missing; 0 is none of them.
+struct ImageErrors {
+    /// The missing writes; 0 stands for all sectors that were never written.
     writes: HashSet<u64>,
     findings: Vec<String>,
-    run: Option<Run>,
+    run: Option<SectorRun>,
 }
 
-/// Sectors in a row that are wrong in the same way.
+/// Consecutive sectors with the same error.
 #[derive(Debug)]
-struct Run {
+struct SectorRun {
     first: u64,
     end: u64,
     content: Content,
     floor: u64,
 }
 
-impl ImageError {
-    fn add(&mut self, promises: &Promises, sector: u64, content: Content) {
-        let floor = promises.floor[index(sector)];
-        let blamed = if floor == 0 { promises.last[index(sector)] } else { floor };
-        self.writes.insert(blamed);
+impl ImageErrors {
+    fn add(&mut self, expected: &ExpectedImage, sector: u64, content: Content) {
+        let floor = expected.floor[sector_index(sector)];
+        let missing = if floor == 0 { expected.last[sector_index(sector)] } else { floor };
+        self.writes.insert(missing);
         if let Some(run) = &mut self.run
             && (run.end, run.content, run.floor) == (sector, content, floor)
         {
             run.end += 1;
             return;
         }
-        self.end_run(promises);
-        self.run = Some(Run { first: sector, end: sector + 1, content, floor });
+        self.end_run(expected);
+        self.run = Some(SectorRun { first: sector, end: sector + 1, content, floor });
     }
 
-    fn end_run(&mut self, promises: &Promises) {
-        let Some(Run { first, end, content, floor }) = self.run.take() else { return };
-        let last = Name(promises.last[index(first)]);
-        let promise = match promises.writes.get(&floor) {
+    fn end_run(&mut self, expected: &ExpectedImage) {
+        let Some(SectorRun { first, end, content, floor }) = self.run.take() else { return };
+        let last = Name(expected.last[sector_index(first)]);
+        let promise = match expected.writes.get(&floor) {
             Some(Write { first, sectors, fua }) => {
                 let fua = if *fua { ", FUA" } else { "" };
                 format!(

@@ -1,7 +1,8 @@
-//! One connection of the load: a few requests in flight, each answer judged.
+//! One connection of the load: several requests in flight, and verification of each reply.
 //!
-//! Invariants: no two requests in flight overlap, unless both read, so a read has one right answer;
-//! a record is in the log before its request is sent, or after its answer has come.
+//! Invariants: no two requests in flight overlap, unless both are reads, so a read has one correct
+//! result; the record of a request is logged before the request is sent, the record of a reply
+//! after it was received.
 
 use super::area::{Area, Range};
 use super::log::{Log, Record};
@@ -14,15 +15,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Out of a hundred requests.
+/// Flushes per hundred requests.
 const FLUSHES: u64 = 3;
+/// Writes per hundred requests.
 const WRITES: u64 = 57;
-/// One write in so many has FUA.
+/// One write in this many has FUA.
 const FUA: u64 = 16;
-/// How often a place is looked for where nothing is in flight.
-const TRIES: u32 = 8;
+/// Attempts to find a range that does not overlap a request in flight.
+const ATTEMPTS_MAX: u32 = 8;
 
-/// What the connections of a load share.
+/// State that the connections of a load share.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) seed: u64,
@@ -32,7 +34,7 @@ pub(super) struct Load {
     pub(super) stop: AtomicBool,
 }
 
-/// What was done.
+/// Totals of a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LoadTotals {
     pub(super) writes: u64,
@@ -45,7 +47,7 @@ pub(super) struct LoadTotals {
 }
 
 impl LoadTotals {
-    /// Both together.
+    /// Returns the sum of both.
     pub(super) fn plus(&self, other: &LoadTotals) -> LoadTotals {
         LoadTotals {
             writes: self.writes + other.writes,
@@ -67,13 +69,13 @@ enum LoadOperation {
 
 /// A request in flight.
 #[derive(Debug)]
-struct Flight {
+struct RequestInFlight {
     cookie: u64,
     id: u64,
-    what: LoadOperation,
+    operation: LoadOperation,
 }
 
-/// A connection and what it knows of its stripes.
+/// A connection and the known contents of its stripes.
 #[derive(Debug)]
 pub(super) struct Connection<'a> {
     load: &'a Load,
@@ -81,18 +83,18 @@ pub(super) struct Connection<'a> {
     number: u64,
     area: Area,
     random: Random,
-    /// By stripe, the last write to each sector that was answered; 0 for none.
-    known: HashMap<u64, Box<[u64]>>,
-    flights: Vec<Flight>,
+    /// By stripe, the last acknowledged write to each sector; 0 for none.
+    last_written: HashMap<u64, Box<[u64]>>,
+    in_flight: Vec<RequestInFlight>,
     /// Buffers that are not in flight.
     spare: Vec<Vec<u8>>,
     count: u64,
-    tally: LoadTotals,
+    totals: LoadTotals,
 }
 
 impl<'a> Connection<'a> {
     pub(super) fn new(load: &'a Load, client: Client, number: u64, area: Area) -> Self {
-        // Streams of one seed that have nothing in common.
+        // Independent random streams from one seed.
         let random = Random::from_seed(load.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Connection {
             load,
@@ -100,33 +102,33 @@ impl<'a> Connection<'a> {
             number,
             area,
             random,
-            known: HashMap::new(),
-            flights: Vec::new(),
+            last_written: HashMap::new(),
+            in_flight: Vec::new(),
             spare: Vec::new(),
             count: 0,
-            tally: LoadTotals::default(),
+            totals: LoadTotals::default(),
         }
     }
 
-    /// Loads until the connection breaks, time is up, or another connection has ended. With the
-    /// first connection that ends otherwise than by its time, the whole load ends.
+    /// Runs until the connection breaks, time is up, or another connection has ended. The first
+    /// connection that ends before its time ends the whole load.
     pub(super) fn run(mut self) -> Result<LoadTotals> {
-        let mut ended = self.drive();
-        if ended.as_ref().is_err_and(is_end) {
-            self.tally.broken = 1;
+        let mut result = self.drive();
+        if result.as_ref().is_err_and(is_disconnect) {
+            self.totals.broken = 1;
             self.load.stop.store(true, Ordering::Release);
-            ended = self.collect();
+            result = self.collect();
         }
-        self.load.stop.fetch_or(ended.is_err(), Ordering::AcqRel);
-        ended.map(|()| self.tally)
+        self.load.stop.fetch_or(result.is_err(), Ordering::AcqRel);
+        result.map(|()| self.totals)
     }
 
     fn drive(&mut self) -> Result<()> {
         while !self.is_over() {
-            while self.flights.len() < self.load.depth && self.send()? {}
+            while self.in_flight.len() < self.load.depth && self.send()? {}
             self.receive()?;
         }
-        while !self.flights.is_empty() {
+        while !self.in_flight.is_empty() {
             self.receive()?;
         }
         self.send_flush()?;
@@ -138,28 +140,28 @@ impl<'a> Connection<'a> {
             || self.load.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Takes note of the answers that came before the connection broke.
+    /// Receives the replies that arrived before the connection broke.
     fn collect(&mut self) -> Result<()> {
         while let Ok(completion) = self.client.wait() {
-            match self.judge(completion) {
-                Err(error) if !is_end(&error) => return Err(error),
+            match self.complete(completion) {
+                Err(error) if !is_disconnect(&error) => return Err(error),
                 Ok(()) | Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Sends one request; `false` if no place for one was found.
+    /// Sends one request; returns `false` if no free range was found.
     fn send(&mut self) -> Result<bool> {
-        let dice = self.random.below(100);
-        if dice < FLUSHES {
+        let draw = self.random.below(100);
+        if draw < FLUSHES {
             self.send_flush()?;
             return Ok(true);
         }
-        let write = dice < FLUSHES + WRITES;
-        for _ in 0..TRIES {
+        let write = draw < FLUSHES + WRITES;
+        for _ in 0..ATTEMPTS_MAX {
             let range = self.area.draw(&mut self.random);
-            let free = self.flights.iter().all(|flight| match flight.what {
+            let free = self.in_flight.iter().all(|request| match request.operation {
                 LoadOperation::Flush => true,
                 LoadOperation::Read(other) => !write || !range.overlaps(&other),
                 LoadOperation::Write(other) => !range.overlaps(&other),
@@ -190,7 +192,7 @@ impl<'a> Connection<'a> {
 
     fn send_read(&mut self, range: Range) -> Result<()> {
         let mut buffer = self.buffer(range);
-        // An answer that leaves bytes as they were must not look right.
+        // Nonzero fill, so that a reply that leaves the buffer unchanged fails the verification.
         buffer.fill(0xa5);
         self.submit(Request::read(range.offset(), buffer), 0, LoadOperation::Read(range))
     }
@@ -201,9 +203,9 @@ impl<'a> Connection<'a> {
         self.submit(Request::flush(), id, LoadOperation::Flush)
     }
 
-    fn submit(&mut self, request: Request, id: u64, what: LoadOperation) -> Result<()> {
+    fn submit(&mut self, request: Request, id: u64, operation: LoadOperation) -> Result<()> {
         let cookie = self.client.submit(request)?;
-        self.flights.push(Flight { cookie, id, what });
+        self.in_flight.push(RequestInFlight { cookie, id, operation });
         Ok(())
     }
 
@@ -220,53 +222,53 @@ impl<'a> Connection<'a> {
 
     fn receive(&mut self) -> Result<()> {
         let completion = self.client.wait()?;
-        self.judge(completion)
+        self.complete(completion)
     }
 
-    /// Takes note of an answer.
-    fn judge(&mut self, completion: Completion) -> Result<()> {
-        let at = self.flights.iter().position(|flight| flight.cookie == completion.cookie);
-        let Flight { id, what, .. } =
-            self.flights.swap_remove(at.context("match an answer with a request")?);
+    /// Processes a reply.
+    fn complete(&mut self, completion: Completion) -> Result<()> {
+        let at = self.in_flight.iter().position(|request| request.cookie == completion.cookie);
+        let RequestInFlight { id, operation, .. } =
+            self.in_flight.swap_remove(at.context("match an answer with a request")?);
         if let Err(error) = completion.result {
             return Err(ClientError::Request(error).into());
         }
-        match what {
+        match operation {
             LoadOperation::Flush => {
                 self.load.log.add(Record::Flushed { id })?;
-                self.tally.flushes += 1;
+                self.totals.flushes += 1;
             }
             LoadOperation::Write(range) => {
                 self.load.log.add(Record::Written { id })?;
-                self.known_of(range).fill(id);
-                self.tally.writes += 1;
-                self.tally.written_bytes += completion.data.len() as u64;
+                self.last_written_to(range).fill(id);
+                self.totals.writes += 1;
+                self.totals.written_bytes += completion.data.len() as u64;
             }
             LoadOperation::Read(range) => {
                 self.verify(range, &completion.data)?;
-                self.tally.reads += 1;
-                self.tally.read_bytes += completion.data.len() as u64;
+                self.totals.reads += 1;
+                self.totals.read_bytes += completion.data.len() as u64;
             }
         }
         self.spare.push(completion.data);
         Ok(())
     }
 
-    fn known_of(&mut self, range: Range) -> &mut [u64] {
+    fn last_written_to(&mut self, range: Range) -> &mut [u64] {
         let len = self.area.stripe_sectors();
-        let stripe = self.known.entry(range.stripe).or_insert_with(|| vec![0; len].into());
+        let stripe = self.last_written.entry(range.stripe).or_insert_with(|| vec![0; len].into());
         let at = usize::try_from(range.at).expect("a stripe fits memory");
         &mut stripe[at..at + range.bytes() / SECTOR_BYTES]
     }
 
-    /// Compares what was read with what was written last. What the export held before the load is
-    /// not known, only that it holds nothing of this load in a wrong place.
+    /// Compares the data read with the last write. The contents before the load are unknown, but
+    /// must not be misplaced or torn sectors of this load.
     fn verify(&mut self, range: Range, data: &[u8]) -> Result<()> {
         let seed = self.load.seed;
         let sectors = data.chunks_exact(SECTOR_BYTES).zip(range.first..);
-        for ((bytes, sector), &known) in sectors.zip(&*self.known_of(range)) {
-            let content = sector::recognise(seed, sector, bytes);
-            if known != 0 && content != Content::Whole(known) {
+        for ((bytes, sector), &known) in sectors.zip(&*self.last_written_to(range)) {
+            let content = sector::classify(seed, sector, bytes);
+            if known != 0 && content != Content::Intact(known) {
                 bail!(
                     "read sector {sector} as it was written: expected write {}, got {content}",
                     Name(known)
@@ -280,8 +282,8 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Whether it is how a load is expected to end: the server is gone, or going.
-fn is_end(error: &anyhow::Error) -> bool {
+/// Returns true for the expected end of a load: the server has exited or shuts down.
+fn is_disconnect(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::Closed) => true,
         Some(error) => error.errno() == Some(Errno::Shutdown),

@@ -1,8 +1,9 @@
-//! What a load did, in order: one record for each thing that was about to be sent or was answered.
+//! The log of a load, in order: one record for each request before it is sent, and for each reply
+//! after it was received.
 //!
-//! 24 bytes for the head and for each record, little-endian, each handed to the kernel with one
-//! write under a lock. So the order of the records is one order for all connections: an answer that
-//! stands before a request had come before that request was sent.
+//! The head and each record take 24 bytes, little-endian; each is passed to the kernel in one write
+//! under a lock. So the records have one order over all connections: a reply that is logged before
+//! a request was received before that request was sent.
 //!
 //! | bytes | head | record |
 //! |---|---|---|
@@ -23,13 +24,13 @@ const RECORD_BYTES: usize = 24;
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A write is about to be sent; with FUA it is promised when it is answered.
+    /// A write is about to be sent; with FUA it is durable once it is acknowledged.
     Write { id: u64, first: u64, sectors: u32, fua: bool },
-    /// A write was answered.
+    /// A write was acknowledged.
     Written { id: u64 },
     /// A flush is about to be sent.
     Flush { id: u64 },
-    /// A flush was answered.
+    /// A flush was acknowledged.
     Flushed { id: u64 },
 }
 
@@ -72,17 +73,17 @@ fn numbers(bytes: [u8; RECORD_BYTES]) -> [u64; 3] {
     [0, 1, 2].map(|at| u64::from_le_bytes(words[at]))
 }
 
-/// A log that is being written; perhaps none.
+/// A log that is being written; `None` for a load without a log.
 #[derive(Debug)]
 pub(super) struct Log(Option<Mutex<File>>);
 
 impl Log {
-    /// For a load that is not checked later.
+    /// Returns a disabled log, for a load that is not checked later.
     pub(super) fn none() -> Self {
         Log(None)
     }
 
-    /// Begins a log, in place of what the file held.
+    /// Creates a log; replaces the contents of the file.
     pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
         let mut file = owned_file::create(path, 0o644)
             .with_context(|| format!("create the log {}", path.display()))?;
@@ -91,7 +92,7 @@ impl Log {
         Ok(Log(Some(Mutex::new(file))))
     }
 
-    /// Adds a record: before what it announces is sent, or after what it reports has come.
+    /// Appends a record: before its request is sent, or after its reply was received.
     pub(super) fn add(&self, record: Record) -> Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +117,8 @@ impl Records {
         let mut file = BufReader::new(file);
         let head = next(&mut file)?.unwrap_or_default();
         let [magic, seed, sectors] = numbers(head);
-        let ours = magic == u64::from_le_bytes(MAGIC);
-        ensure!(ours, "read {}: it is not a log of larder load", path.display());
+        let is_log = magic == u64::from_le_bytes(MAGIC);
+        ensure!(is_log, "read {}: it is not a log of larder load", path.display());
         Ok(Records { file, seed, sectors })
     }
 }
@@ -131,8 +132,8 @@ impl Iterator for Records {
     }
 }
 
-/// The next whole record; a part of one at the end was of a load that was killed, and announced
-/// nothing that was sent.
+/// Returns the next complete record. A partial record at the end is from a killed load, whose
+/// request was never sent.
 fn next(file: &mut BufReader<File>) -> Result<Option<[u8; RECORD_BYTES]>> {
     let mut bytes = [0; RECORD_BYTES];
     match file.read_exact(&mut bytes) {

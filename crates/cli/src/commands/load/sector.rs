@@ -1,9 +1,9 @@
-//! What the load writes: sectors that say who wrote them.
+//! The sectors that a load writes: each identifies its write.
 //!
-//! A sector is 512 bytes, 64 little-endian words: the write's id, the sector's number, a checksum
-//! of both and the seed, and words that follow from the checksum and their place. All of a sector
-//! follows from its first two words, so a sector of two writes, or one in the wrong place, cannot
-//! pass for a whole one.
+//! A sector is 512 bytes, 64 little-endian words: the id of the write, the number of the sector, a
+//! checksum of both and the seed, and words computed from the checksum and their index. The first
+//! two words determine the whole sector, so a mix of two writes, or a sector in the wrong place, is
+//! detected.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use std::fmt;
 pub(super) const SECTOR_BYTES: usize = 512;
 
 const WORD_BYTES: usize = 8;
-/// An odd number with no pattern: 2^64 over the golden ratio.
+/// 2^64 over the golden ratio, an odd number whose bits have no pattern.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The low bits of an id count the writes of a connection, the high ones are the connection.
+/// Low bits of an id, which count the writes of a connection; the high bits are the connection.
 const COUNT_BITS: u32 = 40;
 
-/// The id of a connection's write; within a connection it grows. No write has the id 0.
+/// Returns the id of a connection's write; ids of a connection increase. No write has the id 0.
 pub(super) fn id(connection: u64, count: u64) -> u64 {
     debug_assert!(count > 0 && count >> COUNT_BITS == 0, "a count fits its bits");
     connection << COUNT_BITS | count
 }
 
-/// How a write is called in messages: `CONNECTION.COUNT`.
+/// The name of a write in messages: `CONNECTION.COUNT`.
 pub(super) struct Name(pub(super) u64);
 
 impl fmt::Display for Name {
@@ -31,18 +31,18 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a sector turned out to hold.
+/// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Nothing: it was never written.
+    /// Zeros: the sector was never written.
     Zeros,
-    /// All that this write put there.
-    Whole(u64),
-    /// The head of this write's sector and something else.
+    /// The complete data of this write.
+    Intact(u64),
+    /// The first words of this write's sector, and other data.
     Torn(u64),
-    /// A whole sector that belongs somewhere else.
+    /// A complete sector that belongs to another location.
     Misplaced { id: u64, sector: u64 },
-    /// Nothing that a load of this seed wrote.
+    /// Data that no load of this seed wrote.
     Foreign,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Content::Zeros => write!(f, "zeros"),
-            Content::Whole(id) => write!(f, "write {}", Name(id)),
+            Content::Intact(id) => write!(f, "write {}", Name(id)),
             Content::Torn(id) => write!(f, "a part of write {}", Name(id)),
             Content::Misplaced { id, sector } => {
                 write!(f, "what write {} put into sector {sector}", Name(id))
@@ -71,13 +71,13 @@ fn checksum(seed: u64, id: u64, sector: u64) -> u64 {
     sum
 }
 
-/// The words after the first two.
+/// Returns the words after the first two.
 fn tail(seed: u64, id: u64, sector: u64) -> impl Iterator<Item = [u8; WORD_BYTES]> {
     let sum = checksum(seed, id, sector);
-    (0u64..).map(move |place| sum.wrapping_add(place.wrapping_mul(STEP)).to_le_bytes())
+    (0u64..).map(move |index| sum.wrapping_add(index.wrapping_mul(STEP)).to_le_bytes())
 }
 
-/// Makes the sectors from `first` on, as this write puts them there.
+/// Generates the data of this write for the sectors from `first` on.
 pub(super) fn fill(seed: u64, id: u64, first: u64, bytes: &mut [u8]) {
     for (bytes, sector) in bytes.chunks_exact_mut(SECTOR_BYTES).zip(first..) {
         let (words, _) = bytes.as_chunks_mut::<WORD_BYTES>();
@@ -89,21 +89,25 @@ pub(super) fn fill(seed: u64, id: u64, first: u64, bytes: &mut [u8]) {
     }
 }
 
-/// What the bytes of this sector are.
-pub(super) fn recognise(seed: u64, sector: u64, bytes: &[u8]) -> Content {
+/// Returns the content of a sector.
+pub(super) fn classify(seed: u64, sector: u64, bytes: &[u8]) -> Content {
     let (words, _) = bytes.as_chunks::<WORD_BYTES>();
-    let (id, stated) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
+    let (id, stored_sector) = (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
     if id == 0 {
         let zeros = words.iter().all(|word| *word == [0; WORD_BYTES]);
         return if zeros { Content::Zeros } else { Content::Foreign };
     }
-    if u64::from_le_bytes(words[2]) != checksum(seed, id, stated) {
+    if u64::from_le_bytes(words[2]) != checksum(seed, id, stored_sector) {
         return Content::Foreign;
     }
-    if words[2..].iter().zip(tail(seed, id, stated)).any(|(word, value)| *word != value) {
+    if words[2..].iter().zip(tail(seed, id, stored_sector)).any(|(word, value)| *word != value) {
         return Content::Torn(id);
     }
-    if stated == sector { Content::Whole(id) } else { Content::Misplaced { id, sector: stated } }
+    if stored_sector == sector {
+        Content::Intact(id)
+    } else {
+        Content::Misplaced { id, sector: stored_sector }
+    }
 }
 
 #[cfg(test)]
@@ -113,17 +117,17 @@ mod tests {
     #[test]
     fn a_sector_is_known_only_whole_and_in_its_place() {
         let mut bytes = vec![0; 2 * SECTOR_BYTES];
-        assert_eq!(recognise(7, 10, &bytes[..SECTOR_BYTES]), Content::Zeros);
+        assert_eq!(classify(7, 10, &bytes[..SECTOR_BYTES]), Content::Zeros);
         let write = id(3, 9);
         fill(7, write, 10, &mut bytes);
         let (first, second) = bytes.split_at_mut(SECTOR_BYTES);
-        assert_eq!(recognise(7, 10, first), Content::Whole(write));
-        assert_eq!(recognise(7, 11, second), Content::Whole(write));
-        assert_eq!(recognise(7, 10, second), Content::Misplaced { id: write, sector: 11 });
-        assert_eq!(recognise(8, 10, first), Content::Foreign, "another seed");
+        assert_eq!(classify(7, 10, first), Content::Intact(write));
+        assert_eq!(classify(7, 11, second), Content::Intact(write));
+        assert_eq!(classify(7, 10, second), Content::Misplaced { id: write, sector: 11 });
+        assert_eq!(classify(8, 10, first), Content::Foreign, "another seed");
         for at in 0..SECTOR_BYTES {
             first[at] ^= 1;
-            let content = recognise(7, 10, first);
+            let content = classify(7, 10, first);
             assert!(matches!(content, Content::Torn(_) | Content::Foreign), "byte {at}");
             first[at] ^= 1;
         }

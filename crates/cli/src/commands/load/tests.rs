@@ -1,4 +1,4 @@
-//! The load against the server that this program is, without a crash and with its like.
+//! The load against a server in this process, without a crash and with a simulated one.
 
 use super::*;
 use larder_core::mode::FlushMode;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const IMAGE_BYTES: u64 = 24 << 20;
 
-/// Loads an image for a moment and checks it before anything else is written out, as a crash
-/// would leave it.
-fn verdict(flush_mode: FlushMode) -> check::Verdict {
+/// Loads an image for one second and checks it before the remaining dirty data is written, as after
+/// a crash.
+fn run_load(flush_mode: FlushMode) -> check::CheckResult {
     let directory = tempfile::tempdir().unwrap();
     let (image, log) = (directory.path().join("image"), directory.path().join("log"));
     std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
@@ -34,7 +34,7 @@ fn verdict(flush_mode: FlushMode) -> check::Verdict {
     let export = Export::new(volume, opened.map, true, &limits);
     let address = ListenAddress::Unix(directory.path().join("socket"));
     let server = Server::start(Arc::clone(&engine), &address, vec![export], limits).unwrap();
-    let arguments = Arguments {
+    let arguments = LoadArgs {
         uri: None,
         seed: 1,
         connections: 4,
@@ -44,23 +44,23 @@ fn verdict(flush_mode: FlushMode) -> check::Verdict {
         check: None,
     };
     load(&arguments, &server.uri("image").parse().unwrap()).unwrap();
-    let verdict = check::check(&image, &log).unwrap();
+    let result = check::check(&image, &log).unwrap();
     server.close();
     engine.shut_down();
-    verdict
+    result
 }
 
 #[test]
 fn what_a_flush_covers_is_in_the_image_without_a_drain() {
-    let verdict = verdict(FlushMode::Keep);
-    assert!(verdict.promised > 0);
-    assert_eq!(verdict.missing, 0, "{:?}", verdict.findings);
+    let result = run_load(FlushMode::Keep);
+    assert!(result.promised > 0);
+    assert_eq!(result.missing, 0, "{:?}", result.findings);
 }
 
 #[test]
 fn a_server_that_ignores_flushes_is_found_out() {
-    let verdict = verdict(FlushMode::Ignore);
-    assert!(verdict.missing > 0, "{} writes promised", verdict.promised);
+    let result = run_load(FlushMode::Ignore);
+    assert!(result.missing > 0, "{} writes promised", result.promised);
 }
 
 #[test]

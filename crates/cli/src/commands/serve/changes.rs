@@ -1,12 +1,12 @@
-//! Changing what is served: settings by the names of the flags, as texts, from `larder ctl set` and
-//! from a configuration file that is read again.
+//! Changes to a running server: settings by the names of the flags, as texts, from `larder ctl set`
+//! and from a configuration file that is read again.
 //!
 //! Invariant: all changes of one request are applied, or none. They are checked together first, as
-//! a plan, as at the start; should the cache refuse one of them all the same, those before it are
-//! taken back.
+//! a plan, as at the start; if the cache nevertheless refuses one of them, those before it are
+//! reverted.
 
 use super::plan::{Plan, VolumePlan};
-use super::service::{Served, Service};
+use super::service::{ServedVolume, Service};
 use crate::args::{self, PolicyChoice};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::EngineError;
@@ -15,14 +15,15 @@ use larder_report::control::Change;
 /// A value for a setting, of one volume or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// None for all volumes, or for the server itself.
+    /// The volume; `None` for all volumes, or for a setting of the server itself.
     pub(crate) volume: Option<String>,
     pub(crate) name: String,
     pub(crate) value: String,
 }
 
 impl Setting {
-    /// `[VOLUME.]NAME` and a value. A volume may have a point in its name, a setting has none.
+    /// Parses `[VOLUME.]NAME` and a value. The name of a volume may contain ".", that of a setting
+    /// does not.
     pub(crate) fn parse(name: &str, value: &str) -> Self {
         let (volume, name) = match name.rsplit_once('.') {
             Some((volume, name)) => (Some(volume.to_owned()), name),
@@ -36,14 +37,14 @@ impl Setting {
 const GLOBAL: [&str; 2] = ["memory", "share"];
 
 impl Plan {
-    /// The settings of the server itself, in the order of [`GLOBAL`].
+    /// Returns the settings of the server itself, in the order of [`GLOBAL`].
     fn settings(&self) -> [(&'static str, String); 2] {
         let values = [args::size_text(self.memory_bytes), self.share.name().to_owned()];
         let mut values = values.into_iter();
         GLOBAL.map(|name| (name, values.next().expect("as many")))
     }
 
-    /// Changes one of them; whether there is one of this name.
+    /// Changes a setting of the server; returns false if there is none of this name.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "memory" => self.memory_bytes = args::bytes(value)?,
@@ -54,28 +55,28 @@ impl Plan {
     }
 
     /// Returns this plan with other settings. A setting of one volume takes precedence over the
-    /// same setting of all volumes, in whatever order they are given.
+    /// same setting of all volumes, regardless of their order.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
+    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn with(&self, settings: &[Setting]) -> Result<Plan, String> {
         let mut new = self.clone();
-        let (of_all, of_one): (Vec<_>, Vec<_>) =
+        let (for_all, for_one): (Vec<_>, Vec<_>) =
             settings.iter().partition(|setting| setting.volume.is_none());
-        for Setting { volume, name, value } in of_all.into_iter().chain(of_one) {
-            let place = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
-            let failed = |reason: String| format!("set {place}{name}: {reason}");
+        for Setting { volume, name, value } in for_all.into_iter().chain(for_one) {
+            let prefix = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
+            let failed = |reason: String| format!("set {prefix}{name}: {reason}");
             if volume.is_none() && new.set(name, value).map_err(failed)? {
                 continue;
             }
-            let mut any = false;
+            let mut found = false;
             for plan in &mut new.volumes {
                 if volume.as_ref().is_none_or(|volume| *volume == plan.name) {
                     plan.set(name, value).map_err(failed)?;
-                    any = true;
+                    found = true;
                 }
             }
-            if !any {
+            if !found {
                 let volume = volume.as_deref().unwrap_or_default();
                 return Err(failed(format!("no volume is called \"{volume}\"")));
             }
@@ -91,7 +92,7 @@ impl VolumePlan {
         super::service::loses_flushed_writes(self.write_mode, self.flush_mode)
     }
 
-    /// The settings that can be changed, as the command line has them: flags, then tunables.
+    /// Returns the settings that can be changed, as command-line values: flags, then tunables.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let size = |frames: u32| args::size_text(u64::from(frames) * BLOCK_BYTES_U64);
         let max = if self.max_frames == u32::MAX { "all".into() } else { size(self.max_frames) };
@@ -109,7 +110,7 @@ impl VolumePlan {
         settings
     }
 
-    /// Changes one of them.
+    /// Changes a setting of the volume.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let frames = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX);
         match name {
@@ -138,22 +139,22 @@ impl VolumePlan {
     }
 }
 
-/// What differs between two plans of the same volumes, in the words of [`Setting`].
+/// Returns the settings that lead from the old plan to the new one, for the same volumes.
 pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Setting> {
     let mut settings = Vec::new();
-    for ((name, was), (_, is)) in old.settings().into_iter().zip(new.settings()) {
-        if was != is {
-            settings.push(Setting::parse(name, &is));
+    for ((name, before), (_, now)) in old.settings().into_iter().zip(new.settings()) {
+        if before != now {
+            settings.push(Setting::parse(name, &now));
         }
     }
     for volume in &new.volumes {
-        let Some(before) = old.volumes.iter().find(|other| other.name == volume.name) else {
+        let Some(old_volume) = old.volumes.iter().find(|other| other.name == volume.name) else {
             continue;
         };
-        for ((name, was), (_, is)) in before.settings().into_iter().zip(volume.settings()) {
-            if was != is {
+        for ((name, before), (_, now)) in old_volume.settings().into_iter().zip(volume.settings()) {
+            if before != now {
                 let volume = Some(volume.name.clone());
-                settings.push(Setting { volume, name: name.to_owned(), value: is });
+                settings.push(Setting { volume, name: name.to_owned(), value: now });
             }
         }
     }
@@ -161,18 +162,18 @@ pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Setting> {
 }
 
 impl Service {
-    /// Changes settings, all of them or none; what was changed.
+    /// Changes settings, all of them or none; returns the changes.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
+    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn set(&self, settings: &[Setting]) -> Result<Vec<Change>, String> {
-        let _one_at_a_time = self.changing();
+        let _change_lock = self.lock_changes();
         let volumes = self.volumes();
         let old = self.plan();
         let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
-            if let Err(again) = self.apply(&volumes, &new, &old) {
-                tracing::error!(%again, "a change that was refused could not be taken back");
+            if let Err(revert_error) = self.apply(&volumes, &new, &old) {
+                tracing::error!(again = %revert_error, "a change that was refused could not be taken back");
             }
             return Err(error.to_string());
         }
@@ -185,9 +186,9 @@ impl Service {
         Ok(changes(&old, &new))
     }
 
-    /// Brings the cache from one plan to another. In between nothing is promised to a volume that
-    /// the plan at hand does not have room for.
-    fn apply(&self, volumes: &[Served], old: &Plan, new: &Plan) -> Result<(), EngineError> {
+    /// Changes the cache from one plan to another. In between no volume has a minimum that the
+    /// current memory cannot hold.
+    fn apply(&self, volumes: &[ServedVolume], old: &Plan, new: &Plan) -> Result<(), EngineError> {
         let cache = self.engine().cache();
         let plans = || volumes.iter().zip(old.volumes.iter().zip(&new.volumes));
         for (served, (old, new)) in plans() {
@@ -210,14 +211,14 @@ impl Service {
             }
         }
         if old.memory_bytes != new.memory_bytes {
-            self.engine().set_memory(new.memory_bytes - self.bytes_beside())?;
+            self.engine().set_memory(new.memory_bytes - self.reserved_bytes())?;
         }
         for (served, (old, new)) in plans() {
             let volume = &served.volume;
             if (old.min_frames, old.max_frames) != (new.min_frames, new.max_frames) {
                 cache.set_bounds(volume, new.min_frames, new.max_frames)?;
             }
-            // Now there is room for larger ones.
+            // The memory now has room for larger pages.
             if new.page_blocks > old.page_blocks {
                 cache.set_page_blocks(volume, new.page_blocks)?;
             }
@@ -241,19 +242,19 @@ impl Service {
     }
 }
 
-/// What differs between two plans, for those who asked for it.
+/// Returns the differences between two plans, for the response to a client.
 fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
     let mut changes = Vec::new();
     for Setting { volume, name, value } in difference(old, new) {
         let from = match &volume {
             None => old.settings().to_vec(),
             Some(volume) => {
-                let of = old.volumes.iter().find(|plan| plan.name == *volume);
-                of.map(VolumePlan::settings).unwrap_or_default()
+                let volume_plan = old.volumes.iter().find(|plan| plan.name == *volume);
+                volume_plan.map(VolumePlan::settings).unwrap_or_default()
             }
         };
         let from = from.into_iter().find(|(other, _)| *other == name).unwrap_or_default().1;
-        // Frames come and go in the background.
+        // The cache allocates and frees frames in the background.
         let pending = matches!(name.as_str(), "memory" | "page-size" | "max");
         let volume = volume.unwrap_or_default();
         changes.push(Change { volume, name, from, to: value, pending });
@@ -293,9 +294,9 @@ mod tests {
 
     #[test]
     fn a_setting_of_one_volume_wins_whatever_the_order() {
-        let of_one = Setting::parse("disk.policy", "arc");
-        let of_all = Setting::parse("policy", "lru");
-        for settings in [[of_one.clone(), of_all.clone()], [of_all, of_one]] {
+        let for_one = Setting::parse("disk.policy", "arc");
+        let for_all = Setting::parse("policy", "lru");
+        for settings in [[for_one.clone(), for_all.clone()], [for_all, for_one]] {
             let new = plan().with(&settings).unwrap();
             let policies: Vec<_> = new.volumes.iter().map(|plan| plan.policy.name()).collect();
             assert_eq!(policies, ["arc", "lru"]);

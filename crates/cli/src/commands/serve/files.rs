@@ -1,11 +1,11 @@
-//! What is mounted, volumes as files or a directory, and how it ends.
+//! The mount of a server, volumes as files or a directory, and its unmount.
 //!
-//! Invariants: the files of `--fuse` are those of the volumes that are served; nothing is cut off
-//! from a file that is in use unless it is asked for a second time.
+//! Invariants: the files of `--fuse` are those of the volumes that are served; a file in use is
+//! disconnected only after a second request.
 
-use super::service::{Served, Service};
-use super::shared::Listening;
-use super::{Arguments, DirectoryArguments};
+use super::service::{ServedVolume, Service};
+use super::shared::ChangeListener;
+use super::{DirectoryArgs, ServeArgs};
 use crate::signals::{SignalAction, SignalChannel};
 use anyhow::{Result, ensure};
 use larder_host::holders::holders;
@@ -21,45 +21,45 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How often it is looked whether a mount in use can go.
-const RETRY: Duration = Duration::from_millis(250);
-/// Of those who use a mount, so many are named.
-const NAMED_MAX: usize = 5;
+/// Interval between attempts to unmount.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum number of processes in a message about a mount in use.
+const USERS_SHOWN_MAX: usize = 5;
 
 /// A mount.
-enum Mounted {
+enum Mount {
     Volumes(VolumeMount),
-    /// With who listens for changes behind it.
-    Directory(DirectoryMount, Option<Listening>),
+    /// With the listener for changes of SOURCE.
+    Directory(DirectoryMount, Option<ChangeListener>),
 }
 
-impl Mounted {
+impl Mount {
     fn path(&self) -> &Path {
         match self {
-            Mounted::Volumes(mount) => mount.path(),
-            Mounted::Directory(mount, _) => mount.path(),
+            Mount::Volumes(mount) => mount.path(),
+            Mount::Directory(mount, _) => mount.path(),
         }
     }
 
     fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         match self {
-            Mounted::Volumes(mount) => mount.unmount(lazily),
-            Mounted::Directory(mount, _) => mount.unmount(lazily),
+            Mount::Volumes(mount) => mount.unmount(lazily),
+            Mount::Directory(mount, _) => mount.unmount(lazily),
         }
     }
 
     fn took_over(&self) -> bool {
         match self {
-            Mounted::Volumes(mount) => mount.took_over(),
-            Mounted::Directory(mount, _) => mount.took_over(),
+            Mount::Volumes(mount) => mount.took_over(),
+            Mount::Directory(mount, _) => mount.took_over(),
         }
     }
 
     fn close(self) {
         match self {
-            Mounted::Volumes(mount) => mount.close(),
-            Mounted::Directory(mount, listening) => {
-                drop(listening);
+            Mount::Volumes(mount) => mount.close(),
+            Mount::Directory(mount, listener) => {
+                drop(listener);
                 mount.close();
             }
         }
@@ -67,23 +67,24 @@ impl Mounted {
 }
 
 /// The mount, if there is one.
-pub(super) struct Files(RwLock<Option<Mounted>>);
+pub(super) struct Files(RwLock<Option<Mount>>);
 
-/// Makes the process fit to lie below file systems, as far as it may; whether its memory is locked.
+/// Prepares the process to serve as backing of file systems and swap, as far as it is permitted;
+/// returns true if its memory is locked.
 ///
 /// # Errors
 /// The directory for the files does not exist.
-pub(super) fn prepare(arguments: &Arguments) -> Result<bool> {
+pub(super) fn prepare(arguments: &ServeArgs) -> Result<bool> {
     let Some(directory) = &arguments.fuse else { return Ok(false) };
-    // A mount of a server that was killed is there, though it answers with an error.
+    // The mount of a killed server exists, though it returns an error.
     let is_missing = matches!(directory.try_exists(), Ok(false));
     let shown = directory.display();
     ensure!(!is_missing, "mount at {shown}: there is no such directory; make it first");
-    let (locked, spared) = (reclaim::lock_memory(), reclaim::be_spared());
+    let (locked, reclaim_set) = (reclaim::lock_memory(), reclaim::be_spared());
     if locked.is_ok() {
         reclaim::reserve();
     }
-    for error in [locked.as_ref().err(), spared.as_ref().err()].into_iter().flatten() {
+    for error in [locked.as_ref().err(), reclaim_set.as_ref().err()].into_iter().flatten() {
         eprintln!(
             "larder: note: failed to {error}; a file system or swap on the files could then make \
              the machine wait for itself when memory is short"
@@ -94,9 +95,9 @@ pub(super) fn prepare(arguments: &Arguments) -> Result<bool> {
 
 impl Files {
     pub(super) fn start(
-        arguments: &Arguments,
+        arguments: &ServeArgs,
         engine: &Arc<Engine>,
-        volumes: &[Served],
+        volumes: &[ServedVolume],
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self> {
         let Some(directory) = &arguments.fuse else { return Ok(Files(RwLock::new(None))) };
@@ -106,34 +107,35 @@ impl Files {
         if let Some(note) = mount.note() {
             eprintln!("larder: note: {note}");
         }
-        Ok(Files::of(Mounted::Volumes(mount)))
+        Ok(Files::new(Mount::Volumes(mount)))
     }
 
     /// Mounts a directory, whose files are the volumes of `served`.
     pub(super) fn start_directory(
-        arguments: &DirectoryArguments,
+        arguments: &DirectoryArgs,
         engine: &Arc<Engine>,
         directory: Directory,
-        served: &[Served],
+        served: &[ServedVolume],
     ) -> Result<Self> {
         let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
-        let (at, others) = (&arguments.mountpoint, arguments.allow_other);
-        let mount = DirectoryMount::start(Arc::clone(engine), directory, volumes, at, others)?;
+        let (mountpoint, allow_other) = (&arguments.mountpoint, arguments.allow_other);
+        let mount =
+            DirectoryMount::start(Arc::clone(engine), directory, volumes, mountpoint, allow_other)?;
         for note in mount.notes() {
             eprintln!("larder: note: {note}");
         }
-        // Whoever unmounts it wants it to end, with everything written.
+        // An unmount by the user ends the server, after it has written all dirty data.
         mount.when_gone(|| {
             if let Err(error) = kill_process(getpid(), Signal::TERM) {
                 tracing::warn!(%error, "what is not mounted any more is served on");
             }
         });
         let shared = arguments.shared;
-        let listening = shared.then(|| Listening::start(&arguments.source, &mount)).flatten();
-        Ok(Files::of(Mounted::Directory(mount, listening)))
+        let listener = shared.then(|| ChangeListener::start(&arguments.source, &mount)).flatten();
+        Ok(Files::new(Mount::Directory(mount, listener)))
     }
 
-    fn of(mount: Mounted) -> Self {
+    fn new(mount: Mount) -> Self {
         if mount.took_over() {
             let path = mount.path().display();
             eprintln!("larder: note: {path} was still mounted by a larder that was killed");
@@ -141,59 +143,59 @@ impl Files {
         Files(RwLock::new(Some(mount)))
     }
 
-    fn with<T>(&self, ask: impl FnOnce(&Mounted) -> T) -> Option<T> {
-        self.0.read().expect("no holder panics").as_ref().map(ask)
+    fn with<T>(&self, action: impl FnOnce(&Mount) -> T) -> Option<T> {
+        self.0.read().expect("no holder panics").as_ref().map(action)
     }
 
-    /// The same where volumes are shown as files.
-    fn with_volumes<T>(&self, ask: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
+    /// Calls `action` if volumes are mounted as files.
+    fn with_volumes<T>(&self, action: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Volumes(mount)) => Some(ask(mount)),
-            Some(Mounted::Directory(..)) | None => None,
+            Some(Mount::Volumes(mount)) => Some(action(mount)),
+            Some(Mount::Directory(..)) | None => None,
         }
     }
 
-    /// Shows one more volume.
-    pub(super) fn add(&self, served: &Served) -> Result<()> {
+    /// Adds the file of a volume.
+    pub(super) fn add(&self, served: &ServedVolume) -> Result<()> {
         let (volume, map) = (Arc::clone(&served.volume), Arc::clone(&served.map));
         self.with_volumes(|mount| mount.add(volume, map)).transpose()?;
         Ok(())
     }
 
-    /// Shows a volume no more; afterwards nobody uses it by its file.
+    /// Removes the file of a volume; waits up to `patience` for its users.
     pub(super) fn remove(&self, name: &str, patience: Duration) {
         self.with_volumes(|mount| mount.remove(name, patience));
     }
 
-    /// What is cached of the files of a directory, if one is mounted.
+    /// Returns the cached data by file, if a directory is mounted.
     fn cached(&self) -> Option<Vec<FileFigures>> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Directory(mount, _)) => Some(mount.files()),
-            Some(Mounted::Volumes(_)) | None => None,
+            Some(Mount::Directory(mount, _)) => Some(mount.files()),
+            Some(Mount::Volumes(_)) | None => None,
         }
     }
 
-    /// The files of a directory that these ranges of one of its volumes are of.
+    /// Returns the files of a directory that contain these ranges of one of its volumes.
     fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mounted::Directory(mount, _)) => mount.failing(volume, failing),
-            Some(Mounted::Volumes(_)) | None => Vec::new(),
+            Some(Mount::Directory(mount, _)) => mount.failing(volume, failing),
+            Some(Mount::Volumes(_)) | None => Vec::new(),
         }
     }
 
-    /// The file of a volume, if there is one.
+    /// Returns the file of a volume, if volumes are mounted as files.
     pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
         self.with_volumes(|mount| mount.file(name))
     }
 
-    /// Why the file of a volume cannot go now, if that is so.
-    pub(super) fn use_of(&self, name: &str) -> Option<String> {
+    /// Returns a description of the users of a volume's file, if it is in use.
+    pub(super) fn usage(&self, name: &str) -> Option<String> {
         let file =
             self.with_volumes(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
         Some(in_use(&file))
     }
 
-    /// Ends it. Whoever still uses a file gets errors from now on.
+    /// Unmounts. Programs that still use a file get errors from now on.
     pub(super) fn close(&self) {
         if let Some(mount) = self.0.write().expect("no holder panics").take() {
             mount.close();
@@ -201,11 +203,12 @@ impl Files {
     }
 }
 
-/// That a path is in use, and by whom as far as that can be told.
+/// Returns a message that a path is in use, with the processes that use it, as far as they are
+/// known.
 fn in_use(path: &Path) -> String {
     let mut users: Vec<_> = holders(path).iter().map(ToString::to_string).collect();
-    let more = users.len().saturating_sub(NAMED_MAX);
-    users.truncate(NAMED_MAX);
+    let more = users.len().saturating_sub(USERS_SHOWN_MAX);
+    users.truncate(USERS_SHOWN_MAX);
     if more > 0 {
         users.push(format!("{more} more"));
     }
@@ -217,39 +220,39 @@ fn in_use(path: &Path) -> String {
 }
 
 impl Service {
-    /// What is cached of the files of a directory, if one is mounted.
+    /// Returns the cached data by file, if a directory is mounted.
     pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
         self.files().cached()
     }
 
-    /// The files of a directory that these ranges of one of its volumes are of.
+    /// Returns the files of a directory that contain these ranges of one of its volumes.
     pub(crate) fn failing_files(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         self.files().failing(volume, failing)
     }
 
-    /// Unmounts the files, after those who use them are gone or a second signal came; whether
-    /// anything may have been written while it waited for that.
+    /// Unmounts the files, after their users are gone or on a second signal; returns true if
+    /// programs may have written data while it waited.
     pub(crate) fn unmount(&self, signals: &SignalChannel) -> bool {
         let attempt = |lazily| self.files().with(|mount| mount.unmount(lazily));
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             let path = match attempt(false) {
-                None | Some(Ok(())) => return !told.is_empty(),
+                None | Some(Ok(())) => return !reported.is_empty(),
                 Some(Err(UnmountError::Busy(path))) => path,
                 Some(Err(error @ UnmountError::Refused { .. })) => {
                     eprintln!("larder: WARNING: failed to {error}; it is cut off");
                     return true;
                 }
             };
-            let why = in_use(&path);
-            if why != told {
+            let message = in_use(&path);
+            if message != reported {
                 eprintln!(
-                    "larder: {why}; everything is written, and it is served until they are gone; \
+                    "larder: {message}; everything is written, and it is served until they are gone; \
                      another signal cuts them off, which loses what they have not written"
                 );
-                told = why;
+                reported = message;
             }
-            match signals.wait(RETRY) {
+            match signals.wait(RETRY_INTERVAL) {
                 Some(SignalAction::Stop) => {
                     eprintln!(
                         "larder: WARNING: {} is cut off from those who use it",

@@ -1,21 +1,21 @@
-//! `serve --give-back`: whether memory goes back to the system while that is short of it, or why it
-//! cannot.
+//! `serve --give-back`: returns memory to the system under memory pressure.
 
 use larder_io::engine::{Engine, GiveBackOptions, GivingBack};
 use larder_io::pressure::{Pressure, Psi};
 use std::sync::Arc;
 
-/// Giving back, where that was asked for.
+/// State of `--give-back`.
 #[derive(Debug)]
-pub(crate) enum Giving {
-    /// It is done when it has to be.
-    On(GivingBack),
-    /// It cannot be; a sentence that can follow "failed to". Everything else goes on.
-    Impossible(String),
+pub(crate) enum MemoryReturn {
+    /// A thread returns memory under pressure.
+    Active(GivingBack),
+    /// Unsupported here, with the reason, a verb phrase that follows "failed to". The server runs
+    /// without it.
+    Unavailable(String),
 }
 
-impl Giving {
-    /// Begins, down to a floor; if that cannot be, it is said on standard error.
+impl MemoryReturn {
+    /// Starts the thread with this floor; reports a failure on standard error.
     pub(super) fn start(engine: &Arc<Engine>, floor_bytes: u64) -> Self {
         let started = Psi::open().map_err(|error| error.to_string()).and_then(|psi| {
             let psi: Box<dyn Pressure> = Box::new(psi);
@@ -24,10 +24,10 @@ impl Giving {
             started.map_err(|error| format!("start a thread for giving memory back: {error}"))
         });
         match started {
-            Ok(giving) => Giving::On(giving),
+            Ok(handle) => MemoryReturn::Active(handle),
             Err(error) => {
                 eprintln!("larder: note: no memory is given back: failed to {error}");
-                Giving::Impossible(error)
+                MemoryReturn::Unavailable(error)
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The plan: what the flags and the configuration file of `larder serve` come to, each volume with
-//! everything that holds for it.
+//! The plan of `larder serve`: the effective settings of the server and of each volume, from the
+//! flags and the configuration file.
 //!
-//! Invariant: a plan that [`Plan::of`] gives can be served as far as can be told without opening
-//! anything, so `larder check-config` and a reload find what a start would find.
+//! Invariant: a plan from [`Plan::of`] passes all checks that need no open store, so `larder
+//! check-config` and a reload report the same errors as a start.
 
-use super::{Arguments, stores, warm};
+use super::{ServeArgs, stores, warm};
 use crate::args::{self, ByVolume, Named, PolicyChoice, VolumeArgument};
 use crate::output::DistinctFiles;
 use larder_core::cache::ShareMode;
@@ -18,18 +18,19 @@ use larder_report::format;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-/// The least ceiling of a volume, in frames: less than 2 MiB is not enough for one large request.
+/// Smallest valid maximum of a volume, in frames: less than 2 MiB is not enough for one large
+/// request.
 const MAX_FRAMES_MIN: u32 = 512;
 
 /// Files of `--tls` that the server reads.
 const TLS_FILES: [&str; 3] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"];
 
-/// What holds for one volume.
+/// The settings of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumePlan {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// An export of another server, where the path is the address of one.
+    /// The address of an NBD export on another server, if `path` is one.
     pub(crate) upstream: Option<NbdUri>,
     pub(crate) page_blocks: u32,
     pub(crate) policy: PolicyChoice,
@@ -41,26 +42,26 @@ pub(crate) struct VolumePlan {
     pub(crate) tunables: Tunables,
 }
 
-/// What is to be served, and how.
+/// The settings of a server and its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) memory_bytes: u64,
-    /// Whether lists of what is cached are kept.
+    /// True if lists of cached pages are kept.
     pub(crate) warm_lists: bool,
-    /// How volumes share it.
+    /// Mode in which volumes share the memory.
     pub(crate) share: ShareMode,
     pub(crate) volumes: Vec<VolumePlan>,
 }
 
-/// Why there is no plan, and which flag or key says so.
+/// An invalid setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PlanError {
-    /// A sentence that can follow "failed to".
+    /// Error text, a verb phrase that follows "failed to".
     pub(crate) message: String,
     /// The flag, or key of the file.
     pub(crate) key: &'static str,
-    /// The volume that it is about.
+    /// The volume that the setting applies to.
     pub(crate) volume: Option<String>,
 }
 
@@ -73,8 +74,8 @@ fn refuse<T>(
 }
 
 impl Plan {
-    /// The plan that these arguments ask for.
-    pub(crate) fn of(arguments: &Arguments) -> Result<Self, PlanError> {
+    /// Returns the plan of these arguments.
+    pub(crate) fn of(arguments: &ServeArgs) -> Result<Self, PlanError> {
         check_names(arguments)?;
         check_files(arguments, None)?;
         if let Some(floor) = arguments.give_back.filter(|floor| *floor > arguments.memory) {
@@ -95,30 +96,30 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Bytes of policy metadata for each frame: as much as the neediest policy wants.
+    /// Returns the bytes of policy metadata for each frame: the maximum over the policies.
     pub(crate) fn policy_bytes(&self) -> usize {
         self.volumes.iter().map(|volume| volume.policy.bytes_per_page()).max().unwrap_or(0)
     }
 
-    /// Whether everything in it goes together.
+    /// Checks the settings against each other.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
-        let wanted = self.memory_bytes;
-        check_memory(wanted)?;
+        let memory_bytes = self.memory_bytes;
+        check_memory(memory_bytes)?;
         let buffers = stores::buffer_bytes(self);
-        if buffers > 0 && buffers + MEMORY_BYTES_MIN > wanted {
+        if buffers > 0 && buffers + MEMORY_BYTES_MIN > memory_bytes {
             let message = format!(
                 "serve upstream volumes with {}: their buffers alone are {}; raise --memory",
-                format::bytes(wanted),
+                format::bytes(memory_bytes),
                 format::bytes(buffers),
             );
             return refuse("memory", None, message);
         }
-        let frames = frames_in(wanted - stores::bytes_beside(self), self.policy_bytes());
-        let mut promised = 0;
+        let frames = frames_in(memory_bytes - stores::reserved_bytes(self), self.policy_bytes());
+        let mut reserved_frames = 0;
         for volume in &self.volumes {
             volume.check(frames)?;
-            promised += u64::from(volume.min_frames);
-            if promised > u64::from(frames) {
+            reserved_frames += u64::from(volume.min_frames);
+            if reserved_frames > u64::from(frames) {
                 let message = "give every volume its --min: together they are more than --memory";
                 return refuse("min", Some(&volume.name), message);
             }
@@ -138,12 +139,12 @@ pub(super) struct VolumeFlags<'a> {
     max: ByVolume<'a, u64>,
     preset: ByVolume<'a, String>,
     read_ahead: ByVolume<'a, u64>,
-    /// In their order; of no volume for all of them.
+    /// In the order of the command line; the key `None` is for all volumes.
     set: HashMap<Option<&'a str>, Vec<&'a (String, u64)>>,
 }
 
 impl<'a> VolumeFlags<'a> {
-    pub(super) fn of(arguments: &'a Arguments) -> Self {
+    pub(super) fn of(arguments: &'a ServeArgs) -> Self {
         let mut set: HashMap<_, Vec<_>> = HashMap::new();
         for Named { volume, value } in &arguments.set {
             set.entry(volume.as_deref()).or_default().push(value);
@@ -186,7 +187,7 @@ impl VolumePlan {
     fn check(&self, frames: u32) -> Result<(), PlanError> {
         let VolumePlan { name, min_frames, max_frames, .. } = self;
         let refuse =
-            |key, what: &str| refuse(key, Some(name), format!("set {key} of {name}: {what}"));
+            |key, reason: &str| refuse(key, Some(name), format!("set {key} of {name}: {reason}"));
         if min_frames > max_frames {
             return refuse("min", "it is above its max");
         }
@@ -200,18 +201,18 @@ impl VolumePlan {
     }
 }
 
-/// The preset, then what is set for all volumes, then what is set for this one; the flag for
-/// read-ahead goes before them.
+/// Returns the tunables of a volume: the preset, overridden by settings for all volumes, by
+/// settings for this one, and by the flag for read-ahead.
 fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError> {
     let preset = flags.preset.of(volume).map_or("larder", String::as_str);
     let Some(mut tunables) = Tunables::preset(preset) else {
         let message = format!("use preset \"{preset}\": there are larder and nt");
         return refuse("preset", Some(volume), message);
     };
-    for of in [None, Some(volume)] {
-        for (name, value) in flags.set.get(&of).into_iter().flatten().copied() {
+    for scope in [None, Some(volume)] {
+        for (name, value) in flags.set.get(&scope).into_iter().flatten().copied() {
             if let Err(error) = args::set_tunable(&mut tunables, name, *value) {
-                return refuse("set", of, format!("set {name}: {error}"));
+                return refuse("set", scope, format!("set {name}: {error}"));
             }
         }
     }
@@ -224,16 +225,16 @@ fn tunables(flags: &VolumeFlags<'_>, volume: &str) -> Result<Tunables, PlanError
 }
 
 /// Refuses a size of the cache that is below the minimum or above the memory of the machine.
-pub(crate) fn check_memory(wanted: u64) -> Result<(), PlanError> {
-    let has = machine_memory_bytes();
-    if wanted < MEMORY_BYTES_MIN {
+pub(crate) fn check_memory(bytes: u64) -> Result<(), PlanError> {
+    let machine_bytes = machine_memory_bytes();
+    if bytes < MEMORY_BYTES_MIN {
         let least = MEMORY_BYTES_MIN >> 20;
-        let message = format!("use {} of memory: {least} MiB are the least", format::bytes(wanted));
+        let message = format!("use {} of memory: {least} MiB are the least", format::bytes(bytes));
         return refuse("memory", None, message);
     }
-    if wanted > has {
-        let (wanted, has) = (wanted >> 20, has >> 20);
-        let message = format!("use {wanted} MiB of memory: this machine has {has} MiB");
+    if bytes > machine_bytes {
+        let (mib, machine_mib) = (bytes >> 20, machine_bytes >> 20);
+        let message = format!("use {mib} MiB of memory: this machine has {machine_mib} MiB");
         return refuse("memory", None, message);
     }
     Ok(())
@@ -242,17 +243,17 @@ pub(crate) fn check_memory(wanted: u64) -> Result<(), PlanError> {
 /// Refuses files that the server reads and would replace: with an option that writes a file, or
 /// with the warm list of a volume.
 pub(super) fn check_files(
-    arguments: &Arguments,
+    arguments: &ServeArgs,
     added: Option<&VolumeArgument>,
 ) -> Result<(), PlanError> {
-    // A volume of the start that was removed may come back under its name.
+    // A volume of the start that was removed may be added again under its name.
     let is_other = |volume: &&VolumeArgument| added.is_none_or(|added| added.name != volume.name);
     let volumes = || arguments.volumes.iter().filter(is_other).chain(added);
     let others = [&arguments.config, &arguments.control_token].into_iter().flatten().cloned();
     let tls = arguments.tls.iter().flat_map(|directory| TLS_FILES.map(|name| directory.join(name)));
     let read = volumes().filter_map(VolumeArgument::file).chain(others).chain(tls);
     let mut files = DistinctFiles::of_inputs(read);
-    for (key, file) in arguments.written() {
+    for (key, file) in arguments.output_files() {
         files.add_output(file).or_else(|error| refuse(key, None, error.to_string()))?;
     }
     let Some(directory) = warm::directory(arguments) else { return Ok(()) };
@@ -263,7 +264,7 @@ pub(super) fn check_files(
     Ok(())
 }
 
-fn check_names(arguments: &Arguments) -> Result<(), PlanError> {
+fn check_names(arguments: &ServeArgs) -> Result<(), PlanError> {
     let mut names = HashSet::new();
     for name in arguments.volumes.iter().map(|volume| volume.name.as_str()) {
         if arguments.fuse.is_some()

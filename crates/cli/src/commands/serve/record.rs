@@ -1,10 +1,10 @@
-//! `larder serve --record`: what clients ask for becomes a trace.
+//! `larder serve --record`: requests of clients as a trace.
 //!
-//! The threads of the connections put what they answered into rings; one thread here drains them,
-//! orders requests by their arrival and appends them to the file. Invariants: serving never waits
-//! for recording, and a recording that fails stops and leaves the volumes served; a killed process
-//! loses no more than what arrived in its last [`HOLD`] and [`CUT`]; memory is bounded, but for the
-//! file's index of 40 bytes for each second with a request.
+//! The connection threads put answered requests into rings; one recorder thread drains the rings,
+//! orders requests by arrival and appends them to the file. Invariants: serving never waits for
+//! recording, and a recording that fails stops while the volumes are still served; a killed process
+//! loses only requests that arrived in its last [`REORDER_WINDOW`] and [`BLOCK_INTERVAL`]; memory
+//! is bounded, except for the file's index of 40 bytes for each second with a request.
 
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Class;
@@ -18,62 +18,62 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How often rings are looked at that are not half full.
-const ROUND: Duration = Duration::from_millis(250);
-/// A request is kept back for so long before it is written, so that one that arrived earlier and
-/// was answered later comes before it.
-const HOLD: Nanos = 2 * SECOND;
-/// What was written becomes a block of its own after so long.
-const CUT: Nanos = SECOND;
-/// The most records that are kept back from one round to the next.
-const HELD_MAX: usize = BLOCK_RECORDS_MAX;
+/// Interval at which rings are drained that are less than half full.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(250);
+/// Time that a request is held back before it is written, so that a request that arrived earlier
+/// and was answered later precedes it.
+const REORDER_WINDOW: Nanos = 2 * SECOND;
+/// Interval at which written records are completed as a block.
+const BLOCK_INTERVAL: Nanos = SECOND;
+/// Maximum number of records that are held back.
+const PENDING_MAX: usize = BLOCK_RECORDS_MAX;
 
-/// What was recorded.
+/// Summary of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recorded {
+pub(super) struct RecordingSummary {
     /// Requests in the file.
     pub(super) requests: u64,
-    /// Requests that were answered and are not in it.
+    /// Answered requests that are missing in the file.
     pub(super) lost: u64,
 }
 
-/// What the threads share.
+/// State shared by the recorder and the connections.
 struct Shared {
-    /// None once the file could not be written, since nothing is recorded any more.
-    new: Mutex<Option<New>>,
+    /// `None` after a failed write: the recording has stopped.
+    registrations: Mutex<Option<Registrations>>,
     recorder: OnceLock<std::thread::Thread>,
     stopping: AtomicBool,
 }
 
-/// What the recorder has not seen yet.
-struct New {
-    /// The exports, whose numbers are those of the trace's volumes. One that comes back under the
-    /// same name has the same number.
+/// Registrations of exports and connections for the recorder.
+struct Registrations {
+    /// The exports, whose numbers are those of the trace's volumes. An export that is added again
+    /// under the same name keeps its number.
     volumes: Vec<String>,
-    /// So many of them are named in the file.
-    named: usize,
-    /// Rings of connections.
+    /// Number of volumes whose names are in the file.
+    named_count: usize,
+    /// Rings of new connections.
     rings: Vec<(u32, EventReceiver)>,
 }
 
 impl Shared {
-    /// Returns the rings and names that the recorder has not collected yet. A recorder that has
-    /// panicked must not keep connections from being served.
-    fn unseen(&self) -> MutexGuard<'_, Option<New>> {
-        self.new.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the registrations. A poisoned lock is accepted: connections must be served even if the
+    /// recorder has panicked.
+    fn lock_registrations(&self) -> MutexGuard<'_, Option<Registrations>> {
+        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Shared {
     fn connected(&self, export: &str, events: EventReceiver) {
-        // Without a recorder the ring is dropped, which tells the connection.
-        if let Some(new) = &mut *self.unseen() {
-            let number = new.volumes.iter().position(|volume| volume == export);
+        // Without a recorder the ring is dropped, which the connection detects.
+        if let Some(registrations) = &mut *self.lock_registrations() {
+            let number = registrations.volumes.iter().position(|volume| volume == export);
             let number = number.unwrap_or_else(|| {
-                new.volumes.push(export.to_owned());
-                new.volumes.len() - 1
+                registrations.volumes.push(export.to_owned());
+                registrations.volumes.len() - 1
             });
-            new.rings.push((u32::try_from(number).expect("far fewer exports"), events));
+            registrations.rings.push((u32::try_from(number).expect("far fewer exports"), events));
         }
     }
 
@@ -84,14 +84,14 @@ impl Observer for Shared {
     }
 }
 
-/// A recording under way.
+/// A running recording.
 pub(super) struct Recording {
     shared: Arc<Shared>,
-    thread: Thread<io::Result<Recorded>>,
+    thread: Thread<io::Result<RecordingSummary>>,
 }
 
 impl Recording {
-    /// Begins a trace of these exports in `to`; times are those of `clock`, from now on.
+    /// Starts a trace of these exports in `to`; times are those of `clock`, from now on.
     pub(super) fn start(
         to: impl Write + Send + 'static,
         volumes: Vec<String>,
@@ -107,18 +107,23 @@ impl Recording {
         }
         writer.cut()?;
         let shared = Arc::new(Shared {
-            new: Mutex::new(Some(New { named: volumes.len(), volumes, rings: Vec::new() })),
+            registrations: Mutex::new(Some(Registrations {
+                named_count: volumes.len(),
+                volumes,
+                rings: Vec::new(),
+            })),
             recorder: OnceLock::new(),
             stopping: AtomicBool::new(false),
         });
-        let begun = clock.now();
-        let (held, sum) = (Vec::new(), Recorded::default());
-        let keeper = RecorderThread { writer, clock, begun, cut_at: begun, held, sum };
+        let started_at = clock.now();
+        let (pending, summary) = (Vec::new(), RecordingSummary::default());
+        let recorder =
+            RecorderThread { writer, clock, started_at, cut_at: started_at, pending, summary };
         let thread = {
             let (shared, shared_at_end) = (Arc::clone(&shared), Arc::clone(&shared));
-            let record = move || keeper.keep(&shared).map(Ok);
+            let record = move || recorder.run(&shared).map(Ok);
             let failed = move |error: &dyn fmt::Display| {
-                shared_at_end.unseen().take();
+                shared_at_end.lock_registrations().take();
                 warn(error);
                 Err(io::Error::other(error.to_string()))
             };
@@ -128,44 +133,45 @@ impl Recording {
         Ok(Recording { shared, thread })
     }
 
-    /// Whom the server tells.
+    /// Returns the observer that the server notifies of requests.
     pub(super) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.shared) as Arc<dyn Observer>
     }
 
-    /// Ends the trace, once all connections have ended. Says what was recorded, or why not.
-    pub(super) fn finish(self) -> io::Result<Recorded> {
+    /// Ends the trace, once all connections have ended. Returns the summary of the recording, or
+    /// its error.
+    pub(super) fn finish(self) -> io::Result<RecordingSummary> {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake();
         self.thread.join()
     }
 }
 
-/// What the recorder's thread has.
+/// State of the recorder thread.
 struct RecorderThread<W: Write> {
     writer: Writer<W>,
     clock: Arc<dyn Clock>,
-    begun: Nanos,
-    /// When the last block was ended.
+    started_at: Nanos,
+    /// Time at which the last block was completed.
     cut_at: Nanos,
-    /// Records that are kept back, in the order of their times but for the latest.
-    held: Vec<Record>,
-    sum: Recorded,
+    /// Records that are held back, sorted by time except for the latest.
+    pending: Vec<Record>,
+    summary: RecordingSummary,
 }
 
 impl<W: Write> RecorderThread<W> {
-    fn keep(mut self, shared: &Shared) -> io::Result<Recorded> {
+    fn run(mut self, shared: &Shared) -> io::Result<RecordingSummary> {
         let mut rings: Vec<(u32, EventReceiver)> = Vec::new();
         loop {
-            std::thread::park_timeout(ROUND);
+            std::thread::park_timeout(DRAIN_INTERVAL);
             let stopping = shared.stopping.load(Ordering::Acquire);
             fault::point("recorder", "trace");
             let mut names = Vec::new();
-            if let Some(new) = &mut *shared.unseen() {
-                rings.append(&mut new.rings);
-                let fresh = (0..).zip(&new.volumes).skip(new.named);
+            if let Some(registrations) = &mut *shared.lock_registrations() {
+                rings.append(&mut registrations.rings);
+                let fresh = (0..).zip(&registrations.volumes).skip(registrations.named_count);
                 names.extend(fresh.map(|(number, name)| (number, name.clone())));
-                new.named = new.volumes.len();
+                registrations.named_count = registrations.volumes.len();
             }
             for (number, name) in names {
                 self.writer.name(NameOf::Volume, number, &name)?;
@@ -176,32 +182,32 @@ impl<W: Write> RecorderThread<W> {
                 !over
             });
             if stopping {
-                self.held.sort_by_key(|record| record.time_ns);
-                self.write(self.held.len())?;
+                self.pending.sort_by_key(|record| record.time_ns);
+                self.write(self.pending.len())?;
                 self.writer.finish()?;
-                return Ok(self.sum);
+                return Ok(self.summary);
             }
             self.write_old()?;
         }
     }
 
     fn drain(&mut self, volume: u32, ring: &mut EventReceiver) {
-        let (begun, held) = (self.begun, &mut self.held);
-        ring.drain(|event| held.push(record(&event, volume, begun)));
+        let (started_at, pending) = (self.started_at, &mut self.pending);
+        ring.drain(|event| pending.push(record(&event, volume, started_at)));
         let lost = ring.take_lost();
-        self.sum.lost += lost;
+        self.summary.lost += lost;
         self.writer.lost(lost);
     }
 
-    /// Writes what has been kept back for long enough, and now and then ends a block, so that it
-    /// survives the process.
+    /// Writes the records that were held back for long enough, and periodically completes a block,
+    /// so that it survives the process.
     fn write_old(&mut self) -> io::Result<()> {
-        self.held.sort_by_key(|record| record.time_ns);
+        self.pending.sort_by_key(|record| record.time_ns);
         let now = self.clock.now();
-        let end = now.saturating_sub(self.begun).saturating_sub(HOLD);
-        let old = self.held.partition_point(|record| record.time_ns < end);
-        self.write(old.max(self.held.len().saturating_sub(HELD_MAX)))?;
-        if now.saturating_sub(self.cut_at) >= CUT {
+        let end = now.saturating_sub(self.started_at).saturating_sub(REORDER_WINDOW);
+        let old = self.pending.partition_point(|record| record.time_ns < end);
+        self.write(old.max(self.pending.len().saturating_sub(PENDING_MAX)))?;
+        if now.saturating_sub(self.cut_at) >= BLOCK_INTERVAL {
             self.cut_at = now;
             self.writer.cut()?;
         }
@@ -209,16 +215,16 @@ impl<W: Write> RecorderThread<W> {
     }
 
     fn write(&mut self, count: usize) -> io::Result<()> {
-        self.writer.append(&self.held[..count])?;
-        self.held.drain(..count);
-        self.sum.requests += count as u64;
+        self.writer.append(&self.pending[..count])?;
+        self.pending.drain(..count);
+        self.summary.requests += count as u64;
         Ok(())
     }
 }
 
-fn record(event: &Event, volume: u32, begun: Nanos) -> Record {
+fn record(event: &Event, volume: u32, started_at: Nanos) -> Record {
     Record {
-        time_ns: event.at.saturating_sub(begun),
+        time_ns: event.at.saturating_sub(started_at),
         offset: event.offset,
         len: u64::from(event.len),
         latency_ns: event.latency,

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Begins a recording into a new file.
+/// Starts a recording into a new file.
 pub(super) fn start(
     path: &Path,
     engine: &Engine,
@@ -41,19 +41,19 @@ pub(super) struct RecordingFile {
 }
 
 impl RecordingFile {
-    /// Creates the file, which must not exist yet. Returns it open for writing, too.
+    /// Creates the file, which must not exist yet. Also returns it open for writing.
     fn create(path: &Path) -> Result<(Self, File)> {
-        let what = || format!("record to {}", path.display());
+        let context = || format!("record to {}", path.display());
         let (file, opened) = match CreatedFile::create(path, 0o644) {
             Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                bail!("{}: it exists already; remove it, or name another file", what());
+                bail!("{}: it exists already; remove it, or name another file", context());
             }
-            created => created.with_context(what)?,
+            created => created.with_context(context)?,
         };
         Ok((RecordingFile { file, path: path.to_owned() }, opened))
     }
 
-    /// Removes the file of a server that has not started: the next start would be refused.
+    /// Removes the file of a server that has not started: the next start would refuse it.
     fn remove(&self) {
         if let Err(error) = self.file.remove() {
             tracing::warn!(
@@ -109,7 +109,7 @@ pub(super) fn discard(recording: Recording, file: &RecordingFile) {
     file.remove();
 }
 
-/// Says what was recorded. Volumes that were served well do not fail because of it.
+/// Ends a recording and prints its summary. An error does not make the server fail.
 pub(super) fn finish(recording: Recording, file: &RecordingFile) {
     let path = file.path.display();
     match recording.finish() {

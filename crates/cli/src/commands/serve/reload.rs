@@ -1,10 +1,10 @@
 //! The configuration file, at the start and again on SIGHUP.
 //!
-//! What differs between the file as it was read last and as it is now is changed while it serves;
-//! so what `larder ctl set` changed stays, unless the file says something new about it. Invariant:
-//! a file with anything wrong changes nothing.
+//! A reload applies the differences between the file as it was read last and its current contents;
+//! so the changes of `larder ctl set` stay, unless the file changes the same setting. Invariant: a
+//! file with an error changes nothing.
 
-use super::Arguments;
+use super::ServeArgs;
 use super::changes;
 use super::config::ConfigFile;
 use super::plan::{Plan, VolumePlan};
@@ -13,17 +13,17 @@ use crate::output::sentence;
 use anyhow::{Result, anyhow, ensure};
 use std::ffi::OsString;
 
-/// What was read last, and where it came from.
+/// The arguments and the plan of the last read.
 pub(crate) struct Reloader {
     /// The words of the command line after `serve`.
     command_line: Vec<OsString>,
-    /// As at the start, but for the plan.
-    arguments: Arguments,
+    /// The arguments at the start.
+    arguments: ServeArgs,
     plan: Plan,
 }
 
-/// The arguments and the plan of a command line, and of the file that it names.
-fn read(arguments: &Arguments, command_line: &[OsString]) -> Result<(Arguments, Plan)> {
+/// Returns the arguments and the plan of a command line, and of the file that it names.
+fn read(arguments: &ServeArgs, command_line: &[OsString]) -> Result<(ServeArgs, Plan)> {
     let Some(path) = &arguments.config else {
         return Ok((arguments.clone(), Plan::of(arguments)?));
     };
@@ -40,23 +40,22 @@ fn read(arguments: &Arguments, command_line: &[OsString]) -> Result<(Arguments, 
 
 impl Reloader {
     /// Reads the file that the arguments name, if they name one.
-    pub(crate) fn new(arguments: &Arguments, command_line: Vec<OsString>) -> Result<Self> {
+    pub(crate) fn new(arguments: &ServeArgs, command_line: Vec<OsString>) -> Result<Self> {
         let (arguments, plan) = read(arguments, &command_line)?;
         Ok(Reloader { command_line, arguments, plan })
     }
 
-    /// The arguments of the command line and the file together, as they were at the start.
-    pub(crate) fn arguments(&self) -> &Arguments {
+    /// Returns the arguments of the command line and the file together, as they were at the start.
+    pub(crate) fn arguments(&self) -> &ServeArgs {
         &self.arguments
     }
 
-    /// The plan as it was read last.
+    /// Returns the plan of the last read.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Reads the file again and changes what it says anew. What came of it is said on standard
-    /// error.
+    /// Reads the file again and applies its changes. Prints the result on standard error.
     pub(crate) fn reload(&mut self, service: &Service) {
         match self.change(service) {
             Ok(()) => eprintln!("larder: read again"),
@@ -66,16 +65,21 @@ impl Reloader {
 
     fn change(&mut self, service: &Service) -> Result<()> {
         let (arguments, mut plan) = read(&self.arguments, &self.command_line)?;
-        let is_in = |plan: &Plan, one: &VolumePlan| {
-            let same = |other: &VolumePlan| (&other.name, &other.path) == (&one.name, &one.path);
+        let is_in = |plan: &Plan, volume_plan: &VolumePlan| {
+            let same = |other: &VolumePlan| {
+                (&other.name, &other.path) == (&volume_plan.name, &volume_plan.path)
+            };
             plan.volumes.iter().any(same)
         };
-        // What changes comes first: a file that cannot be has no effect at all.
+        // Settings are changed first: an invalid file then has no effect at all.
         let mut settings = changes::difference(&self.plan, &plan);
         settings.retain(|setting| match &setting.volume {
             Some(name) => {
-                let same = |one: &&VolumePlan| one.name == *name && is_in(&self.plan, one);
-                service.volume(name).is_some() && plan.volumes.iter().any(|one| same(&one))
+                let same = |volume_plan: &&VolumePlan| {
+                    volume_plan.name == *name && is_in(&self.plan, volume_plan)
+                };
+                service.volume(name).is_some()
+                    && plan.volumes.iter().any(|volume_plan| same(&volume_plan))
             }
             None => true,
         });
@@ -84,51 +88,55 @@ impl Reloader {
             let name = format!("{}{volume}{}", change.volume, change.name);
             eprintln!("larder: {name} was {} and is {}", change.from, change.to);
         }
-        let mut stay = Vec::new();
-        for gone in self.plan.volumes.iter().filter(|one| !is_in(&plan, one)) {
-            // It may have been removed in another way.
+        let mut retained = Vec::new();
+        for removed in self.plan.volumes.iter().filter(|volume_plan| !is_in(&plan, volume_plan)) {
+            // Another client may have removed the volume.
             let is_served =
-                service.volume(&gone.name).is_some_and(|now| now.plan.path == gone.path);
+                service.volume(&removed.name).is_some_and(|now| now.plan.path == removed.path);
             match if is_served {
-                service.remove(&gone.name, (false, false), |_| {})
+                service.remove(&removed.name, (false, false), |_| {})
             } else {
                 Ok(())
             } {
-                Ok(()) => eprintln!("larder: {} is not served any more", gone.name),
+                Ok(()) => eprintln!("larder: {} is not served any more", removed.name),
                 Err(error) => {
                     eprintln!(
                         "larder: note: failed to {}; the next reload tries again",
                         sentence(&error)
                     );
-                    stay.push(gone.clone());
+                    retained.push(removed.clone());
                 }
             }
         }
-        let came: Vec<_> =
-            plan.volumes.iter().filter(|one| !is_in(&self.plan, one)).cloned().collect();
-        for volume in came {
-            match service.add_planned(&volume) {
-                Ok(served) => eprintln!("larder: {}", service.line_about(&served.volume)),
+        let added: Vec<_> = plan
+            .volumes
+            .iter()
+            .filter(|volume_plan| !is_in(&self.plan, volume_plan))
+            .cloned()
+            .collect();
+        for added_plan in added {
+            match service.add_planned(&added_plan) {
+                Ok(served) => eprintln!("larder: {}", service.serving_line(&served.volume)),
                 Err(error) => {
                     eprintln!(
                         "larder: note: failed to {}; the next reload tries again",
                         sentence(&error)
                     );
-                    plan.volumes.retain(|one| one.name != volume.name);
+                    plan.volumes.retain(|volume_plan| volume_plan.name != added_plan.name);
                 }
             }
         }
-        for name in fixed(&self.arguments, &arguments) {
+        for name in restart_required(&self.arguments, &arguments) {
             eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
         }
-        plan.volumes.extend(stay);
+        plan.volumes.extend(retained);
         self.plan = plan;
         Ok(())
     }
 }
 
-/// Flags that differ and that need a new start.
-fn fixed(old: &Arguments, new: &Arguments) -> Vec<&'static str> {
+/// Returns the changed flags that require a restart.
+fn restart_required(old: &ServeArgs, new: &ServeArgs) -> Vec<&'static str> {
     let flags = [
         ("listen", old.listen != new.listen),
         ("fuse", old.fuse != new.fuse),

@@ -1,25 +1,25 @@
-//! A running service: the engine, its volumes and the NBD server, and what is asked of them from
-//! the command line, by signals and by the control interface.
+//! A running service: the engine, its volumes and the NBD server, and the operations that the
+//! command line, signals and the control interface request of them.
 //!
-//! Invariant: the list of volumes is that of the exports; each has its plan, which says what was
-//! set last. Locks are taken whether or not a holder has panicked: each change is one step, and a
-//! request of the control interface that panics must not keep a stop from writing everything out.
+//! Invariant: the list of volumes is that of the exports; each has its plan with the current
+//! settings. Poisoned locks are accepted: each change is one step, and a request of the control
+//! interface that panics must not prevent a stop from writing all dirty data.
 
-use super::Arguments;
+use super::ServeArgs;
 use super::files::Files;
-use super::memory_return::Giving;
+use super::memory_return::MemoryReturn;
 use super::plan::{Plan, VolumePlan};
 use super::record::Recording;
 use super::recording::{self, InputRecording, RecordingFile};
-use super::stores::{self, Stores, lost_of};
-use super::volumes::Opening;
-use super::warm::{self, Gathered, WarmLists};
+use super::stores::{self, Stores, find_lost_files};
+use super::volumes::VolumeOpener;
+use super::warm::{self, PendingList, WarmLists};
 use crate::args::{self, PathOrNone};
 use crate::counters;
 use crate::output::{self, sentence};
-use crate::progress::WriteOut;
+use crate::progress::WritebackProgress;
 use crate::runtime_directory::runtime_directory;
-use crate::signals::{Asker, SignalAction};
+use crate::signals::{SignalAction, SignalSender};
 use anyhow::{Context, Result, anyhow};
 use larder_core::input::InputSink;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -39,72 +39,72 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Interval at which it is looked whether images were deleted.
+/// Interval at which the server checks for deleted images.
 const STORES_CHECK: Duration = Duration::from_secs(5);
 
 /// A volume that is served.
 #[derive(Clone)]
-pub(crate) struct Served {
+pub(crate) struct ServedVolume {
     pub(crate) volume: Arc<ArenaVolume>,
     pub(super) map: Arc<dyn AllocationMap>,
     pub(crate) plan: VolumePlan,
-    /// Whether clients that name no export get it.
+    /// True if clients that name no export get this volume.
     pub(super) default: bool,
-    /// What of the memory its store has taken for buffers.
+    /// Bytes of `--memory` that its store uses for buffers.
     pub(super) buffer_bytes: u64,
 }
 
 /// A running service.
 pub(crate) struct Service {
-    /// Giving memory back, if that was asked for.
-    giving: Option<Giving>,
-    /// Reports data that is reachable past the cache.
+    /// Return of memory to the system, if `--give-back` is set.
+    memory_return: Option<MemoryReturn>,
+    /// Reports other accesses to the data that bypass the cache.
     _claims: Option<ClaimWatch>,
     engine: Arc<Engine>,
-    /// None once it is closed.
+    /// `None` once it is closed.
     server: RwLock<Option<Server>>,
     files: Files,
-    volumes: Mutex<Vec<Served>>,
-    /// Where each volume is, and what was there when it was opened.
+    volumes: Mutex<Vec<ServedVolume>>,
+    /// The path of each volume, and the identity of its file when it was opened.
     stores: Mutex<Stores>,
-    /// Held by the thread that looks whether their paths still lead there.
-    looking: Mutex<()>,
-    /// What of the memory is not the cache's.
-    pub(super) bytes_beside: AtomicU64,
-    /// Lists of what is cached, if they are kept.
+    /// Held by the thread that checks the paths.
+    lost_check: Mutex<()>,
+    /// Bytes of `--memory` that the cache cannot use.
+    pub(super) reserved_bytes: AtomicU64,
+    /// Lists of cached pages, if `--warm-list` is set.
     lists: Option<WarmLists>,
-    /// What the cache shall have.
+    /// The configured memory.
     memory_bytes: AtomicU64,
-    /// Held by whoever changes what is served.
-    changing: Mutex<()>,
+    /// Held during a change of the volumes or settings.
+    change_lock: Mutex<()>,
     /// Held by a control request that adds a volume.
-    adding: Arc<tokio::sync::Mutex<()>>,
-    /// What it was started with.
-    arguments: Arguments,
-    /// What is recorded, and where.
+    add_lock: Arc<tokio::sync::Mutex<()>>,
+    /// The arguments of the start.
+    arguments: ServeArgs,
+    /// The recording of requests and its file.
     recording: Mutex<Option<(Recording, RecordingFile)>>,
-    /// The log of the cache's inputs, if there is one.
+    /// The recording of the cache's inputs.
     inputs: Option<InputRecording>,
-    begun: Instant,
-    asker: Asker,
+    started_at: Instant,
+    signals: SignalSender,
     stopping: AtomicBool,
-    /// How far a stop is.
+    /// Progress of a stop.
     progress: watch::Sender<Option<Progress>>,
-    /// What a stop has to write.
+    /// Bytes that a stop has to write.
     drained_bytes: AtomicU64,
 }
 
 impl Service {
-    /// Opens the volumes and serves them, on the socket that was handed over if there is one.
+    /// Opens the volumes and serves them, on the inherited socket if there is one.
     pub(crate) fn start(
-        arguments: &Arguments,
+        arguments: &ServeArgs,
         plan: &Plan,
-        handed_over: Option<Listener>,
-        asker: Asker,
+        inherited: Option<Listener>,
+        signals: SignalSender,
     ) -> Result<Self> {
         let inputs = arguments.record_inputs.as_deref().map(InputRecording::start).transpose()?;
         let log = inputs.as_ref().map(InputRecording::log);
-        match Self::start_with_log(arguments, plan, handed_over, asker, log) {
+        match Self::start_with_log(arguments, plan, inherited, signals, log) {
             Ok(service) => Ok(Service { inputs, ..service }),
             Err(error) => {
                 inputs.iter().for_each(InputRecording::discard);
@@ -114,15 +114,15 @@ impl Service {
     }
 
     fn start_with_log(
-        arguments: &Arguments,
+        arguments: &ServeArgs,
         plan: &Plan,
-        handed_over: Option<Listener>,
-        asker: Asker,
+        inherited: Option<Listener>,
+        signals: SignalSender,
         log: Option<Box<dyn InputSink>>,
     ) -> Result<Self> {
         let tls = stores::tls(arguments)?;
         let options = EngineOptions {
-            memory_bytes: plan.memory_bytes - stores::bytes_beside(plan),
+            memory_bytes: plan.memory_bytes - stores::reserved_bytes(plan),
             huge_pages: true,
             lock: arguments.lock,
             threads: args::cores().get(),
@@ -135,20 +135,21 @@ impl Service {
         let limits = limits(arguments);
         let mut stores = Stores::default();
         let memory_bytes = plan.memory_bytes;
-        let opening = Opening { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
-        let is_stopping = || asker.is_stop_asked();
+        let opener =
+            VolumeOpener { engine: &engine, lists: lists.as_ref(), arguments, memory_bytes };
+        let is_stopping = || signals.is_stop_requested();
         if let Some(directory) = &arguments.directory {
-            let (served, files) = opening.mount(directory, &plan.volumes)?;
-            return Ok(Service::of(arguments, plan, engine, (served, files), asker));
+            let (served, files) = opener.mount(directory, &plan.volumes)?;
+            return Ok(Service::of(arguments, plan, engine, (served, files), signals));
         }
         let default = plan.volumes.len() == 1;
         let volumes = plan.volumes.iter().map(|plan| {
-            let store = opening.open_store(plan, &is_stopping)?;
-            opening.add_volume(&mut stores, plan, store, default)
+            let store = opener.open_store(plan, &is_stopping)?;
+            opener.add_volume(&mut stores, plan, store, default)
         });
         let volumes: Vec<_> = volumes.collect::<Result<_>>()?;
         let exports = volumes.iter().map(|served| served.export(&limits)).collect();
-        let listener = match handed_over {
+        let listener = match inherited {
             Some(listener) => listener,
             None => Listener::bind(&address(arguments)?)?,
         };
@@ -180,118 +181,118 @@ impl Service {
             stores: Mutex::new(stores),
             lists,
             recording: Mutex::new(recording),
-            ..Service::of(arguments, plan, engine, (volumes, files), asker)
+            ..Service::of(arguments, plan, engine, (volumes, files), signals)
         })
     }
 
     /// Returns a service without a server, lists and recordings.
     fn of(
-        arguments: &Arguments,
+        arguments: &ServeArgs,
         plan: &Plan,
         engine: Arc<Engine>,
-        (volumes, files): (Vec<Served>, Files),
-        asker: Asker,
+        (volumes, files): (Vec<ServedVolume>, Files),
+        signals: SignalSender,
     ) -> Self {
         Service {
-            giving: arguments.give_back.map(|floor| Giving::start(&engine, floor)),
+            memory_return: arguments.give_back.map(|floor| MemoryReturn::start(&engine, floor)),
             _claims: watch_claims(),
             engine,
             server: RwLock::new(None),
             files,
             volumes: Mutex::new(volumes),
             stores: Mutex::default(),
-            looking: Mutex::new(()),
-            bytes_beside: AtomicU64::new(stores::bytes_beside(plan)),
+            lost_check: Mutex::new(()),
+            reserved_bytes: AtomicU64::new(stores::reserved_bytes(plan)),
             lists: None,
             memory_bytes: AtomicU64::new(plan.memory_bytes),
-            changing: Mutex::new(()),
-            adding: Arc::default(),
+            change_lock: Mutex::new(()),
+            add_lock: Arc::default(),
             arguments: arguments.clone(),
             recording: Mutex::new(None),
             inputs: None,
-            begun: Instant::now(),
-            asker,
+            started_at: Instant::now(),
+            signals,
             stopping: AtomicBool::new(false),
             progress: watch::Sender::new(None),
             drained_bytes: AtomicU64::new(0),
         }
     }
 
-    /// Giving memory back, if that was asked for.
-    pub(crate) fn giving(&self) -> Option<&Giving> {
-        self.giving.as_ref()
+    /// Returns the state of `--give-back`, if it is set.
+    pub(crate) fn memory_return(&self) -> Option<&MemoryReturn> {
+        self.memory_return.as_ref()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// What it was started with.
-    pub(super) fn arguments(&self) -> &Arguments {
+    /// Returns the arguments of the start.
+    pub(super) fn arguments(&self) -> &ServeArgs {
         &self.arguments
     }
 
-    /// Lists of what is cached, if they are kept.
+    /// Returns the lists of cached pages, if they are kept.
     pub(super) fn lists(&self) -> Option<&WarmLists> {
         self.lists.as_ref()
     }
 
-    /// Where each volume is.
+    /// Returns the files of the volumes.
     pub(super) fn stores(&self) -> MutexGuard<'_, Stores> {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the server something that may take a moment.
+    /// Calls the server with an operation that may take some time.
     ///
     /// # Errors
-    /// Those of the question, or that there is no server any more.
-    pub(super) fn with_server<T>(&self, ask: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
+    /// Those of the operation; or the server is closed.
+    pub(super) fn with_server<T>(&self, operation: impl FnOnce(&Server) -> Result<T>) -> Result<T> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
-        ask(server.as_ref().context("reach clients: the server is stopping")?)
+        operation(server.as_ref().context("reach clients: the server is stopping")?)
     }
 
-    /// Volumes as files.
+    /// Returns the mount.
     pub(super) fn files(&self) -> &Files {
         &self.files
     }
 
-    /// A volume has come.
-    pub(super) fn note_added(&self, served: Served) {
+    /// Adds a volume to the list.
+    pub(super) fn note_added(&self, served: ServedVolume) {
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner).push(served);
     }
 
-    /// A volume is gone.
+    /// Removes a volume from the list.
     pub(super) fn note_removed(&self, name: &str) {
         let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         volumes.retain(|served| served.volume.name() != name);
     }
 
-    /// The volumes as they are now.
-    pub(crate) fn volumes(&self) -> Vec<Served> {
+    /// Returns the current volumes.
+    pub(crate) fn volumes(&self) -> Vec<ServedVolume> {
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The volume of this name.
-    pub(crate) fn volume(&self, name: &str) -> Option<Served> {
+    /// Returns the volume of this name.
+    pub(crate) fn volume(&self, name: &str) -> Option<ServedVolume> {
         self.volumes().into_iter().find(|served| served.volume.name() == name)
     }
 
-    /// Keeps others from changing what is served, until it is dropped.
-    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the volumes and settings against other changes, until the guard is dropped.
+    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.change_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the lock that a control request holds while it adds a volume.
-    pub(crate) fn adding(&self) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(&self.adding)
+    pub(crate) fn add_lock(&self) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(&self.add_lock)
     }
 
-    /// What of the memory is not the cache's.
-    pub(crate) fn bytes_beside(&self) -> u64 {
-        self.bytes_beside.load(Ordering::Acquire)
+    /// Returns the bytes of `--memory` that the cache cannot use.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes.load(Ordering::Acquire)
     }
 
-    /// What is in force.
+    /// Returns the current plan.
     pub(crate) fn plan(&self) -> Plan {
         let volumes = self.volumes().into_iter().map(|served| served.plan).collect();
         let memory_bytes = self.memory_bytes.load(Ordering::Acquire);
@@ -299,7 +300,7 @@ impl Service {
         Plan { memory_bytes, warm_lists, share, volumes }
     }
 
-    /// Notes what is in force now, for the volumes that are there.
+    /// Stores the new plan, for the same volumes.
     pub(crate) fn set_plan(&self, plan: &Plan) {
         self.memory_bytes.store(plan.memory_bytes, Ordering::Release);
         let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,13 +310,13 @@ impl Service {
         }
     }
 
-    /// The address of a volume for NBD clients; empty once the server is closed.
+    /// Returns the address of a volume for NBD clients; empty once the server is closed.
     pub(crate) fn uri(&self, volume: &str) -> String {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.as_ref().map(|server| server.uri(volume)).unwrap_or_default()
     }
 
-    /// Returns the figures of the memory that the requests of NBD clients may hold; `None` for a
+    /// Returns the usage of the memory that the requests of NBD clients may hold; `None` for a
     /// mounted directory, or once the server is closed.
     pub(crate) fn budget(&self) -> Option<BudgetUsage> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
@@ -323,10 +324,10 @@ impl Service {
     }
 
     pub(crate) fn uptime(&self) -> Duration {
-        self.begun.elapsed()
+        self.started_at.elapsed()
     }
 
-    /// Says where the exports are: one line each.
+    /// Prints the addresses of the exports, one per line.
     pub(crate) fn announce(&self) -> std::io::Result<()> {
         let mut out = crate::output::stdout();
         if let Some(directory) = &self.arguments.directory {
@@ -334,16 +335,16 @@ impl Service {
                 (escape::path(&directory.source), escape::path(&directory.mountpoint));
             let volumes = self.volumes();
             writeln!(out, "mounted {source} at {at} ({})", volumes[0].volume.write_mode())?;
-            for Served { volume, .. } in volumes {
+            for ServedVolume { volume, .. } in volumes {
                 warn_if_flushes_are_ignored(&volume);
             }
             return out.flush();
         }
-        for Served { volume, .. } in self.volumes() {
-            writeln!(out, "{}", self.line_about(&volume))?;
+        for ServedVolume { volume, .. } in self.volumes() {
+            writeln!(out, "{}", self.serving_line(&volume))?;
             warn_if_flushes_are_ignored(&volume);
         }
-        for Served { volume, .. } in self.volumes() {
+        for ServedVolume { volume, .. } in self.volumes() {
             if let Some(file) = self.files.file(volume.name()) {
                 writeln!(out, "serving {} as the file {}", volume.name(), file.display())?;
             }
@@ -352,14 +353,14 @@ impl Service {
         Ok(())
     }
 
-    /// Where a volume is for clients.
-    pub(super) fn line_about(&self, volume: &ArenaVolume) -> String {
+    /// Returns the line with the address of a volume for clients.
+    pub(super) fn serving_line(&self, volume: &ArenaVolume) -> String {
         let size = format::bytes(volume.geometry().length);
         let (name, mode, uri) = (volume.name(), volume.write_mode(), self.uri(volume.name()));
         format!("serving {name} ({size}, {mode}) at {uri}")
     }
 
-    /// One line on what it does now, for the service manager.
+    /// Returns a line with the current state, for the service manager.
     pub(crate) fn status(&self) -> String {
         let volumes = self.volumes();
         let left = format::bytes(self.unwritten_bytes());
@@ -377,7 +378,7 @@ impl Service {
     }
 
     pub(crate) fn report(&self) {
-        for Served { volume, .. } in self.volumes() {
+        for ServedVolume { volume, .. } in self.volumes() {
             eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_text());
             if let Some(table) = counters::latencies(&volume, &volume.totals()) {
                 eprint!("{}\n", table.to_text());
@@ -390,58 +391,61 @@ impl Service {
         }
     }
 
-    /// Replaces the file of counters as a whole.
+    /// Replaces the file of counters atomically.
     fn write_counters(&self, path: &Path) -> Result<()> {
         let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
         let json = counters::json(self.engine.cache(), &volumes);
-        output::write_whole(path, &format!("{json:#}\n"))
+        output::write_atomically(path, &format!("{json:#}\n"))
     }
 
-    /// Asks for a stop, as SIGTERM does.
-    pub(crate) fn ask_to_stop(&self) {
-        if !self.asker.request(SignalAction::Stop) {
+    /// Requests a stop, as SIGTERM does.
+    pub(crate) fn request_stop(&self) {
+        if !self.signals.request(SignalAction::Stop) {
             tracing::warn!("asked to stop, but nobody listens");
         }
     }
 
     /// Returns true from the moment a stop is requested.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) || self.asker.is_stop_asked()
+        self.stopping.load(Ordering::Acquire) || self.signals.is_stop_requested()
     }
 
-    /// How far a stop is, from now on; nothing before it has begun.
+    /// Subscribes to the progress of a stop; `None` before it begins.
     pub(crate) fn stop_progress(&self) -> watch::Receiver<Option<Progress>> {
         self.progress.subscribe()
     }
 
-    /// Writes everything out, for as long as it takes.
+    /// Writes all dirty data, without a time limit.
     pub(crate) fn drain(&self) -> Result<()> {
         self.stopping.store(true, Ordering::Release);
         let volumes = self.engine.cache().volumes();
         let dirty_bytes: u64 = volumes.iter().map(|volume| volume.unclean_bytes()).sum();
         self.drained_bytes.fetch_add(dirty_bytes, Ordering::AcqRel);
-        // Writing begins at once; the lock is held for short and local steps only.
+        // Writing begins at once; the lock is held only for short and local steps.
         let flushes = self.engine.start_flushes();
-        // A volume that is just coming or going is one or the other first.
-        drop(self.changing());
+        // This waits for an addition or removal of a volume in progress.
+        drop(self.lock_changes());
         drop(flushes);
         if let Some(lists) = &self.lists {
             lists.before_stop();
         }
-        let mut shown = WriteOut::new("writing");
-        let drained = self.engine.drain(|at| {
-            let error = at.error.as_ref().map(|error| self.with_way_out(&at.volume, error));
-            let at = &StopProgress { error, ..at.clone() };
-            shown.show(at);
+        let mut display = WritebackProgress::new("writing");
+        let result = self.engine.drain(|progress| {
+            let error = progress
+                .error
+                .as_ref()
+                .map(|error| self.with_discard_hint(&progress.volume, error));
+            let progress = &StopProgress { error, ..progress.clone() };
+            display.show(progress);
             self.progress.send_replace(Some(Progress::Volume {
-                volume: at.volume.clone(),
-                done_bytes: at.total_bytes.saturating_sub(at.left_bytes),
-                total_bytes: at.total_bytes,
-                error: at.error.clone(),
+                volume: progress.volume.clone(),
+                done_bytes: progress.total_bytes.saturating_sub(progress.left_bytes),
+                total_bytes: progress.total_bytes,
+                error: progress.error.clone(),
             }));
         });
-        shown.finish();
-        drained.map_err(|failures| {
+        display.finish();
+        result.map_err(|failures| {
             let failures: Vec<_> = failures
                 .iter()
                 .map(|failure| failure.trim_start_matches("failed to ").to_owned())
@@ -450,15 +454,16 @@ impl Service {
         })
     }
 
-    /// Returns the reason why a stop cannot write a volume, with the way to stop without its data.
-    fn with_way_out(&self, volume: &str, error: &str) -> String {
+    /// Returns the reason why a stop cannot write a volume, with the command that discards its
+    /// data.
+    fn with_discard_hint(&self, volume: &str, error: &str) -> String {
         match &self.arguments.control {
             Some(PathOrNone::None) => error.to_owned(),
             _ => format!("{error} (larder ctl remove {volume} --give-up discards the data)"),
         }
     }
 
-    /// Returns the reason why the stop cannot write a volume, if it has met one.
+    /// Returns the reason why the stop cannot write a volume, if there is one.
     pub(super) fn stop_failure(&self) -> Option<String> {
         match &*self.progress.borrow() {
             Some(Progress::Volume { error, .. }) => error.clone(),
@@ -466,14 +471,14 @@ impl Service {
         }
     }
 
-    /// Gives up the unwritten data of a volume, so that the stop that is under way can end. All
-    /// requests of its clients fail from now on.
+    /// Discards the unwritten data of a volume, so that the stop in progress can end. All requests
+    /// of its clients fail from now on.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to": there is no such volume.
-    pub(super) fn give_up_at_stop(&self, name: &str) -> Result<()> {
+    /// There is no such volume. The error text is a verb phrase that follows "failed to".
+    pub(super) fn discard_at_stop(&self, name: &str) -> Result<()> {
         let served = self.volume(name);
-        let Served { volume, .. } =
+        let ServedVolume { volume, .. } =
             served.with_context(|| format!("find the volume \"{name}\": none is called so"))?;
         let lost_bytes = volume.unclean_bytes();
         self.engine.give_up_volume_at_stop(&volume);
@@ -482,38 +487,38 @@ impl Service {
         Ok(())
     }
 
-    /// Everything has been written, or not: whoever asked is told.
-    pub(crate) fn stopped(&self, failure: Option<String>) {
+    /// Publishes the result of a stop to the clients that follow it.
+    pub(crate) fn report_stop_result(&self, failure: Option<String>) {
         let failures = failure.into_iter().collect();
         let done_bytes = self.drained_bytes.load(Ordering::Acquire);
         let done = Progress::Done { done_bytes, failures };
         self.progress.send_replace(Some(done));
     }
 
-    /// Returns the paths that do not lead to what is written any more, and logs each new one. It
-    /// may wait for a file system.
-    pub(crate) fn lost(&self) -> Vec<PathBuf> {
-        let _one_at_a_time = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        self.look_for_lost()
+    /// Returns the paths that no longer lead to the files that are written, and logs each new one.
+    /// It may wait for a file system.
+    pub(crate) fn find_lost(&self) -> Vec<PathBuf> {
+        let _guard = self.lost_check.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_paths()
     }
 
-    /// Looks for lost paths, unless another thread does so and may be waiting for a file system.
-    pub(crate) fn try_look_for_lost(&self) {
-        let looking = self.looking.try_lock();
-        if !matches!(looking, Err(TryLockError::WouldBlock)) {
-            drop(self.look_for_lost());
+    /// Checks the paths, unless another thread does so and may be waiting for a file system.
+    pub(crate) fn try_check_paths(&self) {
+        let guard = self.lost_check.try_lock();
+        if !matches!(guard, Err(TryLockError::WouldBlock)) {
+            drop(self.check_paths());
         }
     }
 
-    /// Returns the paths that were lost at the last look.
+    /// Returns the paths that were lost at the last check.
     pub(crate) fn known_lost(&self) -> Vec<PathBuf> {
         self.stores().known_lost()
     }
 
-    fn look_for_lost(&self) -> Vec<PathBuf> {
+    fn check_paths(&self) -> Vec<PathBuf> {
         let files = self.stores().files();
-        let lost = lost_of(&files);
-        for path in self.stores().note_lost(&lost) {
+        let lost = find_lost_files(&files);
+        for path in self.stores().record_lost(&lost) {
             tracing::warn!(
                 "{} was deleted or replaced while it is served; what is written will not be there \
                  after the server's end (copy the data by way of the server)",
@@ -523,7 +528,7 @@ impl Service {
         lost
     }
 
-    /// Looks for deleted and replaced images until the service is gone.
+    /// Starts a thread that checks for deleted and replaced images until the service is dropped.
     pub(super) fn watch_stores(service: &Arc<Self>) {
         if service.is_directory() {
             return;
@@ -531,7 +536,7 @@ impl Service {
         let weak = Arc::downgrade(service);
         let watch = move || {
             while let Some(service) = weak.upgrade() {
-                drop(service.lost());
+                drop(service.find_lost());
                 drop(service);
                 std::thread::sleep(STORES_CHECK);
             }
@@ -545,14 +550,14 @@ impl Service {
     }
 
     pub(crate) fn close(&self) {
-        self.give_up();
-        let lists = self.lists.as_ref().map(WarmLists::gather).unwrap_or_default();
+        self.close_without_writing();
+        let lists = self.lists.as_ref().map(WarmLists::collect).unwrap_or_default();
         self.engine.shut_down();
         if let Some(inputs) = &self.inputs {
             let volumes: Vec<_> = self.volumes().into_iter().map(|served| served.volume).collect();
             inputs.finish(&volumes);
         }
-        lists.iter().for_each(Gathered::save);
+        lists.iter().for_each(PendingList::save);
     }
 
     /// Ends a service whose start fails after its volumes are served: clients may have written
@@ -573,8 +578,8 @@ impl Service {
         self.inputs.iter().for_each(InputRecording::discard);
     }
 
-    /// Ends the connections and what was recorded of them, and leaves the stores as they are.
-    pub(crate) fn give_up(&self) {
+    /// Ends the connections and their recording, and leaves the stores unchanged.
+    pub(crate) fn close_without_writing(&self) {
         self.close_clients();
         if let Some((recording, file)) = self.take_recording() {
             recording::finish(recording, &file);
@@ -593,7 +598,8 @@ impl Service {
     }
 }
 
-/// Reports changes that would have made the start of this server fail. No cache depends on it.
+/// Reports changes that would have made the start of this server fail. The cache does not depend on
+/// it.
 fn watch_claims() -> Option<ClaimWatch> {
     for note in Claim::notes() {
         eprintln!("larder: note: {note}");
@@ -618,7 +624,7 @@ pub(super) fn warn_if_flushes_are_ignored(volume: &ArenaVolume) {
     }
 }
 
-/// Says aloud that a volume does not keep its promise.
+/// Warns that a volume does not keep the guarantee of a flush.
 pub(crate) fn warn_of_ignored_flushes(volume: &str) {
     eprintln!(
         "larder: WARNING: {volume} ignores flushes: a crash loses what was written in the last \
@@ -627,7 +633,7 @@ pub(crate) fn warn_of_ignored_flushes(volume: &str) {
 }
 
 /// Returns the limits on clients.
-fn limits(arguments: &Arguments) -> ServerLimits {
+fn limits(arguments: &ServeArgs) -> ServerLimits {
     let send_time_max = match arguments.send_timeout {
         0 => None,
         ns => Some(Duration::from_nanos(ns)),
@@ -635,8 +641,8 @@ fn limits(arguments: &Arguments) -> ServerLimits {
     ServerLimits { send_time_max, ..ServerLimits::default() }
 }
 
-/// Where to listen.
-pub(crate) fn address(arguments: &Arguments) -> Result<ListenAddress> {
+/// Returns the address to listen on.
+pub(crate) fn address(arguments: &ServeArgs) -> Result<ListenAddress> {
     if let Some(address) = &arguments.listen {
         return Ok(address.clone());
     }

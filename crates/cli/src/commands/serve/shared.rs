@@ -1,4 +1,4 @@
-//! `larder mount --shared`: a thread that tells the mount what others change in the directory.
+//! `larder mount --shared`: a thread that reports changes by others in SOURCE to the mount.
 
 use larder_host::changes::{Change, Changes};
 use larder_io::fault::{self, Thread, report_failed_part};
@@ -9,22 +9,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Somebody who listens for changes; ends when it is dropped.
-pub(super) struct Listening {
-    /// What it waits for beside changes; closed to end it.
+/// A thread that listens for changes; it ends when this is dropped.
+pub(super) struct ChangeListener {
+    /// Write end of a pipe that the thread polls along with changes; closing it ends the thread.
     stop: Option<OwnedFd>,
     thread: Option<Thread>,
 }
 
-impl Listening {
-    /// Begins to listen; where that cannot be, it is said what follows from it.
+impl ChangeListener {
+    /// Starts the thread; on a failure prints the reason and the consequence.
     pub(super) fn start(directory: &Path, mount: &DirectoryMount) -> Option<Self> {
-        let begun = Changes::of(directory).map_err(|error| error.to_string()).and_then(|changes| {
-            let started = Listening::with(changes, mount.news());
-            started.map_err(|error| format!("watch for changes: {error}"))
-        });
-        match begun {
-            Ok(listening) => Some(listening),
+        let result =
+            Changes::of(directory).map_err(|error| error.to_string()).and_then(|changes| {
+                let started = ChangeListener::with(changes, mount.news());
+                started.map_err(|error| format!("watch for changes: {error}"))
+            });
+        match result {
+            Ok(listener) => Some(listener),
             Err(error) => {
                 eprintln!(
                     "larder: note: failed to {error}; nothing about names and attributes is \
@@ -35,24 +36,24 @@ impl Listening {
         }
     }
 
-    fn with(changes: Changes, news: ChangeEvents) -> io::Result<Self> {
+    fn with(changes: Changes, events: ChangeEvents) -> io::Result<Self> {
         let (end, stop) = rustix::pipe::pipe()?;
-        let news = Arc::new(news);
-        let news_at_end = Arc::clone(&news);
-        let listen = move || listen(changes, &news, &end);
+        let events = Arc::new(events);
+        let events_at_failure = Arc::clone(&events);
+        let listen = move || listen(changes, &events, &end);
         let failed = move |error: &dyn fmt::Display| {
             report_failed_part(
                 "SOURCE is not watched for changes any more: names and attributes are not cached",
                 error,
             );
-            news_at_end.missed();
+            events_at_failure.missed();
         };
         let thread = fault::spawn_fallible("changes", None, listen, failed)?;
-        Ok(Listening { stop: Some(stop), thread: Some(thread) })
+        Ok(ChangeListener { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Listening {
+impl Drop for ChangeListener {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -61,21 +62,21 @@ impl Drop for Listening {
     }
 }
 
-fn listen(mut changes: Changes, news: &ChangeEvents, end: &OwnedFd) -> io::Result<()> {
+fn listen(mut changes: Changes, events: &ChangeEvents, end: &OwnedFd) -> io::Result<()> {
     while let Some(changes) = changes.next(end.as_fd())? {
         fault::point("changes", "source");
         for change in changes {
-            forward_change(news, change);
+            forward_change(events, change);
         }
     }
     Ok(())
 }
 
-fn forward_change(news: &ChangeEvents, change: Change) {
+fn forward_change(events: &ChangeEvents, change: Change) {
     match change {
-        Change::Contents(file) => news.contents(file.device, file.number),
-        Change::Attributes(file) => news.attributes(file.device, file.number),
-        Change::Name { directory, name } => news.name(directory.device, directory.number, name),
-        Change::Missed => news.missed(),
+        Change::Contents(file) => events.contents(file.device, file.number),
+        Change::Attributes(file) => events.attributes(file.device, file.number),
+        Change::Name { directory, name } => events.name(directory.device, directory.number, name),
+        Change::Missed => events.missed(),
     }
 }

@@ -1,6 +1,6 @@
-//! What `serve` puts a cache before: files, devices, exports of other servers; and what TLS needs.
+//! The stores of `serve`: files, devices, exports of other servers; and its TLS options.
 
-use super::Arguments;
+use super::ServeArgs;
 use super::plan::{Plan, VolumePlan};
 use super::warm;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -18,45 +18,45 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Interval at which a connection attempt checks whether the server stops.
+/// Interval at which a connection attempt checks if the server is stopping.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Device and inode: what a path must still lead to at the end.
-type Identity = (u64, u64);
+/// Device and inode: the file that a path must still lead to at the end.
+type FileIdentity = (u64, u64);
 
-fn identity(path: &Path) -> std::io::Result<Identity> {
+fn identity(path: &Path) -> std::io::Result<FileIdentity> {
     let metadata = std::fs::metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// What was opened.
+/// The opened files and devices.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    files: Vec<(PathBuf, Identity)>,
-    /// Paths that were lost at the last look, which the log says.
+    files: Vec<(PathBuf, FileIdentity)>,
+    /// Paths that were lost at the last check, and are logged.
     lost: Vec<PathBuf>,
 }
 
-fn is_lost((path, was): &(PathBuf, Identity)) -> bool {
-    identity(path).ok() != Some(*was)
+fn is_lost((path, identity_at_open): &(PathBuf, FileIdentity)) -> bool {
+    identity(path).ok() != Some(*identity_at_open)
 }
 
-/// Returns the paths of `files` that do not lead to the opened files any more. It may wait for a
-/// file system, so no lock is held meanwhile.
-pub(super) fn lost_of(files: &[(PathBuf, Identity)]) -> Vec<PathBuf> {
+/// Returns the paths of `files` that no longer lead to the opened files. It may wait for a file
+/// system, so no lock is held meanwhile.
+pub(super) fn find_lost_files(files: &[(PathBuf, FileIdentity)]) -> Vec<PathBuf> {
     files.iter().filter(|file| is_lost(file)).map(|(path, _)| path.clone()).collect()
 }
 
-/// The store of a volume that is to be added.
+/// The opened store of a volume that is being added.
 pub(super) struct OpenedStore {
     pub(super) opened: Opened,
-    /// The file or device; none for an upstream volume.
-    file: Option<(PathBuf, Identity)>,
+    /// The file or device; `None` for an upstream volume.
+    file: Option<(PathBuf, FileIdentity)>,
 }
 
 impl OpenedStore {
     /// Opens the store of a volume, with plain system calls if `plain`. Ends early when the server
-    /// stops: an upstream server may take its time.
+    /// stops, since connecting to an upstream server may take long.
     pub(super) fn open(
         volume: &VolumePlan,
         memory_bytes: u64,
@@ -68,8 +68,8 @@ impl OpenedStore {
         let Some(uri) = volume.upstream.clone() else {
             let options = store::OpenOptions { read_only, plain };
             let opened = store::open(&volume.path, options, clock)?;
-            let found = identity(&volume.path).context("look at the volume once more")?;
-            return Ok(OpenedStore { opened, file: Some((volume.path.clone(), found)) });
+            let file_identity = identity(&volume.path).context("look at the volume once more")?;
+            return Ok(OpenedStore { opened, file: Some((volume.path.clone(), file_identity)) });
         };
         let options = NbdOptions {
             read_only,
@@ -80,7 +80,7 @@ impl OpenedStore {
         let (sender, receiver) = channel();
         let sender_at_panic = sender.clone();
         let connect = move || {
-            // If the server stops meanwhile, nothing receives the store, and it is closed.
+            // If the server stops meanwhile, the channel has no receiver, and the store is closed.
             drop(sender.send(store::open_nbd(&uri, options, clock).map_err(anyhow::Error::from)));
         };
         let failed = move |panic: &dyn fmt::Display| {
@@ -101,63 +101,63 @@ impl OpenedStore {
 }
 
 impl Stores {
-    /// Notes a store that was opened, and returns it.
+    /// Records a store that was opened, and returns it.
     pub(super) fn add_opened(&mut self, store: OpenedStore) -> Opened {
         self.files.extend(store.file);
         store.opened
     }
 
-    /// Returns the files and devices, each as it was when it was opened.
-    pub(super) fn files(&self) -> Vec<(PathBuf, Identity)> {
+    /// Returns the files and devices with their identities at the opening.
+    pub(super) fn files(&self) -> Vec<(PathBuf, FileIdentity)> {
         self.files.clone()
     }
 
-    /// Records which paths are lost. Returns those that are not logged yet, since they were not so
-    /// at the last call.
-    pub(super) fn note_lost(&mut self, lost: &[PathBuf]) -> Vec<PathBuf> {
+    /// Records the lost paths. Returns those that were not lost at the last call, and so are not
+    /// logged yet.
+    pub(super) fn record_lost(&mut self, lost: &[PathBuf]) -> Vec<PathBuf> {
         let new = lost.iter().filter(|path| !self.lost.contains(path)).cloned().collect();
         self.lost = lost.to_vec();
         new
     }
 
-    /// Returns the paths that were lost at the last call of [`Stores::note_lost`].
+    /// Returns the paths that were lost at the last call of [`Stores::record_lost`].
     pub(super) fn known_lost(&self) -> Vec<PathBuf> {
         self.lost.clone()
     }
 
-    /// A volume is gone; whether its path leads elsewhere by now.
+    /// Removes the entry of a volume; returns true if its path was lost.
     pub(super) fn forget(&mut self, volume: &VolumePlan) -> bool {
-        let gone = self.files.extract_if(.., |(path, _)| *path == volume.path);
-        gone.fold(false, |lost, file| lost | is_lost(&file))
+        let removed = self.files.extract_if(.., |(path, _)| *path == volume.path);
+        removed.fold(false, |lost, file| lost | is_lost(&file))
     }
 }
 
-/// The bytes of `--memory` that a volume takes for its buffers, if it is an upstream volume.
+/// Returns the bytes of `--memory` that a volume uses for its buffers, if it is an upstream volume.
 pub(super) fn buffer_bytes_of(volume: &VolumePlan, memory_bytes: u64) -> u64 {
     if volume.upstream.is_some() { NbdOptions::memory_beside(memory_bytes) } else { 0 }
 }
 
-/// The bytes of `--memory` that upstream volumes take for their buffers.
+/// Returns the bytes of `--memory` that upstream volumes use for their buffers.
 pub(super) fn buffer_bytes(plan: &Plan) -> u64 {
     plan.volumes.iter().map(|volume| buffer_bytes_of(volume, plan.memory_bytes)).sum()
 }
 
-/// The bytes of `--memory` that are not the cache's: upstream volumes and lists take them.
-pub(super) fn bytes_beside(plan: &Plan) -> u64 {
-    let lists = if plan.warm_lists { warm::bytes_beside(plan.memory_bytes) } else { 0 };
+/// Returns the bytes of `--memory` that the cache cannot use: upstream volumes and lists take them.
+pub(super) fn reserved_bytes(plan: &Plan) -> u64 {
+    let lists = if plan.warm_lists { warm::reserved_bytes(plan.memory_bytes) } else { 0 };
     buffer_bytes(plan) + lists
 }
 
-/// What a volume lies on, for a list of what is cached of it.
-pub(super) fn listed_identity(volume: &VolumePlan, length: u64) -> std::io::Result<StoreIdentity> {
+/// Returns the identity of a volume's store, for its warm list.
+pub(super) fn store_identity(volume: &VolumePlan, length: u64) -> std::io::Result<StoreIdentity> {
     match &volume.upstream {
         Some(uri) => Ok(StoreIdentity::of_export(&uri.to_string(), length)),
         None => StoreIdentity::of_path(&volume.path, length),
     }
 }
 
-/// What the server does about TLS.
-pub(super) fn tls(arguments: &Arguments) -> Result<TlsOptions> {
+/// Returns the TLS options of the server.
+pub(super) fn tls(arguments: &ServeArgs) -> Result<TlsOptions> {
     let Some(directory) = &arguments.tls else { return Ok(TlsOptions::default()) };
     let server = TlsServer::from_directory(directory, arguments.tls_verify_peer)?;
     Ok(TlsOptions::new(server, arguments.tls_mode == "require"))

@@ -1,15 +1,15 @@
-//! Volumes come and go while others are served.
+//! Adding and removing volumes while others are served.
 //!
-//! Invariants: a volume that comes is checked together with all others, as a plan, before anything
-//! of it is opened; one that goes is written out and flushed before its store is let go of, and
-//! stays, served as before, if that cannot be done or if somebody uses it.
+//! Invariants: a new volume is checked together with all others, as a plan, before its store is
+//! opened; a removed volume is written out and flushed before its store is closed, and stays served
+//! if that fails or if clients use it.
 
 use super::files::Files;
 use super::plan::{VolumeFlags, VolumePlan, check_files};
-use super::service::{Served, Service, warn_if_flushes_are_ignored};
+use super::service::{ServedVolume, Service, warn_if_flushes_are_ignored};
 use super::stores::{self, OpenedStore, Stores};
 use super::warm::WarmLists;
-use super::{Arguments, DirectoryArguments};
+use super::{DirectoryArgs, ServeArgs};
 use crate::args::{self, PolicyChoice};
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::WriteMode;
@@ -26,60 +26,59 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long clients of a volume that goes may take for what they have asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit for the requests in flight of a removed volume's clients.
+const DISCONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What volumes are opened with.
-pub(super) struct Opening<'a> {
+/// The resources that are needed to open volumes.
+pub(super) struct VolumeOpener<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) lists: Option<&'a WarmLists>,
-    pub(super) arguments: &'a Arguments,
+    pub(super) arguments: &'a ServeArgs,
     pub(super) memory_bytes: u64,
 }
 
-impl Opening<'_> {
-    /// Opens the store of a volume. An upstream server may take its time, so no lock is held.
+impl VolumeOpener<'_> {
+    /// Opens the store of a volume. An upstream server may be slow to respond, so no lock is held.
     pub(super) fn open_store(
         &self,
         plan: &VolumePlan,
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<OpenedStore> {
-        let Opening { engine, arguments, memory_bytes, .. } = *self;
+        let VolumeOpener { engine, arguments, memory_bytes, .. } = *self;
         OpenedStore::open(plan, memory_bytes, arguments.plain_io, engine.clock(), is_stopping)
     }
 
-    /// Puts the cache before the store of a volume; the one export of a server is also its default.
+    /// Adds a volume to the cache; the only export of a server is also its default.
     pub(super) fn add_volume(
         &self,
         stores: &mut Stores,
         plan: &VolumePlan,
         store: OpenedStore,
         default: bool,
-    ) -> Result<Served> {
+    ) -> Result<ServedVolume> {
         let lists = self.lists;
         let opened = stores.add_opened(store);
         let added = self.add(plan, opened, default);
-        let listed = added.and_then(|served| {
+        let result = added.and_then(|served| {
             if let Some(lists) = lists {
                 let length = served.volume.geometry().length;
-                let store = stores::listed_identity(plan, length);
+                let store = stores::store_identity(plan, length);
                 lists.add(&served.volume, store.context("look at the volume once more")?);
             }
             Ok(served)
         });
-        if listed.is_err() {
+        if result.is_err() {
             stores.forget(plan);
         }
-        listed
+        result
     }
 
-    /// Opens a directory, puts the cache before its files, each in the volume that is planned for it,
-    /// and mounts it.
+    /// Opens a directory, adds its volumes to the cache, and mounts it.
     pub(super) fn mount(
         &self,
-        directory: &DirectoryArguments,
+        directory: &DirectoryArgs,
         plans: &[VolumePlan],
-    ) -> Result<(Vec<Served>, Files)> {
+    ) -> Result<(Vec<ServedVolume>, Files)> {
         DirectoryMount::check(&directory.source, &directory.mountpoint)?;
         let options = DirectoryOptions {
             read_only: plans[0].write_mode == WriteMode::ReadOnly,
@@ -91,18 +90,18 @@ impl Opening<'_> {
             rest: FileOptions::default(),
         };
         let opened = Directory::open(&directory.source, options, &self.engine.clock())?;
-        let OpenedDirectory { directory: shown, stores, mut notes } = opened;
+        let OpenedDirectory { directory: opened_directory, stores, mut notes } = opened;
         let opened = stores.into_iter().map(|store| {
             let notes = std::mem::take(&mut notes);
             Opened { store, map: Arc::new(Solid), notes }
         });
         let added = plans.iter().zip(opened).map(|(plan, opened)| self.add(plan, opened, true));
         let served: Vec<_> = added.collect::<Result<_>>()?;
-        let files = Files::start_directory(directory, self.engine, shown, &served)?;
+        let files = Files::start_directory(directory, self.engine, opened_directory, &served)?;
         Ok((served, files))
     }
 
-    fn add(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<Served> {
+    fn add(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<ServedVolume> {
         for note in &opened.notes {
             eprintln!("larder: note: {note}");
         }
@@ -120,7 +119,7 @@ impl Opening<'_> {
         };
         let volume = self.engine.add_volume(options, opened.store)?;
         let buffer_bytes = stores::buffer_bytes_of(plan, self.memory_bytes);
-        Ok(Served { volume, map: opened.map, plan: plan.clone(), default, buffer_bytes })
+        Ok(ServedVolume { volume, map: opened.map, plan: plan.clone(), default, buffer_bytes })
     }
 }
 
@@ -128,9 +127,9 @@ impl VolumePlan {
     /// Returns the plan of a volume that is to be added with these settings.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
+    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn to_add(
-        arguments: &Arguments,
+        arguments: &ServeArgs,
         volume: &str,
         settings: &BTreeMap<String, String>,
     ) -> Result<Self> {
@@ -138,59 +137,68 @@ impl VolumePlan {
         check_files(arguments, Some(&volume))?;
         let mut plan = VolumePlan::of(&VolumeFlags::of(arguments), &volume)?;
         for (name, value) in settings {
-            let set = plan.set(name, value);
-            set.map_err(|reason| anyhow!("set {}.{name}: {reason}", plan.name))?;
+            let result = plan.set(name, value);
+            result.map_err(|reason| anyhow!("set {}.{name}: {reason}", plan.name))?;
         }
         Ok(plan)
     }
 }
 
-impl Served {
-    /// What clients are offered.
+impl ServedVolume {
+    /// Returns the export of the volume.
     pub(super) fn export(&self, limits: &ServerLimits) -> Export {
         Export::new(Arc::clone(&self.volume), Arc::clone(&self.map), self.default, limits)
     }
 }
 
-/// Goes on, whatever a removal says.
-fn go_on(_: &StopProgress) -> ControlFlow<()> {
+/// Continues a removal regardless of its progress.
+fn continue_always(_: &StopProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 impl Service {
-    /// Adds a volume, written as on the command line, with these settings beside the flags of the
-    /// server that hold for all volumes.
+    /// Adds a volume, written as on the command line, with these settings in addition to the flags
+    /// of the server for all volumes.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
-    pub(crate) fn add(&self, volume: &str, settings: &BTreeMap<String, String>) -> Result<Served> {
+    /// The error text is a verb phrase that follows "failed to".
+    pub(crate) fn add(
+        &self,
+        volume: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<ServedVolume> {
         self.add_planned(&VolumePlan::to_add(self.arguments(), volume, settings)?)
     }
 
-    /// Whether volumes are served that come and go.
-    fn check_volumes(&self, what: &str, name: &str) -> Result<()> {
-        let what_it_is = match self.volumes().len() {
+    /// Fails if a directory is mounted: volumes can be added and removed only by `larder serve`.
+    fn check_volumes(&self, operation: &str, name: &str) -> Result<()> {
+        let alternative = match self.volumes().len() {
             1 => "which is one volume",
             _ => "whose volumes are those of its rules",
         };
-        self.check_no_directory(what, name, what_it_is)
+        self.check_no_directory(operation, name, alternative)
     }
 
-    /// Whether a directory is mounted here.
+    /// Returns true if a directory is mounted.
     pub(crate) fn is_directory(&self) -> bool {
         self.arguments().directory.is_some()
     }
 
-    /// Whether the addresses of volumes are the client's: those of a directory are given to its files
-    /// as they come.
+    /// Fails if a directory is mounted: its files get their addresses as they are opened, so
+    /// clients cannot use them.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to": `what` to do with the name, and what there is
-    /// instead.
-    pub(crate) fn check_no_directory(&self, what: &str, name: &str, instead: &str) -> Result<()> {
+    /// The error text is a verb phrase that follows "failed to": the `operation` on `name`, and the
+    /// `alternative`.
+    pub(crate) fn check_no_directory(
+        &self,
+        operation: &str,
+        name: &str,
+        alternative: &str,
+    ) -> Result<()> {
         anyhow::ensure!(
             !self.is_directory(),
-            "{what} {name}: this is a mounted directory, {instead}"
+            "{operation} {name}: this is a mounted directory, {alternative}"
         );
         Ok(())
     }
@@ -198,65 +206,65 @@ impl Service {
     /// Adds a volume.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to". Nothing has changed.
-    pub(super) fn add_planned(&self, plan: &VolumePlan) -> Result<Served> {
+    /// Nothing has changed. The error text is a verb phrase that follows "failed to".
+    pub(super) fn add_planned(&self, plan: &VolumePlan) -> Result<ServedVolume> {
         let name = &plan.name;
         let memory_bytes = self.check_added(plan)?;
         let (engine, arguments) = (self.engine(), self.arguments());
-        let opening = Opening { engine, lists: self.lists(), arguments, memory_bytes };
-        let store = opening.open_store(plan, &|| self.is_stopping())?;
-        let _one_at_a_time = self.changing();
+        let opener = VolumeOpener { engine, lists: self.lists(), arguments, memory_bytes };
+        let store = opener.open_store(plan, &|| self.is_stopping())?;
+        let _change_lock = self.lock_changes();
         // Other volumes and settings may have changed meanwhile.
         anyhow::ensure!(
             self.check_added(plan)? == memory_bytes,
             "add {name}: the memory of the cache was changed meanwhile; try again"
         );
         let buffer_bytes = stores::buffer_bytes_of(plan, memory_bytes);
-        self.take_aside(buffer_bytes)?;
-        let added = self.add_and_offer(&opening, plan, store);
+        self.reserve_memory(buffer_bytes)?;
+        let added = self.add_and_publish(&opener, plan, store);
         if added.is_err() {
-            self.give_back(buffer_bytes);
+            self.release_memory(buffer_bytes);
         }
         let served = added?;
         warn_if_flushes_are_ignored(&served.volume);
         Ok(served)
     }
 
-    /// Checks whether a volume can be added now; returns the memory in force.
+    /// Checks that a volume can be added now; returns the current memory.
     fn check_added(&self, plan: &VolumePlan) -> Result<u64> {
         let name = &plan.name;
         anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
         self.check_volumes("add", name)?;
         anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
-        let mut whole = self.plan();
-        let memory_bytes = whole.memory_bytes;
-        whole.volumes.push(plan.clone());
-        whole.check()?;
+        let mut new_plan = self.plan();
+        let memory_bytes = new_plan.memory_bytes;
+        new_plan.volumes.push(plan.clone());
+        new_plan.check()?;
         Ok(memory_bytes)
     }
 
-    fn add_and_offer(
+    fn add_and_publish(
         &self,
-        opening: &Opening<'_>,
+        opener: &VolumeOpener<'_>,
         plan: &VolumePlan,
         store: OpenedStore,
-    ) -> Result<Served> {
+    ) -> Result<ServedVolume> {
         let engine = self.engine();
-        let served = opening.add_volume(&mut self.stores(), plan, store, false)?;
+        let served = opener.add_volume(&mut self.stores(), plan, store, false)?;
         let volume = &served.volume;
-        let offered = match plan.policy {
-            // The tables of its policy are taken out of the memory.
+        let published = match plan.policy {
+            // The memory for the policy's tables is taken from the cache.
             PolicyChoice::Fixed(kind) => engine.set_policy(volume, kind),
             PolicyChoice::Auto => engine.set_policy_auto(volume),
         };
-        let offered = offered.map_err(anyhow::Error::from).and_then(|()| self.offer(&served));
-        if let Err(error) = offered {
+        let published = published.map_err(anyhow::Error::from).and_then(|()| self.publish(&served));
+        if let Err(error) = published {
             if let Some(lists) = self.lists() {
                 lists.forget(volume);
             }
             self.stores().forget(plan);
-            if let Err(again) = engine.remove_volume(volume, go_on) {
-                tracing::error!(%again, "a volume that could not be offered was not removed");
+            if let Err(removal_error) = engine.remove_volume(volume, continue_always) {
+                tracing::error!(again = %removal_error, "a volume that could not be offered was not removed");
             }
             return Err(error);
         }
@@ -264,23 +272,23 @@ impl Service {
         Ok(served)
     }
 
-    /// Lets clients find a volume, by all ways that there are.
-    fn offer(&self, served: &Served) -> Result<()> {
+    /// Makes a volume available to clients, as an export and as a file.
+    fn publish(&self, served: &ServedVolume) -> Result<()> {
         let export = served.export(&ServerLimits::default());
         self.with_server(|server| Ok(server.add_export(export)?))?;
-        let shown = self.files().add(served);
-        if shown.is_err() {
+        let result = self.files().add(served);
+        if result.is_err() {
             let name = served.volume.name();
-            self.files().remove(name, PATIENCE);
-            self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
+            self.files().remove(name, DISCONNECT_TIME_MAX);
+            self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;
         }
-        shown
+        result
     }
 
-    /// Why a volume cannot go now, if that is so.
+    /// Fails if a volume cannot be removed now.
     ///
     /// # Errors
-    /// A sentence that can follow "failed to".
+    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn check_unused(&self, name: &str, disconnect: bool) -> Result<()> {
         anyhow::ensure!(
             !self.is_stopping(),
@@ -295,60 +303,61 @@ impl Service {
             "remove {name}: {clients} {word} connected; let them go first, or use \
              larder ctl remove --disconnect"
         );
-        let why = self.files().use_of(name);
-        if let Some(why) = why.filter(|_| !disconnect) {
+        let usage = self.files().usage(name);
+        if let Some(usage) = usage.filter(|_| !disconnect) {
             anyhow::bail!(
-                "remove {name}: {why}; end that first, or use larder ctl remove --disconnect"
+                "remove {name}: {usage}; end that first, or use larder ctl remove --disconnect"
             );
         }
         Ok(())
     }
 
-    /// Removes a volume: detaches its clients, writes and flushes all dirty data, reports that to
-    /// `progress`, and closes the store. With `give_up` nothing more is passed to the store, and
-    /// unwritten data is lost.
+    /// Removes a volume: disconnects its clients, writes and flushes all dirty data, reports that
+    /// to `progress`, and closes the store. With `give_up` no more data is written to the store,
+    /// and unwritten data is lost.
     ///
     /// # Errors
-    /// If there is no such volume, clients use it and are not to be disconnected, or its store
-    /// fails: a sentence that can follow "failed to". Then it is served as before. While the server
-    /// stops, a volume can only be given up: the stop then ends without its data.
+    /// There is no such volume, clients use it and are not to be disconnected, or its store fails:
+    /// the error text is a verb phrase that follows "failed to". Then the volume is served as
+    /// before. While the server stops, a volume can only be given up: the stop then ends without
+    /// its data.
     pub(crate) fn remove(
         &self,
         name: &str,
         (disconnect, give_up): (bool, bool),
         mut progress: impl FnMut(&StopProgress),
     ) -> Result<()> {
-        let changing = self.changing();
+        let change_lock = self.lock_changes();
         if self.is_stopping() && give_up {
-            return self.give_up_at_stop(name);
+            return self.discard_at_stop(name);
         }
         let Some(served) = self.volume(name) else {
             anyhow::bail!("find the volume \"{name}\": none is called so");
         };
         self.check_unused(name, disconnect)?;
-        self.with_server(|server| Ok(server.remove_export(name, PATIENCE)))?;
-        self.files().remove(name, PATIENCE);
+        self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;
+        self.files().remove(name, DISCONNECT_TIME_MAX);
         if give_up {
             self.engine().give_up_volume(&served.volume);
         }
         let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
-        // The store may take its time: other volumes can be changed meanwhile.
-        drop(changing);
-        let mut report = |at: &StopProgress| {
-            progress(at);
-            // One that cannot be written to stays, and a stop writes it out by itself.
-            let is_over = at.error.is_some() && !give_up || self.is_stopping();
+        // The store may be slow: other volumes can be changed meanwhile.
+        drop(change_lock);
+        let mut report = |state: &StopProgress| {
+            progress(state);
+            // A volume that cannot be written stays, and a stop writes all volumes itself.
+            let is_over = state.error.is_some() && !give_up || self.is_stopping();
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let written = self.engine().write_out_volume(&served.volume, &mut report);
-        let _changing = self.changing();
+        let _change_lock = self.lock_changes();
         let removed =
             written.and_then(|()| self.engine().remove_volume(&served.volume, &mut report));
         if let Err(error) = removed {
             if let Some(lists) = self.lists() {
-                lists.go_on(&served.volume);
+                lists.resume(&served.volume);
             }
-            self.offer(&served)?;
+            self.publish(&served)?;
             return Err(error.into());
         }
         self.note_removed(name);
@@ -358,10 +367,10 @@ impl Service {
         if let Some(list) = list {
             list.save();
         }
-        self.give_back(served.buffer_bytes);
-        let leads_elsewhere = self.stores().forget(&served.plan);
+        self.release_memory(served.buffer_bytes);
+        let is_lost = self.stores().forget(&served.plan);
         anyhow::ensure!(
-            !leads_elsewhere,
+            !is_lost,
             "keep what was written: {} was deleted or replaced while it was served",
             served.plan.path.display()
         );
@@ -369,20 +378,20 @@ impl Service {
     }
 
     /// Takes memory from the cache for the buffers of an upstream volume.
-    fn take_aside(&self, bytes: u64) -> Result<()> {
+    fn reserve_memory(&self, bytes: u64) -> Result<()> {
         if bytes > 0 {
-            let beside = self.bytes_beside() + bytes;
-            self.engine().set_memory(self.plan().memory_bytes - beside)?;
-            self.bytes_beside.store(beside, Ordering::Release);
+            let reserved = self.reserved_bytes() + bytes;
+            self.engine().set_memory(self.plan().memory_bytes - reserved)?;
+            self.reserved_bytes.store(reserved, Ordering::Release);
         }
         Ok(())
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release_memory(&self, bytes: u64) {
         if bytes > 0 {
-            let beside = self.bytes_beside() - bytes;
-            self.bytes_beside.store(beside, Ordering::Release);
-            if let Err(error) = self.engine().set_memory(self.plan().memory_bytes - beside) {
+            let reserved = self.reserved_bytes() - bytes;
+            self.reserved_bytes.store(reserved, Ordering::Release);
+            if let Err(error) = self.engine().set_memory(self.plan().memory_bytes - reserved) {
                 tracing::error!(%error, "the cache could not take back its memory");
             }
         }

@@ -1,12 +1,13 @@
-//! `larder serve --warm-list`: what is cached is listed in files, and read back at the next start.
+//! `larder serve --warm-list`: lists of cached pages in files, which are read back at the next
+//! start.
 //!
-//! One thread reads the lists of volumes that have come and saves them now and then; the last time
-//! they are saved is when nobody uses the stores any more. Invariants: neither a start nor a client
-//! waits for a list; a list that is still being read back is kept as it is, so that a start that is
-//! soon followed by an end loses nothing of it; what goes wrong with a list is said, and its volume
-//! is served all the same; the memory that lists take is bounded by what was set aside for them.
+//! One thread reads the lists of new volumes and saves them periodically; they are saved for the
+//! last time when the stores are no longer used. Invariants: neither a start nor a client waits for
+//! a list; a list that is still being read back is not overwritten, so that a start that is soon
+//! followed by a stop loses nothing of it; an error of a list is reported, and its volume is served
+//! regardless; the memory of lists is bounded by the amount reserved for them.
 
-use super::Arguments;
+use super::ServeArgs;
 use super::plan::Plan;
 use crate::args::PathOrNone;
 use anyhow::{Context, Result};
@@ -25,14 +26,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a list of one page takes at most while it is made: 20 bytes for its page, and its range.
+/// Maximum memory per page while a list is created: 20 bytes for its page, and its range.
 const BYTES_PER_PAGE: u64 = 40;
-/// Taken in any case, beside `--memory`.
+/// Memory for lists in addition to the reserved part of `--memory`.
 const BYTES_MIN: u64 = 4 << 20;
 
-/// Where lists are kept; none for nowhere. A service manager that gives the server a directory for its
-/// state wants it to be used.
-pub(super) fn directory(arguments: &Arguments) -> Option<PathBuf> {
+/// Returns the directory for lists; `None` if they are off. By default it is the state directory of
+/// a service manager.
+pub(super) fn directory(arguments: &ServeArgs) -> Option<PathBuf> {
     match &arguments.warm_list {
         Some(PathOrNone::None) => None,
         Some(PathOrNone::Path(path)) => Some(path.clone()),
@@ -45,15 +46,15 @@ pub(super) fn list(directory: &Path, volume: &str) -> PathBuf {
     directory.join(format!("{volume}.warm"))
 }
 
-/// The first of the directories that systemd.exec(5) names, which are separated by colons.
+/// Returns the first of the directories that systemd.exec(5) names, which are separated by colons.
 fn state_directory(directories: &[u8]) -> Option<PathBuf> {
     let first = directories.split(|&byte| byte == b':').next()?;
     (!first.is_empty()).then(|| std::ffi::OsStr::from_bytes(first).into())
 }
 
-/// The lists that the arguments ask for.
+/// Starts the lists of the arguments.
 pub(super) fn start(
-    arguments: &Arguments,
+    arguments: &ServeArgs,
     plan: &Plan,
     engine: &Arc<Engine>,
 ) -> Result<Option<WarmLists>> {
@@ -62,142 +63,144 @@ pub(super) fn start(
     WarmLists::start(directory, every_ns, plan.memory_bytes, engine).map(Some)
 }
 
-/// Bytes of `--memory` that are set aside for making and reading lists.
-pub(super) fn bytes_beside(memory_bytes: u64) -> u64 {
+/// Returns the bytes of `--memory` that are reserved for creating and reading lists.
+pub(super) fn reserved_bytes(memory_bytes: u64) -> u64 {
     memory_bytes / 128
 }
 
-/// A volume and the store that it lies on.
-struct Listed {
+/// A volume and its store.
+struct ListedVolume {
     volume: Arc<ArenaVolume>,
-    /// As it was when it was opened.
+    /// Its identity when it was opened.
     store: StoreIdentity,
-    /// Whether its list has been looked for.
+    /// True once its list was loaded, or found missing.
     is_read: bool,
-    /// Whether its list stays as it is: the volume is about to stop and was not read back yet.
-    is_kept: bool,
-    /// Requests when the list was saved or read.
+    /// True if its list must not be overwritten: the volume is about to stop and was not read back
+    /// yet.
+    keeps_file: bool,
+    /// Number of requests when the list was saved or read.
     requests: u64,
 }
 
-impl Listed {
+impl ListedVolume {
     fn requests_now(&self) -> u64 {
         let totals = self.volume.totals();
         totals.get(Counter::ReadRequests) + totals.get(Counter::WriteRequests)
     }
 }
 
-/// What the thread shares with those who add and remove volumes.
+/// State shared by the thread and the callers that add and remove volumes.
 struct Shared {
     engine: Arc<Engine>,
     directory: PathBuf,
-    /// None if lists are saved at the end only.
+    /// `None` if lists are saved only at the end.
     every: Option<Duration>,
-    /// The hottest pages of a volume are listed, up to so many.
+    /// Maximum number of pages in a list; the hottest pages are listed.
     pages_max: usize,
-    listed: Mutex<Vec<Listed>>,
-    ending: AtomicBool,
+    listed: Mutex<Vec<ListedVolume>>,
+    is_ending: AtomicBool,
 }
 
-/// The lists of a service, and the thread that keeps them.
+/// The lists of a service, and the thread that reads and saves them.
 pub(super) struct WarmLists {
     shared: Arc<Shared>,
     thread: Mutex<Option<Thread>>,
 }
 
-/// A list that is saved when the store is at rest.
-pub(super) struct Gathered {
+/// A list that is saved once its store is no longer used.
+pub(super) struct PendingList {
     path: PathBuf,
     store: StoreIdentity,
     ranges: Vec<Range<u64>>,
 }
 
 impl WarmLists {
-    /// Keeps lists in a directory that is there.
+    /// Starts the thread for lists in an existing directory.
     fn start(
         directory: PathBuf,
         every_ns: u64,
         memory_bytes: u64,
         engine: &Arc<Engine>,
     ) -> Result<Self> {
-        let what = || format!("keep lists of what is cached in {}", directory.display());
+        let context = || format!("keep lists of what is cached in {}", directory.display());
         anyhow::ensure!(
-            std::fs::metadata(&directory).with_context(what)?.is_dir(),
+            std::fs::metadata(&directory).with_context(context)?.is_dir(),
             "{}: it is not a directory",
-            what()
+            context()
         );
-        rustix::fs::access(&directory, Access::WRITE_OK | Access::EXEC_OK).with_context(what)?;
-        let pages_max = (bytes_beside(memory_bytes) + BYTES_MIN) / BYTES_PER_PAGE;
+        rustix::fs::access(&directory, Access::WRITE_OK | Access::EXEC_OK).with_context(context)?;
+        let pages_max = (reserved_bytes(memory_bytes) + BYTES_MIN) / BYTES_PER_PAGE;
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             directory,
             every: (every_ns > 0).then(|| Duration::from_nanos(every_ns)),
             pages_max: usize::try_from(pages_max).unwrap_or(usize::MAX),
             listed: Mutex::new(Vec::new()),
-            ending: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
         });
         let thread = {
             let shared = Arc::clone(&shared);
             let failed = |error: &dyn fmt::Display| {
                 report_failed_part("warm lists are neither read nor saved before the end", error);
             };
-            fault::spawn("warm lists", Some(engine.cache()), move || shared.keep(), failed)
+            fault::spawn("warm lists", Some(engine.cache()), move || shared.run(), failed)
         };
         let thread = thread.context("start a thread for lists of what is cached")?;
         Ok(WarmLists { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Has a volume's list read back, and saved from then on.
+    /// Adds a volume: its list is read back, and saved from then on.
     pub(super) fn add(&self, volume: &Arc<ArenaVolume>, store: StoreIdentity) {
         let volume = Arc::clone(volume);
-        let listed = Listed { volume, store, is_read: false, is_kept: false, requests: 0 };
+        let listed = ListedVolume { volume, store, is_read: false, keeps_file: false, requests: 0 };
         self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner).push(listed);
         if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.thread().unpark();
         }
     }
 
-    /// To be called before the volumes are stopped, which ends reading back.
+    /// Ends the thread. The caller calls it before it stops the volumes, which ends reading back.
     pub(super) fn before_stop(&self) {
         self.end();
         for listed in &mut *self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner) {
-            listed.is_kept = self.shared.is_to_be_kept(listed);
+            listed.keeps_file = self.shared.must_keep_file(listed);
         }
     }
 
-    /// To be called before a volume is removed, which ends reading it back: what is to be saved
-    /// when it is gone. Then follows [`WarmLists::forget`], or [`WarmLists::go_on`] if it stays.
-    pub(super) fn before_removal(&self, volume: &Arc<ArenaVolume>) -> Option<Gathered> {
+    /// Returns the list that is saved after the removal of a volume. The caller calls it before the
+    /// removal, which ends reading back, and then [`WarmLists::forget`], or [`WarmLists::resume`]
+    /// if the volume stays.
+    pub(super) fn before_removal(&self, volume: &Arc<ArenaVolume>) -> Option<PendingList> {
         let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume))?;
-        let gathered = self.shared.gather(listed);
-        listed.is_kept = true;
-        gathered
+        let pending = self.shared.collect(listed);
+        listed.keeps_file = true;
+        pending
     }
 
-    /// Forgets a volume that is gone.
+    /// Removes the entry of a volume.
     pub(super) fn forget(&self, volume: &Arc<ArenaVolume>) {
         let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.retain(|listed| !Arc::ptr_eq(&listed.volume, volume));
     }
 
-    /// Goes on with a volume that was to be removed and is still there.
-    pub(super) fn go_on(&self, volume: &Arc<ArenaVolume>) {
+    /// Resumes saving the list of a volume whose removal failed.
+    pub(super) fn resume(&self, volume: &Arc<ArenaVolume>) {
         let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let same = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume));
         if let Some(listed) = same {
-            listed.is_kept = false;
+            listed.keeps_file = false;
         }
     }
 
-    /// What is to be saved when the stores are at rest.
-    pub(super) fn gather(&self) -> Vec<Gathered> {
+    /// Returns the lists that are saved once the stores are no longer used.
+    pub(super) fn collect(&self) -> Vec<PendingList> {
         let listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        listed.iter().filter_map(|listed| self.shared.gather(listed)).collect()
+        listed.iter().filter_map(|listed| self.shared.collect(listed)).collect()
     }
 
     fn end(&self) {
-        self.shared.ending.store(true, Ordering::Release);
+        self.shared.is_ending.store(true, Ordering::Release);
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return;
         };
@@ -217,10 +220,10 @@ impl Shared {
         list(&self.directory, volume.name())
     }
 
-    /// Reads what is new and saves what is due, until the end.
-    fn keep(&self) {
+    /// Reads the lists of new volumes and saves those that are due, until the end.
+    fn run(&self) {
         let mut last = Instant::now();
-        while !self.ending.load(Ordering::Acquire) {
+        while !self.is_ending.load(Ordering::Acquire) {
             fault::point("warm-lists", "lists");
             while self.read_one() {}
             match self.every.map(|every| every.saturating_sub(last.elapsed())) {
@@ -234,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// Reads the next list that was not looked for; false if there is none.
+    /// Reads the list of the next new volume; returns false if there is none.
     fn read_one(&self) -> bool {
         let mut all = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let cache = self.engine.cache();
@@ -243,8 +246,8 @@ impl Shared {
         let Some(listed) = all.iter_mut().find(|listed| !listed.is_read) else { return false };
         listed.is_read = true;
         let (volume, path) = (&listed.volume, self.path(&listed.volume));
-        let taken = usize::try_from(warming / BLOCK_BYTES_U64).unwrap_or(usize::MAX);
-        let ranges_max = self.pages_max.saturating_sub(taken);
+        let in_use = usize::try_from(warming / BLOCK_BYTES_U64).unwrap_or(usize::MAX);
+        let ranges_max = self.pages_max.saturating_sub(in_use);
         let ranges = match warm_list::load(&path, &listed.store, ranges_max) {
             Ok(Some(ranges)) => ranges,
             Ok(None) => return true,
@@ -253,7 +256,8 @@ impl Shared {
                 return true;
             }
         };
-        // From now on the store is changed by us, so that says nothing until the end.
+        // This server changes the store from now on, so changes do not make the list stale until
+        // the end.
         if !volume.geometry().read_only {
             save(&path, &listed.store.in_use(), &ranges);
         }
@@ -264,20 +268,20 @@ impl Shared {
         true
     }
 
-    /// Whether a volume has not been read back yet.
-    fn is_to_be_kept(&self, listed: &Listed) -> bool {
-        !listed.is_read || listed.is_kept || self.engine.cache().is_warming(&listed.volume)
+    /// Returns true if the list of a volume must not be overwritten.
+    fn must_keep_file(&self, listed: &ListedVolume) -> bool {
+        !listed.is_read || listed.keeps_file || self.engine.cache().is_warming(&listed.volume)
     }
 
-    fn residents(&self, listed: &Listed) -> Vec<Range<u64>> {
+    fn residents(&self, listed: &ListedVolume) -> Vec<Range<u64>> {
         self.engine.cache().residents(&listed.volume, self.engine.now(), self.pages_max)
     }
 
-    /// Saves the list of each volume that was used since.
+    /// Saves the list of each volume with requests since the last save.
     fn save_all(&self) {
         for listed in &mut *self.listed.lock().unwrap_or_else(PoisonError::into_inner) {
             let requests = listed.requests_now();
-            if requests == listed.requests || self.is_to_be_kept(listed) {
+            if requests == listed.requests || self.must_keep_file(listed) {
                 continue;
             }
             let read_only = listed.volume.geometry().read_only;
@@ -288,17 +292,17 @@ impl Shared {
         }
     }
 
-    /// The list of a volume that was used, and that will not be used any more.
-    fn gather(&self, listed: &Listed) -> Option<Gathered> {
-        if self.is_to_be_kept(listed) || listed.requests_now() == 0 {
+    /// Returns the list of a volume that had requests and gets no more.
+    fn collect(&self, listed: &ListedVolume) -> Option<PendingList> {
+        if self.must_keep_file(listed) || listed.requests_now() == 0 {
             return None;
         }
         let path = self.path(&listed.volume);
-        Some(Gathered { path, store: listed.store.clone(), ranges: self.residents(listed) })
+        Some(PendingList { path, store: listed.store.clone(), ranges: self.residents(listed) })
     }
 }
 
-/// Saves a list, or says why not; whether it did.
+/// Saves a list; reports an error, and returns false.
 fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> bool {
     let saved = warm_list::save(path, store, ranges);
     if let Err(error) = &saved {
@@ -307,8 +311,9 @@ fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> bool {
     saved.is_ok()
 }
 
-impl Gathered {
-    /// Saves it. Nobody writes to the store any more, so a later change is one by others.
+impl PendingList {
+    /// Saves the list. The server no longer writes to the store, so a later change is by another
+    /// program.
     pub(super) fn save(&self) {
         let now = match self.store.kind {
             StoreKind::File => {
@@ -317,7 +322,7 @@ impl Gathered {
             }
             StoreKind::Device | StoreKind::Export => Ok(self.store.clone()),
         };
-        // A file that was replaced meanwhile is not the one that this list is about.
+        // A file that was replaced meanwhile does not match the list.
         match now.map(|now| (self.store.in_use().check(&now), now)) {
             Ok((Ok(()), now)) => save(&self.path, &now, &self.ranges),
             _ => save(&self.path, &self.store.in_use(), &self.ranges),

@@ -1,6 +1,6 @@
-//! One trace with one page size: what is simulated on its own.
+//! One trace with one page size: the unit of simulation.
 
-use super::{Arguments, Level, SplitBy};
+use super::{Level, SimArgs, SplitBy};
 use crate::progress;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
@@ -11,18 +11,18 @@ use larder_report::{escape, format};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// A trace and how it is split.
+/// A trace and the way its requests are split.
 #[derive(Debug)]
 pub(super) struct Case<'a> {
     /// The trace as the user named it.
     pub(super) name: String,
     path: PathBuf,
-    arguments: &'a Arguments,
+    arguments: &'a SimArgs,
     split: Split,
 }
 
-/// Every trace with every page size that was asked for.
-pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
+/// Returns every trace with every requested page size.
+pub(super) fn cases(arguments: &SimArgs) -> Result<Vec<Case<'_>>> {
     let mut cases = Vec::new();
     for path in &arguments.traces {
         ensure!(
@@ -62,42 +62,41 @@ pub(super) fn all(arguments: &Arguments) -> Result<Vec<Case<'_>>> {
     Ok(cases)
 }
 
-fn open(path: &Path, arguments: &Arguments) -> Result<BoxedSource> {
-    let Arguments { trace_format: format, max_bad, .. } = *arguments;
+fn open(path: &Path, arguments: &SimArgs) -> Result<BoxedSource> {
+    let SimArgs { trace_format: format, max_bad, .. } = *arguments;
     let format_option = "--trace-format";
     let options = OpenOptions { format, format_option, max_bad, ..OpenOptions::default() };
     trace::open(path, &options).context("simulate")
 }
 
 impl Case<'_> {
-    /// Bytes of a page, if references are pages.
+    /// Returns the bytes of a page; `None` if references are not pages.
     pub(super) fn page_bytes(&self) -> Option<u32> {
         self.split.page_bytes()
     }
 
-    /// The trace from the beginning.
+    /// Opens the trace at its beginning.
     pub(super) fn source(&self) -> Result<BoxedSource> {
         open(&self.path, self.arguments)
     }
 
-    /// Different pages of the trace.
+    /// Returns the number of distinct pages of the trace.
     pub(super) fn footprint(&self) -> Result<u64> {
         let (mut footprint, mut numbers) = (Interner::new(), Vec::new());
-        self.each(None, |batch| {
+        self.for_each_batch(None, |batch| {
             footprint.numbers(&batch.references, &mut numbers);
             Ok(())
         })?;
         Ok(footprint.len() as u64)
     }
 
-    /// The references from the beginning.
+    /// Returns the references from the beginning.
     pub(super) fn references(&self) -> Result<References<BoxedSource>> {
         Ok(References::new(self.source()?, self.split))
     }
 
-    /// Hands on all references batch by batch; answers the source, which then knows all names. What
-    /// the reader has to say is said.
-    pub(super) fn each(
+    /// Passes all references to `run`, in batches; returns the source, which then knows all names.
+    pub(super) fn for_each_batch(
         &self,
         by: Option<By>,
         mut run: impl FnMut(&Batch) -> Result<()>,
@@ -117,8 +116,8 @@ impl Case<'_> {
         Ok(references)
     }
 
-    /// Says what the reader found out.
-    pub(super) fn say_notes(&self, references: &References<BoxedSource>) {
+    /// Prints the notes of the reader.
+    pub(super) fn print_notes(&self, references: &References<BoxedSource>) {
         for note in references.source().notes() {
             eprintln!("larder: {note}");
         }
@@ -130,7 +129,7 @@ impl Case<'_> {
     }
 }
 
-/// Counts to `references`; hidden where there is no terminal.
+/// Returns a bar that counts to `references`; hidden if standard error is not a terminal.
 pub(super) fn bar(references: u64) -> ProgressBar {
     if std::io::stderr().is_terminal() {
         progress::bar(references, "simulating [{bar:30}] {pos} of {len} references, {eta} left")

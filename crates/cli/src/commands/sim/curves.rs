@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::table::Row;
-use super::{Arguments, Curve, Policies};
+use super::{Curve, Policies, SimArgs};
 use anyhow::{Context, Result, ensure};
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::curve::estimate::Estimate;
@@ -12,88 +12,88 @@ use larder_lab::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
 use larder_lab::sim::references::{By, Reference};
 use std::collections::BTreeMap;
 
-/// Groups that get a curve: each takes memory of its own.
+/// Maximum number of groups with a curve, since each takes memory.
 const GROUPS_MAX: usize = 256;
 
-/// The rows of all curves of a case.
+/// Returns the rows of all curves of a case.
 pub(super) fn run(
     case: &Case,
     curve: Curve,
     policies: &Policies,
-    arguments: &Arguments,
+    arguments: &SimArgs,
 ) -> Result<Vec<Row>> {
     ensure!(!policies.min, "estimate min: it has no curve; leave out --curve");
-    let all = arguments.policy == ["all"];
+    let is_default = arguments.policy == ["all"];
     let only_lru = policies.kinds == [PolicyKind::Lru];
     if let Some(by) = arguments.by {
-        ensure!(all || only_lru, "make a curve by {}: only lru has one", by.name());
-        return lru(case, curve, Some(by), arguments).map(|found| found.rows);
+        ensure!(is_default || only_lru, "make a curve by {}: only lru has one", by.name());
+        return lru(case, curve, Some(by), arguments).map(|curves| curves.rows);
     }
     if curve == Curve::Exact {
-        ensure!(all || only_lru, "make an exact curve of other policies: only lru has one");
-        return lru(case, curve, None, arguments).map(|found| found.rows);
+        ensure!(is_default || only_lru, "make an exact curve of other policies: only lru has one");
+        return lru(case, curve, None, arguments).map(|curves| curves.rows);
     }
-    let mut found = lru(case, curve, None, arguments)?;
+    let mut curves = lru(case, curve, None, arguments)?;
     let others: Vec<PolicyKind> =
         policies.kinds.iter().copied().filter(|&kind| kind != PolicyKind::Lru).collect();
     if !policies.kinds.contains(&PolicyKind::Lru) {
-        found.rows.clear();
+        curves.rows.clear();
     }
     if !others.is_empty() {
-        found.rows.extend(miniatures(case, &others, found.footprint, arguments)?);
+        curves.rows.extend(miniatures(case, &others, curves.footprint, arguments)?);
     }
-    Ok(found.rows)
+    Ok(curves.rows)
 }
 
 /// Curves of lru.
-struct Found {
+struct LruCurves {
     rows: Vec<Row>,
     /// Pages of the trace, or of its last group.
     footprint: u64,
 }
 
-/// A curve that is made.
-struct Made {
-    /// Pages, about.
+/// A finished curve.
+struct FinishedCurve {
+    /// Pages; an estimate for a sampled curve.
     footprint: u64,
     references: u64,
-    /// At a size in pages.
+    /// Returns the hit ratio at a size in pages.
     hit_ratio: Box<dyn Fn(u64) -> Option<Estimate>>,
 }
 
-/// A curve in the making.
-enum Maker {
+/// A curve under construction.
+enum CurveBuilder {
     Exact(Exact),
     Sampled(Box<Sampled>),
 }
 
-impl Maker {
+impl CurveBuilder {
     fn new(curve: Curve, seed: u64) -> Self {
         match curve {
-            Curve::Exact => Maker::Exact(Exact::new()),
-            Curve::Sampled => Maker::Sampled(Box::new(Sampled::new(SAMPLE_PAGES, seed))),
+            Curve::Exact => CurveBuilder::Exact(Exact::new()),
+            Curve::Sampled => CurveBuilder::Sampled(Box::new(Sampled::new(SAMPLE_PAGES, seed))),
         }
     }
 
     fn run(&mut self, references: &[Reference]) {
         match self {
-            Maker::Exact(exact) => exact.run(references),
-            Maker::Sampled(sampled) => sampled.run(references),
+            CurveBuilder::Exact(exact) => exact.run(references),
+            CurveBuilder::Sampled(sampled) => sampled.run(references),
         }
     }
 
-    fn finish(self) -> Made {
+    fn finish(self) -> FinishedCurve {
         match self {
-            Maker::Exact(exact) => {
+            CurveBuilder::Exact(exact) => {
                 let curve = exact.curve();
                 let exactly = |ratio| Estimate { hit_ratio: ratio, low: ratio, high: ratio };
-                Made {
+                FinishedCurve {
                     footprint: curve.footprint(),
                     references: curve.references(),
                     hit_ratio: Box::new(move |pages| curve.hit_ratio(pages).map(exactly)),
                 }
             }
-            Maker::Sampled(sampled) => {
+            CurveBuilder::Sampled(sampled) => {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -102,57 +102,57 @@ impl Maker {
                 let footprint = sampled.footprint().round() as u64;
                 let references = sampled.references();
                 let hit_ratio = Box::new(move |pages| sampled.hit_ratio(pages));
-                Made { footprint, references, hit_ratio }
+                FinishedCurve { footprint, references, hit_ratio }
             }
         }
     }
 }
 
-fn lru(case: &Case, curve: Curve, by: Option<By>, arguments: &Arguments) -> Result<Found> {
-    let mut makers: BTreeMap<u32, Maker> = BTreeMap::new();
-    let mut apart: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
-    let maker = || Maker::new(curve, arguments.seed);
-    let references = case.each(by, |batch| {
+fn lru(case: &Case, curve: Curve, by: Option<By>, arguments: &SimArgs) -> Result<LruCurves> {
+    let mut builders: BTreeMap<u32, CurveBuilder> = BTreeMap::new();
+    let mut by_group: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
+    let new_builder = || CurveBuilder::new(curve, arguments.seed);
+    let references = case.for_each_batch(by, |batch| {
         if by.is_none() {
-            makers.entry(0).or_insert_with(maker).run(&batch.references);
+            builders.entry(0).or_insert_with(new_builder).run(&batch.references);
             return Ok(());
         }
         for (reference, &group) in batch.references.iter().zip(&batch.groups) {
-            apart.entry(group).or_default().push(*reference);
+            by_group.entry(group).or_default().push(*reference);
         }
-        for (&group, references) in &mut apart {
-            makers.entry(group).or_insert_with(maker).run(references);
+        for (&group, references) in &mut by_group {
+            builders.entry(group).or_insert_with(new_builder).run(references);
             references.clear();
         }
-        let what = by.map_or("", By::name);
+        let group_kind = by.map_or("", By::name);
         ensure!(
-            makers.len() <= GROUPS_MAX,
-            "make a curve for each {what}: there are more than {GROUPS_MAX}; filter the trace first"
+            builders.len() <= GROUPS_MAX,
+            "make a curve for each {group_kind}: there are more than {GROUPS_MAX}; filter the trace first"
         );
         Ok(())
     })?;
-    case.say_notes(&references);
-    ensure!(!makers.is_empty(), "simulate {}: it has no read and no write", case.name);
-    let mut found = Found { rows: Vec::new(), footprint: 0 };
-    for (group, maker) in makers {
-        let Made { footprint, references: count, hit_ratio } = maker.finish();
+    case.print_notes(&references);
+    ensure!(!builders.is_empty(), "simulate {}: it has no read and no write", case.name);
+    let mut curves = LruCurves { rows: Vec::new(), footprint: 0 };
+    for (group, builder) in builders {
+        let FinishedCurve { footprint, references: count, hit_ratio } = builder.finish();
         let title = by.map(|by| by.title(group, references.source()));
         for size in &arguments.size {
             let pages = size.pages(case.page_bytes(), footprint)?;
-            let made = hit_ratio(pages).context("estimate a trace without references")?;
-            let row = Row::estimated(case, "lru", pages, count, made);
-            found.rows.push(row.group(title.clone()));
+            let estimate = hit_ratio(pages).context("estimate a trace without references")?;
+            let row = Row::estimated(case, "lru", pages, count, estimate);
+            curves.rows.push(row.group(title.clone()));
         }
-        found.footprint = footprint;
+        curves.footprint = footprint;
     }
-    Ok(found)
+    Ok(curves)
 }
 
 fn miniatures(
     case: &Case,
     policies: &[PolicyKind],
     footprint: u64,
-    arguments: &Arguments,
+    arguments: &SimArgs,
 ) -> Result<Vec<Row>> {
     let mut capacities = Vec::new();
     for size in &arguments.size {
@@ -161,7 +161,7 @@ fn miniatures(
     }
     let mut miniature = Miniature::new(policies, &capacities, footprint, arguments.seed);
     let mut references = 0;
-    case.each(None, |batch| {
+    case.for_each_batch(None, |batch| {
         miniature.run(&batch.references);
         references += batch.references.len() as u64;
         Ok(())
@@ -169,8 +169,9 @@ fn miniatures(
     let mut rows = Vec::new();
     for (policy, kind) in policies.iter().enumerate() {
         for (size, &pages) in capacities.iter().enumerate() {
-            let made = miniature.hit_ratio(policy, size).context("estimate without references")?;
-            rows.push(Row::estimated(case, kind.name(), pages.into(), references, made));
+            let estimate =
+                miniature.hit_ratio(policy, size).context("estimate without references")?;
+            rows.push(Row::estimated(case, kind.name(), pages.into(), references, estimate));
         }
     }
     Ok(rows)

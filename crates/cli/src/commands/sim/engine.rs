@@ -1,8 +1,8 @@
-//! `larder sim --level whole`: the engine's own cache over the trace, on a virtual clock.
+//! `larder sim --level whole`: the cache of the engine over the trace, on a virtual clock.
 
 use super::case::Case;
 use super::table::first_columns;
-use super::{Arguments, Policies};
+use super::{Policies, SimArgs};
 use crate::{args, counters};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
@@ -22,46 +22,46 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-/// Frames that each client may hold while it waits, on top of a page: a piece of a read.
+/// Frames that each client may hold while it waits, in addition to a page: a part of a read.
 const CLIENT_FRAMES: u32 = 256;
-/// How often the bar moves.
+/// Interval at which the bar is updated.
 const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Whole cache (--level whole)")]
-pub(super) struct WholeArguments {
+pub(super) struct EngineArgs {
     /// Write modes, separated by commas.
     #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::write_mode,
           default_value = "back")]
     write_mode: Vec<WriteMode>,
 
-    /// What lies behind the cache: instant, fixed:TIME (for each operation), disk (7,200 rpm),
+    /// Model of the store: instant, fixed:TIME (for each operation), disk (7,200 rpm),
     /// cloud-general (3,000 operations a second), cloud-standard (500).
     #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk")]
     store: StoreModel,
 
-    /// Requests that may be under way at a time.
+    /// Maximum number of requests in flight.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     clients: u16,
 
-    /// From one request to the next, whoever makes it, at least: what the front end needs, as 15us.
+    /// Minimum time between two requests of any client, for the front end, for example 15us.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
     gap: u64,
 
-    /// From an answer to the next request of the same client, as 100us.
+    /// Think time, from a reply to the next request of the same client, for example 100us.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
     think: u64,
 
-    /// When requests are made: as soon as a client is free, or at the times of the trace.
+    /// Time of requests: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed")]
     pace: PaceBy,
 
-    /// Whether the cache reads ahead.
+    /// Read-ahead, on or off.
     #[arg(long, value_name = "HOW", default_value = "on")]
     read_ahead: ReadAhead,
 
-    /// How the volumes will be read, as they are told: normal, sequential, random, no-buffering.
+    /// Expected access pattern of the volumes: normal, sequential, random, no-buffering.
     #[arg(long, default_value = "normal", value_parser = args::hint)]
     hint: Hint,
 
@@ -70,38 +70,38 @@ pub(super) struct WholeArguments {
     set: Vec<(String, u64)>,
 }
 
-/// The arguments, and the options that the command line gives.
+/// The arguments, and the options that the command line contains.
 #[derive(Debug)]
-pub(super) struct GivenWhole {
-    arguments: WholeArguments,
-    /// As they are written.
-    pub(super) given: Vec<String>,
+pub(super) struct ParsedEngineArgs {
+    arguments: EngineArgs,
+    /// The options as they are written.
+    pub(super) option_names: Vec<String>,
 }
 
-impl Args for GivenWhole {
+impl Args for ParsedEngineArgs {
     fn augment_args(command: Command) -> Command {
-        WholeArguments::augment_args(command)
+        EngineArgs::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        WholeArguments::augment_args_for_update(command)
+        EngineArgs::augment_args_for_update(command)
     }
 }
 
-impl FromArgMatches for GivenWhole {
+impl FromArgMatches for ParsedEngineArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let command = WholeArguments::augment_args(Command::new("whole"));
+        let command = EngineArgs::augment_args(Command::new("whole"));
         let is_given = |arg: &&Arg| {
             let source = matches.value_source(arg.get_id().as_str());
             source == Some(ValueSource::CommandLine)
         };
-        let given = command.get_arguments().filter(is_given).filter_map(Arg::get_long);
-        let given = given.map(|long| format!("--{long}")).collect();
-        Ok(GivenWhole { arguments: WholeArguments::from_arg_matches(matches)?, given })
+        let option_names = command.get_arguments().filter(is_given).filter_map(Arg::get_long);
+        let option_names = option_names.map(|long| format!("--{long}")).collect();
+        Ok(ParsedEngineArgs { arguments: EngineArgs::from_arg_matches(matches)?, option_names })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = GivenWhole::from_arg_matches(matches)?;
+        *self = ParsedEngineArgs::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -127,7 +127,7 @@ fn store(text: &str) -> Result<StoreModel, String> {
     found.ok_or_else(|| format!("there is no store model \"{text}\"; one of fixed:TIME, {names}"))
 }
 
-/// One cache over one trace, and what came out.
+/// One simulation of a cache over a trace, and its outcome.
 #[derive(Debug)]
 pub(super) struct Run {
     trace: String,
@@ -135,9 +135,9 @@ pub(super) struct Run {
     outcome: WholeOutcome,
 }
 
-/// Every policy at every size in every write mode.
-pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Result<Vec<Run>> {
-    let whole = &arguments.whole.arguments;
+/// Simulates every policy at every size in every write mode.
+pub(super) fn run(case: &Case, policies: &Policies, arguments: &SimArgs) -> Result<Vec<Run>> {
+    let engine_args = &arguments.whole.arguments;
     ensure!(!policies.min, "simulate the whole cache with \"min\": it is a bound, not a cache");
     let page_bytes = case.page_bytes().context("simulate the whole cache without pages")?;
     let page_blocks = page_bytes / u32::try_from(BLOCK_BYTES).expect("4 KiB");
@@ -145,7 +145,7 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
         page_blocks > 0,
         "simulate the whole cache with pages of {page_bytes} bytes: the least is 4KiB"
     );
-    let tunables = tunables(whole)?;
+    let tunables = tunables(engine_args)?;
     let lengths = Lengths::of(&mut case.source()?).context("simulate")?;
     ensure!(lengths.requests() > 0, "simulate {}: it has no request", case.name);
     let relative = arguments.size.iter().any(|size| size.is_relative());
@@ -154,40 +154,40 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &Arguments) -> Re
     for size in &arguments.size {
         let bytes = size.pages(Some(page_bytes), pages)?.saturating_mul(u64::from(page_bytes));
         let frames = frames_of(bytes);
-        let least = u32::from(whole.clients) * CLIENT_FRAMES + 2 * page_blocks;
+        let frames_min = u32::from(engine_args.clients) * CLIENT_FRAMES + 2 * page_blocks;
         ensure!(
-            frames >= least,
+            frames >= frames_min,
             "simulate a cache of {bytes} bytes: with {} clients the least is {} bytes",
-            whole.clients,
-            u64::from(least) * BLOCK_BYTES_U64
+            engine_args.clients,
+            u64::from(frames_min) * BLOCK_BYTES_U64
         );
         for &policy in &policies.kinds {
-            let with = |&write_mode: &WriteMode| {
+            let with_mode = |&write_mode: &WriteMode| {
                 let tunables = tunables.clone();
-                options(whole, tunables, (frames, page_blocks), policy, write_mode)
+                options(engine_args, tunables, (frames, page_blocks), policy, write_mode)
             };
-            plan.extend(whole.write_mode.iter().map(with));
+            plan.extend(engine_args.write_mode.iter().map(with_mode));
         }
     }
-    let outcomes = all(case, &lengths, &plan, arguments)?;
-    let named = |(options, outcome)| Run { trace: case.name.clone(), options, outcome };
-    Ok(plan.into_iter().zip(outcomes).map(named).collect())
+    let outcomes = run_plan(case, &lengths, &plan, arguments)?;
+    let to_run = |(options, outcome)| Run { trace: case.name.clone(), options, outcome };
+    Ok(plan.into_iter().zip(outcomes).map(to_run).collect())
 }
 
-fn tunables(whole: &WholeArguments) -> Result<Tunables> {
+fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
     let mut tunables = Tunables::default();
-    for (name, value) in &whole.set {
+    for (name, value) in &engine_args.set {
         args::set_tunable(&mut tunables, name, *value)
             .map_err(|reason| anyhow!("set {name}: {reason}"))?;
     }
-    if whole.read_ahead == ReadAhead::Off {
+    if engine_args.read_ahead == ReadAhead::Off {
         tunables.set("read-ahead-max", 0).context("read nothing ahead")?;
     }
     Ok(tunables)
 }
 
 fn options(
-    whole: &WholeArguments,
+    engine_args: &EngineArgs,
     tunables: Tunables,
     (frames, page_blocks): (u32, u32),
     policy: PolicyKind,
@@ -199,35 +199,35 @@ fn options(
         page_blocks,
         policy,
         write_mode,
-        store: whole.store,
-        clients: whole.clients.into(),
-        pace: match whole.pace {
-            PaceBy::Closed => Pace::Closed { gap: whole.gap, think: whole.think },
+        store: engine_args.store,
+        clients: engine_args.clients.into(),
+        pace: match engine_args.pace {
+            PaceBy::Closed => Pace::Closed { gap: engine_args.gap, think: engine_args.think },
             PaceBy::Recorded => Pace::Recorded,
         },
-        hint: whole.hint,
+        hint: engine_args.hint,
         tunables,
     }
 }
 
-/// Runs the plan on as many threads as there are cores; what came out, in its order.
-fn all(
+/// Runs the plan on as many threads as there are cores; returns the outcomes in its order.
+fn run_plan(
     case: &Case,
     lengths: &Lengths,
     plan: &[WholeOptions],
-    arguments: &Arguments,
+    arguments: &SimArgs,
 ) -> Result<Vec<WholeOutcome>> {
     let threads = arguments.threads.unwrap_or_else(args::cores).get().min(plan.len());
     let bar = super::case::bar(lengths.requests() * plan.len() as u64);
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
     std::thread::scope(|scope| {
-        let (ended, all_ended) = mpsc::channel::<()>();
+        let (running, all_finished) = mpsc::channel::<()>();
         for _ in 0..threads {
-            let ended = ended.clone();
+            let running = running.clone();
             let (next, done, outcomes) = (&next, &done, &outcomes);
             scope.spawn(move || {
-                let _ended = ended;
+                let _running = running;
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(options) = plan.get(index) else { break };
@@ -241,8 +241,8 @@ fn all(
                 }
             });
         }
-        drop(ended);
-        while all_ended.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        drop(running);
+        while all_finished.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
             bar.set_position(done.load(Ordering::Relaxed));
         }
     });
@@ -252,13 +252,13 @@ fn all(
 }
 
 impl Run {
-    /// Pages that requests referenced.
+    /// Returns the number of pages that requests referenced.
     fn references(&self) -> u64 {
         self.outcome.totals.read_pages() + self.outcome.totals.write_pages()
     }
 
-    /// What all forms of the table begin with.
-    fn head(&self) -> Vec<Cell> {
+    /// Returns the first cells of a row, which all forms of the table have.
+    fn common_cells(&self) -> Vec<Cell> {
         let WholeOptions { frames, page_blocks, policy, write_mode, .. } = self.options;
         let ratio = self.outcome.totals.read_hit_ratio();
         vec![
@@ -279,7 +279,7 @@ impl Run {
     }
 }
 
-fn head_columns() -> impl Iterator<Item = Column> {
+fn common_columns() -> impl Iterator<Item = Column> {
     let others = [
         Column::words("write_mode", "writes"),
         Column::words("store", "store"),
@@ -288,8 +288,8 @@ fn head_columns() -> impl Iterator<Item = Column> {
     first_columns("read hits").into_iter().chain(others)
 }
 
-/// What people see: the counters that say most.
-const SHOWN: [(Counter, &str); 9] = [
+/// Counters of the short table.
+const SHORT_COLUMNS: [(Counter, &str); 9] = [
     (Counter::ReadMiss, "misses"),
     (Counter::ReadAheadHit, "ahead hits"),
     (Counter::ReadAheadWait, "waits"),
@@ -301,26 +301,28 @@ const SHOWN: [(Counter, &str); 9] = [
     (Counter::StoreWriteBytes, "written"),
 ];
 
-/// The runs for people.
+/// Returns the short table of the runs.
 pub(super) fn short_table(runs: &[Run]) -> Table {
-    let shown = SHOWN.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
-    let mut table = Table::new("", head_columns().chain(shown));
+    let short =
+        SHORT_COLUMNS.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
+    let mut table = Table::new("", common_columns().chain(short));
     for run in runs {
-        let counters = SHOWN.map(|(counter, _)| run.counter(counter));
-        table.push(run.head().into_iter().chain(counters));
+        let counters = SHORT_COLUMNS.map(|(counter, _)| run.counter(counter));
+        table.push(run.common_cells().into_iter().chain(counters));
     }
     table
 }
 
-/// The runs for machines: every counter of the catalogue.
+/// Returns the full table of the runs: every counter of the catalogue.
 pub(super) fn full_table(runs: &[Run]) -> Table {
-    let counters = COUNTERS.iter().map(|meaning| Column::numbers(meaning.name, meaning.name));
+    let counters =
+        COUNTERS.iter().map(|definition| Column::numbers(definition.name, definition.name));
     let unclean = Column::numbers("unclean_blocks", "unclean_blocks");
-    let mut table = Table::new("", head_columns().chain(counters).chain([unclean]));
+    let mut table = Table::new("", common_columns().chain(counters).chain([unclean]));
     for run in runs {
         let counters = Counter::ALL.map(|counter| run.counter(counter));
         let unclean = Cell::count(run.outcome.unclean_blocks);
-        table.push(run.head().into_iter().chain(counters).chain([unclean]));
+        table.push(run.common_cells().into_iter().chain(counters).chain([unclean]));
     }
     table
 }

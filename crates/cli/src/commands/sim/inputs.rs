@@ -1,6 +1,6 @@
 //! `larder sim --level inputs`: replays the inputs of a server's cache, and compares the counters.
 
-use super::{Arguments, print};
+use super::{SimArgs, print};
 use anyhow::{Context, Result, bail};
 use larder_lab::inputs::replay::{ComparedCounter, ReplayResult, replay};
 use larder_report::format;
@@ -8,15 +8,15 @@ use larder_report::table::{Cell, Column, Table};
 use std::fs::File;
 use std::io::BufReader;
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &SimArgs) -> Result<()> {
     let mut different = 0;
     for path in &arguments.traces {
-        let what = || format!("replay {}", path.display());
-        let file = File::open(path).with_context(what)?;
-        let replayed = replay(BufReader::with_capacity(1 << 20, file)).with_context(what)?;
-        different += replayed.count_differences();
-        print(&table(&replayed), arguments.format)?;
-        let inputs = format::count(replayed.inputs);
+        let context = || format!("replay {}", path.display());
+        let file = File::open(path).with_context(context)?;
+        let result = replay(BufReader::with_capacity(1 << 20, file)).with_context(context)?;
+        different += result.count_differences();
+        print(&table(&result), arguments.format)?;
+        let inputs = format::count(result.inputs);
         eprintln!("larder: replayed {inputs} inputs of {}", path.display());
     }
     if different > 0 {
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Returns the counters of the server and of the replay, except for those that are 0 in both.
-fn table(replayed: &ReplayResult) -> Table {
+fn table(result: &ReplayResult) -> Table {
     let mut table = Table::new(
         "inputs",
         [
@@ -45,7 +45,7 @@ fn table(replayed: &ReplayResult) -> Table {
         ],
     );
     let value = |count: Option<u64>| count.map_or_else(Cell::missing, Cell::count);
-    for ComparedCounter { volume, name, recorded, replayed } in replayed.counters() {
+    for ComparedCounter { volume, name, recorded, replayed } in result.counters() {
         if (recorded, replayed) != (Some(0), Some(0)) {
             table.push([Cell::word(volume), Cell::word(name), value(recorded), value(replayed)]);
         }

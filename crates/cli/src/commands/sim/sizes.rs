@@ -4,7 +4,7 @@ use crate::args;
 use anyhow::{Context, Result};
 use larder_report::format;
 
-/// The size of a cache, as it was asked for.
+/// The size of a cache on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     /// Per cent of the footprint.
@@ -16,13 +16,13 @@ pub(super) enum Size {
 }
 
 impl Size {
-    /// Whether it depends on the footprint, which takes a reading of the trace to know.
+    /// Returns true if the size depends on the footprint, which requires a pass over the trace.
     pub(super) fn is_relative(self) -> bool {
         matches!(self, Size::Percent(_))
     }
 
-    /// Pages of it, at least one, rounded down. Without a page size only pages and per cent have a
-    /// meaning.
+    /// Returns the size in pages, at least one, rounded down. Without a page size, sizes in bytes
+    /// are refused.
     pub(super) fn pages(self, page_bytes: Option<u32>, footprint: u64) -> Result<u64> {
         let pages = match self {
             Size::Pages(pages) => pages,
@@ -47,21 +47,21 @@ impl Size {
     }
 }
 
-/// `5%`, `64MiB` or `1000p`.
+/// Parses `5%`, `64MiB` or `1000p`.
 pub(super) fn size(text: &str) -> Result<Size, String> {
-    let wrong = || format!("\"{text}\" is not a size; write 5%, 64MiB or 1000p");
+    let error = || format!("\"{text}\" is not a size; write 5%, 64MiB or 1000p");
     if let Some(percent) = text.strip_suffix('%') {
         let percent = percent.parse().ok().filter(|percent| (0.0..=1e6).contains(percent));
-        return percent.filter(|&percent| percent > 0.0).map(Size::Percent).ok_or_else(wrong);
+        return percent.filter(|&percent| percent > 0.0).map(Size::Percent).ok_or_else(error);
     }
     if let Some(pages) = text.strip_suffix('p') {
         let pages = pages.parse().ok().filter(|&pages| pages > 0);
-        return pages.map(Size::Pages).ok_or_else(wrong);
+        return pages.map(Size::Pages).ok_or_else(error);
     }
-    args::bytes(text).ok().filter(|&bytes| bytes > 0).map(Size::Bytes).ok_or_else(wrong)
+    args::bytes(text).ok().filter(|&bytes| bytes > 0).map(Size::Bytes).ok_or_else(error)
 }
 
-/// Returns the capacity of a simulated cache of so many pages.
+/// Returns the capacity of a simulated cache of `pages` pages.
 ///
 /// # Errors
 /// The simulation cannot number so many pages.
@@ -75,7 +75,7 @@ pub(super) fn capacity(pages: u64) -> Result<u32> {
     })
 }
 
-/// The size of a page: a power of two from 512 bytes to 1 MiB.
+/// Parses the size of a page: a power of two from 512 bytes to 1 MiB.
 pub(super) fn page_bytes(text: &str) -> Result<u32, String> {
     let bytes = args::bytes(text)?;
     u32::try_from(bytes)

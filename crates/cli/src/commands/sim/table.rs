@@ -1,4 +1,4 @@
-//! What `larder sim` prints: one row for each trace, page size, policy and cache size.
+//! The output of `larder sim`: one row for each trace, page size, policy and cache size.
 
 use super::case::Case;
 use larder_lab::sim::curve::estimate::Estimate;
@@ -24,16 +24,16 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What a simulated cache did.
+    /// Returns the row of a simulated cache.
     pub(super) fn counted(case: &Case, policy: &str, capacity: u32, counts: Counts) -> Self {
         let references = counts.all().references;
         let ratio = hit_ratio(counts.hits().references, references).unwrap_or_default();
-        let exactly = Estimate { hit_ratio: ratio, low: ratio, high: ratio };
-        let row = Row::estimated(case, policy, capacity.into(), references, exactly);
+        let exact = Estimate { hit_ratio: ratio, low: ratio, high: ratio };
+        let row = Row::estimated(case, policy, capacity.into(), references, exact);
         Row { counts: Some(counts), ..row }
     }
 
-    /// What a curve says.
+    /// Returns the row of a point on a curve.
     pub(super) fn estimated(
         case: &Case,
         policy: &str,
@@ -55,26 +55,26 @@ impl Row {
         }
     }
 
-    /// The same with the misses that no cache avoids.
+    /// Sets the misses that no cache avoids.
     pub(super) fn compulsory(self, misses: u64) -> Self {
         Row { compulsory: Some(misses), ..self }
     }
 
-    /// The same with the dirty pages that were written back.
+    /// Sets the number of dirty pages that were written back.
     pub(super) fn written(self, write_backs: u64) -> Self {
         Row { write_backs: Some(write_backs), ..self }
     }
 
-    /// The same for one group.
+    /// Sets the group.
     pub(super) fn group(self, group: Option<String>) -> Self {
         Row { group, ..self }
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let counted = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
+        let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
         let ratio =
             |hits: u64, all: u64| hit_ratio(hits, all).map_or_else(Cell::missing, Cell::percent);
-        let of = |cell: fn(&Counts) -> (u64, u64)| {
+        let ratio_of = |cell: fn(&Counts) -> (u64, u64)| {
             self.counts
                 .as_ref()
                 .map(cell)
@@ -91,19 +91,23 @@ impl Row {
             Cell::percent(self.estimate.hit_ratio),
             Cell::percent(self.estimate.low),
             Cell::percent(self.estimate.high),
-            of(|c| (c.read_hits.references, c.read_hits.references + c.read_misses.references)),
-            of(|c| (c.write_hits.references, c.write_hits.references + c.write_misses.references)),
-            of(|c| (c.hits().bytes, c.all().bytes)),
+            ratio_of(|c| {
+                (c.read_hits.references, c.read_hits.references + c.read_misses.references)
+            }),
+            ratio_of(|c| {
+                (c.write_hits.references, c.write_hits.references + c.write_misses.references)
+            }),
+            ratio_of(|c| (c.hits().bytes, c.all().bytes)),
             Cell::count(self.pages),
-            counted(self.compulsory),
-            counted(self.counts.map(|counts| counts.evictions)),
-            counted(self.write_backs),
+            optional(self.compulsory),
+            optional(self.counts.map(|counts| counts.evictions)),
+            optional(self.write_backs),
         ]
     }
 }
 
-/// What all tables of simulations begin with, in an order that CSV keeps; docs/sim.md says what
-/// each means. People see the hit ratio as `hits`.
+/// Returns the first columns of all tables of simulations, in an order that CSV keeps; docs/sim.md
+/// defines them. Text shows the hit ratio under the title `hits`.
 pub(super) fn first_columns(hits: &str) -> [Column; 6] {
     [
         Column::words("trace", "trace"),
@@ -115,7 +119,7 @@ pub(super) fn first_columns(hits: &str) -> [Column; 6] {
     ]
 }
 
-/// The columns of simulated replacement, in an order that CSV keeps.
+/// Returns the columns of simulated replacement, in an order that CSV keeps.
 fn columns() -> Vec<Column> {
     let others = [
         Column::numbers("hit_ratio_low", "from"),
@@ -131,8 +135,8 @@ fn columns() -> Vec<Column> {
     first_columns("hits").into_iter().chain(others).collect()
 }
 
-/// All rows; with a column more if they are of groups.
-pub(super) fn of(rows: &[Row], by: Option<By>) -> Table {
+/// Returns the table of all rows; with an additional column if they are of groups.
+pub(super) fn from_rows(rows: &[Row], by: Option<By>) -> Table {
     let mut columns = columns();
     columns.extend(by.map(|by| Column::words(by.name(), by.name())));
     let mut table = Table::new("", columns);
@@ -143,16 +147,16 @@ pub(super) fn of(rows: &[Row], by: Option<By>) -> Table {
     table
 }
 
-/// The JSON object: schema and version before the table.
+/// Returns the JSON object: schema and version before the table.
 pub(super) fn json(table: &Table) -> Value {
-    let mut made = json!({ "schema": "larder-sim", "version": 1 });
-    let Value::Object(parts) = table.to_json() else { return made };
+    let mut json = json!({ "schema": "larder-sim", "version": 1 });
+    let Value::Object(parts) = table.to_json() else { return json };
     for (key, value) in parts {
         if key != "title" {
-            made[key] = value;
+            json[key] = value;
         }
     }
-    made
+    json
 }
 
 #[cfg(test)]
@@ -161,12 +165,12 @@ mod tests {
 
     #[test]
     fn csv_begins_with_the_columns_that_others_rely_on() {
-        let csv = of(&[], None).to_csv();
+        let csv = from_rows(&[], None).to_csv();
         assert!(
             csv.starts_with("trace,policy,size_bytes,page_bytes,references,hit_ratio,"),
             "{csv}"
         );
-        assert!(of(&[], Some(By::File)).to_csv().ends_with(",file\n"));
-        assert_eq!(json(&of(&[], None))["version"], 1);
+        assert!(from_rows(&[], Some(By::File)).to_csv().ends_with(",file\n"));
+        assert_eq!(json(&from_rows(&[], None))["version"], 1);
     }
 }

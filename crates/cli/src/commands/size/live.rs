@@ -1,11 +1,11 @@
-//! `larder size --live`: is the memory of this machine enough for its files.
+//! `larder size --live`: compares the memory of this machine with the need of its files.
 //!
-//! What programs ask for is recorded for a while, and the curve of the kernel's own policy is made
-//! of it. A page that read-ahead brought is a miss of that curve, since a cache cannot know it
-//! before; so the kernel's own ratio is shown without those as well.
+//! It records the requests of programs for a while, and computes the curve of the kernel's own
+//! policy from them. A page that read-ahead brought in is a miss of that curve, since a cache
+//! cannot know of it before; so the kernel's own ratio is also shown without those pages.
 
-use super::{Arguments, measure, policies, print};
-use crate::live::{self, Plan};
+use super::{SizeArgs, measure, policies, print};
+use crate::live::{self, RecordOptions};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use larder_core::policy::PolicyKind;
@@ -19,8 +19,8 @@ use std::fmt::Write;
 use std::num::NonZero;
 use std::time::Duration;
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
-    let wanted = match (&arguments.trace, arguments.pid, &arguments.cgroup) {
+pub(super) fn run(arguments: &SizeArgs) -> Result<()> {
+    let scope = match (&arguments.trace, arguments.pid, &arguments.cgroup) {
         (Some(path), ..) => WatchScope::Path(path.clone()),
         (_, Some(pid), _) => WatchScope::Process(pid),
         (.., Some(group)) => WatchScope::Group(group.clone()),
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     };
     let stop = Stop::listen()?;
     let time = arguments.time.map(Duration::from_nanos);
-    let plan = Plan { wanted, time, sample: NonZero::<u32>::MIN };
+    let plan = RecordOptions { scope, time, sample: NonZero::<u32>::MIN };
     let file = tempfile::Builder::new().prefix(".larder-").suffix(".ltr").tempfile()?;
     let (recorded, file) = live::record(&plan, &stop, std::io::BufWriter::new(file))?;
     let file = file.into_inner()?;
@@ -37,46 +37,46 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         "size the cache of {}: nothing was read or written while it was watched",
         recorded.watch.scope
     );
-    let chosen = if arguments.policy.is_empty() {
+    let selected = if arguments.policy.is_empty() {
         vec![PolicyKind::Linux]
     } else {
         policies(&arguments.policy)
     };
-    let found = measure(arguments, file.path(), recorded.watch.scope.clone(), chosen)?;
-    let memory = Memory::of(&recorded.watch, &found);
-    print(arguments, &found, Some(&memory))
+    let sizing = measure(arguments, file.path(), recorded.watch.scope.clone(), selected)?;
+    let memory = MachineMemory::of(&recorded.watch, &sizing);
+    print(arguments, &sizing, Some(&memory))
 }
 
-/// What this machine has, beside what the curve says.
+/// The memory of this machine, and points of the curve.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MachineMemory {
     resident_bytes: u64,
-    /// The kernel's own ratio, with and without what read-ahead brought.
-    told: Option<(f64, f64)>,
+    /// Hit ratio of the kernel's page cache, with and without pages from read-ahead.
+    hit_ratios: Option<(f64, f64)>,
     lost_events: u64,
     sizes: Vec<(&'static str, Point)>,
 }
 
-impl Memory {
-    fn of(watch: &Watch, found: &Sizing) -> Memory {
+impl MachineMemory {
+    fn of(watch: &Watch, sizing: &Sizing) -> MachineMemory {
         let resident_bytes = watch.total.memory.resident_bytes;
-        let curve = found.policies.first().map(|it| it.points.clone()).unwrap_or_default();
+        let curve = sizing.policies.first().map(|it| it.points.clone()).unwrap_or_default();
         let sum = watch.total.sum;
-        let told = sum.hit_ratio().map(|all| {
+        let hit_ratios = sum.hit_ratio().map(|all| {
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
             let plain = sum.hit_pages as f64 / sum.read_pages as f64;
             (all, plain)
         });
         let sizes = sizes(&curve, resident_bytes);
-        Memory { resident_bytes, told, lost_events: watch.total.lost_events, sizes }
+        MachineMemory { resident_bytes, hit_ratios, lost_events: watch.total.lost_events, sizes }
     }
 
     pub(super) fn to_json(&self) -> Value {
         let at = |name: &str| self.sizes.iter().find(|(known, _)| *known == name).map(|it| it.1);
         json!({
             "resident_bytes": self.resident_bytes,
-            "hit_ratio": self.told.map(|(all, _)| all),
-            "hit_ratio_without_read_ahead": self.told.map(|(_, plain)| plain),
+            "hit_ratio": self.hit_ratios.map(|(all, _)| all),
+            "hit_ratio_without_read_ahead": self.hit_ratios.map(|(_, plain)| plain),
             "lost_events": self.lost_events,
             "half": at("half"),
             "now": at("now"),
@@ -92,7 +92,7 @@ impl Memory {
         let mut line = |words: std::fmt::Arguments<'_>| {
             text.write_fmt(words).expect("a text takes everything");
         };
-        if let Some((all, plain)) = self.told {
+        if let Some((all, plain)) = self.hit_ratios {
             line(format_args!(
                 "Of the pages read {} were resident, {} without what read-ahead had just \
                  brought.\n",
@@ -118,10 +118,10 @@ impl Memory {
     }
 }
 
-/// The curve at half of a size, the size, and twice of it.
+/// Returns the curve at half of a size, the size, and twice of it.
 fn sizes(curve: &Curve, bytes: u64) -> Vec<(&'static str, Point)> {
-    let wanted = [("half", bytes / 2), ("now", bytes), ("twice", bytes.saturating_mul(2))];
-    wanted.into_iter().filter_map(|(name, bytes)| Some((name, curve.at(bytes)?))).collect()
+    let requested = [("half", bytes / 2), ("now", bytes), ("twice", bytes.saturating_mul(2))];
+    requested.into_iter().filter_map(|(name, bytes)| Some((name, curve.at(bytes)?))).collect()
 }
 
 #[cfg(test)]
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn half_now_and_twice_are_read_from_the_curve() {
         let curve = Curve::new([Point::exact(100, 0.5), Point::exact(200, 0.8)]);
-        let memory = Memory {
+        let memory = MachineMemory {
             resident_bytes: 100,
-            told: Some((0.75, 0.5)),
+            hit_ratios: Some((0.75, 0.5)),
             lost_events: 0,
             sizes: sizes(&curve, 100),
         };

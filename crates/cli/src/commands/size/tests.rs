@@ -1,4 +1,4 @@
-//! The command as a whole, over small traces.
+//! The whole command, over small traces.
 
 use super::*;
 use clap::Parser;
@@ -6,10 +6,10 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 struct Command {
     #[command(flatten)]
-    arguments: Arguments,
+    arguments: SizeArgs,
 }
 
-fn parse(line: &[&str]) -> Result<Arguments, String> {
+fn parse(line: &[&str]) -> Result<SizeArgs, String> {
     let words = std::iter::once("size").chain(line.iter().copied());
     Command::try_parse_from(words).map(|it| it.arguments).map_err(|error| error.to_string())
 }
@@ -33,11 +33,11 @@ fn a_target_is_a_share_and_a_budget_is_a_size() {
 fn a_number_of_threads_is_refused_in_words() {
     assert_eq!(parse(&["t", "--threads", "2"]).unwrap().threads, NonZero::new(2));
     for wrong in ["0", "x"] {
-        let said = parse(&["t", "--threads", wrong]).unwrap_err();
+        let error = parse(&["t", "--threads", wrong]).unwrap_err();
         let reason = format!(
             "\"{wrong}\" is not a number of threads; write 1 or more, or leave the option out"
         );
-        assert!(said.contains(&reason), "{said}");
+        assert!(error.contains(&reason), "{error}");
     }
 }
 
@@ -52,8 +52,8 @@ fn policies_are_each_taken_once_and_all_if_none_is_named() {
 const HEAD: &str = "time_ns,offset,len,latency_ns,volume,file,process,op,class,volume_name,\
                     file_name,process_name";
 
-/// A trace in CSV of a loop over some pages, `rounds` times.
-fn looped(directory: &Path, pages: u64, rounds: u64) -> PathBuf {
+/// Writes a trace in CSV of a loop over some pages, `rounds` times.
+fn write_loop(directory: &Path, pages: u64, rounds: u64) -> PathBuf {
     let line =
         |step: u64| format!("{},{},4096,0,0,0,0,read,0,,,", step * 1_000_000, step % pages * 4096);
     let head = HEAD.to_owned();
@@ -77,7 +77,7 @@ fn wrong_traces_are_refused_with_a_sentence() {
     let empty = directory.path().join("empty.csv");
     std::fs::write(&empty, format!("{HEAD}\n")).unwrap();
     assert!(failure(&[empty.to_str().unwrap()]).contains("no read and no write"));
-    let trace = looped(directory.path(), 10, 2);
+    let trace = write_loop(directory.path(), 10, 2);
     let small = failure(&[trace.to_str().unwrap(), "--budget", "100B"]);
     assert!(small.contains("less than one page"), "{small}");
 }
@@ -85,7 +85,7 @@ fn wrong_traces_are_refused_with_a_sentence() {
 #[test]
 fn a_page_that_cannot_be_written_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = looped(directory.path(), 10, 2);
+    let trace = write_loop(directory.path(), 10, 2);
     let file = directory.path().join("no/such/page.html");
     let line = [trace.to_str().unwrap(), "--html", file.to_str().unwrap()];
     assert!(failure(&line).contains("page.html"));

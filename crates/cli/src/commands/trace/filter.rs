@@ -1,8 +1,8 @@
-//! `larder trace filter`: the requests that are wanted. Of a whole file of our own format only the
-//! blocks are read whose times can be wanted.
+//! `larder trace filter`: the matching requests. Of a regular file in Larder's own format, only
+//! blocks are read whose times can match.
 
 use super::copy;
-use super::input::{Input, InputArguments};
+use super::input::{Input, InputArgs};
 use super::output::{Output, target};
 use crate::args;
 use crate::output::OutputFile;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct FilterArgs {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
-    /// The format to write; by the end of the name if not given, else larder.
+    /// Output format; if not given, by the extension of the file, else larder.
     #[arg(long = "to-format", value_name = "FORMAT", value_parser = target)]
     to_format: Option<Target>,
 
@@ -43,20 +43,21 @@ pub(super) struct Arguments {
     #[arg(long = "op", value_name = "OP", value_parser = op)]
     ops: Vec<Op>,
 
-    /// The first time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms.
+    /// Start of the time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms.
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     from: Option<u64>,
 
-    /// The time at which to end.
+    /// End of the time to keep.
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     to: Option<u64>,
 
-    /// Offsets to keep what touches them, as 1GiB..2GiB or 4096..8192; an end may be missing.
+    /// Offsets: keep requests that overlap them, as 1GiB..2GiB or 4096..8192; an end may be
+    /// missing.
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     range: Option<Range<u64>>,
 
     #[command(flatten)]
-    input: InputArguments,
+    input: InputArgs,
 }
 
 fn op(text: &str) -> Result<Op, String> {
@@ -73,7 +74,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is empty")) }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &FilterArgs) -> Result<()> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to) {
         ensure!(from < to, "filter by time: --from must be before --to");
     }

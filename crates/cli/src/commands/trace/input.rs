@@ -1,5 +1,4 @@
-//! Traces that are read: opened, with progress on a terminal, and with what the reader found out
-//! said at the end.
+//! Input traces: opened with progress on a terminal; notes of the reader are printed at the end.
 
 use crate::progress;
 use anyhow::{Context, Result};
@@ -12,19 +11,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How traces are read.
+/// Options for reading traces.
 #[derive(Debug, Args)]
-pub(super) struct InputArguments {
-    /// The format of the traces; told by content, else by the end of the name, if not given.
+pub(super) struct InputArgs {
+    /// Format of the traces; if not given, detected by content, or else by the extension.
     #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = "Reading")]
     format: Option<Format>,
 
-    /// Bad records that are passed over before it is an error.
+    /// Maximum number of bad records that are skipped; one more is an error.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
     max_bad: u64,
 }
 
-/// A format by name.
+/// Parses the name of a format.
 pub(crate) fn format(text: &str) -> Result<Format, String> {
     Format::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Format::all().map(Format::name).collect();
@@ -32,14 +31,14 @@ pub(crate) fn format(text: &str) -> Result<Format, String> {
     })
 }
 
-/// Opens a trace without anything around it.
+/// Opens a trace without a progress bar.
 pub(super) fn open_trace(
     path: &Path,
-    arguments: &InputArguments,
+    arguments: &InputArgs,
     times: Option<Range<u64>>,
     progress: Option<Arc<AtomicU64>>,
 ) -> Result<BoxedSource> {
-    let InputArguments { format, max_bad } = *arguments;
+    let InputArgs { format, max_bad } = *arguments;
     let options = OpenOptions { format, format_option: "--format", max_bad, times, progress };
     open(path, &options).context("read a trace")
 }
@@ -52,14 +51,14 @@ pub(super) struct Input {
 
 impl Input {
     /// Opens a trace.
-    pub(super) fn open(path: &Path, arguments: &InputArguments) -> Result<Self> {
+    pub(super) fn open(path: &Path, arguments: &InputArgs) -> Result<Self> {
         Input::open_times(path, arguments, None)
     }
 
     /// Opens a trace of which only these times are needed, in nanoseconds since its beginning.
     pub(super) fn open_times(
         path: &Path,
-        arguments: &InputArguments,
+        arguments: &InputArgs,
         times: Option<Range<u64>>,
     ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
@@ -75,29 +74,29 @@ impl Input {
         Ok(Input { source, bar })
     }
 
-    /// A source that is no file.
-    pub(super) fn of(source: BoxedSource) -> Self {
+    /// Creates an input from a source that is not a file.
+    pub(super) fn from_source(source: BoxedSource) -> Self {
         Input { source, bar: None }
     }
 
-    /// Replaces `batch` by the next records; false at the end, where notes are said.
+    /// Replaces `batch` by the next records; returns false at the end, after printing the notes.
     pub(super) fn read(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
-        let any = self.read_quietly(batch)?;
+        let has_records = self.read_quietly(batch)?;
         if let Some((bar, read)) = &self.bar {
             bar.set_position(read.load(Ordering::Relaxed));
         }
-        if !any {
-            self.say_notes();
+        if !has_records {
+            self.print_notes();
         }
-        Ok(any)
+        Ok(has_records)
     }
 
-    /// The same without a word at the end.
+    /// Replaces `batch` by the next records; prints no notes.
     pub(super) fn read_quietly(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
         self.source.next_batch(batch).context("read a trace")
     }
 
-    fn say_notes(&mut self) {
+    fn print_notes(&mut self) {
         if let Some((bar, _)) = self.bar.take() {
             bar.finish_and_clear();
         }

@@ -1,6 +1,6 @@
-//! Traces that are written: under another name first, renamed when whole; or to standard output.
+//! Output traces: written under a temporary name and renamed when complete; or to standard output.
 
-use crate::output::{Whole, raw_stdout};
+use crate::output::{AtomicFile, raw_stdout};
 use anyhow::{Context, Result, bail, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
 use larder_report::escape::Terminal;
@@ -11,17 +11,17 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The file under its other name, while there is one.
-static PART: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The temporary file, while it exists.
+static TEMPORARY_FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// From now on a signal that ends the process removes the file first, even while a read blocks.
-fn remove_when_ended(part: &Path) -> Result<()> {
+/// Makes a terminating signal remove the file first, even while a read blocks.
+fn remove_on_signal(path: &Path) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("receive signals")?;
-    *PART.lock().expect("no holder panics") = Some(part.to_owned());
+    *TEMPORARY_FILE.lock().expect("no holder panics") = Some(path.to_owned());
     let end = move || {
         for signal in signals.forever() {
-            let part = PART.lock().expect("no holder panics").take();
-            if let Some(Err(error)) = part.map(std::fs::remove_file) {
+            let path = TEMPORARY_FILE.lock().expect("no holder panics").take();
+            if let Some(Err(error)) = path.map(std::fs::remove_file) {
                 eprintln!("larder: failed to remove what was not finished: {error}");
             }
             if let Err(error) = emulate_default_handler(signal) {
@@ -33,7 +33,7 @@ fn remove_when_ended(part: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The format with this name.
+/// Parses the name of an output format.
 pub(super) fn target(text: &str) -> Result<Target, String> {
     Target::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
@@ -44,34 +44,34 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     })
 }
 
-/// Adds the path to an error of a file. One of standard output stays as it is: main names it.
-fn named(written: io::Result<()>, path: Option<&PathBuf>) -> Result<()> {
+/// Adds the path to an error of a file. An error of standard output is unchanged: main names it.
+fn add_path(result: io::Result<()>, path: Option<&PathBuf>) -> Result<()> {
     match path {
-        Some(path) => written.with_context(|| format!("write {}", path.display())),
-        None => Ok(written?),
+        Some(path) => result.with_context(|| format!("write {}", path.display())),
+        None => Ok(result?),
     }
 }
 
 /// A trace being written.
 pub(super) struct Output {
     sink: Box<dyn Sink>,
-    /// The file and its path; none on standard output.
-    file: Option<(Whole, PathBuf)>,
+    /// The file and its path; `None` on standard output.
+    file: Option<(AtomicFile, PathBuf)>,
 }
 
 impl Output {
-    /// Begins a trace in a file, or on standard output for `-`. The format is the one that is
-    /// given, else that of the name, else our own.
+    /// Creates a trace in a file, or on standard output for `-`. The format is `target`, else that
+    /// of the file name, else Larder's own.
     pub(super) fn create(path: &Path, target: Option<Target>, source: &dyn Source) -> Result<Self> {
         let name = path.to_string_lossy();
-        let by_name = Target::from_file_name(&name);
+        let from_name = Target::from_file_name(&name);
         let is_parquet = name.to_ascii_lowercase().ends_with(".parquet");
         ensure!(
-            target.is_some() || by_name.is_some() || !is_parquet,
+            target.is_some() || from_name.is_some() || !is_parquet,
             "write {name}: this build of larder does not support Parquet; choose another name, \
              install a package of larder, or build it with `cargo build --release --features full`"
         );
-        if let (None, None, Some(ending)) = (target, by_name, path.extension()) {
+        if let (None, None, Some(ending)) = (target, from_name, path.extension()) {
             let endings: Vec<_> =
                 Target::ALL.iter().map(|target| format!(".{}", target.extension())).collect();
             bail!(
@@ -80,7 +80,7 @@ impl Output {
                 endings.join(", ")
             );
         }
-        let target = target.or(by_name).unwrap_or(Target::Larder);
+        let target = target.or(from_name).unwrap_or(Target::Larder);
         if path == Path::new("-") {
             ensure!(
                 target == Target::Csv || !raw_stdout().is_terminal(),
@@ -94,9 +94,9 @@ impl Output {
             };
             return Ok(Output { sink, file: None });
         }
-        let file = Whole::begin(path, ".part")?;
-        if let Some(part) = file.part() {
-            remove_when_ended(&part)?;
+        let file = AtomicFile::begin(path, ".part")?;
+        if let Some(path) = file.temporary_path() {
+            remove_on_signal(&path)?;
         }
         let sink = target.begin(file.reopen()?, source);
         let sink = sink.with_context(|| format!("write {}", path.display()))?;
@@ -105,18 +105,18 @@ impl Output {
 
     /// Appends records of `source`.
     pub(super) fn append(&mut self, records: &[Record], source: &dyn Source) -> Result<()> {
-        let written = self.sink.append(records, source);
-        named(written, self.file.as_ref().map(|(_, path)| path))
+        let result = self.sink.append(records, source);
+        add_path(result, self.file.as_ref().map(|(_, path)| path))
     }
 
-    /// Ends the trace and gives it its name.
+    /// Completes the trace and renames the file.
     pub(super) fn finish(self, source: &dyn Source) -> Result<()> {
-        let written = self.sink.finish(source);
-        named(written, self.file.as_ref().map(|(_, path)| path))?;
+        let result = self.sink.finish(source);
+        add_path(result, self.file.as_ref().map(|(_, path)| path))?;
         if let Some((file, _)) = self.file {
             file.finish()?;
-            // Under its name it stays.
-            PART.lock().expect("no holder panics").take();
+            // The renamed file must not be removed.
+            TEMPORARY_FILE.lock().expect("no holder panics").take();
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! `larder trace record`: what programs on this machine read and write through its file cache.
+//! `larder trace record`: reads and writes of programs on this machine through its page cache.
 
 use crate::args;
 use crate::commands::watch::WatchTargetArgs;
-use crate::live::{self, Plan};
-use crate::output::{OutputFile, Whole};
+use crate::live::{self, RecordOptions};
+use crate::output::{AtomicFile, OutputFile};
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -14,41 +14,41 @@ use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct RecordArgs {
     /// The trace to write, in Larder's own format; it must not exist yet.
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
     #[command(flatten)]
-    what: WatchTargetArgs,
+    target: WatchTargetArgs,
 
-    /// How long; until Ctrl-C, if not given.
+    /// Duration; until Ctrl-C, if not given.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     time: Option<u64>,
 
-    /// Keep one page of so many, by a hash of its file and number. The trace says so, and
-    /// `larder size` answers for all of them.
+    /// Keep one page in this many, by a hash of its file and number. The trace stores the ratio,
+    /// and `larder size` scales its results.
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     sample: NonZero<u32>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &RecordArgs) -> Result<()> {
     let path: &Path = &arguments.file;
     ensure!(path != Path::new("-"), "record into standard output: name a file");
-    // A device or a pipe is written to; only a file would be replaced.
+    // A device or a pipe is written in place; only a regular file would be replaced.
     ensure!(
         !path.is_file(),
         "record to {}: it exists already; remove it, or name another file",
         path.display()
     );
     let stop = Stop::listen()?;
-    let file = Whole::begin(path, ".part")?;
-    let plan = Plan {
-        wanted: arguments.what.wanted(),
+    let file = AtomicFile::begin(path, ".part")?;
+    let options = RecordOptions {
+        scope: arguments.target.scope(),
         time: arguments.time.map(Duration::from_nanos),
         sample: arguments.sample,
     };
-    let (recorded, writer) = live::record(&plan, &stop, BufWriter::new(file))?;
+    let (recorded, writer) = live::record(&options, &stop, BufWriter::new(file))?;
     let file = writer.into_inner().with_context(|| format!("write {}", path.display()))?;
     file.finish()?;
     let lost = recorded.watch.total.lost_events;

@@ -1,8 +1,8 @@
-//! `larder trace replay`: asks an export for what a trace says, and measures the answers.
+//! `larder trace replay`: sends the requests of a trace to an export, and measures the latencies.
 //!
-//! A file is read twice: first to see that all of it can be replayed, so that nothing has been
-//! written when it cannot; then to replay it. A stream is judged request by request. The threads of
-//! the connections take requests from one [`feed::RequestSource`], in the order of the trace.
+//! A file is read twice: first to check that all of it can be replayed, so that nothing is written
+//! otherwise; then to replay it. A stream is checked request by request. The threads of the
+//! connections take requests from one [`feed::RequestSource`], in the order of the trace.
 
 mod feed;
 mod outcome;
@@ -11,7 +11,7 @@ mod targets;
 mod tests;
 mod worker;
 
-use super::input::{Input, InputArguments, open_trace};
+use super::input::{Input, InputArgs, open_trace};
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
@@ -25,13 +25,13 @@ use std::time::Instant;
 use targets::Targets;
 use worker::{Pace, Worker};
 
-/// Requests in flight of a timed replay, if not said otherwise: what overlapped when it was
-/// recorded shall overlap again.
+/// Default requests in flight of a timed replay: requests that overlapped in the recording should
+/// overlap again.
 const TIMED_DEPTH: u64 = 32;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("exports").required(true).args(["to", "volumes"]))]
-pub(super) struct Arguments {
+pub(super) struct ReplayArgs {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
@@ -45,7 +45,8 @@ pub(super) struct Arguments {
     #[arg(long = "volume", value_name = "NAME=URI", value_parser = targets::volume)]
     volumes: Vec<(String, NbdUri)>,
 
-    /// Ask when the trace says, so many times as fast; without it, as fast as answers come.
+    /// Send requests at the times of the trace, this many times as fast; without it, as fast as
+    /// replies arrive.
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
 
@@ -62,7 +63,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     wrap: bool,
 
-    /// Leave out what writes, discards or zeroes.
+    /// Skip requests that write, discard or zero.
     #[arg(long)]
     read_only: bool,
 
@@ -71,7 +72,7 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    input: InputArguments,
+    input: InputArgs,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -80,21 +81,21 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| format!("\"{text}\" is not a speed from 0.000001 to 1000000"))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &ReplayArgs) -> Result<()> {
     let path = &arguments.trace;
     let targets = match &arguments.to {
-        Some(uri) => Targets::one(uri.clone()),
+        Some(uri) => Targets::single(uri.clone()),
         None => Targets::by_name(&arguments.volumes)?,
     };
     let connections = usize::try_from(arguments.connections).context("connect so often")?;
     let (targets, clients) = targets.connect(connections)?;
-    let judge = RecordFilter { wrap: arguments.wrap, read_only: arguments.read_only };
+    let filter = RecordFilter { wrap: arguments.wrap, read_only: arguments.read_only };
     if path.is_file() {
-        check(path, arguments, targets.clone(), judge)
+        check(path, arguments, targets.clone(), filter)
             .with_context(|| format!("replay {}", path.display()))?;
     }
     let input = Input::open(path, &arguments.input)?;
-    let feed = Mutex::new(RequestSource::new(input, targets, judge)?);
+    let source = Mutex::new(RequestSource::new(input, targets, filter)?);
     let stop = Stop::listen()?;
     let default_depth = if arguments.speed.is_some() { TIMED_DEPTH } else { 1 };
     let depth = arguments.depth.unwrap_or(default_depth);
@@ -104,31 +105,36 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let depth = usize::try_from(depth).context("keep so many requests in flight")?;
     let workers = clients
         .into_iter()
-        .map(|clients| Worker::new(clients, &feed, pace, depth, stop.flag()))
+        .map(|clients| Worker::new(clients, &source, pace, depth, stop.flag()))
         .collect();
-    let replayed = worker::run_all(workers, &mut outcome);
+    let result = worker::run_all(workers, &mut outcome);
     outcome.duration_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let feed = feed.into_inner().expect("no holder panics");
-    outcome.note_feed(&feed);
-    replayed.with_context(|| {
+    let source = source.into_inner().expect("no holder panics");
+    outcome.add_source_counts(&source);
+    result.with_context(|| {
         format!("replay {} beyond {} requests", path.display(), outcome.requests())
     })?;
     let text = if arguments.json { outcome.json()? } else { outcome.text() };
     let mut out = crate::output::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
-    stop.end()?;
+    stop.reraise_signal()?;
     if let Some((errors, first)) = outcome.errors() {
         bail!("have every request answered: {errors} failed, the first was {first}");
     }
     Ok(())
 }
 
-/// Reads the whole trace once, so that what cannot be replayed is said before anything is done.
-fn check(path: &Path, arguments: &Arguments, targets: Targets, judge: RecordFilter) -> Result<()> {
-    let input = Input::of(open_trace(path, &arguments.input, None, None)?);
-    let mut feed = RequestSource::new(input, targets, judge)?.quietly();
-    while feed.next()?.is_some() {}
-    let unused = feed.targets.unused();
+/// Reads the whole trace once, so that an unsupported request is reported before any is sent.
+fn check(
+    path: &Path,
+    arguments: &ReplayArgs,
+    targets: Targets,
+    filter: RecordFilter,
+) -> Result<()> {
+    let input = Input::from_source(open_trace(path, &arguments.input, None, None)?);
+    let mut source = RequestSource::new(input, targets, filter)?.without_notes();
+    while source.next()?.is_some() {}
+    let unused = source.targets.unused();
     ensure!(unused.is_empty(), "no volume of the trace is called {}", unused.join(" or "));
     Ok(())
 }

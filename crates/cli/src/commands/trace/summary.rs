@@ -1,6 +1,6 @@
-//! `larder trace summary`: what a trace is, as text or JSON.
+//! `larder trace summary`: a summary of a trace, as text or JSON.
 
-use super::input::{Input, InputArguments};
+use super::input::{Input, InputArgs};
 use anyhow::Result;
 use clap::Args;
 use larder_lab::trace::summary::{Summary, VolumeSummary};
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
+pub(super) struct SummaryArgs {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
@@ -23,16 +23,16 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    input: InputArguments,
+    input: InputArgs,
 }
 
-/// Volumes that are shown in text.
+/// Maximum number of volumes in the text.
 const VOLUMES_SHOWN: usize = 20;
-/// The percentiles of the times between requests.
+/// The quantiles of the times between requests.
 const QUANTILES: [(&str, f64); 5] =
     [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &SummaryArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let mut summary = Summary::new(input.source.addressing());
     let mut observer = Observer::new(input.source.addressing());
@@ -43,15 +43,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
             observer.add(record);
         }
     }
-    let found = findings::find(&observer.observation(&*input.source));
+    let list = findings::find(&observer.observation(&*input.source));
     let text = if arguments.json {
-        let value = json(&summary, &*input.source, &found);
+        let value = json(&summary, &*input.source, &list);
         format!("{}\n", serde_json::to_string_pretty(&value)?)
     } else {
         let mut text = text(&summary, &*input.source);
-        if !found.is_empty() {
+        if !list.is_empty() {
             text.push_str("\nFindings\n\n");
-            text.push_str(&findings::to_text(&found));
+            text.push_str(&findings::to_text(&list));
         }
         text
     };
@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The name of a volume, or its number.
+/// Returns the name of a volume, or its number.
 fn volume_name(source: &dyn Source, number: u32) -> String {
     match source.name(NameOf::Volume, number) {
         Some(name) => name.to_owned(),
@@ -68,7 +68,7 @@ fn volume_name(source: &dyn Source, number: u32) -> String {
     }
 }
 
-/// What the footprint counts.
+/// Returns the unit of the footprint.
 fn footprint_unit(summary: &Summary) -> String {
     match summary.addressing() {
         Addressing::Objects => "objects".to_owned(),
@@ -76,7 +76,7 @@ fn footprint_unit(summary: &Summary) -> String {
     }
 }
 
-/// Ranges of sizes: least and greatest.
+/// Returns the range of a size class: minimum and maximum.
 fn size_range(class: usize) -> (u64, u64) {
     let most = 512_u64 << class;
     (if class == 0 { 0 } else { most / 2 + 1 }, most)
@@ -169,15 +169,15 @@ fn volumes(summary: &Summary, source: &dyn Source) -> Table {
     for (&number, volume) in rows.into_iter().take(VOLUMES_SHOWN) {
         let [read, write] = [Op::Read, Op::Write].map(|op| volume.ops[usize::from(op.number())]);
         let objects = summary.addressing() == Addressing::Objects;
-        let place = |cell: Cell| if objects { Cell::missing() } else { cell };
+        let unless_objects = |cell: Cell| if objects { Cell::missing() } else { cell };
         table.push([
             Cell::word(volume_name(source, number)),
             Cell::count(read.requests),
             Cell::count(write.requests),
             Cell::bytes(read.bytes),
             Cell::bytes(write.bytes),
-            place(Cell::percent(share(volume.sequential, volume.transfers()))),
-            place(Cell::bytes(volume.end)),
+            unless_objects(Cell::percent(share(volume.sequential, volume.transfers()))),
+            unless_objects(Cell::bytes(volume.end)),
         ]);
     }
     table

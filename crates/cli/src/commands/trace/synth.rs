@@ -1,4 +1,4 @@
-//! `larder trace synth`: a trace from a pattern and a seed; the same ones give the same file.
+//! `larder trace synth`: a trace from a pattern and a seed; equal arguments give the same file.
 
 use super::copy;
 use super::input::Input;
@@ -11,8 +11,8 @@ use larder_lab::trace::Target;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
 
 #[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// zipf, scan, loop, backward, stride, interleave, uniform, mix or database.
+pub(super) struct SynthArgs {
+    /// Pattern: zipf, scan, loop, backward, stride, interleave, uniform, mix or database.
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
 
@@ -20,11 +20,11 @@ pub(super) struct Arguments {
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
-    /// The format to write; by the end of the name if not given, else larder.
+    /// Output format; if not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to: Option<Target>,
 
-    /// Requests in all.
+    /// Total number of requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     requests: u64,
 
@@ -32,15 +32,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 262_144)]
     pages: u64,
 
-    /// Bytes of a page; each request is one, but for the reports of a database.
+    /// Bytes of a page; each request is one page, except the reports of a database.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
     page_size: u64,
 
-    /// The exponent of Zipf's law: 0.6 is flat, 1.2 is steep.
+    /// Exponent of Zipf's law: 0.6 is flat, 1.2 is steep.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     exponent: f64,
 
-    /// The share of writes, in per cent; of transactions that write, in a database.
+    /// Percentage of writes; in a database, percentage of transactions that write.
     #[arg(long, value_name = "PERCENT", default_value = "30%", value_parser = percent)]
     writes: f64,
 
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1000.0)]
     rate: f64,
 
-    /// Where all random numbers come from.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 }
@@ -67,7 +67,7 @@ fn percent(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("\"{text}\" is not a share; write 30%"))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &SynthArgs) -> Result<()> {
     let options = SynthOptions {
         pattern: arguments.pattern,
         requests: arguments.requests,
@@ -78,8 +78,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         rate: arguments.rate,
         seed: arguments.seed,
     };
-    let synth = Synth::new(options).map_err(|why| anyhow!("make a trace: {why}"))?;
-    let mut input = Input::of(Box::new(synth));
+    let synth = Synth::new(options).map_err(|reason| anyhow!("make a trace: {reason}"))?;
+    let mut input = Input::from_source(Box::new(synth));
     let mut output = Output::create(&arguments.file, arguments.to, &*input.source)?;
     copy(&mut input, &mut output, |_, _| true)?;
     output.finish(&*input.source)

@@ -1,17 +1,17 @@
-//! Which file and record sizes.
+//! File and record sizes.
 
 use super::size::size;
 use anyhow::{Result, bail};
 use clap::Args;
 use larder_lab::workload::iozone::grid::{Cell, Grid, Sizes};
 
-/// The file of each thread in throughput mode, if none is named.
+/// Default size of the file of each thread in throughput mode.
 const THREAD_FILE_BYTES: u64 = 64 << 20;
-/// Its records.
+/// Default size of its records.
 const THREAD_RECORD_BYTES: u64 = 4 << 10;
 
 #[derive(Debug, Args)]
-pub(super) struct Cells {
+pub(super) struct GridArgs {
     /// A file size, instead of the range; may be repeated. With -t the file of each thread, 64MiB
     /// if not given.
     #[arg(short = 's', long = "file", value_name = "SIZE", value_parser = size)]
@@ -37,22 +37,22 @@ pub(super) struct Cells {
     #[arg(short = 'q', long, value_name = "SIZE", value_parser = size, conflicts_with = "records")]
     max_record: Option<u64>,
 
-    /// From one size of a range to the next.
+    /// Factor from one size of a range to the next.
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(2..=1024))]
     factor: Option<u64>,
 
-    /// Measure records below 64KiB on files above 16MiB too; as they are if a size or the range of
-    /// records is named.
+    /// Measure records below 64KiB on files above 16MiB too; implied if a size or the range of
+    /// records is given.
     #[arg(short = 'z', long)]
     no_cross_over: bool,
 }
 
-impl Cells {
-    /// The names of what belongs to a range, not to throughput mode.
-    pub(super) const OF_RANGES: [&str; 6] =
+impl GridArgs {
+    /// The options for ranges, which conflict with throughput mode.
+    pub(super) const RANGE_OPTIONS: [&str; 6] =
         ["min_file", "max_file", "min_record", "max_record", "factor", "no_cross_over"];
 
-    /// The grid.
+    /// Returns the grid.
     pub(super) fn grid(&self) -> Grid {
         let default = Grid::default();
         let sizes = |list: &[u64], (min, max): (Option<u64>, Option<u64>), range: &Sizes| {
@@ -65,7 +65,7 @@ impl Cells {
                 list => Sizes::List(list.to_vec()),
             }
         };
-        // Sizes that are named are all meant.
+        // Explicit sizes are all measured.
         let is_named = !self.files.is_empty()
             || !self.records.is_empty()
             || self.min_record.or(self.max_record).is_some();
@@ -77,12 +77,12 @@ impl Cells {
         }
     }
 
-    /// The only cell of throughput mode.
-    pub(super) fn one(&self) -> Result<Cell> {
-        let only = |list: &[u64], default: u64, what: &str| match list {
+    /// Returns the only cell of throughput mode.
+    pub(super) fn single_cell(&self) -> Result<Cell> {
+        let only = |list: &[u64], default: u64, kind: &str| match list {
             [] => Ok(default),
             [one] => Ok(*one),
-            _ => bail!("use several sizes of {what} with threads: name one"),
+            _ => bail!("use several sizes of {kind} with threads: name one"),
         };
         let file_bytes = only(&self.files, THREAD_FILE_BYTES, "files")?;
         let record_bytes = only(&self.records, THREAD_RECORD_BYTES, "records")?;
@@ -98,30 +98,34 @@ mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
 
-    fn cells(line: &str) -> Cells {
-        let command = Cells::augment_args(Command::new("cells").no_binary_name(true));
-        Cells::from_arg_matches(&command.get_matches_from(line.split_whitespace())).unwrap()
+    fn grid_args(line: &str) -> GridArgs {
+        let command = GridArgs::augment_args(Command::new("cells").no_binary_name(true));
+        GridArgs::from_arg_matches(&command.get_matches_from(line.split_whitespace())).unwrap()
     }
 
     #[test]
     fn the_cross_over_goes_as_soon_as_sizes_of_records_are_named() {
-        assert_eq!(cells("").grid(), Grid::default());
-        assert_eq!(cells("-z").grid().cells().len(), 146);
+        assert_eq!(grid_args("").grid(), Grid::default());
+        assert_eq!(grid_args("-z").grid().cells().len(), 146);
         for named in ["-y 4k", "-q 16m", "-s 32m", "-r 4k"] {
-            assert!(!cells(named).grid().cross_over, "{named}");
+            assert!(!grid_args(named).grid().cross_over, "{named}");
         }
         for others in ["-n 64k", "-g 512m", "--factor 2"] {
-            assert_eq!(cells(others).grid(), Grid::default(), "{others}");
+            assert_eq!(grid_args(others).grid(), Grid::default(), "{others}");
         }
-        assert_eq!(cells("-n 1m -g 1m -y 4k -q 16k --factor 4").grid().cells().len(), 2);
+        assert_eq!(grid_args("-n 1m -g 1m -y 4k -q 16k --factor 4").grid().cells().len(), 2);
     }
 
     #[test]
     fn threads_have_one_size() {
         let (file_bytes, record_bytes) = (64 << 20, 4096);
-        assert_eq!(cells("").one().unwrap(), Cell { file_bytes, record_bytes });
-        assert_eq!(cells("-s 1m -r 8k").one().unwrap().records(), 128);
-        assert!(cells("-s 1m -s 2m").one().unwrap_err().to_string().contains("name one"));
-        assert!(cells("-s 4k -r 8k").one().unwrap_err().to_string().ends_with("none fits"));
+        assert_eq!(grid_args("").single_cell().unwrap(), Cell { file_bytes, record_bytes });
+        assert_eq!(grid_args("-s 1m -r 8k").single_cell().unwrap().records(), 128);
+        assert!(
+            grid_args("-s 1m -s 2m").single_cell().unwrap_err().to_string().contains("name one")
+        );
+        assert!(
+            grid_args("-s 4k -r 8k").single_cell().unwrap_err().to_string().ends_with("none fits")
+        );
     }
 }

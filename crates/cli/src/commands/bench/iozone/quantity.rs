@@ -1,4 +1,4 @@
-//! What is measured, and how its result is shown.
+//! The modes of `larder bench iozone`, and the output of their results.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -8,11 +8,11 @@ use larder_lab::workload::iozone::throughput::{ThroughputRun, kinds};
 use larder_report::format;
 use larder_report::run::Run;
 
-/// The forms of a result.
+/// The output formats of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// A row for each cell with the rates of all tests, in kB/s; in throughput mode what parent and
-    /// children saw.
+    /// A row for each cell with the rates of all tests, in kB/s; in throughput mode the rates of
+    /// parent and children.
     Rows,
     /// As for a spreadsheet: a table for each column, file sizes down, record sizes across, kB/s.
     Tables,
@@ -20,21 +20,21 @@ pub(super) enum Format {
     Text,
     /// Every value, one line each.
     Csv,
-    /// One page with charts that needs nothing else.
+    /// One self-contained page with charts.
     Html,
     /// The record.
     Json,
 }
 
-/// One of the two modes.
+/// A run in one of the two modes.
 #[derive(Debug)]
-pub(super) enum Shown {
+pub(super) enum IozoneRun {
     Grid(GridRun),
     Throughput(ThroughputRun),
 }
 
-impl Shown {
-    /// A result in a form; with `flushed` the rates of writes include the flush.
+impl IozoneRun {
+    /// Formats a result; with `flushed` the rates of writes include the flush.
     pub(super) fn show(&self, run: &Run, format: Format, flushed: bool) -> Result<String> {
         let body = match format {
             Format::Text => return Ok(run.to_text()),
@@ -49,8 +49,8 @@ impl Shown {
 
     fn rows(&self, run: &Run, flushed: bool) -> String {
         match self {
-            Shown::Grid(grid) => grid.rows(run, flushed).to_text(),
-            Shown::Throughput(all) => {
+            IozoneRun::Grid(grid) => grid.rows(run, flushed).to_text(),
+            IozoneRun::Throughput(all) => {
                 let seen = all.threads.iter().flat_map(|&threads| {
                     let seen = move |kind| Some(all.seen(run, &kind, threads)?.to_text());
                     kinds(&all.tests).into_iter().filter_map(seen)
@@ -62,16 +62,16 @@ impl Shown {
 
     fn tables(&self, run: &Run, flushed: bool) -> String {
         match self {
-            Shown::Grid(grid) => {
+            IozoneRun::Grid(grid) => {
                 let tables = columns(&grid.tests).into_iter();
                 tables.map(|it| grid.table(run, &it, flushed && it.writes()).to_text()).collect()
             }
-            Shown::Throughput(all) => all.table(run, flushed).to_text(),
+            IozoneRun::Throughput(all) => all.table(run, flushed).to_text(),
         }
     }
 }
 
-/// How it was measured, how far trials differ, and what is doubtful.
+/// Describes the measurement, the spread of the trials, and the doubts.
 fn notes(run: &Run, flushed: bool) -> String {
     let trials = run.trials.len();
     let start = run.trials.first().map_or("as-is", |trial| trial.started.start.name());

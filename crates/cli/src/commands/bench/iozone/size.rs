@@ -1,9 +1,8 @@
-//! Sizes as IOzone takes them: `k`, `m` and `g` are powers of 1,024 there.
+//! Sizes in the notation of IOzone: `k`, `m` and `g` are powers of 1,024.
 
 use crate::args;
 
-/// A number of bytes. A plain number, which IOzone took for kB and others take for bytes, is
-/// refused.
+/// Parses a number of bytes. A plain number is refused: it means kB in IOzone and bytes elsewhere.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("\"{text}\" has no unit; write {text}k or {text}KiB"));

@@ -1,6 +1,6 @@
-//! Throughput mode: how many threads, and when a pass ends.
+//! Throughput mode: the number of threads, and the end of a pass.
 
-use super::cells::Cells;
+use super::cells::GridArgs;
 use crate::commands::compare::percent;
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -11,29 +11,29 @@ use larder_lab::workload::iozone::{DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST}
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-pub(super) struct Throughput {
-    /// Throughput mode: so many threads at once, each on a file of its own.
+pub(super) struct ThroughputArgs {
+    /// Throughput mode: this many threads at once, each on a file of its own.
     #[arg(short = 't', long, value_name = "NUMBER", value_parser = threads,
-          conflicts_with_all = Cells::OF_RANGES)]
+          conflicts_with_all = GridArgs::RANGE_OPTIONS)]
     threads: Option<u64>,
 
     /// Throughput mode with each number of threads from this one on; up to this one, if -u is not
     /// given.
     #[arg(short = 'l', long, value_name = "NUMBER", value_parser = threads,
-          conflicts_with_all = Cells::OF_RANGES, conflicts_with = "threads")]
+          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads")]
     min_threads: Option<u64>,
 
-    /// The most of them; from 1 on, if -l is not given.
+    /// Maximum number of threads; from 1 on, if -l is not given.
     #[arg(short = 'u', long, value_name = "NUMBER", value_parser = threads,
-          conflicts_with_all = Cells::OF_RANGES, conflicts_with = "threads")]
+          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads")]
     max_threads: Option<u64>,
 
-    /// In throughput mode each thread goes through all of its file; else all end with the first
-    /// one that is through, as in IOzone.
+    /// Let each thread in throughput mode process its whole file; otherwise all end with the first
+    /// one that finishes, as in IOzone.
     #[arg(short = 'x', long)]
     no_stonewall: bool,
 
-    /// How many of the threads of test 8 read; if not given every other one does.
+    /// Percentage of reading threads in test 8; every other thread if not given.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     mix_readers: Option<f64>,
 }
@@ -43,14 +43,14 @@ fn threads(text: &str) -> Result<u64, String> {
     found.ok_or_else(|| format!("\"{text}\" is no number of threads; write 1 to {THREADS_MAX}"))
 }
 
-impl Throughput {
-    /// Whether throughput mode is asked for.
-    pub(super) fn is_wanted(&self) -> bool {
+impl ThroughputArgs {
+    /// Returns true if throughput mode is selected.
+    pub(super) fn is_enabled(&self) -> bool {
         self.threads.or(self.min_threads).or(self.max_threads).is_some()
     }
 
-    /// Whether something is asked for that throughput mode alone has.
-    pub(super) fn is_meant(&self) -> bool {
+    /// Returns true if an option is given that only throughput mode has.
+    pub(super) fn has_options(&self) -> bool {
         self.no_stonewall || self.mix_readers.is_some()
     }
 
@@ -64,7 +64,7 @@ impl Throughput {
         Ok((least..=most).collect())
     }
 
-    /// The run.
+    /// Returns the run.
     pub(super) fn run(
         &self,
         cell: Cell,
@@ -79,8 +79,8 @@ impl Throughput {
             tests.to_vec()
         };
         for test in &tests {
-            let why = "throughput mode has none; it is of the grid only";
-            ensure!(!kinds(&[*test]).is_empty(), "run test {test} with threads: {why}");
+            let reason = "throughput mode has none; it is of the grid only";
+            ensure!(!kinds(&[*test]).is_empty(), "run test {test} with threads: {reason}");
         }
         let readers = self.mix_readers.unwrap_or(READERS);
         let (threads, stonewall) = (self.numbers()?, !self.no_stonewall);
@@ -94,14 +94,14 @@ mod tests {
 
     fn numbers(threads: [Option<u64>; 3]) -> Result<Vec<u64>> {
         let [threads, min_threads, max_threads] = threads;
-        let mode = Throughput {
+        let mode = ThroughputArgs {
             threads,
             min_threads,
             max_threads,
             no_stonewall: false,
             mix_readers: None,
         };
-        assert!(mode.is_wanted());
+        assert!(mode.is_enabled());
         mode.numbers()
     }
 

@@ -1,7 +1,7 @@
-//! Variants of a matrix: how a file system is made and mounted, and how the workload is favoured.
+//! Variants of a matrix: options of a file system, and priority of the workload.
 //!
-//! `NAME=MKFS OPTIONS; MOUNT OPTIONS`, or parts with their names in any order:
-//! `NAME=fs: ext4; mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle`.
+//! `NAME=MKFS OPTIONS; MOUNT OPTIONS`, or parts with their names in any order: `NAME=fs: ext4;
+//! mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle`.
 
 use larder_host::priority;
 use serde_json::Value;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 /// A variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Variant {
-    /// What it is called; empty where nothing is set.
+    /// The name; empty for all defaults.
     pub(super) name: String,
-    /// The file systems that it is for; none for all.
+    /// The file systems that the variant applies to; empty for all.
     fs: Vec<String>,
-    /// Options for the program that makes the file system.
+    /// Options for mkfs.
     pub(super) make_options: Vec<String>,
     /// Options for mount, separated by commas.
     pub(super) mount_options: String,
-    /// How the workload is favoured.
+    /// Priority of the workload.
     pub(super) priority: priority::PriorityChange,
 }
 
@@ -26,17 +26,17 @@ pub(super) struct Variant {
 const PARTS: [&str; 6] = ["fs", "mkfs", "mount", "nice", "policy", "iopriority"];
 
 impl Variant {
-    /// Whether it is for this file system.
+    /// Returns true if the variant applies to this file system.
     pub(super) fn is_for(&self, fs: &str) -> bool {
         self.fs.is_empty() || self.fs.iter().any(|name| name == fs)
     }
 
-    /// File systems that it names.
+    /// Returns the file systems that the variant names.
     pub(super) fn fs(&self) -> &[String] {
         &self.fs
     }
 
-    /// What it sets, by name.
+    /// Returns the settings of the variant, by name.
     pub(super) fn settings(&self) -> BTreeMap<String, Value> {
         let mut settings = BTreeMap::new();
         let mut set = |name: &str, value: Value| settings.insert(format!("variant.{name}"), value);
@@ -65,8 +65,8 @@ impl Variant {
             "mount" => value.clone_into(&mut self.mount_options),
             "nice" => {
                 let nice = value.parse().ok().filter(|nice| (-20..20).contains(nice));
-                let wrong = || format!("\"{value}\" is no nice value; -20 to 19");
-                self.priority.nice = Some(nice.ok_or_else(wrong)?);
+                let error = || format!("\"{value}\" is no nice value; -20 to 19");
+                self.priority.nice = Some(nice.ok_or_else(error)?);
             }
             "policy" => self.priority.policy = Some(value.parse()?),
             "iopriority" => self.priority.io = Some(value.parse()?),
@@ -79,16 +79,16 @@ impl Variant {
     }
 }
 
-/// The name of a part and its value, where it has a name. Options can hold a colon too, but no
-/// blank behind it, and no word alone before it.
-fn named(part: &str) -> Option<(&str, &str)> {
+/// Splits a part into name and value, if it has a name. Options can contain a colon too, but
+/// without a blank after it, and not after a single word.
+fn split_name(part: &str) -> Option<(&str, &str)> {
     let (name, value) = part.split_once(':')?;
     let is_word = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
-    let is_apart = value.is_empty() || value.starts_with(' ') || PARTS.contains(&name);
-    (is_word && is_apart).then(|| (name, value.trim()))
+    let is_separated = value.is_empty() || value.starts_with(' ') || PARTS.contains(&name);
+    (is_word && is_separated).then(|| (name, value.trim()))
 }
 
-/// A variant as on the command line.
+/// Parses a variant.
 pub(super) fn variant(text: &str) -> Result<Variant, String> {
     let (name, parts) = text.split_once('=').ok_or_else(|| {
         format!("\"{text}\" is no variant; write NAME=MKFS OPTIONS; MOUNT OPTIONS")
@@ -99,14 +99,14 @@ pub(super) fn variant(text: &str) -> Result<Variant, String> {
         return Err(format!("\"{name}\" is no name of a variant; letters, digits, - _ . +"));
     }
     let mut variant = Variant { name: name.to_owned(), ..Variant::default() };
-    let mut places = ["mkfs", "mount"].into_iter();
+    let mut positions = ["mkfs", "mount"].into_iter();
     let mut seen: Vec<&str> = Vec::new();
     for part in parts.split(';').map(str::trim) {
-        let (name, value) = match named(part) {
-            Some(named) => named,
-            // Without a name the place says what it is; an empty one keeps its place.
-            None => match places.next() {
-                Some(place) => (place, part),
+        let (name, value) = match split_name(part) {
+            Some(pair) => pair,
+            // The position determines an unnamed part; an empty part keeps its position.
+            None => match positions.next() {
+                Some(part_name) => (part_name, part),
                 None if part.is_empty() => continue,
                 None => return Err(format!("\"{part}\" is one part too many without a name")),
             },
@@ -143,17 +143,17 @@ mod tests {
         let all =
             variant("x=-K; nice: 5; policy: batch; iopriority: idle; fs: xfs, btrfs").unwrap();
         let io = Some(IoPriority::Idle);
-        let wanted = PriorityChange { nice: Some(5), policy: Some(Policy::Batch), io };
-        assert_eq!((all.priority, all.make_options), (wanted, vec!["-K".to_owned()]));
+        let expected = PriorityChange { nice: Some(5), policy: Some(Policy::Batch), io };
+        assert_eq!((all.priority, all.make_options), (expected, vec!["-K".to_owned()]));
         let only = variant("x=fs:xfs").unwrap();
         assert!(only.is_for("xfs") && !only.is_for("ext4") && plain.is_for("ext4"));
-        // A colon inside of an option names nothing.
+        // A colon inside an option does not end a name.
         assert_eq!(variant("x=-E a:b; c:d").unwrap().mount_options, "c:d");
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (text, said) in [
+        for (text, reason) in [
             ("tuned", "\"tuned\" is no variant; write NAME="),
             ("=; noatime", "\"\" is no name of a variant"),
             ("a b=", "\"a b\" is no name of a variant"),
@@ -167,7 +167,7 @@ mod tests {
             ("x=-a; b; mount: c", "the part \"mount\" of a variant is there twice"),
         ] {
             let error = variant(text).unwrap_err();
-            assert!(error.starts_with(said), "{text}: {error}");
+            assert!(error.starts_with(reason), "{text}: {error}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What a script of PostMark sets, as flags.
+//! The settings of a PostMark script, as flags.
 
 use crate::args;
 use clap::{ArgAction, Args};
 use larder_lab::workload::postmark::config::{BIAS_MAX, SIZE_MAX};
 use larder_lab::workload::postmark::{Config, Location};
 
-/// One flag for each command that sets something. A flag wins over the script.
+/// One flag for each command that sets a value. A flag overrides the script.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "As in scripts")]
 pub(super) struct Settings {
-    /// Files that there are before the transactions [default: 500].
+    /// Number of files before the transactions [default: 500].
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     number: Option<u32>,
 
@@ -21,11 +21,12 @@ pub(super) struct Settings {
     #[arg(long, value_name = "LOW[-HIGH]", value_parser = sizes)]
     size: Option<(u32, u32)>,
 
-    /// Where the random numbers of PostMark come from [default: 42].
+    /// Seed of the random numbers of PostMark [default: 42].
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     postmark_seed: Option<u32>,
 
-    /// A directory for the files, perhaps with a weight; may be repeated [default: the current one].
+    /// A directory for the files, optionally with a weight; may be repeated [default: the current
+    /// one].
     #[arg(long, value_name = "PATH[:WEIGHT]", value_parser = location)]
     location: Vec<Location>,
 
@@ -41,24 +42,24 @@ pub(super) struct Settings {
     #[arg(long, value_name = "SIZE", value_parser = block)]
     write: Option<u32>,
 
-    /// Whether reads and writes go through a buffer, as those of C's stdio [default: true].
+    /// Buffer reads and writes, like C's stdio [default: true].
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     buffering: Option<bool>,
 
-    /// How many of ten times a file is read and not appended to; -1 for neither [default: 5].
+    /// Reads, as opposed to appends, out of ten operations; -1 for neither [default: 5].
     #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true)]
     bias_read: Option<Bias>,
 
-    /// How many of ten times a file is created and not deleted; -1 for neither [default: 5].
+    /// Creations, as opposed to deletions, out of ten operations; -1 for neither [default: 5].
     #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true)]
     bias_create: Option<Bias>,
 }
 
-/// A chance out of ten; none for neither.
+/// A probability in tenths; `None` for neither operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bias(Option<u32>);
 
-/// A number as scripts have them: from 1 to 2^31 - 1.
+/// Parses a number as in scripts: from 1 to 2^31 - 1.
 fn positive(text: &str) -> Result<u32, String> {
     let number = text.parse::<i32>().ok().and_then(|number| u32::try_from(number).ok());
     number
@@ -89,7 +90,7 @@ fn bias(text: &str) -> Result<Bias, String> {
     }
 }
 
-/// `PATH` or `PATH:WEIGHT`. A path may hold a ":" itself, if no number alone follows it.
+/// Parses `PATH` or `PATH:WEIGHT`. A path may contain ":" unless only a number follows it.
 fn location(text: &str) -> Result<Location, String> {
     let weighted = text.rsplit_once(':').and_then(|(path, weight)| {
         let is_number = !weight.is_empty() && weight.bytes().all(|byte| byte.is_ascii_digit());
@@ -106,9 +107,9 @@ fn location(text: &str) -> Result<Location, String> {
 }
 
 impl Settings {
-    /// A configuration with what the flags set.
-    pub(super) fn over(&self, mut config: Config) -> Config {
-        let set = |place: &mut u32, flag: Option<u32>| *place = flag.unwrap_or(*place);
+    /// Returns a configuration with the values of the flags.
+    pub(super) fn apply_to(&self, mut config: Config) -> Config {
+        let set = |field: &mut u32, flag: Option<u32>| *field = flag.unwrap_or(*field);
         set(&mut config.number, self.number);
         set(&mut config.transactions, self.transactions);
         set(&mut config.seed, self.postmark_seed);
@@ -168,10 +169,10 @@ mod tests {
             ..Settings::default()
         };
         let script = Config { number: 9, transactions: 11, buffered: false, ..Config::default() };
-        let config = settings.over(script.clone());
+        let config = settings.apply_to(script.clone());
         assert_eq!((config.number, config.transactions), (7, 11));
         assert_eq!((config.size_low, config.size_high, config.bias_read), (1, 2, None));
         assert_eq!(config.locations.len(), 1);
-        assert_eq!(Settings::default().over(script.clone()), script);
+        assert_eq!(Settings::default().apply_to(script.clone()), script);
     }
 }

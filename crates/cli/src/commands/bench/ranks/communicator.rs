@@ -1,9 +1,9 @@
-//! The others, as one rank sees them.
+//! The connection of a rank to the leader.
 //!
-//! Invariants: when the leader says that it is over, or is gone, the flag that the player looks at
-//! is raised, so that the trial at hand ends soon and cleans up; why is kept.
+//! Invariants: when the leader announces the end, or is disconnected, the stop flag of the
+//! benchmark is set, so that the current trial ends soon and cleans up; the reason is kept.
 
-use super::coordinator::{ALIVE_EVERY, SILENCE_MAX};
+use super::coordinator::{KEEP_ALIVE_INTERVAL, SILENCE_MAX};
 use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
 use anyhow::{Result, bail};
 use larder_lab::bench::{BenchError, Ranks};
@@ -14,29 +14,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a wish to stop is looked for while waiting.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a waiting rank checks for a stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The way to the leader.
+/// The connection of a rank to the leader.
 pub(super) struct Communicator {
-    first: bool,
+    is_rank_0: bool,
     shared: Arc<Shared>,
-    gone_on: Mutex<Receiver<(String, Vec<Value>)>>,
+    released: Mutex<Receiver<(String, Vec<Value>)>>,
 }
 
 struct Shared {
     writer: Mutex<Box<dyn Write + Send>>,
-    heard: Mutex<Instant>,
-    /// Why it is over, if it is and not by us.
-    why: Mutex<Option<String>>,
+    last_message_at: Mutex<Instant>,
+    /// Reason for the end of the run, unless this rank ended it.
+    end_reason: Mutex<Option<String>>,
     stop: Arc<AtomicBool>,
-    /// Nothing is said any more.
-    over: AtomicBool,
+    /// True once this rank sends no more messages.
+    is_over: AtomicBool,
 }
 
-/// What a lock guards here is whole at any time.
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex whose data is consistent even if a holder has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Communicator {
@@ -52,98 +52,100 @@ impl Shared {
         }
     }
 
-    /// It is over; the first reason counts.
-    fn end(&self, why: &str) {
-        if !self.over.load(Ordering::Acquire) {
-            lock(&self.why).get_or_insert_with(|| why.to_owned());
+    /// Ends the run; the first reason is kept.
+    fn end(&self, reason: &str) {
+        if !self.is_over.load(Ordering::Acquire) {
+            lock(&self.end_reason).get_or_insert_with(|| reason.to_owned());
             self.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    fn listen(&self, mut reader: Box<dyn BufRead + Send>, gone_on: &Sender<(String, Vec<Value>)>) {
+    fn listen(&self, mut reader: Box<dyn BufRead + Send>, released: &Sender<(String, Vec<Value>)>) {
         loop {
             match link::read(&mut reader, LINE_BYTES_MAX) {
                 Ok(Some(Message::Alive)) => {}
-                Ok(Some(Message::Go(place, said))) => {
-                    if gone_on.send((place, said)).is_err() {
+                Ok(Some(Message::Go(barrier, values))) => {
+                    if released.send((barrier, values)).is_err() {
                         return;
                     }
                 }
-                Ok(Some(Message::Ends(why))) => return self.end(&why),
+                Ok(Some(Message::Ends(reason))) => return self.end(&reason),
                 _ => return self.end("the rank that leads is gone"),
             }
-            *lock(&self.heard) = Instant::now();
+            *lock(&self.last_message_at) = Instant::now();
         }
     }
 
-    /// Says that we are still here, until it is over.
-    fn stay_alive(&self) {
-        while !self.over.load(Ordering::Acquire) && lock(&self.why).is_none() {
+    /// Sends keep-alive messages until the run is over.
+    fn send_keep_alives(&self) {
+        while !self.is_over.load(Ordering::Acquire) && lock(&self.end_reason).is_none() {
             self.send(&Message::Alive);
-            if lock(&self.heard).elapsed() > SILENCE_MAX {
+            if lock(&self.last_message_at).elapsed() > SILENCE_MAX {
                 self.end("the rank that leads has said nothing for a long time");
             }
-            std::thread::sleep(ALIVE_EVERY);
+            std::thread::sleep(KEEP_ALIVE_INTERVAL);
         }
     }
 }
 
 impl Communicator {
-    /// Says who we are, and waits until all are there. `stop` is raised when it is over.
+    /// Sends the first message of this rank, and waits until all ranks have joined. `stop` is set
+    /// at the end of the run.
     pub(super) fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self> {
         let Link { mut reader, mut writer } = link;
-        let first = hello.rank == 0;
-        let gone = |_| anyhow::anyhow!("meet the others: the one that leads is gone");
-        link::write(&mut writer, &Message::Hello(hello)).map_err(gone)?;
+        let is_rank_0 = hello.rank == 0;
+        let disconnected = |_| anyhow::anyhow!("meet the others: the one that leads is gone");
+        link::write(&mut writer, &Message::Hello(hello)).map_err(disconnected)?;
         loop {
-            match link::read(&mut reader, LINE_BYTES_MAX).map_err(gone)? {
+            match link::read(&mut reader, LINE_BYTES_MAX).map_err(disconnected)? {
                 Some(Message::Alive) => {}
                 Some(Message::Welcome) => break,
-                Some(Message::Ends(why)) => bail!("meet the others: {why}"),
+                Some(Message::Ends(reason)) => bail!("meet the others: {reason}"),
                 _ => bail!("meet the others: the one that leads is gone"),
             }
         }
         let shared = Arc::new(Shared {
             writer: Mutex::new(writer),
-            heard: Mutex::new(Instant::now()),
-            why: Mutex::new(None),
+            last_message_at: Mutex::new(Instant::now()),
+            end_reason: Mutex::new(None),
             stop,
-            over: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         });
-        let (sender, gone_on) = channel();
-        let (listening, living) = (Arc::clone(&shared), Arc::clone(&shared));
-        std::thread::spawn(move || listening.listen(reader, &sender));
-        std::thread::spawn(move || living.stay_alive());
-        Ok(Communicator { first, shared, gone_on: Mutex::new(gone_on) })
+        let (sender, released) = channel();
+        let (listener, keep_alive) = (Arc::clone(&shared), Arc::clone(&shared));
+        std::thread::spawn(move || listener.listen(reader, &sender));
+        std::thread::spawn(move || keep_alive.send_keep_alives());
+        Ok(Communicator { is_rank_0, shared, released: Mutex::new(released) })
     }
 
-    /// Whether this is rank 0.
-    pub(super) fn is_first(&self) -> bool {
-        self.first
+    /// Returns true for rank 0.
+    pub(super) fn is_rank_0(&self) -> bool {
+        self.is_rank_0
     }
 
-    /// Why it is over, if not by us.
+    /// Returns the reason for the end of the run, unless this rank ended it.
     pub(super) fn reason(&self) -> Option<String> {
-        lock(&self.shared.why).clone()
+        lock(&self.shared.end_reason).clone()
     }
 
-    /// Leaves, when everything that was made here is removed; with why if it is too early, and
-    /// that not because of others.
-    pub(super) fn leave(&self, why: Option<&str>) {
-        self.shared.over.store(true, Ordering::Release);
-        self.shared.send(&why.map_or(Message::Bye, |why| Message::Ends(why.to_owned())));
+    /// Leaves the run, after this rank has cleaned up; with the reason if it is premature, and not
+    /// caused by another rank.
+    pub(super) fn leave(&self, reason: Option<&str>) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.send(&reason.map_or(Message::Bye, |reason| Message::Ends(reason.to_owned())));
     }
 }
 
 impl Ranks for Communicator {
-    fn wait_at_barrier(&self, place: &str, said: Value) -> Result<Vec<Value>, BenchError> {
-        self.shared.send(&Message::At(place.to_owned(), said));
-        let gone_on = lock(&self.gone_on);
+    fn wait_at_barrier(&self, barrier: &str, value: Value) -> Result<Vec<Value>, BenchError> {
+        self.shared.send(&Message::At(barrier.to_owned(), value));
+        let released = lock(&self.released);
         loop {
-            match gone_on.recv_timeout(LOOK_EVERY) {
-                Ok((met, said)) if met == place => return Ok(said),
-                Ok((met, _)) => {
-                    self.shared.end(&format!("the others are at \"{met}\", not at \"{place}\""));
+            match released.recv_timeout(STOP_CHECK_INTERVAL) {
+                Ok((reached, values)) if reached == barrier => return Ok(values),
+                Ok((reached, _)) => {
+                    self.shared
+                        .end(&format!("the others are at \"{reached}\", not at \"{barrier}\""));
                     return Err(BenchError::Stopped);
                 }
                 Err(RecvTimeoutError::Timeout) if !self.shared.stop.load(Ordering::Relaxed) => {}

@@ -1,8 +1,8 @@
-//! The leader: it lets ranks go on together, and tells all when one is gone.
+//! The leader of the ranks: it implements the barrier, and ends all ranks when one ends.
 //!
-//! Invariants: nobody is let past a place before all are there; whatever ends one ends all, with
-//! the same sentence; the leader is back only when every rank has gone, or time for that is up.
-//! Time here is that of this machine alone.
+//! Invariants: no rank passes a barrier before all have reached it; the end of one rank ends all of
+//! them with the same message; the leader returns only when every rank has ended, or the time limit
+//! for that has passed. Times are those of this machine.
 
 use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
 use serde_json::Value;
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How often both sides say that they are still here.
-pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// How long a peer may say nothing.
+/// Interval of keep-alive messages, in both directions.
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time without a message from a peer.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How long ranks may take to clean up and go.
-const GOING_MAX: Duration = Duration::from_mins(1);
-/// How often a wish to stop is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time limit for ranks to clean up and end.
+const END_TIME_MAX: Duration = Duration::from_mins(1);
+/// Interval at which the leader checks for a stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The place where each rank hands over what it has measured: the last one.
+/// The last barrier, at which each rank sends its result.
 pub(super) const RESULT: &str = "result";
 
-/// A rank that has said who it is.
+/// A rank that has introduced itself.
 #[derive(Debug)]
 pub(super) struct RankLink {
     pub(super) hello: Hello,
@@ -31,7 +31,7 @@ pub(super) struct RankLink {
 }
 
 impl RankLink {
-    /// As people call it.
+    /// Returns the name for messages.
     pub(super) fn name(&self) -> String {
         name(&self.hello)
     }
@@ -41,143 +41,152 @@ fn name(hello: &Hello) -> String {
     format!("rank {} on {}", hello.rank, hello.host)
 }
 
-/// What came from a rank; nothing when its way has ended.
+/// A message from a rank; `None` at the end of its connection.
 type Event = (usize, Option<Message>);
 
-/// Leads all ranks, which stand in their order, to the end; what each handed over.
+/// Leads all ranks, in order of their numbers, to the end; returns their results.
 ///
 /// # Errors
-/// A sentence: which rank ended first, and why.
-pub(super) fn lead(members: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
-    let (events, heard) = channel();
-    let mut seats = Vec::new();
-    for (rank, RankLink { hello, link: Link { reader, writer } }) in members.into_iter().enumerate()
-    {
-        listen(rank, reader, events.clone());
+/// A message with the rank that ended first, and its reason.
+pub(super) fn lead(ranks: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
+    let (sender, receiver) = channel();
+    let mut ranks_state = Vec::new();
+    for (rank, RankLink { hello, link: Link { reader, writer } }) in ranks.into_iter().enumerate() {
+        listen(rank, reader, sender.clone());
         let name = name(&hello);
-        seats.push(Seat { name, writer, at: None, heard: Instant::now(), gone: false });
+        ranks_state.push(RankState {
+            name,
+            writer,
+            at: None,
+            last_message_at: Instant::now(),
+            is_gone: false,
+        });
     }
-    let mut hub = Coordinator { seats, heard };
-    hub.broadcast(&Message::Welcome);
-    let ended = hub.coordinate(stop);
-    if let Err(why) = &ended {
-        hub.broadcast(&Message::Ends(why.clone()));
+    let mut coordinator = Coordinator { ranks: ranks_state, events: receiver };
+    coordinator.broadcast(&Message::Welcome);
+    let result = coordinator.coordinate(stop);
+    if let Err(error) = &result {
+        coordinator.broadcast(&Message::Ends(error.clone()));
     }
-    hub.wait_until_gone();
-    ended
+    coordinator.wait_until_gone();
+    result
 }
 
-/// Puts what a rank says into the queue, until it says no more.
+/// Reads the messages of a rank into the queue, until its connection ends.
 fn listen(rank: usize, mut reader: Box<dyn BufRead + Send>, events: Sender<Event>) {
     std::thread::spawn(move || {
-        // What cannot be understood is as good as an end.
+        // An invalid message is treated as the end of the connection.
         while let Ok(Some(message)) = link::read(&mut reader, LINE_BYTES_MAX) {
             if events.send((rank, Some(message))).is_err() {
                 return;
             }
         }
-        // The leader may be gone itself.
+        // The leader may have ended.
         drop(events.send((rank, None)));
     });
 }
 
-struct Seat {
+struct RankState {
     name: String,
     writer: Box<dyn Write + Send>,
     at: Option<(String, Value)>,
-    heard: Instant,
-    gone: bool,
+    last_message_at: Instant,
+    is_gone: bool,
 }
 
 struct Coordinator {
-    seats: Vec<Seat>,
-    heard: Receiver<Event>,
+    ranks: Vec<RankState>,
+    events: Receiver<Event>,
 }
 
 impl Coordinator {
-    /// Says something to all who are there; those who do not take it will be missed soon.
+    /// Sends a message to all ranks; a failed write marks the rank as gone.
     fn broadcast(&mut self, message: &Message) {
-        for seat in self.seats.iter_mut().filter(|seat| !seat.gone) {
-            seat.gone = link::write(&mut seat.writer, message).is_err();
+        for rank_state in self.ranks.iter_mut().filter(|rank_state| !rank_state.is_gone) {
+            rank_state.is_gone = link::write(&mut rank_state.writer, message).is_err();
         }
     }
 
     fn coordinate(&mut self, stop: &AtomicBool) -> Result<Vec<Value>, String> {
-        let mut told = Instant::now();
+        let mut last_keep_alive = Instant::now();
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Err("it was stopped".to_owned());
             }
-            if told.elapsed() >= ALIVE_EVERY {
-                told = Instant::now();
+            if last_keep_alive.elapsed() >= KEEP_ALIVE_INTERVAL {
+                last_keep_alive = Instant::now();
                 self.broadcast(&Message::Alive);
-                self.look_for_silence()?;
+                self.check_silence()?;
             }
-            let (rank, message) = match self.heard.recv_timeout(LOOK_EVERY) {
+            let (rank, message) = match self.events.recv_timeout(STOP_CHECK_INTERVAL) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return Err("no rank is left".to_owned()),
             };
-            let seat = &mut self.seats[rank];
-            seat.heard = Instant::now();
+            let rank_state = &mut self.ranks[rank];
+            rank_state.last_message_at = Instant::now();
             match message {
                 Some(Message::Alive) => {}
-                Some(Message::At(place, said)) if seat.at.is_none() => {
-                    seat.at = Some((place, said));
-                    if let Some(result) = self.let_go()? {
+                Some(Message::At(barrier, value)) if rank_state.at.is_none() => {
+                    rank_state.at = Some((barrier, value));
+                    if let Some(result) = self.try_release()? {
                         return Ok(result);
                     }
                 }
-                Some(Message::Ends(why)) => {
-                    seat.gone = true;
-                    return Err(format!("{} ended: {why}", seat.name));
+                Some(Message::Ends(reason)) => {
+                    rank_state.is_gone = true;
+                    return Err(format!("{} ended: {reason}", rank_state.name));
                 }
-                Some(_) => return Err(format!("{} said what it may not say", seat.name)),
+                Some(_) => return Err(format!("{} said what it may not say", rank_state.name)),
                 None => {
-                    seat.gone = true;
-                    return Err(format!("{} is gone: it died or was killed", seat.name));
+                    rank_state.is_gone = true;
+                    return Err(format!("{} is gone: it died or was killed", rank_state.name));
                 }
             }
         }
     }
 
-    fn look_for_silence(&self) -> Result<(), String> {
-        let silent = self.seats.iter().find(|seat| seat.heard.elapsed() > SILENCE_MAX);
-        silent.map_or(Ok(()), |seat| {
+    fn check_silence(&self) -> Result<(), String> {
+        let silent = self.ranks.iter().find(|it| it.last_message_at.elapsed() > SILENCE_MAX);
+        silent.map_or(Ok(()), |rank_state| {
             let seconds = SILENCE_MAX.as_secs();
-            Err(format!("{} has said nothing for {seconds} seconds", seat.name))
+            Err(format!("{} has said nothing for {seconds} seconds", rank_state.name))
         })
     }
 
-    /// Lets all go on if all are there; what they handed over if that was the last place.
-    fn let_go(&mut self) -> Result<Option<Vec<Value>>, String> {
-        if self.seats.iter().any(|seat| seat.at.is_none()) {
+    /// Releases the barrier if all ranks have reached it; returns their results at the last one.
+    fn try_release(&mut self) -> Result<Option<Vec<Value>>, String> {
+        if self.ranks.iter().any(|rank_state| rank_state.at.is_none()) {
             return Ok(None);
         }
-        let at = self.seats.iter_mut().filter_map(|seat| seat.at.take());
-        let (places, said): (Vec<String>, Vec<Value>) = at.unzip();
-        if let Some(rank) = places.iter().position(|place| *place != places[0]) {
-            let (first, other) = (&self.seats[0].name, &self.seats[rank].name);
-            let (here, there) = (&places[0], &places[rank]);
-            return Err(format!("{first} is at \"{here}\" and {other} at \"{there}\""));
+        let at = self.ranks.iter_mut().filter_map(|rank_state| rank_state.at.take());
+        let (barriers, values): (Vec<String>, Vec<Value>) = at.unzip();
+        if let Some(rank) = barriers.iter().position(|barrier| *barrier != barriers[0]) {
+            let (first, other) = (&self.ranks[0].name, &self.ranks[rank].name);
+            let (first_barrier, other_barrier) = (&barriers[0], &barriers[rank]);
+            return Err(format!(
+                "{first} is at \"{first_barrier}\" and {other} at \"{other_barrier}\""
+            ));
         }
-        let place = places.into_iter().next().expect("there are ranks");
-        if place == RESULT {
-            // It is for the leader; the others have their own.
-            self.broadcast(&Message::Go(place, Vec::new()));
-            return Ok(Some(said));
+        let barrier = barriers.into_iter().next().expect("there are ranks");
+        if barrier == RESULT {
+            // The results are only for the leader.
+            self.broadcast(&Message::Go(barrier, Vec::new()));
+            return Ok(Some(values));
         }
-        self.broadcast(&Message::Go(place, said));
+        self.broadcast(&Message::Go(barrier, values));
         Ok(None)
     }
 
-    /// Until every rank has removed what it made, and ended.
+    /// Waits until every rank has cleaned up and ended.
     fn wait_until_gone(&mut self) {
-        let begun = Instant::now();
-        while self.seats.iter().any(|seat| !seat.gone) && begun.elapsed() < GOING_MAX {
-            match self.heard.recv_timeout(LOOK_EVERY) {
+        let started_at = Instant::now();
+        while self.ranks.iter().any(|rank_state| !rank_state.is_gone)
+            && started_at.elapsed() < END_TIME_MAX
+        {
+            match self.events.recv_timeout(STOP_CHECK_INTERVAL) {
                 Ok((rank, None | Some(Message::Bye | Message::Ends(_)))) => {
-                    self.seats[rank].gone = true;
+                    self.ranks[rank].is_gone = true;
                 }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => self.broadcast(&Message::Alive),
@@ -193,21 +202,21 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
-    /// Ends of links as the ranks have them, and the leader's result.
+    /// The ranks' ends of their connections, and the leader's result.
     type TestRanks = (Vec<UnixStream>, std::thread::JoinHandle<Result<Vec<Value>, String>>);
 
-    fn rig(count: usize, stop: Arc<AtomicBool>) -> TestRanks {
-        let (mut ends, mut members) = (Vec::new(), Vec::new());
+    fn start_ranks(count: usize, stop: Arc<AtomicBool>) -> TestRanks {
+        let (mut ends, mut links) = (Vec::new(), Vec::new());
         for rank in 0..count {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let hello = Hello { rank, host: format!("h{rank}"), ..Hello::default() };
-            members.push(RankLink { hello, link: Link::new(ours.try_clone().unwrap(), ours) });
+            links.push(RankLink { hello, link: Link::new(ours.try_clone().unwrap(), ours) });
             ends.push(theirs);
         }
-        (ends, std::thread::spawn(move || lead(members, &stop)))
+        (ends, std::thread::spawn(move || lead(links, &stop)))
     }
 
-    /// The next message but for signs of life.
+    /// Returns the next message except keep-alives.
     fn receive(end: &UnixStream) -> Option<Message> {
         let mut reader = std::io::BufReader::with_capacity(1, end);
         loop {
@@ -222,13 +231,13 @@ mod tests {
         link::write(&mut end, message).unwrap();
     }
 
-    fn at(place: &str, said: u64) -> Message {
-        Message::At(place.to_owned(), said.into())
+    fn at(barrier: &str, value: u64) -> Message {
+        Message::At(barrier.to_owned(), value.into())
     }
 
     #[test]
     fn all_go_on_together_and_hand_over_what_they_have() {
-        let (ends, leader) = rig(3, Arc::default());
+        let (ends, leader) = start_ranks(3, Arc::default());
         for end in &ends {
             assert_eq!(receive(end), Some(Message::Welcome));
         }
@@ -251,35 +260,35 @@ mod tests {
         assert_eq!(leader.join().unwrap().unwrap(), [7, 8, 9].map(Value::from));
     }
 
-    /// What all hear when `what` happens, and what the leader says.
-    fn ended(what: impl FnOnce(&mut Vec<UnixStream>, &AtomicBool)) -> String {
+    /// Runs `action` and returns the error of the leader, which all ranks receive.
+    fn ended(action: impl FnOnce(&mut Vec<UnixStream>, &AtomicBool)) -> String {
         let stop = Arc::new(AtomicBool::new(false));
-        let (mut ends, leader) = rig(2, Arc::clone(&stop));
+        let (mut ends, leader) = start_ranks(2, Arc::clone(&stop));
         for end in &ends {
             assert_eq!(receive(end), Some(Message::Welcome));
         }
-        what(&mut ends, &stop);
-        let told = receive(&ends[0]);
+        action(&mut ends, &stop);
+        let message = receive(&ends[0]);
         drop(ends);
-        let why = leader.join().unwrap().unwrap_err();
-        assert_eq!(told, Some(Message::Ends(why.clone())));
-        why
+        let error = leader.join().unwrap().unwrap_err();
+        assert_eq!(message, Some(Message::Ends(error.clone())));
+        error
     }
 
     #[test]
     fn what_ends_one_ends_all_with_the_same_sentence() {
-        let why = ended(|ends, _| drop(ends.pop()));
-        assert_eq!(why, "rank 1 on h1 is gone: it died or was killed");
-        let why = ended(|ends, _| send(&ends[1], &Message::Ends("the disk is full".to_owned())));
-        assert_eq!(why, "rank 1 on h1 ended: the disk is full");
-        let why = ended(|ends, _| {
+        let error = ended(|ends, _| drop(ends.pop()));
+        assert_eq!(error, "rank 1 on h1 is gone: it died or was killed");
+        let error = ended(|ends, _| send(&ends[1], &Message::Ends("the disk is full".to_owned())));
+        assert_eq!(error, "rank 1 on h1 ended: the disk is full");
+        let error = ended(|ends, _| {
             send(&ends[0], &at("a", 0));
             send(&ends[1], &at("b", 0));
         });
-        assert_eq!(why, "rank 0 on h0 is at \"a\" and rank 1 on h1 at \"b\"");
-        let why = ended(|ends, _| send(&ends[1], &Message::Welcome));
-        assert_eq!(why, "rank 1 on h1 said what it may not say");
-        let why = ended(|_, stop| stop.store(true, Ordering::Relaxed));
-        assert_eq!(why, "it was stopped");
+        assert_eq!(error, "rank 0 on h0 is at \"a\" and rank 1 on h1 at \"b\"");
+        let error = ended(|ends, _| send(&ends[1], &Message::Welcome));
+        assert_eq!(error, "rank 1 on h1 said what it may not say");
+        let error = ended(|_, stop| stop.store(true, Ordering::Relaxed));
+        assert_eq!(error, "it was stopped");
     }
 }

@@ -1,7 +1,7 @@
-//! What ranks and their leader say to each other: one line of JSON each.
+//! Messages between ranks and their leader: one line of JSON each.
 //!
-//! Invariant: a line has a bound, so that a peer cannot fill the memory; before a peer is known it
-//! is small.
+//! Invariant: the length of a line is limited, so that a peer cannot exhaust memory; the limit is
+//! small until a peer has introduced itself.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,50 +9,50 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 /// The version of this protocol.
 pub(super) const PROTOCOL: u32 = 1;
-/// Bytes of the first line of a peer, at the most.
+/// Maximum length of the first line of a peer.
 pub(super) const HELLO_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of any other line: a whole record is one.
+/// Maximum length of other lines, which may contain a whole record.
 pub(super) const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// What is said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Message {
-    /// From a rank: the first thing that it says.
+    /// From a rank: its first message.
     Hello(Hello),
-    /// From the leader: all are there.
+    /// From the leader: all ranks have joined.
     Welcome,
-    /// From a rank: it is at a place, and says this.
+    /// From a rank: it has reached a barrier, with this value.
     At(String, Value),
-    /// From the leader: all are at that place, and have said this.
+    /// From the leader: all ranks have reached the barrier, with these values.
     Go(String, Vec<Value>),
-    /// From both: still here.
+    /// From both: keep-alive.
     Alive,
-    /// From both: it ends too early, and why. From a rank it is the last thing.
+    /// From both: a premature end, with the reason. The last message of a rank.
     Ends(String),
-    /// From a rank: it has removed what it made, and goes. The last thing that it says.
+    /// From a rank: it has cleaned up and ends. Its last message.
     Bye,
 }
 
-/// Who comes.
+/// The first message of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) protocol: u32,
     /// Version of Larder.
     pub(super) version: String,
-    /// From 0.
+    /// Number of the rank, from 0.
     pub(super) rank: usize,
-    /// How many there are.
+    /// Number of ranks.
     pub(super) ranks: usize,
-    /// What its machine is called.
+    /// Name of its machine.
     pub(super) host: String,
-    /// What it is about to measure.
+    /// Description of its benchmark.
     pub(super) what: String,
-    /// The token of the run; empty where the way itself is private.
+    /// The token of the run; empty on a private channel.
     pub(super) token: String,
 }
 
-/// Both ends of a way.
+/// Both directions of a connection.
 pub(super) struct Link {
     pub(super) reader: Box<dyn BufRead + Send>,
     pub(super) writer: Box<dyn Write + Send>,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// The next message; nothing at the end.
+/// Reads the next message; returns `None` at the end.
 pub(super) fn read(reader: &mut dyn BufRead, bytes_max: u64) -> io::Result<Option<Message>> {
     let mut line = Vec::new();
     reader.take(bytes_max).read_until(b'\n', &mut line)?;
@@ -88,7 +88,7 @@ pub(super) fn read(reader: &mut dyn BufRead, bytes_max: u64) -> io::Result<Optio
     serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
 }
 
-/// Says something, at once.
+/// Writes a message and flushes it.
 pub(super) fn write(writer: &mut dyn Write, message: &Message) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -102,21 +102,21 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood_and_bounded() {
-        let said = [
+        let messages = [
             Message::Hello(Hello { rank: 1, ..Hello::default() }),
             Message::At("start".to_owned(), 7.into()),
             Message::Ends("two\nlines".to_owned()),
         ];
         let mut bytes = Vec::new();
-        for message in &said {
+        for message in &messages {
             write(&mut bytes, message).unwrap();
         }
         let mut reader = &bytes[..];
-        for message in said {
+        for message in messages {
             assert_eq!(read(&mut reader, 1000).unwrap(), Some(message));
         }
         assert_eq!(read(&mut reader, 1000).unwrap(), None);
-        let error = |bytes: &[u8], most| read(&mut &bytes[..], most).unwrap_err().kind();
+        let error = |bytes: &[u8], bytes_max| read(&mut &bytes[..], bytes_max).unwrap_err().kind();
         assert_eq!(error(b"\"alive\"", 1000), io::ErrorKind::UnexpectedEof);
         assert_eq!(error(b"\"alive\"\n", 4), io::ErrorKind::InvalidData);
         assert_eq!(error(b"GET / HTTP/1.1\r\n", 1000), io::ErrorKind::InvalidData);

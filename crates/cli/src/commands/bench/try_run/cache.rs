@@ -1,10 +1,10 @@
-//! The temporary cache of `larder try`: a `larder mount` of this very program, as a process of its
-//! own, so that it has the memory and the threads that it would have elsewhere, and so that its end
-//! is not ours.
+//! The temporary cache of `larder try`: a `larder mount` of this program in a separate process, so
+//! that it has the same memory and threads as in production, and its failure does not end this
+//! process.
 //!
-//! Invariants: it ends when this process does, however that comes about, since it ends with its
-//! standard input; Ctrl-C reaches this process alone, which then ends it in order; when
-//! [`Cache::stop`] is back it is gone and nothing is mounted.
+//! Invariants: it ends when this process does, for any reason, since it ends with its standard
+//! input; Ctrl-C reaches only this process, which then ends the cache in an orderly way; when
+//! [`Cache::stop`] returns, the cache has ended and nothing is mounted.
 
 use super::scratch::Scratch;
 use crate::commands::ctl::Client;
@@ -21,45 +21,45 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to write everything when it ends. What it has is ours and of no use to
-/// anybody any more, so then it is killed.
-const END_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether it has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Time limit for writing all dirty data at the end. The data is not needed any more, so the
+/// process is killed after it.
+const END_TIME_MAX: Duration = Duration::from_secs(30);
+/// Interval at which the process is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How it is mounted.
+/// Configuration of the mount.
 #[derive(Clone, Debug)]
-pub(super) struct Mounting {
+pub(super) struct MountConfig {
     pub(super) memory: u64,
     pub(super) flush: FlushMode,
     pub(super) files: PathBuf,
     pub(super) mount: PathBuf,
     control: PathBuf,
-    said: PathBuf,
+    log: PathBuf,
 }
 
-impl Mounting {
+impl MountConfig {
     pub(super) fn new(memory: u64, flush: FlushMode, scratch: &Scratch) -> Self {
         let (files, mount) = (scratch.files(), scratch.mount());
-        Mounting {
+        MountConfig {
             memory,
             flush,
             files,
             mount,
             control: scratch.control(),
-            said: scratch.log_path(),
+            log: scratch.log_path(),
         }
     }
 }
 
-fn ended_with(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     format!("the cache ended in the middle of it ({status})")
 }
 
-/// The cache, which runs or does not.
+/// The cache, running or not.
 #[derive(Debug)]
 pub(super) struct Cache {
-    how: Mounting,
+    config: MountConfig,
     running: Option<Running>,
 }
 
@@ -70,77 +70,77 @@ struct Running {
 }
 
 impl Cache {
-    pub(super) fn new(how: Mounting) -> Self {
-        Cache { how, running: None }
+    pub(super) fn new(config: MountConfig) -> Self {
+        Cache { config, running: None }
     }
 
-    /// Mounts it anew, with nothing in it.
+    /// Mounts a new, empty cache.
     pub(super) fn start(&mut self) -> Result<()> {
         self.stop()?;
-        let what = "start the cache";
-        let program = std::env::current_exe().context(what)?;
-        let said = File::create(&self.how.said).context(what)?;
+        let context = "start the cache";
+        let program = std::env::current_exe().context(context)?;
+        let log = File::create(&self.config.log).context(context)?;
         let mut command = Command::new(program);
-        command.arg("mount").arg(&self.how.files).arg(&self.how.mount).arg("--while-input");
-        command.args(["--memory", &self.how.memory.to_string()]);
-        command.args(["--flush", self.how.flush.name()]);
-        command.arg("--control").arg(&self.how.control);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
-        // In a group of its own, so that a terminal does not stop it together with us.
-        let mut child = command.process_group(0).spawn().context(what)?;
+        command.arg("mount").arg(&self.config.files).arg(&self.config.mount).arg("--while-input");
+        command.args(["--memory", &self.config.memory.to_string()]);
+        command.args(["--flush", self.config.flush.name()]);
+        command.arg("--control").arg(&self.config.control);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        // A separate process group: Ctrl-C on the terminal signals only this process.
+        let mut child = command.process_group(0).spawn().context(context)?;
         let out = child.stdout.take().expect("a pipe");
         let mut line = String::new();
-        // It says where it is mounted, or ends.
-        let heard = BufReader::new(out).read_line(&mut line);
-        let client = Client::at(&self.how.control)?;
+        // The cache prints its mount point, or ends.
+        let read = BufReader::new(out).read_line(&mut line);
+        let client = Client::at(&self.config.control)?;
         self.running = Some(Running { child, client });
-        if heard.context(what)? == 0 {
+        if read.context(context)? == 0 {
             self.end()?;
-            bail!("{}", self.why_it_ended());
+            bail!("{}", self.last_error());
         }
         Ok(())
     }
 
-    /// The last sentence that it said, as one that can follow "failed to".
-    fn why_it_ended(&self) -> String {
-        let said = std::fs::read_to_string(&self.how.said).unwrap_or_default();
-        let last = said.lines().rev().find_map(|line| line.strip_prefix("larder: failed to "));
+    /// Returns the last error message of the cache, without "failed to".
+    fn last_error(&self) -> String {
+        let log = std::fs::read_to_string(&self.config.log).unwrap_or_default();
+        let last = log.lines().rev().find_map(|line| line.strip_prefix("larder: failed to "));
         last.unwrap_or("start the cache: it ended without a word").to_owned()
     }
 
-    /// Ends it, if it runs: everything is written and nothing is mounted any more. One that does
-    /// not end is killed.
+    /// Ends the cache, if it runs: all data is written and nothing is mounted any more. A cache
+    /// that does not end is killed.
     ///
     /// # Errors
-    /// It had ended before, on its own, or was killed by somebody else.
+    /// The cache had ended before, or was killed by another process.
     pub(super) fn stop(&mut self) -> Result<()> {
-        let before = self.ended();
-        let after = self.end()?.filter(|status| !status.success()).map(ended_with);
-        before.or(after).map_or(Ok(()), |how| Err(anyhow!("go on: {how}")))
+        let before = self.exit_description();
+        let after = self.end()?.filter(|status| !status.success()).map(describe_exit);
+        before.or(after).map_or(Ok(()), |description| Err(anyhow!("go on: {description}")))
     }
 
-    /// Ends it in any case; how it ended, if it did when it was asked to.
+    /// Ends the cache in any case; returns its exit status, if it ended in time.
     fn end(&mut self) -> Result<Option<ExitStatus>> {
         let Some(Running { mut child, .. }) = self.running.take() else { return Ok(None) };
-        let asked = kill_process(Pid::from_child(&child), Signal::TERM);
-        let begun = Instant::now();
-        let mut ended = child.try_wait().context("end the cache")?;
-        while ended.is_none() && asked.is_ok() && begun.elapsed() < END_PATIENCE {
-            std::thread::sleep(LOOK_EVERY);
-            ended = child.try_wait().context("end the cache")?;
+        let signalled = kill_process(Pid::from_child(&child), Signal::TERM);
+        let started_at = Instant::now();
+        let mut status = child.try_wait().context("end the cache")?;
+        while status.is_none() && signalled.is_ok() && started_at.elapsed() < END_TIME_MAX {
+            std::thread::sleep(CHECK_INTERVAL);
+            status = child.try_wait().context("end the cache")?;
         }
-        if ended.is_none() {
+        if status.is_none() {
             child.kill().and_then(|()| child.wait().map(drop)).context("end the cache")?;
         }
-        // One that was killed leaves a dead mount.
-        detach_ours(&self.how.mount)?;
-        Ok(ended)
+        // A killed process leaves a dead mount.
+        detach_ours(&self.config.mount)?;
+        Ok(status)
     }
 
-    /// How it ended, if it did so on its own.
-    pub(super) fn ended(&mut self) -> Option<String> {
+    /// Returns a description of its end, if it ended on its own.
+    pub(super) fn exit_description(&mut self) -> Option<String> {
         let status: ExitStatus = self.running.as_mut()?.child.try_wait().ok()??;
-        Some(ended_with(status))
+        Some(describe_exit(status))
     }
 
     fn client(&self) -> Result<&Client> {
@@ -149,28 +149,28 @@ impl Cache {
         Ok(&running.client)
     }
 
-    /// What it has counted since it was mounted.
+    /// Returns its counters since it was mounted.
     pub(super) fn stats(&self) -> Result<Stats> {
         self.client()?.get("stats")
     }
 
-    /// Has it write everything that it has not yet.
+    /// Makes it write all dirty data.
     pub(super) fn flush(&self) -> Result<()> {
-        let asked = VolumeRequest::default();
-        let (_, failures) = self.client()?.follow("flush", &asked, |_| ())?;
+        let request = VolumeRequest::default();
+        let (_, failures) = self.client()?.follow("flush", &request, |_| ())?;
         if let Some(failure) = failures.into_iter().next() {
             bail!("write everything: {failure}");
         }
         Ok(())
     }
 
-    /// Bytes of all files that are in it, those that no name leads to as well.
+    /// Returns the resident bytes of all files, including unlinked ones.
     pub(super) fn resident_bytes(&self) -> Result<u64> {
         let files: Files = self.client()?.get("files")?;
         Ok(files.files.iter().map(|file| file.resident_bytes).sum())
     }
 
-    /// Bytes that it asked disks to move since it began.
+    /// Returns the bytes that it has read from and written to disks since it started.
     pub(super) fn disk_bytes(&self) -> u64 {
         let io = self.running.as_ref().and_then(|running| processes::of(running.child.id()));
         io.map_or(0, |io| io.disk_read_bytes + io.dirtied_bytes)

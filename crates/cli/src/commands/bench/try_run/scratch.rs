@@ -1,8 +1,9 @@
-//! The directory that `larder try` works in: files, a mount point for the cache in front of them, and
-//! a place for its control socket, which is not on somebody's slow disk.
+//! The directories of `larder try`: files, a mount point for the cache in front of them, and a
+//! separate directory for its control socket, which is not on the disk under test.
 //!
-//! Invariants: both directories are locked while this process lives; whatever is mounted in them goes
-//! before they do, and what a process that was killed has left is undone by the next one.
+//! Invariants: both directories are locked while this process lives; file systems that are mounted
+//! in them are unmounted before they are removed, and the next process cleans up after a killed
+//! one.
 
 use anyhow::{Context, Result};
 use larder_io::front::fuse::detach_ours;
@@ -12,44 +13,44 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// What the directory is called, with the number of the process behind it.
-const STEM: &str = "larder-try-";
-/// The same for the one of the control socket, which may lie beside it.
-const CONTROL_STEM: &str = "larder-try-control-";
+/// Prefix of the name of the directory, before the process ID.
+const PREFIX: &str = "larder-try-";
+/// Prefix of the name of the directory for the control socket, which may be in the same parent.
+const CONTROL_PREFIX: &str = "larder-try-control-";
 const MOUNT: &str = "mount";
 
 /// Both directories.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    directory: Kept,
-    control: Kept,
+    directory: LockedDirectory,
+    control: LockedDirectory,
 }
 
 /// A directory and the lock on it.
 #[derive(Debug)]
-struct Kept {
+struct LockedDirectory {
     path: PathBuf,
     lock: Option<Held>,
 }
 
-impl Kept {
-    fn make(parent: &Path, stem: &str) -> io::Result<Kept> {
-        let path = parent.join(format!("{stem}{}", std::process::id()));
+impl LockedDirectory {
+    fn make(parent: &Path, prefix: &str) -> io::Result<LockedDirectory> {
+        let path = parent.join(format!("{prefix}{}", std::process::id()));
         let lock = Held::make(&path, || DirBuilder::new().mode(0o700).create(&path))?;
-        Ok(Kept { path, lock: Some(lock) })
+        Ok(LockedDirectory { path, lock: Some(lock) })
     }
 
-    /// Removes it, once.
+    /// Removes the directory, once.
     fn remove(&mut self) -> Result<()> {
         if self.lock.take().is_none() {
             return Ok(());
         }
-        let what = || format!("remove {}", self.path.display());
-        std::fs::remove_dir_all(&self.path).with_context(what)
+        let context = || format!("remove {}", self.path.display());
+        std::fs::remove_dir_all(&self.path).with_context(context)
     }
 }
 
-impl Drop for Kept {
+impl Drop for LockedDirectory {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
             eprintln!("larder: note: failed to {error:#}");
@@ -57,9 +58,9 @@ impl Drop for Kept {
     }
 }
 
-/// Removes what runs of this user that were killed have left in a directory; says so.
-pub(super) fn clear_up(parent: &Path, sockets: &Path) {
-    let mut undo = |path: &Path| match detach_ours(&path.join(MOUNT)) {
+/// Removes and reports the directories of killed runs of this user.
+pub(super) fn remove_leftovers(parent: &Path, sockets: &Path) {
+    let mut unmount = |path: &Path| match detach_ours(&path.join(MOUNT)) {
         Ok(_) => true,
         Err(error) => {
             let path = path.display();
@@ -67,51 +68,51 @@ pub(super) fn clear_up(parent: &Path, sockets: &Path) {
             false
         }
     };
-    let left = clear_up_after(parent, STEM, &mut undo);
-    let controls = clear_up_after(sockets, CONTROL_STEM, &mut |_| true);
-    for path in left.iter().chain(&controls) {
+    let directories = clear_up_after(parent, PREFIX, &mut unmount);
+    let controls = clear_up_after(sockets, CONTROL_PREFIX, &mut |_| true);
+    for path in directories.iter().chain(&controls) {
         eprintln!("larder: removed {}, which a run that was killed had left", path.display());
     }
 }
 
 impl Scratch {
-    /// Creates all files; the socket gets a directory of its own in `sockets`.
+    /// Creates all directories; the socket gets its own in `sockets`.
     pub(super) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
-        let what = || format!("make a scratch directory in {}", parent.display());
-        let directory = Kept::make(parent, STEM).with_context(what)?;
-        let control = Kept::make(sockets, CONTROL_STEM);
+        let context = || format!("make a scratch directory in {}", parent.display());
+        let directory = LockedDirectory::make(parent, PREFIX).with_context(context)?;
+        let control = LockedDirectory::make(sockets, CONTROL_PREFIX);
         let control = control.context("make a directory for a control socket")?;
         let scratch = Scratch { directory, control };
-        for inside in [scratch.files(), scratch.mount()] {
-            std::fs::create_dir(inside).with_context(what)?;
+        for path in [scratch.files(), scratch.mount()] {
+            std::fs::create_dir(path).with_context(context)?;
         }
         Ok(scratch)
     }
 
-    /// Where the work is done natively.
+    /// Returns the directory of the native workload.
     pub(super) fn files(&self) -> PathBuf {
         self.directory.path.join("files")
     }
 
-    /// Where the same files are seen through the cache.
+    /// Returns the mount point of the cache in front of the same files.
     pub(super) fn mount(&self) -> PathBuf {
         self.directory.path.join(MOUNT)
     }
 
-    /// Where the cache can be asked.
+    /// Returns the path of the control socket of the cache.
     pub(super) fn control(&self) -> PathBuf {
         self.control.path.join("control.sock")
     }
 
-    /// What the cache says on standard error.
+    /// Returns the path of the log of the cache.
     pub(super) fn log_path(&self) -> PathBuf {
         self.control.path.join("said")
     }
 
-    /// Removes everything; nothing is mounted any more.
+    /// Removes everything; the caller has unmounted the cache.
     pub(super) fn remove(mut self) -> Result<()> {
-        let removed = self.directory.remove();
-        self.control.remove().and(removed)
+        let result = self.directory.remove();
+        self.control.remove().and(result)
     }
 }
 
@@ -125,27 +126,27 @@ mod tests {
         let scratch = Scratch::make(parent.path(), sockets.path()).unwrap();
         assert!(scratch.files().is_dir() && scratch.mount().is_dir());
         std::fs::write(scratch.files().join("x"), "x").unwrap();
-        clear_up(parent.path(), sockets.path());
+        remove_leftovers(parent.path(), sockets.path());
         assert!(scratch.files().is_dir(), "it is in use");
-        let again = Scratch::make(parent.path(), sockets.path()).unwrap_err();
-        assert!(format!("{again:#}").starts_with("make a scratch directory in "), "{again:#}");
+        let error = Scratch::make(parent.path(), sockets.path()).unwrap_err();
+        assert!(format!("{error:#}").starts_with("make a scratch directory in "), "{error:#}");
         let control = scratch.control();
         scratch.remove().unwrap();
         assert!(!control.parent().unwrap().exists());
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
         let left = parent.path().join("larder-try-7");
         std::fs::create_dir_all(left.join(MOUNT)).unwrap();
-        clear_up(parent.path(), sockets.path());
+        remove_leftovers(parent.path(), sockets.path());
         assert!(!left.exists());
     }
 
     #[test]
     fn dropping_it_removes_it_too() {
         let parent = tempfile::tempdir().unwrap();
-        // Of another process, so that both tests may run at once.
+        // Another name, so that both tests may run at once.
         let path = parent.path().join("inside");
         let lock = Held::make(&path, || std::fs::create_dir(&path)).unwrap();
-        drop(Kept { path: path.clone(), lock: Some(lock) });
+        drop(LockedDirectory { path: path.clone(), lock: Some(lock) });
         assert!(!path.exists());
     }
 }

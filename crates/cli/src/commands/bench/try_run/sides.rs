@@ -1,11 +1,11 @@
-//! Both sides of `larder try` as the player sees them: the machine past larder and through it, and
-//! the work with what larder counted of it.
+//! Both sides of `larder try` as environments of a benchmark: the machine without larder and with
+//! it, and the workload with the counters of larder.
 //!
-//! Invariants: the cache runs on its own side only, so neither side works while the other one still
-//! writes or holds memory; on larder's side nothing is resident in the kernel, so cold is a cache
-//! that was mounted anew over files whose pages were dropped as on the native side, and warm is the
-//! same after all of them were read through it. Both are read back: the pages of the files below,
-//! and what the cache says it holds.
+//! Invariants: the cache runs only during trials of its side, so that it neither writes nor holds
+//! memory during native trials; on larder's side no page is resident in the kernel: cold is a newly
+//! mounted cache in front of files whose pages were dropped as on the native side, and warm is the
+//! same after all files were read through it. Both are verified: the resident pages of the files
+//! below, and the resident bytes that the cache reports.
 
 use super::cache::Cache;
 use crate::commands::bench::local_host::LocalHost;
@@ -25,190 +25,199 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are read at a time to fill the cache.
-const PIECE_BYTES: usize = 1 << 20;
+/// Size of a read that fills the cache.
+const READ_BYTES: usize = 1 << 20;
 
-/// The machine as one side sees it.
-pub(super) struct Side<'a> {
-    here: LocalHost,
+/// The machine as the environment of one side.
+pub(super) struct SideHost<'a> {
+    host: LocalHost,
     cache: &'a Mutex<Cache>,
-    /// Of larder's side: where files are seen, and where they are.
-    through: Option<[PathBuf; 2]>,
-    /// Whose disk matters.
+    /// Only larder's side: the mount point, and the directory with the files.
+    paths: Option<[PathBuf; 2]>,
+    /// The directory whose disk is measured.
     files: PathBuf,
 }
 
-fn locked(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
+fn lock_cache(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn trouble(error: &anyhow::Error) -> HostError {
+fn host_error(error: &anyhow::Error) -> HostError {
     HostError(format!("{error:#}"))
 }
 
-impl<'a> Side<'a> {
-    /// Past larder.
+impl<'a> SideHost<'a> {
+    /// Returns the native side.
     pub(super) fn native(cache: &'a Mutex<Cache>, files: &Path) -> Self {
-        Side { here: LocalHost::new(false), cache, through: None, files: files.to_owned() }
+        SideHost { host: LocalHost::new(false), cache, paths: None, files: files.to_owned() }
     }
 
-    /// Through it.
+    /// Returns the side with the cache.
     pub(super) fn through(cache: &'a Mutex<Cache>, files: &Path, mount: &Path) -> Self {
-        let through = Some([mount.to_owned(), files.to_owned()]);
-        Side { through, ..Side::native(cache, files) }
+        let paths = Some([mount.to_owned(), files.to_owned()]);
+        SideHost { paths, ..SideHost::native(cache, files) }
     }
 
-    /// Where files that are seen through the cache are.
-    fn below_cache(&self, seen: &[PathBuf]) -> Vec<PathBuf> {
-        let Some([mount, files]) = &self.through else { return seen.to_vec() };
+    /// Converts paths in the mount to those of the underlying files.
+    fn below_cache(&self, paths_in_mount: &[PathBuf]) -> Vec<PathBuf> {
+        let Some([mount, files]) = &self.paths else { return paths_in_mount.to_vec() };
         let below = |path: &PathBuf| match path.strip_prefix(mount) {
             Ok(inside) => files.join(inside),
             Err(_) => path.clone(),
         };
-        seen.iter().map(below).collect()
+        paths_in_mount.iter().map(below).collect()
     }
 
-    /// Files out of memory, with a new cache in front of them on larder's side; what is found.
-    fn find_again(
+    /// Drops files from memory, and on larder's side mounts a new cache in front of them; returns
+    /// the resident pages.
+    fn make_cold_with_new_cache(
         &self,
-        seen: &[PathBuf],
-        more: &mut dyn FnMut() -> bool,
+        files: &[PathBuf],
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        let mut cache = locked(self.cache);
-        cache.stop().map_err(|error| trouble(&error))?;
-        let found = self.here.make_cold(&self.below_cache(seen), more)?;
-        // What the kernel still has of them would answer for the disk.
-        if self.through.is_none() || found.resident > 0 {
+        let mut cache = lock_cache(self.cache);
+        cache.stop().map_err(|error| host_error(&error))?;
+        let found = self.host.make_cold(&self.below_cache(files), keep_going)?;
+        // Resident pages in the kernel would replace disk accesses.
+        if self.paths.is_none() || found.resident > 0 {
             return Ok(found);
         }
-        cache.start().map_err(|error| trouble(&error))?;
-        held(&cache, found)
+        cache.start().map_err(|error| host_error(&error))?;
+        with_cached_pages(&cache, found)
     }
 }
 
-/// What a cache holds of files that have so many pages.
-fn held(cache: &Cache, found: Found) -> Result<Found, HostError> {
-    let bytes = cache.resident_bytes().map_err(|error| trouble(&error))?;
+/// Replaces the resident pages by those in the cache.
+fn with_cached_pages(cache: &Cache, found: Found) -> Result<Found, HostError> {
+    let bytes = cache.resident_bytes().map_err(|error| host_error(&error))?;
     Ok(Found { resident: bytes.div_ceil(page_bytes()), ..found })
 }
 
-/// Reads files, as they are seen through the cache.
-fn fill(seen: &[PathBuf], more: &mut dyn FnMut() -> bool) -> Result<(), HostError> {
-    let mut piece = vec![0; PIECE_BYTES];
-    for path in seen {
+/// Reads files through the cache.
+fn fill(files: &[PathBuf], keep_going: &mut dyn FnMut() -> bool) -> Result<(), HostError> {
+    let mut buffer = vec![0; READ_BYTES];
+    for path in files {
         let failed = |error| HostError(format!("read {} through it: {error}", path.display()));
         let mut file = File::open(path).map_err(failed)?;
-        while more() && file.read(&mut piece).map_err(failed)? > 0 {}
+        while keep_going() && file.read(&mut buffer).map_err(failed)? > 0 {}
     }
     Ok(())
 }
 
-impl HostEnv for Side<'_> {
+impl HostEnv for SideHost<'_> {
     fn now(&self) -> Nanos {
-        self.here.now()
+        self.host.now()
     }
 
     fn clock_resolution(&self) -> Nanos {
-        self.here.clock_resolution()
+        self.host.clock_resolution()
     }
 
     fn time_of_day(&self) -> String {
-        self.here.time_of_day()
+        self.host.time_of_day()
     }
 
     fn machine(&self) -> Machine {
-        self.here.machine()
+        self.host.machine()
     }
 
     fn settings(&self, _: &[PathBuf]) -> BTreeMap<String, String> {
-        self.here.settings(std::slice::from_ref(&self.files))
+        self.host.settings(std::slice::from_ref(&self.files))
     }
 
     fn count(&self, _: &[PathBuf]) -> Counted {
-        let mut counted = self.here.count(std::slice::from_ref(&self.files));
-        // What the cache does on its side is done for us.
-        counted.own_bytes += locked(self.cache).disk_bytes();
+        let mut counted = self.host.count(std::slice::from_ref(&self.files));
+        // The I/O of the cache counts as that of this process.
+        counted.own_bytes += lock_cache(self.cache).disk_bytes();
         counted
     }
 
-    /// Turns see to it that both sides have their share of the machine's moods, and what is timed
-    /// right after a trial shares the processors with the cache that was at work.
+    /// Returns `None`: alternation distributes variations in the machine's speed over both sides,
+    /// and a calibration right after a trial would share the processors with the cache.
     fn speed(&self) -> Option<f64> {
         None
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
-        self.here.free_bytes(path)
+        self.host.free_bytes(path)
     }
 
     fn make_cold(
         &self,
         files: &[PathBuf],
-        more: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        self.find_again(files, more)
+        self.make_cold_with_new_cache(files, keep_going)
     }
 
     fn make_warm(
         &self,
         files: &[PathBuf],
-        more: &mut dyn FnMut() -> bool,
+        keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Found, HostError> {
-        let found = self.find_again(files, more)?;
-        if self.through.is_none() {
-            return self.here.make_warm(files, more);
+        let found = self.make_cold_with_new_cache(files, keep_going)?;
+        if self.paths.is_none() {
+            return self.host.make_warm(files, keep_going);
         }
         if found.resident > 0 {
             return Err(HostError("begin with nothing in the cache".to_owned()));
         }
-        fill(files, more)?;
-        let found = held(&locked(self.cache), found)?;
+        fill(files, keep_going)?;
+        let found = with_cached_pages(&lock_cache(self.cache), found)?;
         let first = files.first().filter(|_| found.resident < found.pages);
         let wrong = first.map(|path| (path.clone(), found.pages - found.resident));
-        let why = "the cache did not keep what was read: it is too small for them".to_owned();
-        // What is rounded up to whole pages is not more than all.
-        Ok(Found { resident: found.resident.min(found.pages), wrong, why, ..found })
+        let reason = "the cache did not keep what was read: it is too small for them".to_owned();
+        // Rounding up to whole pages may exceed the total.
+        Ok(Found { resident: found.resident.min(found.pages), wrong, why: reason, ..found })
     }
 
     fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
-        let found = self.here.find_cached(&self.below_cache(files))?;
-        if self.through.is_some() { held(&locked(self.cache), found) } else { Ok(found) }
+        let found = self.host.find_cached(&self.below_cache(files))?;
+        if self.paths.is_some() {
+            with_cached_pages(&lock_cache(self.cache), found)
+        } else {
+            Ok(found)
+        }
     }
 
     fn caches_below(&self, files: &[PathBuf]) -> Vec<String> {
-        self.here.caches_below(&self.below_cache(files))
+        self.host.caches_below(&self.below_cache(files))
     }
 }
 
-/// Work through the cache, with what that counted.
-pub(super) struct Through<'a> {
-    work: &'a mut dyn Workload,
+/// A workload through the cache, with the counters of the cache.
+pub(super) struct CachedWorkload<'a> {
+    workload: &'a mut dyn Workload,
     cache: &'a Mutex<Cache>,
-    /// Whether the work writes.
+    /// True if the workload writes.
     writes: bool,
 }
 
-impl<'a> Through<'a> {
-    pub(super) fn new(work: &'a mut dyn Workload, cache: &'a Mutex<Cache>, writes: bool) -> Self {
-        Through { work, cache, writes }
+impl<'a> CachedWorkload<'a> {
+    pub(super) fn new(
+        workload: &'a mut dyn Workload,
+        cache: &'a Mutex<Cache>,
+        writes: bool,
+    ) -> Self {
+        CachedWorkload { workload, cache, writes }
     }
 
     fn stats(&self) -> Result<Stats, BenchError> {
-        locked(self.cache).stats().map_err(|error| trouble(&error).into())
+        lock_cache(self.cache).stats().map_err(|error| host_error(&error).into())
     }
 }
 
-/// What larder counted in a trial, by the names of its series.
-fn values(counted: &VolumeStats, writes: bool) -> BTreeMap<String, f64> {
-    let count = |name: &str| counted.counters.get(name).copied().unwrap_or(0);
-    let written = counted
+/// Returns the counters of a trial, by the names of their series.
+fn values(stats: &VolumeStats, writes: bool) -> BTreeMap<String, f64> {
+    let count = |name: &str| stats.counters.get(name).copied().unwrap_or(0);
+    let written = stats
         .counters
         .iter()
         .filter(|(name, _)| name.starts_with("write_") && name.ends_with("_pages"));
     let written: u64 = written.map(|(_, count)| count).sum();
     #[expect(clippy::cast_precision_loss, reason = "pages of a trial stay below 2^53")]
     let number = |count: u64| count as f64;
-    let (read, hit) = (number(counted.read_pages), number(counted.read_hits));
+    let (read, hit) = (number(stats.read_pages), number(stats.read_hits));
     let mut values = vec![
         (try_verdict::HITS, 100.0 * hit / read.max(1.0)),
         (try_verdict::READ_PAGES, read),
@@ -226,31 +235,31 @@ fn values(counted: &VolumeStats, writes: bool) -> BTreeMap<String, f64> {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-impl Workload for Through<'_> {
+impl Workload for CachedWorkload<'_> {
     fn name(&self) -> &str {
-        self.work.name()
+        self.workload.name()
     }
 
     fn description(&self) -> String {
-        self.work.description()
+        self.workload.description()
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        self.work.settings()
+        self.workload.settings()
     }
 
     fn series(&self) -> Vec<Series> {
-        let mut series = self.work.series();
-        let better = Some(Direction::Higher);
+        let mut series = self.workload.series();
+        let higher = Some(Direction::Higher);
         series.extend([
-            Series::new(try_verdict::HITS, "%", better),
+            Series::new(try_verdict::HITS, "%", higher),
             Series::new(try_verdict::READ_PAGES, "pages", None),
             Series::new(try_verdict::HIT_PAGES, "pages", None),
             Series::new(try_verdict::AHEAD_PAGES, "pages", None),
         ]);
         if self.writes {
             series.extend([
-                Series::new(try_verdict::GATHERED, "pages", better),
+                Series::new(try_verdict::GATHERED, "pages", higher),
                 Series::new(try_verdict::WRITTEN_PAGES, "pages", None),
                 Series::new(try_verdict::DISK_WRITES, "writes", None),
             ]);
@@ -259,40 +268,40 @@ impl Workload for Through<'_> {
     }
 
     fn space(&self) -> Vec<Space> {
-        self.work.space()
+        self.workload.space()
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        self.work.paths()
+        self.workload.paths()
     }
 
-    fn prepare(&mut self, stage: &TrialContext<'_>) -> Result<(), BenchError> {
-        self.work.prepare(stage)
+    fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
+        self.workload.prepare(context)
     }
 
     fn start_state(&mut self) -> StartState<'_> {
-        self.work.start_state()
+        self.workload.start_state()
     }
 
-    fn trial(&mut self, stage: &TrialContext<'_>) -> Result<Outcome, BenchError> {
+    fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
         let before = self.stats()?;
-        let outcome = self.work.trial(stage);
-        if let Some(why) = locked(self.cache).ended() {
-            return Err(BenchError::Workload(format!("go on: {why}")));
+        let outcome = self.workload.trial(context);
+        if let Some(reason) = lock_cache(self.cache).exit_description() {
+            return Err(BenchError::Workload(format!("go on: {reason}")));
         }
         let mut outcome = outcome?;
-        // What it gathered shows when everything is written.
-        locked(self.cache).flush().map_err(|error| trouble(&error))?;
-        let (counted, _) = self.stats()?.since(&before);
-        let volume = counted.volumes.into_iter().next().unwrap_or_default();
+        // The number of disk writes is complete only after a flush.
+        lock_cache(self.cache).flush().map_err(|error| host_error(&error))?;
+        let (difference, _) = self.stats()?.since(&before);
+        let volume = difference.volumes.into_iter().next().unwrap_or_default();
         outcome.values.extend(values(&volume, self.writes));
         Ok(outcome)
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        let cleaned = self.work.clean_up();
-        let stopped = locked(self.cache).stop().map_err(|error| trouble(&error).into());
-        cleaned.and(stopped)
+        let cleanup = self.workload.clean_up();
+        let stopped = lock_cache(self.cache).stop().map_err(|error| host_error(&error).into());
+        cleanup.and(stopped)
     }
 }
 
@@ -310,15 +319,15 @@ mod tests {
             ("store_writes", 4),
         ];
         let counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
-        let counted =
+        let stats =
             VolumeStats { read_pages: 80, read_hits: 60, counters, ..VolumeStats::default() };
-        let shown = values(&counted, true);
-        let of = |name: &str| shown[name];
-        assert!((of(try_verdict::HITS) - 75.0).abs() < 1e-9, "{shown:?}");
-        assert!((of(try_verdict::GATHERED) - 20.0).abs() < 1e-9, "{shown:?}");
-        assert!((of(try_verdict::WRITTEN_PAGES) - 80.0).abs() < 1e-9, "{shown:?}");
+        let series = values(&stats, true);
+        let value_of = |name: &str| series[name];
+        assert!((value_of(try_verdict::HITS) - 75.0).abs() < 1e-9, "{series:?}");
+        assert!((value_of(try_verdict::GATHERED) - 20.0).abs() < 1e-9, "{series:?}");
+        assert!((value_of(try_verdict::WRITTEN_PAGES) - 80.0).abs() < 1e-9, "{series:?}");
         let nothing = values(&VolumeStats::default(), true);
         assert!(nothing.values().all(|value| value.abs() < 1e-9), "{nothing:?}");
-        assert!(!values(&counted, false).contains_key(try_verdict::GATHERED));
+        assert!(!values(&stats, false).contains_key(try_verdict::GATHERED));
     }
 }

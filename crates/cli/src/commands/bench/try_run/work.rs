@@ -1,8 +1,8 @@
-//! What `larder try` does on both sides: one of the benchmarks, twice, on the same files.
+//! The workload of `larder try` on both sides: one of the benchmarks, twice, on the same files.
 //!
-//! Files that are worked on are made natively and seen by the other side through the cache, so that
-//! both find them at the same places of the disk. Files that the work makes itself (PostMark) are
-//! made by each side on its own.
+//! Files that the benchmark reads are created natively, and the other side accesses them through
+//! the cache, so that both sides use the same blocks of the disk. Files that the benchmark itself
+//! creates (PostMark) are created by each side.
 
 use crate::commands::bench::embedded::parse;
 use crate::commands::bench::{fileload, postmark, probe};
@@ -13,9 +13,9 @@ use larder_report::format;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The benchmarks that can be tried.
+/// The supported benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum Benchmark {
     /// Many small files: create, read, append, delete.
     Postmark,
     /// A file read in order, or at random.
@@ -24,56 +24,59 @@ pub(super) enum Kind {
     Probe,
 }
 
-/// What is done if no words say otherwise: enough that a trial is not over in a moment.
-const POSTMARK_WORDS: [&str; 4] = ["--number", "1000", "--transactions", "5000"];
-/// Files are as large as this, or as a quarter of the cache, whichever is less.
+/// Default arguments for PostMark: a trial is long enough to be measured.
+const POSTMARK_ARGUMENTS: [&str; 4] = ["--number", "1000", "--transactions", "5000"];
+/// Maximum default size of files; the other limit is a quarter of the cache.
 const FILE_BYTES: u64 = 64 << 20;
-const CACHE_PART: u64 = 4;
-/// A cache that is to hold files as a whole has room for its tables beside them.
+const CACHE_DIVISOR: u64 = 4;
+/// Tenths of the cache that files may take to fit as a whole; its metadata takes memory too.
 const FITS_TENTHS: u64 = 9;
 
-/// One of the benchmarks with its words.
+/// One of the benchmarks with its arguments.
 pub(super) enum Work {
-    Postmark(Box<postmark::Arguments>),
-    Fileload(Box<fileload::Arguments>),
-    Probe(Box<probe::Arguments>),
+    Postmark(Box<postmark::PostmarkArgs>),
+    Fileload(Box<fileload::FileloadArgs>),
+    Probe(Box<probe::ProbeArgs>),
 }
 
-/// Work on both sides.
-pub(super) struct Both<'a> {
+/// The workloads of both sides.
+pub(super) struct BothSides<'a> {
     pub(super) native: &'a mut dyn Workload,
     pub(super) larder: &'a mut dyn Workload,
 }
 
 impl Work {
-    /// Reads the words, as the benchmark takes them outside.
-    pub(super) fn parse(kind: Kind, words: &[String]) -> Result<Work> {
-        let said = words.iter().map(OsString::from);
-        // Where it works is known later.
-        let somewhere = || [OsString::from(".")].into_iter();
+    /// Parses the arguments, as the benchmark itself does.
+    pub(super) fn parse(kind: Benchmark, words: &[String]) -> Result<Work> {
+        let arguments = words.iter().map(OsString::from);
+        // The working directory is determined later.
+        let placeholder = || [OsString::from(".")].into_iter();
         Ok(match kind {
-            Kind::Postmark if words.is_empty() => {
-                let usual = POSTMARK_WORDS.iter().map(OsString::from);
-                Work::Postmark(Box::new(parse("postmark", usual)?))
+            Benchmark::Postmark if words.is_empty() => {
+                let defaults = POSTMARK_ARGUMENTS.iter().map(OsString::from);
+                Work::Postmark(Box::new(parse("postmark", defaults)?))
             }
-            Kind::Postmark => Work::Postmark(Box::new(parse("postmark", said)?)),
-            Kind::Fileload => {
-                let arguments: fileload::Arguments = parse("fileload", somewhere().chain(said))?;
-                if let Some(target) = arguments.second_target() {
+            Benchmark::Postmark => Work::Postmark(Box::new(parse("postmark", arguments)?)),
+            Benchmark::Fileload => {
+                let fileload: fileload::FileloadArgs =
+                    parse("fileload", placeholder().chain(arguments))?;
+                if let Some(target) = fileload.second_target() {
                     bail!(
                         "run fileload here: larder try makes the files that it reads, so leave out \
                          the target \"{}\"",
                         target.display()
                     );
                 }
-                Work::Fileload(Box::new(arguments))
+                Work::Fileload(Box::new(fileload))
             }
-            // It takes one target, so that a second one is refused.
-            Kind::Probe => Work::Probe(Box::new(parse("probe", somewhere().chain(said))?)),
+            // The benchmark takes one target, so a second one is refused.
+            Benchmark::Probe => {
+                Work::Probe(Box::new(parse("probe", placeholder().chain(arguments))?))
+            }
         })
     }
 
-    /// Whether it writes.
+    /// Returns true if the workload writes.
     pub(super) fn writes(&self) -> bool {
         match self {
             Work::Postmark(_) => true,
@@ -82,62 +85,65 @@ impl Work {
         }
     }
 
-    /// The most bytes that its files take at a time.
-    pub(super) fn room_bytes(&self, memory: u64) -> Result<u64> {
+    /// Returns the maximum bytes that its files take at a time.
+    pub(super) fn needed_bytes(&self, memory: u64) -> Result<u64> {
         Ok(match self {
-            Work::Postmark(arguments) => arguments.inside(Path::new("."))?.room_bytes()?,
+            Work::Postmark(arguments) => arguments.in_directory(Path::new("."))?.room_bytes()?,
             Work::Fileload(arguments) => arguments.bytes_or(file_bytes(memory))?,
             Work::Probe(arguments) => arguments.bytes_or(file_bytes(memory)),
         })
     }
 
-    /// From where it starts, and why not from elsewhere as well.
+    /// Returns the starts, and the reason if there is only one.
     pub(super) fn starts(&self, memory: u64) -> Result<(Vec<Start>, Option<String>)> {
         if matches!(self, Work::Postmark(_)) {
-            let why = "PostMark makes what it reads, so that nothing of it could be warm before";
-            return Ok((vec![Start::Cold], Some(why.to_owned())));
+            let reason = "PostMark makes what it reads, so that nothing of it could be warm before";
+            return Ok((vec![Start::Cold], Some(reason.to_owned())));
         }
-        let bytes = self.room_bytes(memory)?;
+        let bytes = self.needed_bytes(memory)?;
         if bytes > memory / 10 * FITS_TENTHS {
             let (bytes, memory) = (format::bytes(bytes), format::bytes(memory));
-            let why = format!("there is no warm start: {bytes} do not fit into {memory} of cache");
-            return Ok((vec![Start::Cold], Some(why)));
+            let reason =
+                format!("there is no warm start: {bytes} do not fit into {memory} of cache");
+            return Ok((vec![Start::Cold], Some(reason)));
         }
         Ok((vec![Start::Cold, Start::Warm], None))
     }
 
-    /// Does something with the work on both sides: in a directory, and where that is seen through the
-    /// cache. What it made is not removed: the directory will be.
+    /// Calls `play` with the workloads of both sides: in a directory, and in its mount through the
+    /// cache. Files are not removed: the caller removes the directory.
     pub(super) fn on_both_sides<T>(
         &self,
         [files, mount]: [&Path; 2],
         memory: u64,
-        play: impl FnOnce(Both<'_>) -> T,
+        play: impl FnOnce(BothSides<'_>) -> T,
     ) -> Result<T> {
         let directories = [files, mount];
         Ok(match self {
             Work::Postmark(arguments) => {
-                let [mut native, mut larder] = [arguments.inside(files)?, arguments.inside(mount)?];
-                play(Both { native: &mut native, larder: &mut larder })
+                let [mut native, mut larder] =
+                    [arguments.in_directory(files)?, arguments.in_directory(mount)?];
+                play(BothSides { native: &mut native, larder: &mut larder })
             }
             Work::Fileload(arguments) => {
-                let [mut native, mut larder] = arguments.twice(directories, file_bytes(memory))?;
+                let [mut native, mut larder] =
+                    arguments.native_and_cached(directories, file_bytes(memory))?;
                 let (mut native, mut larder) = (native.part(0), larder.part(0));
-                play(Both { native: native.as_mut(), larder: larder.as_mut() })
+                play(BothSides { native: native.as_mut(), larder: larder.as_mut() })
             }
             Work::Probe(arguments) => {
                 let bytes = arguments.bytes_or(file_bytes(memory));
-                let [mut native, mut larder] = arguments.twice(directories, bytes)?;
-                play(Both { native: &mut native, larder: &mut larder })
+                let [mut native, mut larder] = arguments.native_and_cached(directories, bytes)?;
+                play(BothSides { native: &mut native, larder: &mut larder })
             }
         })
     }
 }
 
-/// Bytes of a file if nobody says: of whole pages, so that nothing of it is a special case.
+/// Returns the default bytes of a file: a multiple of the page size, to avoid a partial last page.
 fn file_bytes(memory: u64) -> u64 {
     const PAGE_BYTES: u64 = 4096;
-    let bytes = (memory / CACHE_PART).min(FILE_BYTES);
+    let bytes = (memory / CACHE_DIVISOR).min(FILE_BYTES);
     (bytes - bytes % PAGE_BYTES).max(PAGE_BYTES)
 }
 
@@ -147,32 +153,32 @@ mod tests {
 
     const MEMORY: u64 = 256 << 20;
 
-    fn work(kind: Kind, line: &str) -> Work {
+    fn work(kind: Benchmark, line: &str) -> Work {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         Work::parse(kind, &words).unwrap()
     }
 
     #[test]
     fn files_fit_the_cache_unless_words_say_otherwise() {
-        let probe = work(Kind::Probe, "");
-        assert_eq!(probe.room_bytes(MEMORY).unwrap(), 64 << 20);
-        assert_eq!(probe.room_bytes(32 << 20).unwrap(), 8 << 20);
+        let probe = work(Benchmark::Probe, "");
+        assert_eq!(probe.needed_bytes(MEMORY).unwrap(), 64 << 20);
+        assert_eq!(probe.needed_bytes(32 << 20).unwrap(), 8 << 20);
         assert_eq!(probe.starts(MEMORY).unwrap(), (vec![Start::Cold, Start::Warm], None));
-        let large = work(Kind::Probe, "--size 512MiB --pattern R");
-        let (starts, why) = large.starts(MEMORY).unwrap();
+        let large = work(Benchmark::Probe, "--size 512MiB --pattern R");
+        let (starts, reason) = large.starts(MEMORY).unwrap();
         assert_eq!(starts, [Start::Cold]);
-        let why = why.unwrap();
-        assert_eq!(why, "there is no warm start: 512 MiB do not fit into 256 MiB of cache");
+        let reason = reason.unwrap();
+        assert_eq!(reason, "there is no warm start: 512 MiB do not fit into 256 MiB of cache");
         assert!(probe.writes() && !large.writes());
-        let users = work(Kind::Fileload, "--users 3 --size 8MiB");
-        assert_eq!(users.room_bytes(MEMORY).unwrap(), 24 << 20);
+        let users = work(Benchmark::Fileload, "--users 3 --size 8MiB");
+        assert_eq!(users.needed_bytes(MEMORY).unwrap(), 24 << 20);
     }
 
     #[test]
     fn a_target_is_refused() {
         let refusal = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            Work::parse(Kind::Fileload, &words).err().unwrap().to_string()
+            Work::parse(Benchmark::Fileload, &words).err().unwrap().to_string()
         };
         assert_eq!(
             refusal("foo"),
@@ -184,13 +190,13 @@ mod tests {
 
     #[test]
     fn postmark_has_one_start_and_says_why() {
-        let postmark = work(Kind::Postmark, "");
-        let (starts, why) = postmark.starts(MEMORY).unwrap();
+        let postmark = work(Benchmark::Postmark, "");
+        let (starts, reason) = postmark.starts(MEMORY).unwrap();
         assert_eq!(starts, [Start::Cold]);
-        assert!(why.unwrap().starts_with("PostMark makes what it reads"));
-        let bytes = postmark.room_bytes(MEMORY).unwrap();
+        assert!(reason.unwrap().starts_with("PostMark makes what it reads"));
+        let bytes = postmark.needed_bytes(MEMORY).unwrap();
         assert!((4 << 20..16 << 20).contains(&bytes), "{bytes}");
-        let more = work(Kind::Postmark, "--number 10000").room_bytes(MEMORY).unwrap();
+        let more = work(Benchmark::Postmark, "--number 10000").needed_bytes(MEMORY).unwrap();
         assert!(more > 5 * bytes, "{more}");
     }
 
@@ -198,7 +204,7 @@ mod tests {
     fn both_sides_do_the_same_on_the_same_files() {
         let directory = tempfile::tempdir().unwrap();
         let [files, mount] = ["files", "mount"].map(|name| directory.path().join(name));
-        for kind in [Kind::Fileload, Kind::Probe] {
+        for kind in [Benchmark::Fileload, Benchmark::Probe] {
             let same = work(kind, "").on_both_sides([&files, &mount], MEMORY, |both| {
                 let names = [both.native.paths(), both.larder.paths()];
                 assert!(names[0][0].starts_with(&files) && names[1][0].starts_with(&mount));

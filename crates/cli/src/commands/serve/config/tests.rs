@@ -1,4 +1,4 @@
-//! Files that are right and files that are wrong.
+//! Valid and invalid configuration files.
 
 use super::*;
 use crate::args::PolicyChoice;
@@ -84,7 +84,7 @@ fn what_the_cache_decides_by_itself_is_asked_for_in_the_file_too() {
     assert_eq!(plan.share, ShareMode::Auto);
     let policies: Vec<_> = plan.volumes.iter().map(|volume| volume.policy).collect();
     assert_eq!(policies, [PolicyChoice::Auto, PolicyChoice::default()]);
-    // There is room for whatever may be chosen.
+    // Each frame has enough policy metadata for every candidate.
     let most = CANDIDATES.iter().map(|kind| kind.bytes_per_page()).max().unwrap();
     assert_eq!(plan.policy_bytes(), most);
     assert!(most > PolicyChoice::default().bytes_per_page(), "some need more than the first");
@@ -108,7 +108,7 @@ fn a_volume_without_a_name_is_named_and_found_as_on_the_command_line() {
     for (path, name) in paths {
         assert_eq!(only(path).unwrap(), (name.to_owned(), path.to_owned()));
     }
-    // It is no flag either.
+    // A path that looks like a flag is not parsed as one.
     assert!(only("--lock").unwrap_err().contains("line 1: \"--lock\" cannot be a name"));
     assert!(only("nbd://").unwrap_err().contains("line 1: "));
 }

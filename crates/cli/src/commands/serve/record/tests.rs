@@ -1,5 +1,5 @@
-//! The recorder with an engine and clients of its own: what it writes, and what it does when it
-//! cannot write.
+//! The recorder with an engine and clients in this process: its output, and its behaviour on write
+//! errors.
 
 use super::*;
 use larder_core::policy::PolicyKind;
@@ -12,7 +12,7 @@ use larder_lab::trace::{OpenOptions, open_stream};
 use std::sync::mpsc;
 use tempfile::TempDir;
 
-/// A file in memory that is full at some length.
+/// A file in memory with a maximum length.
 #[derive(Clone)]
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -42,11 +42,11 @@ impl Disk {
 impl Write for Disk {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let mut bytes = self.bytes.lock().unwrap();
-        let room = self.bytes_max - bytes.len();
-        if room == 0 {
+        let available = self.bytes_max - bytes.len();
+        if available == 0 {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
-        let count = buf.len().min(room);
+        let count = buf.len().min(available);
         bytes.extend_from_slice(&buf[..count]);
         Ok(count)
     }
@@ -104,11 +104,11 @@ impl Service {
         Client::connect(&uri).unwrap()
     }
 
-    fn end(self) -> io::Result<Recorded> {
+    fn finish_all(self) -> io::Result<RecordingSummary> {
         self.server.close();
-        let recorded = self.recording.finish();
+        let result = self.recording.finish();
         self.engine.shut_down();
-        recorded
+        result
     }
 }
 
@@ -135,11 +135,11 @@ fn requests_of_two_volumes_become_one_trace_in_the_order_of_their_arrival() {
         let offset = if op == Op::Flush { 0 } else { i % 200 * 4096 };
         (u32::from(i.is_multiple_of(3)), op, offset, len)
     };
-    assert_eq!(service.end().unwrap(), Recorded { requests: 3000, lost: 0 });
+    assert_eq!(service.finish_all().unwrap(), RecordingSummary { requests: 3000, lost: 0 });
     let (records, notes) = disk.records();
     assert!(notes.is_empty(), "{notes:?}");
-    let got: Vec<_> = records.iter().map(|r| (r.volume, r.op, r.offset, r.len)).collect();
-    assert_eq!(got, (0..3000).map(expected).collect::<Vec<_>>());
+    let actual: Vec<_> = records.iter().map(|r| (r.volume, r.op, r.offset, r.len)).collect();
+    assert_eq!(actual, (0..3000).map(expected).collect::<Vec<_>>());
     assert!(records.is_sorted_by_key(|record| record.time_ns));
     assert!(records.iter().all(|record| record.latency_ns > 0));
     assert!(records.iter().all(|record| (record.class == 0) == (record.op == Op::Flush)));
@@ -157,10 +157,10 @@ fn a_full_disk_ends_the_recording_with_a_warning_and_nothing_else() {
         }
     };
     assert!(warning.contains("no storage space"), "{warning}");
-    // Old and new connections are served on.
+    // Old and new connections are still served.
     client.read_at(0, &mut [0; 512]).unwrap();
     service.connect("two").write_at(0, &[1; 512], true).unwrap();
-    service.end().unwrap_err();
+    service.finish_all().unwrap_err();
     let (_, notes) = disk.records();
     assert!(notes[0].contains("cut short"), "{notes:?}");
 }

@@ -1,4 +1,4 @@
-//! Lists with an engine of their own.
+//! Warm lists with an engine in this process.
 
 use super::*;
 use larder_core::policy::PolicyKind;
@@ -33,7 +33,7 @@ fn a_list_that_is_still_being_read_back_is_kept() {
     let opened = store::open(&image, store::OpenOptions::default(), engine.clock()).unwrap();
     let options = VolumeOptions::new("one", opened.store.geometry());
     let volume = engine.add_volume(options, opened.store).unwrap();
-    // So that nothing is read back while it is looked at.
+    // A freeze prevents that the list is read back during the checks.
     engine.cache().freeze(&volume, true);
     let lists = WarmLists::start(directory.path().into(), 1_000_000, 16 << 20, &engine).unwrap();
     lists.add(&volume, identity.clone());
@@ -42,15 +42,15 @@ fn a_list_that_is_still_being_read_back_is_kept() {
     }
     assert_eq!(engine.cache().gauge(&volume, Gauge::Warming), 101 * BLOCK_BYTES_U64);
     lists.before_stop();
-    // A stop ends reading back; what was listed is hot all the same.
+    // A stop ends reading back; the listed pages are hot regardless.
     engine.begin_stop();
     engine.cache().freeze(&volume, false);
     while engine.cache().is_warming(&volume) {
         std::thread::yield_now();
     }
-    assert_eq!(lists.gather().len(), 0);
+    assert_eq!(lists.collect().len(), 0);
     engine.shut_down();
     let now = StoreIdentity { changed_ns: 1, ..identity };
-    let kept = warm_list::load(&list, &now, 9).unwrap();
-    assert_eq!(kept, Some(ranges), "and our changes of the file do not make it stale");
+    let loaded = warm_list::load(&list, &now, 9).unwrap();
+    assert_eq!(loaded, Some(ranges), "and our changes of the file do not make it stale");
 }

@@ -1,6 +1,6 @@
-//! What a replay did: counted by the threads, added up, and told.
+//! The results of a replay: counted per thread, summed, and formatted.
 
-use super::feed::{LeftOut, Piece, RequestSource};
+use super::feed::{ReplayRequest, RequestSource, SkippedRecords};
 use anyhow::Result;
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_io::nbd_client::RequestError;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The percentiles that are told.
+/// The quantiles of the text and JSON output.
 const QUANTILES: [(&str, &str, f64); 4] = [
     ("p50", "median", 0.5),
     ("p90", "90 %", 0.9),
@@ -19,28 +19,28 @@ const QUANTILES: [(&str, &str, f64); 4] = [
     ("p999", "99.9 %", 0.999),
 ];
 
-/// For programs alone: among them is what a hit takes, where few requests hit.
+/// Quantiles of the JSON output only: among them is the latency of a hit, if few requests hit.
 const SHORT_QUANTILES: [(&str, f64); 3] = [("p5", 0.05), ("p10", 0.1), ("p25", 0.25)];
 
-/// Requests of one kind.
+/// Counters of requests of one kind.
 #[derive(Debug, Default)]
-struct OpTally {
+struct OpCounters {
     requests: u64,
     bytes: u64,
     errors: u64,
     latency: Histogram,
 }
 
-/// What one thread did.
+/// The results of one thread.
 #[derive(Debug, Default)]
 pub(super) struct ReplayTotals {
-    ops: [OpTally; Op::ALL.len()],
+    ops: [OpCounters; Op::ALL.len()],
     late: Histogram,
-    /// Its last request, and how late that was.
+    /// Number of its last request, and the delay of that.
     last_late: (u64, Duration),
     /// The first request that failed, with its number.
     first_error: Option<(u64, String)>,
-    /// It ended before the trace did.
+    /// True if the thread ended before the trace did.
     pub(super) stopped: bool,
 }
 
@@ -49,48 +49,53 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl ReplayTotals {
-    /// A request was sent so much later than it was due.
-    pub(super) fn late(&mut self, piece: &Piece, time: Duration) {
-        self.late.record(nanoseconds(time));
-        self.last_late = (piece.number, time);
+    /// Records the delay of a request against its due time.
+    pub(super) fn record_delay(&mut self, request: &ReplayRequest, delay: Duration) {
+        self.late.record(nanoseconds(delay));
+        self.last_late = (request.number, delay);
     }
 
-    /// A request was answered.
-    pub(super) fn answered(&mut self, piece: &Piece, time: Duration, error: Option<RequestError>) {
-        let op = &mut self.ops[usize::from(piece.op.number())];
+    /// Records the reply to a request.
+    pub(super) fn record_reply(
+        &mut self,
+        request: &ReplayRequest,
+        time: Duration,
+        error: Option<RequestError>,
+    ) {
+        let op = &mut self.ops[usize::from(request.op.number())];
         op.requests += 1;
         op.latency.record(nanoseconds(time));
         if let Some(error) = error {
             op.errors += 1;
-            let Piece { number, len, offset, .. } = *piece;
-            let told = || {
-                let op = piece.op.name();
+            let ReplayRequest { number, len, offset, .. } = *request;
+            let describe = || {
+                let op = request.op.name();
                 (number, format!("record {number}, a {op} of {len} bytes at {offset}: {error}"))
             };
-            self.first_error.get_or_insert_with(told);
+            self.first_error.get_or_insert_with(describe);
         } else {
-            op.bytes += piece.len;
+            op.bytes += request.len;
         }
     }
 }
 
-/// Requests of one kind, over all threads.
+/// Totals of requests of one kind, over all threads.
 #[derive(Debug, Default)]
-struct OpSum {
+struct OpTotals {
     requests: u64,
     bytes: u64,
     errors: u64,
     latency: HistogramSnapshot,
 }
 
-/// What all threads did.
+/// The results of all threads.
 #[derive(Debug)]
 pub(super) struct Outcome {
     connections: u64,
     depth: u64,
     speed: Option<f64>,
     pub(super) duration_ns: u64,
-    ops: [OpSum; Op::ALL.len()],
+    ops: [OpTotals; Op::ALL.len()],
     late: HistogramSnapshot,
     last_late: (u64, Duration),
     first_error: Option<(u64, String)>,
@@ -98,7 +103,7 @@ pub(super) struct Outcome {
     records: u64,
     split: u64,
     wrapped: u64,
-    left_out: LeftOut,
+    skipped: SkippedRecords,
 }
 
 impl Outcome {
@@ -116,34 +121,34 @@ impl Outcome {
             records: 0,
             split: 0,
             wrapped: 0,
-            left_out: LeftOut::default(),
+            skipped: SkippedRecords::default(),
         }
     }
 
-    /// Adds what a thread did.
-    pub(super) fn add(&mut self, tally: &ReplayTotals) {
-        for (sum, op) in self.ops.iter_mut().zip(&tally.ops) {
+    /// Adds the results of a thread.
+    pub(super) fn add(&mut self, totals: &ReplayTotals) {
+        for (sum, op) in self.ops.iter_mut().zip(&totals.ops) {
             sum.requests += op.requests;
             sum.bytes += op.bytes;
             sum.errors += op.errors;
             op.latency.add_to(&mut sum.latency);
         }
-        tally.late.add_to(&mut self.late);
-        self.last_late = self.last_late.max(tally.last_late);
-        let errors = self.first_error.take().into_iter().chain(tally.first_error.clone());
+        totals.late.add_to(&mut self.late);
+        self.last_late = self.last_late.max(totals.last_late);
+        let errors = self.first_error.take().into_iter().chain(totals.first_error.clone());
         self.first_error = errors.min();
-        self.stopped |= tally.stopped;
+        self.stopped |= totals.stopped;
     }
 
-    /// Takes over what the feed counted.
-    pub(super) fn note_feed(&mut self, feed: &RequestSource) {
-        self.records = feed.records;
-        self.split = feed.split;
-        self.wrapped = feed.wrapped;
-        self.left_out = feed.left_out;
+    /// Adds the counts of the source.
+    pub(super) fn add_source_counts(&mut self, source: &RequestSource) {
+        self.records = source.records;
+        self.split = source.split;
+        self.wrapped = source.wrapped;
+        self.skipped = source.skipped;
     }
 
-    /// Requests that were answered.
+    /// Returns the number of answered requests.
     pub(super) fn requests(&self) -> u64 {
         self.ops.iter().map(|op| op.requests).sum()
     }
@@ -157,7 +162,7 @@ impl Outcome {
             .sum()
     }
 
-    /// How many requests failed, and the first of them in the order of the trace.
+    /// Returns the number of failed requests, and the first of them in the order of the trace.
     pub(super) fn errors(&self) -> Option<(u64, &str)> {
         let (_, first) = self.first_error.as_ref()?;
         Some((self.ops.iter().map(|op| op.errors).sum(), first))
@@ -168,7 +173,7 @@ impl Outcome {
         number as f64 / (self.duration_ns.max(1) as f64 / 1e9)
     }
 
-    /// For people.
+    /// Formats the results for people.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         let mut line = |text: std::fmt::Arguments<'_>| {
@@ -194,7 +199,7 @@ impl Outcome {
                 format::duration(nanoseconds(self.last_late.1)),
             ));
         }
-        let LeftOut { read_only, not_offered, empty } = self.left_out;
+        let SkippedRecords { read_only, not_offered, empty } = self.skipped;
         let notes = [
             (self.split, "sent in pieces"),
             (self.wrapped, "folded into the export"),
@@ -202,8 +207,8 @@ impl Outcome {
             (not_offered, "left out because the server does not know them"),
             (empty, "left out because they are of no bytes"),
         ];
-        for (count, what) in notes.into_iter().filter(|(count, _)| *count > 0) {
-            line(format_args!("requests of the trace {what}: {}", format::count(count)));
+        for (count, text) in notes.into_iter().filter(|(count, _)| *count > 0) {
+            line(format_args!("requests of the trace {text}: {}", format::count(count)));
         }
         if requests > 0 {
             out.push('\n');
@@ -240,7 +245,7 @@ impl Outcome {
         table
     }
 
-    /// For programs: `larder-trace-replay` of docs/FORMATS.md.
+    /// Formats the results for programs: `larder-trace-replay` of docs/FORMATS.md.
     pub(super) fn json(&self) -> Result<String> {
         let times = |histogram: &HistogramSnapshot| {
             let quantiles = QUANTILES.map(|(name, _, q)| (name, histogram.quantile(q)));
@@ -253,8 +258,8 @@ impl Outcome {
             times.insert("max".to_owned(), json!(histogram.max()));
             Value::Object(times)
         };
-        let op = |(op, sum): (Op, &OpSum)| {
-            let OpSum { requests, bytes, errors, latency } = sum;
+        let op = |(op, sum): (Op, &OpTotals)| {
+            let OpTotals { requests, bytes, errors, latency } = sum;
             let value = json!({
                 "requests": requests,
                 "bytes": bytes,
@@ -270,7 +275,7 @@ impl Outcome {
             late
         });
         let (requests, bytes) = (self.requests(), self.bytes());
-        let LeftOut { read_only, not_offered, empty } = self.left_out;
+        let SkippedRecords { read_only, not_offered, empty } = self.skipped;
         let value = json!({
             "schema": "larder-trace-replay",
             "version": 1,
@@ -290,7 +295,7 @@ impl Outcome {
             "wrapped": self.wrapped,
             "left_out":
                 json!({ "read_only": read_only, "not_offered": not_offered, "empty": empty }),
-            "first_error": self.first_error.as_ref().map(|(_, told)| told),
+            "first_error": self.first_error.as_ref().map(|(_, text)| text),
         });
         Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
     }

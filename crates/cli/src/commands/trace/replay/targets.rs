@@ -1,4 +1,4 @@
-//! Which export stands for which volume of a trace.
+//! The exports of the volumes of a trace.
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_io::front::nbd::wire;
@@ -7,12 +7,12 @@ use larder_lab::trace::{NameOf, Op, Source};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long a server may say nothing while something is due.
+/// Time limit for the reply of a server to a request.
 const ANSWER_MAX: Duration = Duration::from_mins(1);
-/// The longest discard or zeroing in one request; no server has to take longer ones.
+/// Maximum length of a discard or write-zeroes request; servers need not accept longer ones.
 const EXCLUDE_BYTES_MAX: u64 = 1 << 30;
 
-/// `NAME=URI`. A name may hold a "=" itself.
+/// Parses `NAME=URI`. A name may contain "=".
 pub(super) fn volume(text: &str) -> Result<(String, NbdUri), String> {
     let at = ["=nbd://", "=nbd+unix://"].iter().filter_map(|scheme| text.find(scheme)).min();
     let at = at.ok_or("write it as NAME=nbd+unix://... or NAME=nbd://...")?;
@@ -23,10 +23,10 @@ pub(super) fn volume(text: &str) -> Result<(String, NbdUri), String> {
 /// An export.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The volume that it stands for; none if for the only one.
+    /// Its volume; `None` for the only one.
     volume: Option<String>,
     uri: NbdUri,
-    /// What is known of it, once there is a connection.
+    /// Its properties, once there is a connection.
     info: Option<ExportDetails>,
 }
 
@@ -35,12 +35,12 @@ impl Target {
         self.info.as_ref().expect("it is connected")
     }
 
-    /// Bytes of the export.
+    /// Returns the bytes of the export.
     pub(super) fn length(&self) -> u64 {
         self.info().length
     }
 
-    /// Its address, for messages.
+    /// Returns its address, for messages.
     pub(super) fn uri(&self) -> &NbdUri {
         &self.uri
     }
@@ -49,7 +49,7 @@ impl Target {
         self.info().has(wire::FLAG_READ_ONLY)
     }
 
-    /// Whether its server knows such requests.
+    /// Returns true if its server supports such requests.
     pub(super) fn offers(&self, op: Op) -> bool {
         match op {
             Op::Read | Op::Write => true,
@@ -59,12 +59,12 @@ impl Target {
         }
     }
 
-    /// What offsets and lengths must be multiples of.
+    /// Returns the unit of offsets and lengths.
     pub(super) fn granule(&self) -> u64 {
         u64::from(self.info().block_sizes.min)
     }
 
-    /// The longest request of this kind, in bytes.
+    /// Returns the maximum length of a request of this kind, in bytes.
     pub(super) fn bytes_max(&self, op: Op) -> u64 {
         let max = if op.transfers() {
             u64::from(self.info().block_sizes.max.min(wire::DEFAULT_BLOCK_BYTES_MAX))
@@ -75,37 +75,37 @@ impl Target {
     }
 }
 
-/// All exports, and which volume has which.
+/// All exports, and their volumes.
 #[derive(Clone, Debug)]
 pub(super) struct Targets {
     list: Vec<Target>,
-    /// By number of the volume, what was found for it.
-    found: HashMap<u32, usize>,
+    /// Index of the export, by number of the volume.
+    index_by_volume: HashMap<u32, usize>,
 }
 
 impl Targets {
-    /// One export for the only volume, whatever it is called.
-    pub(super) fn one(uri: NbdUri) -> Self {
+    /// Returns one export for the only volume, regardless of its name.
+    pub(super) fn single(uri: NbdUri) -> Self {
         let list = vec![Target { volume: None, uri, info: None }];
-        Targets { list, found: HashMap::new() }
+        Targets { list, index_by_volume: HashMap::new() }
     }
 
-    /// An export for each volume.
+    /// Returns an export for each volume.
     pub(super) fn by_name(volumes: &[(String, NbdUri)]) -> Result<Self> {
         for (i, (name, _)) in volumes.iter().enumerate() {
-            let again = volumes[..i].iter().any(|(other, _)| other == name);
-            ensure!(!again, "replay volume {name} to two exports: name each volume once");
+            let is_duplicate = volumes[..i].iter().any(|(other, _)| other == name);
+            ensure!(!is_duplicate, "replay volume {name} to two exports: name each volume once");
         }
         let target = |(name, uri): &(String, NbdUri)| Target {
             volume: Some(name.clone()),
             uri: uri.clone(),
             info: None,
         };
-        Ok(Targets { list: volumes.iter().map(target).collect(), found: HashMap::new() })
+        Ok(Targets { list: volumes.iter().map(target).collect(), index_by_volume: HashMap::new() })
     }
 
-    /// Connects so many times to each export; the clients of each worker, in the order of the
-    /// targets.
+    /// Opens `connections` connections to each export; returns the clients of each worker, in the
+    /// order of the targets.
     pub(super) fn connect(mut self, connections: usize) -> Result<(Self, Vec<Vec<Client>>)> {
         let mut workers: Vec<Vec<Client>> = (0..connections).map(|_| Vec::new()).collect();
         for target in &mut self.list {
@@ -133,42 +133,44 @@ impl Targets {
         Ok((self, workers))
     }
 
-    /// One export of which everything is known.
+    /// Returns one export with known properties.
     #[cfg(test)]
-    pub(super) fn known(uri: NbdUri, info: ExportDetails) -> Self {
+    pub(super) fn connected(uri: NbdUri, info: ExportDetails) -> Self {
         let list = vec![Target { volume: None, uri, info: Some(info) }];
-        Targets { list, found: HashMap::new() }
+        Targets { list, index_by_volume: HashMap::new() }
     }
 
     pub(super) fn get(&self, index: usize) -> &Target {
         &self.list[index]
     }
 
-    /// The export of a volume of `source`.
-    pub(super) fn of(&mut self, volume: u32, source: &dyn Source) -> Result<usize> {
-        if let Some(&index) = self.found.get(&volume) {
+    /// Returns the index of the export for a volume of `source`.
+    pub(super) fn index_of(&mut self, volume: u32, source: &dyn Source) -> Result<usize> {
+        if let Some(&index) = self.index_by_volume.get(&volume) {
             return Ok(index);
         }
         let name = source.name(NameOf::Volume, volume);
         let name = name.map_or_else(|| volume.to_string(), str::to_owned);
-        let is_it = |target: &Target| target.volume.as_ref().is_none_or(|own| *own == name);
-        let Some(index) = self.list.iter().position(is_it) else {
+        let matches =
+            |target: &Target| target.volume.as_ref().is_none_or(|volume_name| *volume_name == name);
+        let Some(index) = self.list.iter().position(matches) else {
             bail!("no export is given for volume {name}: add --volume {name}=URI");
         };
-        if self.list[index].volume.is_none() && !self.found.is_empty() {
+        if self.list[index].volume.is_none() && !self.index_by_volume.is_empty() {
             bail!(
                 "the trace has more than one volume, and {name} is another one: give --volume \
                  NAME=URI for each instead of --to, or keep one with larder trace filter"
             );
         }
-        self.found.insert(volume, index);
+        self.index_by_volume.insert(volume, index);
         Ok(index)
     }
 
-    /// Names of volumes that were given an export and are not in the trace.
+    /// Returns the names of volumes that have an export and are not in the trace.
     pub(super) fn unused(&self) -> Vec<String> {
-        let is_unused = |(index, _): &(usize, &Target)| !self.found.values().any(|i| i == index);
-        let named = self.list.iter().enumerate().filter(is_unused);
-        named.filter_map(|(_, target)| target.volume.clone()).collect()
+        let is_unused =
+            |(index, _): &(usize, &Target)| !self.index_by_volume.values().any(|i| i == index);
+        let unused = self.list.iter().enumerate().filter(is_unused);
+        unused.filter_map(|(_, target)| target.volume.clone()).collect()
     }
 }

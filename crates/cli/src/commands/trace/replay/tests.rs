@@ -1,4 +1,4 @@
-//! The feed against an obvious model: each byte of a record, one by one.
+//! The request source against a simple model: each byte of a record, one by one.
 
 use super::super::input::Input;
 use super::feed::{RecordFilter, RequestSource};
@@ -21,7 +21,7 @@ impl Source for Records {
     }
 }
 
-/// An export of so many bytes that takes requests of up to `max`, in multiples of `min`.
+/// Returns an export of `length` bytes that accepts requests of up to `max`, in multiples of `min`.
 fn export(length: u64, min: u32, max: u32) -> ExportDetails {
     ExportDetails {
         name: String::new(),
@@ -34,9 +34,9 @@ fn export(length: u64, min: u32, max: u32) -> ExportDetails {
     }
 }
 
-fn feed(records: &[Record], export: ExportDetails, wrap: bool) -> RequestSource {
-    let targets = Targets::known("nbd://localhost".parse().unwrap(), export);
-    let input = Input::of(Box::new(Records(records.to_vec())));
+fn request_source(records: &[Record], export: ExportDetails, wrap: bool) -> RequestSource {
+    let targets = Targets::connected("nbd://localhost".parse().unwrap(), export);
+    let input = Input::from_source(Box::new(Records(records.to_vec())));
     RequestSource::new(input, targets, RecordFilter { wrap, read_only: false }).unwrap()
 }
 
@@ -61,17 +61,17 @@ fn every_byte_of_a_record_is_asked_once_where_it_belongs() {
             (record.offset..record.offset + record.len).map(move |at| (op, time_ns, at % length))
         };
         let expected: Vec<_> = records.iter().flat_map(bytes).collect();
-        let mut feed = feed(&records, export(length, 1, max), true);
-        let mut got = Vec::new();
-        while let Some(piece) = feed.next().unwrap() {
-            assert!(piece.len > 0 && piece.offset + piece.len <= length);
-            assert!(!piece.op.transfers() || piece.len <= u64::from(max));
-            let range = piece.offset..piece.offset + piece.len;
-            got.extend(range.map(|at| (piece.op, piece.due_ns, at)));
+        let mut source = request_source(&records, export(length, 1, max), true);
+        let mut actual = Vec::new();
+        while let Some(request) = source.next().unwrap() {
+            assert!(request.len > 0 && request.offset + request.len <= length);
+            assert!(!request.op.transfers() || request.len <= u64::from(max));
+            let range = request.offset..request.offset + request.len;
+            actual.extend(range.map(|at| (request.op, request.due_ns, at)));
         }
-        assert_eq!(got, expected);
+        assert_eq!(actual, expected);
         let beyond = |record: &&Record| record.offset + record.len > length;
-        assert_eq!(feed.wrapped, records.iter().filter(beyond).count() as u64);
+        assert_eq!(source.wrapped, records.iter().filter(beyond).count() as u64);
     }
 }
 
@@ -79,7 +79,7 @@ fn every_byte_of_a_record_is_asked_once_where_it_belongs() {
 fn what_an_export_cannot_take_is_refused_or_left_out() {
     let record = |op, offset, len| Record { op, offset, len, ..Record::default() };
     let refusal = |record, wrap| {
-        feed(&[record], export(8192, 512, 4096), wrap).next().unwrap_err().to_string()
+        request_source(&[record], export(8192, 512, 4096), wrap).next().unwrap_err().to_string()
     };
     assert!(refusal(record(Op::Read, 100, 512), true).contains("multiples of 512"));
     assert!(refusal(record(Op::Write, 8192, 512), false).contains("ends at byte 8192"));
@@ -90,11 +90,11 @@ fn what_an_export_cannot_take_is_refused_or_left_out() {
         record(Op::Flush, 7, 9),
         record(Op::Zero, 512, 1024),
     ];
-    let mut feed = feed(&records, export(8192, 512, 4096), false);
-    let pieces: Vec<_> = std::iter::from_fn(|| feed.next().unwrap()).collect();
-    let told: Vec<_> = pieces.iter().map(|p| (p.number, p.op, p.offset, p.len)).collect();
-    assert_eq!(told, [(2, Op::Flush, 0, 0), (3, Op::Zero, 512, 1024)]);
-    assert_eq!((feed.left_out.not_offered, feed.left_out.empty), (1, 1));
+    let mut source = request_source(&records, export(8192, 512, 4096), false);
+    let requests: Vec<_> = std::iter::from_fn(|| source.next().unwrap()).collect();
+    let actual: Vec<_> = requests.iter().map(|r| (r.number, r.op, r.offset, r.len)).collect();
+    assert_eq!(actual, [(2, Op::Flush, 0, 0), (3, Op::Zero, 512, 1024)]);
+    assert_eq!((source.skipped.not_offered, source.skipped.empty), (1, 1));
 }
 
 #[test]
