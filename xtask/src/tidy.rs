@@ -3,8 +3,10 @@
 //! The check reads the working tree, so that it includes uncommitted files. Rules about the code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
+mod modules;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::path::Path;
 
@@ -109,6 +111,7 @@ fn check(root: &Path) -> Result<Vec<String>> {
         .with_context(|| format!("check {path}"))?;
     }
     found.extend(missing_tests(root, &files)?);
+    found.extend(modules::circles(root, &files)?);
     if files.contains(&WALKS_DOCUMENT) {
         found.extend(missing_functions(root)?);
     }
@@ -197,7 +200,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     let extension = path.extension().and_then(|extension| extension.to_str());
     let (is_source, is_document) = (extension == Some("rs"), extension == Some("md"));
     let is_plain = is_source || extension == Some("toml");
-    let (mut in_code, mut code_lines) = (false, 0);
+    let (mut in_code, mut code_lines, mut before) = (false, 0, None);
     for (index, line) in text.lines().enumerate() {
         let mut add = |rule: String| add(index + 1, rule);
         let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
@@ -223,6 +226,11 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         if is_source && !is_output_file(path) {
             unescaped_output(&path.to_string_lossy(), trimmed).for_each(&mut add);
         }
+        let comment = words::comment(line).filter(|_| is_source);
+        if let Some(comment) = comment {
+            comment.violations(before).into_iter().for_each(&mut add);
+        }
+        before = comment;
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
         in_code ^= trimmed.starts_with("```");
         if is_document && !in_code {
