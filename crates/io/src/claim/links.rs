@@ -33,13 +33,13 @@ pub(super) fn may_hold(
     let end = machine.search_end();
     trees.iter().filter(|part| part.owned).any(|part| match &part.node {
         Node::Directory { fs_path: Some(fs_path), .. } if fs_path.filesystem == filesystem => {
-            place_may_hold(fs_path, inode, machine, end)
+            path_may_hold(fs_path, inode, machine, end)
         }
         _ => false,
     })
 }
 
-fn place_may_hold(fs_path: &FsPath, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
+fn path_may_hold(fs_path: &FsPath, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
     // This process cannot see the directory, so it may hold a name.
     let Some(named) = machine.open_fs_path(fs_path) else { return true };
     match open(&named, c".") {
