@@ -3,8 +3,8 @@
 //!
 //! Invariants: a file that gives such rights is flagged from the time when its mode or its
 //! capabilities were last read; a flag is cleared only under the lock under which the rights were
-//! found gone. So a write to a file without a flag costs one atomic load, or two system calls if a
-//! user other than root has opened the file for writing: it may have got rights in SOURCE since.
+//! found missing. So a write to a file without a flag costs one atomic load, or two system calls if
+//! a user other than root has opened the file for writing: it may have got rights in SOURCE since.
 //!
 //! The kernel caches the mode that the last answer gave, and takes the rights of a program from it.
 //! A file that gives rights when it is opened for writing is written through the kernel's page
@@ -42,7 +42,7 @@ const CAPABILITIES_KNOWN: u8 = 1 << 3;
 pub(super) struct Rights {
     flags: AtomicU8,
     /// Held while rights are checked and cleared.
-    taking: Mutex<()>,
+    clearing: Mutex<()>,
 }
 
 /// Returns whether an extended attribute holds capabilities.
@@ -72,8 +72,8 @@ impl Attributes {
 
 impl SourceFile {
     fn flag(&self, flag: u8) {
-        // Not while another thread finds the flagged rights gone.
-        let _taking = self.rights.taking.lock().expect("no holder panics");
+        // The lock excludes a thread that finds the flagged rights missing.
+        let _clearing = self.rights.clearing.lock().expect("no holder panics");
         self.rights.flags.fetch_or(flag, Ordering::AcqRel);
     }
 
@@ -116,7 +116,8 @@ impl SourceFile {
         }
     }
 
-    /// Does the same, and records through the descriptor `file` whether the file has capabilities.
+    /// Records the writer as [`SourceFile::record_writer`], and through `file` whether the file has
+    /// capabilities.
     pub(crate) fn record_writer_and_capabilities(&self, uid: u32, file: impl AsFd) {
         self.record_writer(uid);
         if rustix::fs::fgetxattr(file, CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
@@ -141,7 +142,7 @@ impl SourceFile {
         self.has_flag(OTHERS_WRITE)
     }
 
-    /// Returns whether the file gives rights. After a user other than root has opened it for
+    /// Returns true if the file gives rights. After a user other than root has opened it for
     /// writing, it may have got some in SOURCE, and the kernel does not ask again before a write.
     fn has_rights_now(&self) -> Result<bool, Errno> {
         if self.gives_rights() || !self.others_write() {
@@ -171,9 +172,9 @@ impl SourceFile {
         if !self.has_rights_now()? {
             return Ok(());
         }
-        let _taking = self.rights.taking.lock().expect("no holder panics");
+        let _clearing = self.rights.clearing.lock().expect("no holder panics");
         if self.has_flag(CAPABILITIES) {
-            self.take_capabilities()?;
+            self.clear_capabilities()?;
             self.rights.flags.fetch_and(!CAPABILITIES, Ordering::AcqRel);
         }
         if !of_mode || !self.has_flag(MODE) {
@@ -190,7 +191,7 @@ impl SourceFile {
         Ok(())
     }
 
-    fn take_capabilities(&self) -> Result<(), Errno> {
+    fn clear_capabilities(&self) -> Result<(), Errno> {
         match rustix::fs::removexattr(self.link(), CAPABILITIES_NAME) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             // Other users than root may not clear them, but the kernel does when a process sets the
@@ -274,7 +275,7 @@ mod tests {
         assert!(!file.gives_rights());
         let left = rustix::fs::getxattr(file.link(), CAPABILITIES_NAME, &mut [0; 0][..]);
         assert_eq!(left, Err(Errno::NODATA));
-        // The kernel asks for removals that it decided on before.
+        // The kernel requests removals that it decided on earlier.
         for _ in 0..2 {
             assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Ok(()));
         }
