@@ -22,7 +22,7 @@ mod watch;
 pub use watch::ClaimWatch;
 
 use footprint::{CachedData, FootprintPart, UnresolvedLayer, footprint_with_unresolved};
-use machine::{Located, ThisMachine};
+use machine::{FileLocation, ThisMachine};
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -206,7 +206,8 @@ impl Source {
             Source::Export(name) => return Ok(CachedData::Export(name.clone())),
             Source::Mount(number, _) => return Ok(CachedData::FileSystem(*number)),
         };
-        let Located { inode, kind, device, links, fs_path, at, .. } = machine.locate(descriptor)?;
+        let FileLocation { inode, kind, device, links, fs_path, at, .. } =
+            machine.locate(descriptor)?;
         Ok(match kind {
             FileType::BlockDevice => CachedData::Disk(device),
             FileType::Directory => CachedData::Tree { inode, fs_path, at },

@@ -58,18 +58,18 @@ pub struct EngineOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The memory is less than the minimum.
-    #[error("use {} KiB of memory: {} MiB are the least", wanted >> 10, MEMORY_BYTES_MIN >> 20)]
+    #[error("use {} KiB of memory: {} MiB are the least", requested >> 10, MEMORY_BYTES_MIN >> 20)]
     TooLittle {
         /// Requested bytes.
-        wanted: u64,
+        requested: u64,
     },
     /// The memory is more than the machine has.
-    #[error("use {} MiB of memory: this machine has {} MiB", wanted >> 20, has >> 20)]
+    #[error("use {} MiB of memory: this machine has {} MiB", requested >> 20, available >> 20)]
     TooMuch {
         /// Requested bytes.
-        wanted: u64,
+        requested: u64,
         /// Physical memory.
-        has: u64,
+        available: u64,
     },
     /// The kernel refused the memory.
     #[error("get the cache's memory: {0}")]
@@ -87,20 +87,20 @@ pub struct Engine {
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     drivers: Mutex<Vec<Driver>>,
-    plan: Mutex<Plan>,
+    plan: Mutex<MemoryPlan>,
     _maintenance: MaintenanceThread,
 }
 
 /// The values that determine the number of frames.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct MemoryPlan {
     memory_bytes: u64,
     /// Limit in bytes while memory is given back.
     limit_bytes: u64,
     policy_bytes: usize,
 }
 
-impl Plan {
+impl MemoryPlan {
     /// Returns the memory that is in force.
     fn in_force(&self) -> u64 {
         self.memory_bytes.min(self.limit_bytes)
@@ -145,18 +145,18 @@ impl Engine {
         options: EngineOptions,
         log: Option<Box<dyn InputSink>>,
     ) -> Result<Self, EngineError> {
-        let wanted = options.memory_bytes;
-        if wanted < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted });
+        let requested = options.memory_bytes;
+        if requested < MEMORY_BYTES_MIN {
+            return Err(EngineError::TooLittle { requested });
         }
-        let has = machine_memory_bytes();
-        if wanted > has {
-            return Err(EngineError::TooMuch { wanted, has });
+        let available = machine_memory_bytes();
+        if requested > available {
+            return Err(EngineError::TooMuch { requested, available });
         }
-        let frames = frames_in(wanted, options.policy_bytes);
+        let frames = frames_in(requested, options.policy_bytes);
         let EngineOptions { huge_pages, lock, policy_bytes, .. } = options;
         // Address space for all memory of the machine costs nothing, and lets the cache grow.
-        let frames_max = u32::try_from(has / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+        let frames_max = u32::try_from(available / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
         let arena = Arena::growable(ArenaOptions { frames, huge_pages, lock }, frames_max)?;
         let shards = shards_for(frames, options.threads);
         let cache = Cache::with_memory(ArenaFrames::new(arena), frames, shards);
@@ -166,7 +166,8 @@ impl Engine {
         });
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let maintenance = MaintenanceThread::start(Arc::clone(&cache), Arc::clone(&clock))?;
-        let plan = Mutex::new(Plan { memory_bytes: wanted, limit_bytes: u64::MAX, policy_bytes });
+        let plan =
+            Mutex::new(MemoryPlan { memory_bytes: requested, limit_bytes: u64::MAX, policy_bytes });
         Ok(Engine {
             cache,
             clock,
@@ -223,7 +224,7 @@ impl Engine {
         self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, MemoryPlan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -93,7 +93,7 @@ impl<T> Thread<T> {
         self.0.join().expect("no panic leaves the thread")
     }
 
-    /// Returns whether the thread has ended.
+    /// Returns true if the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
@@ -190,7 +190,7 @@ pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
             tracing::error!(
                 unread_shards = unread,
                 "{name}: not written: {}",
-                Unwritten { bytes, ranges: &remains.ranges }
+                UnwrittenRanges { bytes, ranges: &remains.ranges }
             );
         }
     }
@@ -198,12 +198,12 @@ pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
 }
 
 /// Unwritten ranges of a volume, for messages.
-struct Unwritten<'a> {
+struct UnwrittenRanges<'a> {
     bytes: u64,
     ranges: &'a [Range<u64>],
 }
 
-impl fmt::Display for Unwritten<'_> {
+impl fmt::Display for UnwrittenRanges<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} KiB", self.bytes >> 10)?;
         for (index, range) in self.ranges.iter().take(RANGES_MAX).enumerate() {
@@ -224,7 +224,7 @@ pub(crate) fn unwritten(cache: &ArenaCache, volume: &ArenaVolume) -> String {
     if bytes == 0 {
         return "everything was written".to_owned();
     }
-    format!("not written: {}", Unwritten { bytes, ranges: &risk.failing })
+    format!("not written: {}", UnwrittenRanges { bytes, ranges: &risk.failing })
 }
 
 /// Armed fault points: kind of thread, and the name of the object it serves.

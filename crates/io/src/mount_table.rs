@@ -148,13 +148,13 @@ fn parse(line: &[u8]) -> Option<MountLine> {
 }
 
 impl MountLine {
-    /// Returns whether the file system has this type.
+    /// Returns true if the file system has this type.
     pub(crate) fn is_of(&self, kind: &str) -> bool {
         self.kind == kind.as_bytes()
     }
 
-    /// Returns the user who serves a FUSE file system, if that is neither root nor the user of this
-    /// process.
+    /// Returns the user that serves a FUSE file system, if that is neither root nor the user of
+    /// this process.
     pub(crate) fn other_fuse_user(&self) -> Option<u32> {
         let kind = self.kind.split(|&byte| byte == b'.').next();
         if !matches!(kind, Some(b"fuse" | b"fuseblk")) {
@@ -166,7 +166,7 @@ impl MountLine {
         (user != 0 && user != rustix::process::getuid().as_raw()).then_some(user)
     }
 
-    /// Returns whether nothing can be written through the mount.
+    /// Returns true if nothing can be written through the mount.
     pub(crate) fn is_read_only(&self) -> bool {
         self.restrictions.contains(MountRestrictions::READ_ONLY)
     }

@@ -72,7 +72,7 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Returns whether files of this user are trusted: root, and the user of this process.
+/// Returns true if files of this user are trusted: root, and the user of this process.
 #[must_use]
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()

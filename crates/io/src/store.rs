@@ -71,7 +71,7 @@ impl PeerControl {
         Arc::clone(&self.ended)
     }
 
-    /// Returns whether the store has passed a change to the server that is not known to be stable.
+    /// Returns true if the store has passed a change to the server that is not known to be stable.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.unflushed.load(Ordering::Acquire)
     }

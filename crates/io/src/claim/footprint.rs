@@ -165,11 +165,11 @@ pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<
 /// Returns the first node that makes two footprints the same data, at least in part.
 pub(crate) fn overlap<'a>(one: &'a [FootprintPart], other: &[FootprintPart]) -> Option<&'a Node> {
     let shared = |part: &&FootprintPart| {
-        other.iter().any(|it| {
-            (part.owned || it.owned)
-                && part.range.start < it.range.end
-                && it.range.start < part.range.end
-                && is_same(&part.node, &it.node)
+        other.iter().any(|candidate| {
+            (part.owned || candidate.owned)
+                && part.range.start < candidate.range.end
+                && candidate.range.start < part.range.end
+                && is_same(&part.node, &candidate.node)
         })
     };
     one.iter().find(shared).map(|part| &part.node)

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Deeper directories are not searched, and count as a match.
 const DEPTH_MAX: usize = 256;
 
-/// Returns whether a file of `files` may have a name in a directory of `trees`.
+/// Returns true if a file of `files` may have a name in a directory of `trees`.
 pub(super) fn may_hold(
     files: &[FootprintPart],
     trees: &[FootprintPart],

@@ -59,7 +59,7 @@ struct LoopInfo {
 
 /// An open file, and its location.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(crate) struct FileLocation {
     pub(crate) inode: Inode,
     pub(crate) kind: FileType,
     /// The number of the device, if the file is a device.
@@ -119,7 +119,7 @@ impl ThisMachine {
     }
 
     /// Locates the file that a descriptor refers to.
-    pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<Located> {
+    pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<FileLocation> {
         let descriptor = descriptor.as_fd();
         let stat = rustix::fs::fstat(descriptor)?;
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -141,7 +141,7 @@ impl ThisMachine {
             || rustix::fs::fstatfs(descriptor).is_ok_and(|found| found.f_type == OVERLAY_MAGIC);
         let is_in_unlisted_overlay = mount.is_none() && is_overlay();
         let at = if mount.is_some() { at } else { PathBuf::new() };
-        Ok(Located {
+        Ok(FileLocation {
             inode: inode_of(&stat),
             kind: FileType::from_raw_mode(stat.st_mode),
             device: stat.st_rdev,
@@ -153,7 +153,7 @@ impl ThisMachine {
     }
 
     /// Locates a path that need not be readable.
-    fn locate_path(&self, path: &Path) -> Option<Located> {
+    fn locate_path(&self, path: &Path) -> Option<FileLocation> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         self.locate(rustix::fs::open(path, flags, Mode::empty()).ok()?).ok()
     }
@@ -310,7 +310,7 @@ pub(crate) fn is_in_container() -> bool {
 ///
 /// The kernel needs several reads to return a long list, and skips a lock when an earlier one is
 /// released between two of them. So the list is read several times.
-pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
+pub(crate) fn lock_holder(located: &FileLocation) -> Option<u32> {
     let filesystem = located.fs_path.as_ref().map_or(located.inode.0, |fs_path| fs_path.filesystem);
     let (major, minor) = (major(filesystem), minor(filesystem));
     let inode = format!("{major:02x}:{minor:02x}:{}", located.inode.1);
@@ -406,7 +406,7 @@ fn is_in_use(sysfs: &Path) -> bool {
 }
 
 /// Describes a loop device on a path.
-fn loop_on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
+fn loop_on(named: &FileLocation, inode: Inode, start: u64, size_limit: u64) -> Disk {
     let bytes = limit(size_limit);
     if named.kind == FileType::BlockDevice {
         return Disk::Part { of: named.device, start, bytes };

@@ -183,8 +183,8 @@ impl Registry {
             return Err(error);
         }
         let mut held = self.held();
-        let own = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
-        if let Some(error) = own {
+        let refusal = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
+        if let Some(error) = refusal {
             return Err(error);
         }
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -217,8 +217,8 @@ impl Registry {
         if lock.is_some() {
             remove_dead(directory);
         }
-        let own = claim.file.as_ref();
-        let read_others = || self.others(directory, held, own);
+        let own_file = claim.file.as_ref();
+        let read_others = || self.others(directory, held, own_file);
         let refusal = settled_conflict(&claim.record, machine, read_others);
         let granted = if let Some(error) = refusal.or_else(|| in_use(&claim.record)) {
             Err(error)
@@ -242,10 +242,11 @@ impl Registry {
         &self,
         directory: &PrivateDirectory,
         held: &[HeldClaim],
-        own: Option<&(OwnedFd, String)>,
+        own_file: Option<&(OwnedFd, String)>,
     ) -> Vec<ForeignClaim> {
-        let own: Vec<_> = held.iter().filter_map(|held| held.file.as_ref()).chain(own).collect();
-        let is_own = |name: &str| own.iter().any(|(_, own)| own == name);
+        let own_files: Vec<_> =
+            held.iter().filter_map(|held| held.file.as_ref()).chain(own_file).collect();
+        let is_own = |name: &str| own_files.iter().any(|(_, own_name)| own_name == name);
         let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
             .into_iter()
             .map(|record| ForeignClaim { record, user: None })
@@ -353,15 +354,15 @@ impl Registry {
                 let held = self.held();
                 let others = self.granted(directory, &held);
                 let of_others = others.iter().flat_map(ForeignClaim::claimed_inodes);
-                let own = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
-                claimed.inodes = of_others.chain(own).collect();
+                let of_this_process = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
+                claimed.inodes = of_others.chain(of_this_process).collect();
                 claimed.as_of = is_settled(as_of.0, as_of.1).then_some(as_of);
             }
             *claimed.inodes.get(&inode)?
         };
         let held = self.held();
-        let own = held.iter().find(|claim| claim.number == number)?;
-        if only_read && own.record.read_only {
+        let own_claim = held.iter().find(|claim| claim.number == number)?;
+        if only_read && own_claim.record.read_only {
             return None;
         }
         let is_inode = |(claimed, _)| claimed == inode;
@@ -394,8 +395,9 @@ impl Registry {
             let others = held.iter().filter(|other| other.number != number);
             let others: Vec<_> = others.map(|other| other.record.clone()).collect();
             let foreign = || self.foreign_conflict(&record, &held, &machine);
-            let own = others.iter().find_map(|other| certain_conflict(&record, other, &machine));
-            let by_process = own.or_else(foreign);
+            let own_conflict =
+                others.iter().find_map(|other| certain_conflict(&record, other, &machine));
+            let by_process = own_conflict.or_else(foreign);
             drop(held);
             let by_kernel = || mounted(&record, &source, &machine);
             by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.data, &unresolved))
@@ -583,7 +585,7 @@ fn holder_of(record: &Record) -> Holder {
 fn sees_same_mounts(pid: u32) -> bool {
     ["ns/mnt", "root"].into_iter().all(|name| {
         let link = |process: &str| std::fs::read_link(format!("/proc/{process}/{name}")).ok();
-        link("self").is_some_and(|own| Some(own) == link(&pid.to_string()))
+        link("self").is_some_and(|link_of_self| Some(link_of_self) == link(&pid.to_string()))
     })
 }
 

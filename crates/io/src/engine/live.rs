@@ -52,11 +52,11 @@ impl Engine {
     /// the volumes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), EngineError> {
         if bytes < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted: bytes });
+            return Err(EngineError::TooLittle { requested: bytes });
         }
-        let has = machine_memory_bytes();
-        if bytes > has {
-            return Err(EngineError::TooMuch { wanted: bytes, has });
+        let available = machine_memory_bytes();
+        if bytes > available {
+            return Err(EngineError::TooMuch { requested: bytes, available });
         }
         let mut plan = self.plan();
         let in_force = bytes.min(plan.limit_bytes);

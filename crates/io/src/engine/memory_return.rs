@@ -65,7 +65,7 @@ pub struct GiveBackState {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     kept_bytes: AtomicU64,
     floor_bytes: AtomicU64,
     pressures: AtomicU64,
@@ -77,7 +77,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct GivingBack {
     engine: Weak<Engine>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     watched: Vec<String>,
     quit: Arc<AtomicBool>,
     waker: Waker,
@@ -94,7 +94,7 @@ impl GivingBack {
         options: GiveBackOptions,
         mut pressure: Box<dyn Pressure>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             kept_bytes: AtomicU64::new(u64::MAX),
             floor_bytes: AtomicU64::new(options.floor_bytes),
             pressures: AtomicU64::new(0),
@@ -168,14 +168,14 @@ impl Drop for GivingBack {
 }
 
 /// Makes the cache take all of its memory again.
-fn take_all(engine: &Weak<Engine>, shared: &Shared) {
+fn take_all(engine: &Weak<Engine>, shared: &SharedState) {
     if let Some(engine) = engine.upgrade() {
         limit_memory(&engine, shared, u64::MAX);
     }
 }
 
 /// Limits the cache to `bytes`.
-fn limit_memory(engine: &Engine, shared: &Shared, bytes: u64) {
+fn limit_memory(engine: &Engine, shared: &SharedState, bytes: u64) {
     match engine.keep_memory(bytes) {
         Ok(()) => shared.kept_bytes.store(bytes, Ordering::Relaxed),
         // The floor of a volume may have been raised meanwhile; the next check uses the new one.
@@ -190,7 +190,7 @@ struct MemoryReturner {
     given: Given,
     /// The requested memory at the last step, in blocks.
     full: u32,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 fn blocks(bytes: u64) -> u32 {
@@ -198,7 +198,7 @@ fn blocks(bytes: u64) -> u32 {
 }
 
 impl MemoryReturner {
-    fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<Shared>) -> Self {
+    fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<SharedState>) -> Self {
         let full = blocks(engine.memory_bytes());
         let settings = GiveBack { floor: 0, full, step: options.step, calm: options.calm };
         MemoryReturner {
@@ -261,7 +261,7 @@ impl Engine {
         }
         let in_force = plan.memory_bytes.min(bytes);
         if in_force < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted: in_force });
+            return Err(EngineError::TooLittle { requested: in_force });
         }
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
         plan.limit_bytes = bytes;

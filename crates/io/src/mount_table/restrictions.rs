@@ -117,7 +117,7 @@ impl MountRestrictions {
         MountRestrictions(self.0.difference(MountAttrFlags::MOUNT_ATTR_RDONLY))
     }
 
-    /// Returns whether these include all of `other`.
+    /// Returns true if these include all of `other`.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
         self.0.contains(other.0)

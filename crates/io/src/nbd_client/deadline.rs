@@ -28,7 +28,7 @@ impl Deadline {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns whether the time is up.
+    /// Returns true if the time is up.
     pub(super) fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }

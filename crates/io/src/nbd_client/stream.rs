@@ -48,7 +48,7 @@ pub(super) struct Stream {
 
 /// Readiness of a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ready {
+pub(super) struct Readiness {
     pub input: bool,
     pub output: bool,
 }
@@ -213,7 +213,7 @@ impl Stream {
         &self,
         output: bool,
         timeout: Option<Duration>,
-    ) -> Result<Option<Ready>, ClientError> {
+    ) -> Result<Option<Readiness>, ClientError> {
         let events = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         // A timeout that does not fit is longer than any wait.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -229,11 +229,11 @@ impl Stream {
         // The next read reports a closed or failed connection.
         let ready = fds[0].revents();
         let input = ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-        Ok(Some(Ready { input, output: ready.contains(PollFlags::OUT) }))
+        Ok(Some(Readiness { input, output: ready.contains(PollFlags::OUT) }))
     }
 
     /// Waits for the socket until the deadline, or until another thread ends the wait.
-    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Ready> {
+    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Readiness> {
         loop {
             if self.ended.as_ref().is_some_and(|ended| ended.load(Ordering::Acquire)) {
                 return Err(io::ErrorKind::ConnectionAborted.into());

@@ -159,11 +159,11 @@ impl UringStore {
         };
         let mut rest = vectors(frames, &mut op.segments);
         let buffer_index = self.buffers.acquire(&op, rest.len());
-        if let Some(index_of_buffer) = buffer_index {
+        if let Some(buffer_index) = buffer_index {
             if op.kind != StoreOpKind::Read {
-                self.buffers.copy_in(index_of_buffer, frames, &op.segments);
+                self.buffers.copy_in(buffer_index, frames, &op.segments);
             }
-            let iov_base = self.buffers.bytes(index_of_buffer).as_mut_ptr().cast();
+            let iov_base = self.buffers.bytes(buffer_index).as_mut_ptr().cast();
             let iov_len = usize::try_from(op.len).expect("at most a buffer");
             rest = vec![libc::iovec { iov_base, iov_len }];
         }
@@ -260,11 +260,11 @@ impl UringStore {
     ) -> StoreDone<ArenaFrames> {
         let InFlight { mut op, started_at, buffer_index, done, .. } = self.take(index);
         self.buffers.record(done, started_at, now);
-        if let Some(index_of_buffer) = buffer_index {
+        if let Some(buffer_index) = buffer_index {
             if op.kind == StoreOpKind::Read && result.is_ok() {
-                self.buffers.copy_out(index_of_buffer, frames, &mut op.segments, done);
+                self.buffers.copy_out(buffer_index, frames, &mut op.segments, done);
             }
-            self.buffers.release(index_of_buffer);
+            self.buffers.release(buffer_index);
         }
         self.backing.finish(&op, &mut result);
         StoreDone { op, result, started_at, finished_at: now }

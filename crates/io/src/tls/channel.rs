@@ -42,9 +42,9 @@ impl fmt::Debug for Channel {
 }
 
 /// A socket as a writer of records.
-struct Records<'a, S>(&'a S);
+struct RecordWriter<'a, S>(&'a S);
 
-impl<S: RawSocket> Write for Records<'_, S> {
+impl<S: RawSocket> Write for RecordWriter<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
@@ -69,7 +69,7 @@ impl Channel {
         Channel { tls, received: buffer, start: 0, end: received.len(), silent_bytes: 0 }
     }
 
-    /// Returns whether there is memory to release.
+    /// Returns true if there is memory to release.
     pub(crate) fn is_whole(&self) -> bool {
         self.received.len() >= RECEIVED_BYTES_MAX
     }
@@ -212,7 +212,7 @@ impl Channel {
     /// Sends records that the socket has not accepted yet.
     pub(crate) fn flush(&mut self, socket: &impl RawSocket) -> Result<(), Failure> {
         while self.tls.wants_write() {
-            if let Err(error) = self.tls.write_tls(&mut Records(socket)) {
+            if let Err(error) = self.tls.write_tls(&mut RecordWriter(socket)) {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                 return Err(Failure::Socket(errno));
             }

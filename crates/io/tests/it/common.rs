@@ -12,7 +12,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
 
 /// Longer than any test takes, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// Random numbers from a seed.
 pub(crate) struct Random(Xoshiro256PlusPlus);

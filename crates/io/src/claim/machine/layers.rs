@@ -5,7 +5,7 @@
 //! one file system or `xino` is on.
 
 use super::super::footprint::{FsPath, UnresolvedLayer};
-use super::{Located, ThisMachine, foreign, open_mount, path_of, split};
+use super::{FileLocation, ThisMachine, foreign, open_mount, path_of, split};
 use crate::mount_table::{MountLine, unescape};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl ThisMachine {
             let found: Vec<_> =
                 names.iter().map(|names| self.layer(overlay, names, &base)).collect();
             let whole: Option<Vec<_>> = found.iter().cloned().collect();
-            let is_right = |layers: &Vec<Located>| is_confirmed(layers, root, is_relative);
+            let is_right = |layers: &Vec<FileLocation>| is_confirmed(layers, root, is_relative);
             if let Some(layers) = whole.filter(is_right) {
                 return (layers.into_iter().filter_map(|layer| layer.fs_path).collect(), None);
             }
@@ -54,7 +54,7 @@ impl ThisMachine {
     }
 
     /// Returns the directory that one of the names leads to.
-    fn layer(&self, overlay: &MountLine, names: &LayerNames, base: &Path) -> Option<Located> {
+    fn layer(&self, overlay: &MountLine, names: &LayerNames, base: &Path) -> Option<FileLocation> {
         // A name is valid in the mount namespace of the overlay, or in the one that created it.
         let namespace = foreign::root_of(&overlay.at);
         let paths = names.iter().flat_map(|name| {
@@ -68,7 +68,7 @@ impl ThisMachine {
 }
 
 /// Returns true if these are the layers of an overlay whose root has this inode number.
-fn is_confirmed(layers: &[Located], root: Option<u64>, required: bool) -> bool {
+fn is_confirmed(layers: &[FileLocation], root: Option<u64>, required: bool) -> bool {
     let is_layer = |inode| layers.iter().any(|layer| layer.inode.1 == inode);
     let is_one_filesystem = layers.windows(2).all(|pair| pair[0].inode.0 == pair[1].inode.0);
     match root {

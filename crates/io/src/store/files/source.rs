@@ -112,7 +112,7 @@ struct Access {
 
 /// The times of the file, and those that the directory had after the last change by this process.
 #[derive(Debug, Default)]
-struct Meta {
+struct FileMetadata {
     /// True if the size is larger than the directory's because of unwritten data.
     grown: bool,
     mtime: Option<Time>,
@@ -132,7 +132,7 @@ pub(crate) struct SourceFile {
     path: OwnedFd,
     access: Mutex<Access>,
     size: AtomicU64,
-    meta: Mutex<Meta>,
+    meta: Mutex<FileMetadata>,
     /// The segment of its first bytes, plus one; 0 if it has none.
     first_segment: AtomicU32,
     /// The other segments, by number. The holder of this lock also determines the section.

@@ -42,7 +42,7 @@ impl QueryAnswer {
 
 /// State of the reply to a query.
 #[derive(Debug, Default)]
-enum Reply {
+enum QueryReply {
     #[default]
     Pending,
     /// No connection can answer the query.
@@ -53,7 +53,7 @@ enum Reply {
 #[derive(Debug, Default)]
 struct QueryState {
     query: Option<(u64, u64)>,
-    reply: Reply,
+    reply: QueryReply,
     kept: Option<QueryAnswer>,
     /// True while a client waits for the reply to its query.
     is_pending: bool,
@@ -98,7 +98,7 @@ impl HoleQueries {
     pub(super) fn set_waker(&self, waker: &Waker) -> bool {
         if self.waker.get().is_none() {
             // Under the lock: a client with a query finds the waker, or its query is found here.
-            let _board = self.state.lock().expect("no holder panics");
+            let _state = self.state.lock().expect("no holder panics");
             self.waker.get_or_init(|| waker.clone());
         }
         self.has_query.load(Ordering::Acquire)
@@ -109,7 +109,7 @@ impl HoleQueries {
         self.up.store(up, Ordering::Release);
         let mut state = self.state.lock().expect("no holder panics");
         if !up {
-            (state.query, state.kept, state.reply) = (None, None, Reply::Unavailable);
+            (state.query, state.kept, state.reply) = (None, None, QueryReply::Unavailable);
             self.has_query.store(false, Ordering::Release);
         }
         self.replied.notify_all();
@@ -140,7 +140,7 @@ impl HoleQueries {
 
     /// Records the reply to a query that was taken when the number of changes was `changes`.
     pub(super) fn reply(&self, start: u64, changes: u64, extents: Option<&[Extent]>) {
-        let answer = extents.map_or(Reply::Unavailable, |extents| {
+        let answer = extents.map_or(QueryReply::Unavailable, |extents| {
             let mut end = start;
             let mut runs: Vec<(u64, bool)> = Vec::new();
             for extent in extents {
@@ -151,7 +151,7 @@ impl HoleQueries {
                     _ => runs.push((end, hole)),
                 }
             }
-            Reply::Known(QueryAnswer { changes, start, runs })
+            QueryReply::Known(QueryAnswer { changes, start, runs })
         });
         self.state.lock().expect("no holder panics").reply = answer;
         self.replied.notify_all();
@@ -178,22 +178,23 @@ impl HoleQueries {
         if state.is_pending || state.is_paused() || !self.up.load(Ordering::Acquire) {
             return None;
         }
-        (state.query, state.reply, state.is_pending) = (Some((offset, len)), Reply::Pending, true);
+        (state.query, state.reply, state.is_pending) =
+            (Some((offset, len)), QueryReply::Pending, true);
         self.has_query.store(true, Ordering::Release);
         if let Some(waker) = self.waker.get() {
             waker.notify();
         }
         let (mut state, _) = self
             .replied
-            .wait_timeout_while(state, left(), |state| matches!(state.reply, Reply::Pending))
+            .wait_timeout_while(state, left(), |state| matches!(state.reply, QueryReply::Pending))
             .expect("no holder panics");
         state.is_pending = false;
         self.replied.notify_all();
         // The reply to a client that has stopped waiting may arrive now; it may be too old.
         let answer = match std::mem::take(&mut state.reply) {
-            Reply::Known(answer) => answer,
-            Reply::Unavailable => return None,
-            Reply::Pending => {
+            QueryReply::Known(answer) => answer,
+            QueryReply::Unavailable => return None,
+            QueryReply::Pending => {
                 state.paused_until = Some(Instant::now() + QUERY_PAUSE);
                 return None;
             }
@@ -248,7 +249,8 @@ mod tests {
         };
         let extents: Vec<_> = (0..64).map(extent).collect();
         shared.reply(0, 0, Some(&extents));
-        let Reply::Known(answer) = std::mem::take(&mut shared.state.lock().unwrap().reply) else {
+        let QueryReply::Known(answer) = std::mem::take(&mut shared.state.lock().unwrap().reply)
+        else {
             panic!("an answer");
         };
         assert_eq!(answer.runs.len(), 32, "{answer:?}");

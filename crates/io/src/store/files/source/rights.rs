@@ -45,12 +45,12 @@ pub(super) struct Rights {
     clearing: Mutex<()>,
 }
 
-/// Returns whether an extended attribute holds capabilities.
+/// Returns true if an extended attribute holds capabilities.
 pub(crate) fn is_capabilities(name: &CStr) -> bool {
     name == CAPABILITIES_NAME
 }
 
-/// Returns whether programs executed from a file of this mode run as its user or group.
+/// Returns true if programs executed from a file of this mode run as its user or group.
 fn is_privileged(mode: RawMode) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile && mode & (SETUID | SETGID) != 0
 }
@@ -64,7 +64,7 @@ fn mode_after_write(mode: RawMode, is_member: impl FnOnce() -> bool) -> RawMode 
 }
 
 impl Attributes {
-    /// Returns whether the file is setuid or setgid.
+    /// Returns true if the file is setuid or setgid.
     pub(crate) fn is_privileged(&self) -> bool {
         is_privileged(self.stat.st_mode)
     }
@@ -125,18 +125,18 @@ impl SourceFile {
         }
     }
 
-    /// Returns whether the file is known to give rights.
+    /// Returns true if the file is known to give rights.
     pub(crate) fn gives_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES)
     }
 
-    /// Returns whether a write may have to clear rights: the file gives some, or may have got some
+    /// Returns true if a write may have to clear rights: the file gives some, or may have got some
     /// in SOURCE.
     pub(crate) fn may_give_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES | OTHERS_WRITE)
     }
 
-    /// Returns whether a user other than root has opened the file for writing since the node is
+    /// Returns true if a user other than root has opened the file for writing since the node is
     /// known.
     pub(crate) fn others_write(&self) -> bool {
         self.has_flag(OTHERS_WRITE)

@@ -1,7 +1,7 @@
 //! Size and times of a file as users of the mount see them, changes by other processes, and the
 //! results of writes to the directory.
 
-use super::{Attributes, Meta, SourceFile, ctime_of, mtime_of, note_time, now, size_of};
+use super::{Attributes, FileMetadata, SourceFile, ctime_of, mtime_of, note_time, now, size_of};
 use larder_core::clock::Nanos;
 use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ impl Drop for MetadataWanted {
 }
 
 impl SourceFile {
-    fn meta(&self) -> MutexGuard<'_, Meta> {
+    fn meta(&self) -> MutexGuard<'_, FileMetadata> {
         self.meta.lock().expect("no holder panics")
     }
 
@@ -56,7 +56,7 @@ impl SourceFile {
         self.checked_at.fetch_max(time, Ordering::AcqRel);
     }
 
-    fn seen(&self, mut meta: MutexGuard<'_, Meta>, stat: Stat) -> Attributes {
+    fn seen(&self, mut meta: MutexGuard<'_, FileMetadata>, stat: Stat) -> Attributes {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             let (mtime, ctime) = (mtime_of(&stat), ctime_of(&stat));
             return Attributes { size: size_of(&stat), grown: false, stat, mtime, ctime };
@@ -73,7 +73,7 @@ impl SourceFile {
     }
 
     /// Detects a change of the file by another process.
-    fn compare(&self, meta: &mut Meta, stat: &Stat) {
+    fn compare(&self, meta: &mut FileMetadata, stat: &Stat) {
         let (mtime, ctime, size) = (mtime_of(stat), ctime_of(stat), size_of(stat));
         note_time(ctime);
         let is_known = meta.settled_mtime.is_some();
@@ -176,7 +176,7 @@ impl SourceFile {
     }
 
     /// Raises the size to at least `end`; returns the size before.
-    fn raise(&self, meta: &mut Meta, end: u64) -> u64 {
+    fn raise(&self, meta: &mut FileMetadata, end: u64) -> u64 {
         let size = self.size();
         if end > size {
             meta.grown = true;
@@ -197,7 +197,7 @@ impl SourceFile {
     }
 
     /// Records that the directory's current attributes, size included, result from this process.
-    fn settle(&self, meta: &mut Meta) {
+    fn settle(&self, meta: &mut FileMetadata) {
         if let Ok(stat) = rustix::fs::fstat(&self.path) {
             self.settled(meta, &stat);
         }
@@ -221,7 +221,7 @@ impl SourceFile {
         }
     }
 
-    fn settled(&self, meta: &mut Meta, stat: &Stat) {
+    fn settled(&self, meta: &mut FileMetadata, stat: &Stat) {
         note_time(ctime_of(stat));
         (meta.settled_mtime, meta.settled_ctime) = (Some(mtime_of(stat)), Some(ctime_of(stat)));
         meta.grown &= size_of(stat) < self.size();
