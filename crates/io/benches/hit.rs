@@ -5,10 +5,10 @@
 //! begin, and in batches of eight with `Session::read_hits`, as a front end receives them from a
 //! client that keeps several requests in flight.
 //!
-//! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads
-//! the very memory that holds the cache's frames, and the frames of the blocks it stands for, so
-//! that pages, layout and state of the processor's caches are the same. Ratios are taken pair by
-//! pair within a round, then their median; times are in nanoseconds for 4 KiB.
+//! All kinds of copies use the same eight buffers in rotation, and the same order of blocks. The
+//! bare copy reads the memory of the cache's frames, from the frames of the same blocks, so that
+//! pages, layout and state of the processor's caches are the same. Ratios are computed for each
+//! pair within a round, then their median; times are in nanoseconds per 4 KiB.
 //!
 //! `cargo bench --package larder-io --bench hit -- [--quick]`. Without `--bench`, which
 //! cargo adds, as in `cargo test --benches`, a short run on a few MiB checks that it works.

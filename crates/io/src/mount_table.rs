@@ -228,11 +228,11 @@ mod tests {
             let line = format!("1 2 0:1 / /x rw,nosuid - {kind} /a,user_id=1 {options}");
             parse(line.as_bytes()).unwrap().other_fuse_user()
         };
-        let own = format!("rw,user_id={}", rustix::process::getuid().as_raw());
+        let own_user = format!("rw,user_id={}", rustix::process::getuid().as_raw());
         for kind in ["fuse", "fuse.sshfs", "fuseblk"] {
             assert_eq!(user_of(kind, "rw,user_id=4294967294,group_id=0"), Some(4_294_967_294));
             assert_eq!(user_of(kind, "rw,user_id=0,group_id=1000,allow_other"), None);
-            assert_eq!(user_of(kind, &own), None);
+            assert_eq!(user_of(kind, &own_user), None);
         }
         assert_eq!(user_of("fusectl", "rw,user_id=4294967294"), None);
     }

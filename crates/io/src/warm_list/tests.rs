@@ -124,14 +124,14 @@ fn payloads_of_another_form_are_refused_and_harm_nobody() {
 
 #[test]
 fn other_stores_are_told_apart() {
-    let was = store();
-    let check = |now: StoreIdentity| was.check(&now);
+    let saved = store();
+    let check = |now: StoreIdentity| saved.check(&now);
     assert_eq!(check(store()), Ok(()));
     // A renamed file; a device with another number after a boot.
     assert_eq!(check(StoreIdentity { place: b"/srv/new.img".to_vec(), ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { device: 8, ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { changed_ns: 0, ..store() }), Ok(()));
-    assert_eq!(was.in_use().check(&StoreIdentity { changed_ns: 5, ..store() }), Ok(()));
+    assert_eq!(saved.in_use().check(&StoreIdentity { changed_ns: 5, ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { changed_ns: 5, ..store() }), Err(Stale::Changed));
     assert_eq!(check(StoreIdentity { inode: 5, ..store() }), Err(Stale::Replaced));
     let grown = StoreIdentity { length: 2 << 40, ..store() };

@@ -274,11 +274,11 @@ struct OpenFiles {
 impl OpenFiles {
     fn new(root: PathBuf) -> Self {
         fs::create_dir(&root).expect("a directory");
-        let mut world = OpenFiles { root, files: Vec::new(), maps: Vec::new() };
-        world.files = (0..FILES)
-            .map(|file| world.open(file, OFlags::RDWR | OFlags::CREATE).expect("a file"))
+        let mut directory = OpenFiles { root, files: Vec::new(), maps: Vec::new() };
+        directory.files = (0..FILES)
+            .map(|file| directory.open(file, OFlags::RDWR | OFlags::CREATE).expect("a file"))
             .collect();
-        world
+        directory
     }
 
     fn open(&self, file: usize, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -356,15 +356,15 @@ impl OpenFiles {
 
     /// Returns the first file that differs from the model.
     fn differs(root: &Path, model: &Model) -> Option<usize> {
-        let is = |file: &usize| fs::read(root.join(file.to_string())).expect("a file");
-        (0..FILES).find(|file| is(file) != model.files[*file])
+        let content = |file: &usize| fs::read(root.join(file.to_string())).expect("a file");
+        (0..FILES).find(|file| content(file) != model.files[*file])
     }
 }
 
 /// Runs the steps of one thread.
 fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut worlds = [("cached", OpenFiles::new(cached)), ("plain", OpenFiles::new(plain))];
+    let mut directories = [("cached", OpenFiles::new(cached)), ("plain", OpenFiles::new(plain))];
     let mut model = Model::default();
     let mut log = Vec::new();
     for number in 0..steps {
@@ -375,9 +375,9 @@ fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
             _ => 0,
         };
         let expected = model.perform(&step);
-        for (name, world) in &mut worlds {
-            let found = world.perform(&step, reach);
-            let sizes: Vec<_> = (0..FILES).map(|file| world.size(file)).collect();
+        for (name, directory) in &mut directories {
+            let found = directory.perform(&step, reach);
+            let sizes: Vec<_> = (0..FILES).map(|file| directory.size(file)).collect();
             let right = model.files.iter().map(Vec::len).eq(sizes.iter().copied());
             if found != expected || !right {
                 let mut places = found.iter().flatten().zip(expected.iter().flatten());
@@ -393,8 +393,8 @@ fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
             }
         }
     }
-    for (name, world) in worlds {
-        let OpenFiles { root, files, maps } = world;
+    for (name, directory) in directories {
+        let OpenFiles { root, files, maps } = directory;
         drop((files, maps));
         assert_eq!(OpenFiles::differs(&root, &model), None, "seed {seed}, {name} in the end");
     }

@@ -295,17 +295,17 @@ fn everything(root: &Path) -> BTreeMap<PathBuf, String> {
 /// Runs the steps of one thread in both directories.
 fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut worlds = [cached, plain].map(|root| OpenFiles { root, files: Vec::new() });
+    let mut directories = [cached, plain].map(|root| OpenFiles { root, files: Vec::new() });
     let mut log = Vec::new();
     for number in 0..steps {
-        if worlds[0].files.len() > 12 {
-            let file = random.below(worlds[0].files.len());
-            for world in &mut worlds {
-                drop(world.files.swap_remove(file));
+        if directories[0].files.len() > 12 {
+            let file = random.below(directories[0].files.len());
+            for directory in &mut directories {
+                drop(directory.files.swap_remove(file));
             }
         }
-        let step = step(&mut random, worlds[0].files.len());
-        let [cached, plain] = worlds.each_mut().map(|world| world.perform(&step));
+        let step = step(&mut random, directories[0].files.len());
+        let [cached, plain] = directories.each_mut().map(|directory| directory.perform(&step));
         log.push(format!("{number}: {step:?} {:?}", plain.as_ref().map(|_| ())));
         let same = match (&cached, &plain) {
             (Ok(Outcome::Bytes(one)), Ok(Outcome::Bytes(other))) => one == other,
@@ -343,8 +343,8 @@ fn mirrored(setting: Setting, threads: u64, steps: usize, seed: u64) {
     let expected = everything(plain.path());
     let compare = |place: &str, found: BTreeMap<PathBuf, String>| {
         for (name, line) in &expected {
-            let is = found.get(name);
-            assert_eq!(is, Some(line), "{place}: {} differs", name.display());
+            let found_line = found.get(name);
+            assert_eq!(found_line, Some(line), "{place}: {} differs", name.display());
         }
         assert_eq!(found.len(), expected.len(), "{place}: more names than there should be");
     };

@@ -261,16 +261,16 @@ fn when_a_file_was_made_is_told_as_the_directory_has_it() {
     }
     let service = Service::new(Setting::default());
     let expected = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let look = |path| statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, expected).expect("it");
+    let statx_of = |path| statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, expected).expect("it");
     fs::write(service.path("f"), vec![1; 5000]).expect("a file");
     fs::create_dir(service.path("d")).expect("a directory");
     for name in ["f", "d"] {
-        let (seen, there) = (look(service.path(name)), look(service.behind(name)));
+        let (seen, there) = (statx_of(service.path(name)), statx_of(service.behind(name)));
         assert_eq!(seen.stx_mask & StatxFlags::BTIME.bits(), there.stx_mask & 0x800);
         let times = |of: &rustix::fs::Statx| (of.stx_btime.tv_sec, of.stx_btime.tv_nsec);
         assert_eq!(times(&seen), times(&there), "{name}");
         assert_eq!((seen.stx_mode, seen.stx_nlink), (there.stx_mode, there.stx_nlink));
     }
-    assert_eq!(look(service.path("f")).stx_size, 5000, "also what is not written yet");
+    assert_eq!(statx_of(service.path("f")).stx_size, 5000, "also what is not written yet");
     service.end();
 }

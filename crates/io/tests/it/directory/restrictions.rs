@@ -162,18 +162,18 @@ fn a_directory_that_becomes_restricted_restricts_its_mount() {
     fs::create_dir(source.path().join("inside")).expect("room");
     let service = Service::over(source, Setting::default());
     let at = service.at.path().to_owned();
-    let is = |expected| restrictions(&at) == expected;
+    let has_flags = |expected| restrictions(&at) == expected;
     mounted.remount(MountFlags::NODEV);
-    rig::eventually("it follows", || is(StatVfsMountFlags::NODEV));
+    rig::eventually("it follows", || has_flags(StatVfsMountFlags::NODEV));
     assert_eq!(results_of_use(&at), (None, Some(Errno::ACCESS)));
     // The mount follows again, and never loses a restriction.
     mounted.remount(MountFlags::NOEXEC);
     let both = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
-    rig::eventually("it follows again", || is(both));
+    rig::eventually("it follows again", || has_flags(both));
     assert_eq!(results_of_use(&at), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
     // A mount inside SOURCE that is added later counts too.
     let inside = Mounted::new(&mounted.0.join("inside"), MountFlags::NOSUID);
-    rig::eventually("it follows what is inside", || is(both | StatVfsMountFlags::NOSUID));
+    rig::eventually("it follows what is inside", || has_flags(both | StatVfsMountFlags::NOSUID));
     drop(inside);
     let source = service.end();
     drop((source, mounted));

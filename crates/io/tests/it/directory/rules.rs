@@ -166,13 +166,13 @@ fn is_the_directories(file: &File, behind: &File) -> bool {
     let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, read, shared, file, 0) };
     let start = start.expect("it can be mapped");
     // SAFETY: the mapping has this byte; others write to it, so each call reads it again.
-    let look = || unsafe { start.cast::<u8>().read_volatile() };
-    let was = look();
-    behind.write_all_at(&[!was], 0).expect("room");
-    let is = look();
+    let read_byte = || unsafe { start.cast::<u8>().read_volatile() };
+    let before = read_byte();
+    behind.write_all_at(&[!before], 0).expect("room");
+    let after = read_byte();
     // SAFETY: the range is the mapping from above, which is not used any more.
     unsafe { rustix::mm::munmap(start, 4096) }.expect("it is mapped");
-    is == !was
+    after == !before
 }
 
 #[test]

@@ -86,12 +86,12 @@ fn names_and_attributes_are_believed_until_it_is_told_that_they_changed() {
     rig::eventually("the new one is there", || service.path("g").exists());
     assert_eq!(len(&service, "g"), 6);
     let mode = || fs::metadata(service.path("g")).expect("it").mode() & 0o777;
-    let was = mode();
-    let other = std::os::unix::fs::PermissionsExt::from_mode(was ^ 0o070);
+    let original_mode = mode();
+    let other = std::os::unix::fs::PermissionsExt::from_mode(original_mode ^ 0o070);
     fs::set_permissions(service.behind("g"), other).expect("root may");
-    assert_eq!(mode(), was, "believed");
+    assert_eq!(mode(), original_mode, "believed");
     reporter.attributes(&service, "g");
-    rig::eventually("the new mode is seen", || mode() == was ^ 0o070);
+    rig::eventually("the new mode is seen", || mode() == original_mode ^ 0o070);
     drop(reporter);
     service.end();
 }

@@ -48,9 +48,9 @@ fn requests_that_cannot_be_served_are_refused_one_by_one() {
             (Request::read(0, Vec::new()), Errno::Inval, "nothing"),
             (Request::read(0, vec![0; 1]).with_flags(1 << 9), Errno::Inval, "flags"),
         ];
-        for (wrong, errno, text) in cases {
-            let case = format!("{wrong:?}").chars().take(80).collect::<String>();
-            let error = failure(&mut client, wrong);
+        for (request, errno, text) in cases {
+            let case = format!("{request:?}").chars().take(80).collect::<String>();
+            let error = failure(&mut client, request);
             assert_eq!(error.errno, errno, "{case}");
             assert_eq!(error.message.contains(text), structured, "{case}: {}", error.message);
             works(&mut client);
