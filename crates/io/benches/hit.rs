@@ -5,10 +5,10 @@
 //! begin, and in batches of eight with `Session::read_hits`, as a front end receives them from a
 //! client that keeps several requests in flight.
 //!
-//! All copy into the same eight buffers by turns, in the same order of blocks. The bare copy reads
-//! the very memory that holds the cache's frames, and the frames of the blocks it stands for, so
-//! that pages, layout and state of the processor's caches are the same. Ratios are taken pair by
-//! pair within a round, then their median; times are in nanoseconds for 4 KiB.
+//! All kinds of copies use the same eight buffers in rotation, and the same order of blocks. The
+//! bare copy reads the memory of the cache's frames, from the frames of the same blocks, so that
+//! pages, layout and state of the processor's caches are the same. Ratios are computed for each
+//! pair within a round, then their median; times are in nanoseconds per 4 KiB.
 //!
 //! `cargo bench --package larder-io --bench hit -- [--quick]`. Without `--bench`, which
 //! cargo adds, as in `cargo test --benches`, a short run on a few MiB checks that it works.
@@ -36,23 +36,23 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// As the programs have it.
+/// The allocator that the programs use.
 #[global_allocator]
 static ALLOCATOR: larder_mem::HugeAllocator = larder_mem::HugeAllocator;
 
 /// A large request: as large as the largest page.
 const LARGE_BYTES: usize = 1 << 20;
 const LARGE_BLOCKS: u32 = 256;
-/// Hits that are asked for at once.
+/// Hits per batch.
 const BATCH_HITS: usize = 8;
-/// Copies between two looks at the clock.
+/// Copies between two reads of the clock.
 const BATCH: usize = 256;
-/// Parts of a round in which the kinds of copies take turns.
+/// Turns per round; each turn runs every kind of copy once.
 const TURNS: u32 = 11;
-/// How often a piece of the file is read again because it left the page cache.
+/// Maximum number of times that a piece of the file is read again after it left the page cache.
 const READINGS_MAX: u32 = 5;
 
-/// How much is measured.
+/// Size and duration of the measurement.
 #[derive(Clone, Copy)]
 struct Scale {
     hot_bytes: u64,
@@ -75,14 +75,15 @@ impl Scale {
     }
 }
 
-/// What is measured, ready to run.
+/// Engine, data and file of the measurement.
 struct Setup {
     engine: Engine,
     volume: Arc<ArenaVolume>,
     file: File,
-    /// The frame of each block, held, so that the bare copy may read it.
+    /// The pinned frame of each block, which the bare copy reads.
     pins: Vec<Pin>,
-    /// Blocks, and requests of a large size, in the order in which they are read over and over.
+    /// Block numbers, and numbers of large requests, in the order in which they are read
+    /// repeatedly.
     blocks: Vec<u32>,
     larges: Vec<u32>,
 }
@@ -125,7 +126,7 @@ impl Setup {
         session.expect("the volume is open")
     }
 
-    /// The memory that the bare copy reads, in the order of the blocks.
+    /// Returns the memory that the bare copy reads, in the order of the blocks.
     fn sources(&self) -> Vec<&[u8]> {
         let arena = self.cache().frames().arena();
         self.blocks.iter().map(|&block| arena.bytes(&self.pins[block as usize])).collect()
@@ -151,20 +152,21 @@ fn fill(engine: &Engine, volume: &Arc<ArenaVolume>) -> Vec<Pin> {
     pins
 }
 
-/// A file of this length, all of it in the page cache.
+/// Creates a file of this length whose pages are all in the page cache.
 fn cached_file(len: u64) -> File {
     let mut file = tempfile::tempfile().expect("a directory for temporary files");
     let piece = vec![1; LARGE_BYTES];
     for _ in 0..len / LARGE_BYTES as u64 {
         file.write_all(&piece).expect("room for a temporary file");
     }
-    // Nothing shall be written back while the clock runs.
+    // No writeback may run during the measurement.
     file.sync_data().expect("a disk that works");
     let mut piece = vec![0; LARGE_BYTES];
     for offset in (0..len).step_by(LARGE_BYTES) {
         let mut readings = 0;
         while !is_cached(&file, &mut piece, offset) {
-            // Some kernels put out what nobody has touched for a while (DAMON), even here.
+            // Some kernels reclaim pages that have not been accessed for a while (DAMON), even
+            // here.
             assert!(readings < READINGS_MAX, "the kernel does not keep the file in its cache");
             readings += 1;
             file.read_exact_at(&mut piece, offset).expect("what was written");
@@ -173,19 +175,19 @@ fn cached_file(len: u64) -> File {
     file
 }
 
-/// Whether a read of this piece needs nothing from the disk.
+/// Returns true if a read of this piece needs no disk access.
 fn is_cached(file: &File, piece: &mut [u8], offset: u64) -> bool {
     let vectors = &mut [IoSliceMut::new(piece)];
     match rustix::io::preadv2(file, vectors, offset, ReadWriteFlags::NOWAIT) {
         Ok(bytes) => bytes == LARGE_BYTES,
-        // Some file systems cannot tell; what was just written is there all the same.
+        // Some file systems do not support this flag; the pages that were just written are cached.
         Err(rustix::io::Errno::OPNOTSUPP) => true,
         Err(rustix::io::Errno::AGAIN) => false,
         Err(error) => panic!("read the file that was just written: {error}"),
     }
 }
 
-/// The numbers below `end`, each once, shuffled from a fixed seed.
+/// Returns the numbers below `end`, each once, shuffled from a fixed seed.
 fn shuffled(end: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..end).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -196,15 +198,16 @@ fn shuffled(end: u32) -> Vec<u32> {
     numbers
 }
 
-/// Goes round `items`, from `start` on, until the time is up; nanoseconds for each.
-fn time<T: Copy>(each: Duration, items: &[T], start: &mut usize, mut go: impl FnMut(T)) -> f64 {
+/// Runs `copy` for `items`, cyclically from `start`, until the time is up. Returns nanoseconds per
+/// item.
+fn time<T: Copy>(each: Duration, items: &[T], start: &mut usize, mut copy: impl FnMut(T)) -> f64 {
     let begin = Instant::now();
     let mut count = 0.0;
     loop {
         let batch = &items[*start..items.len().min(*start + BATCH)];
         *start = if *start + BATCH >= items.len() { 0 } else { *start + BATCH };
         for &item in batch {
-            go(item);
+            copy(item);
         }
         count += f64::from(u32::try_from(batch.len()).expect("at most a batch"));
         let elapsed = begin.elapsed();
@@ -214,7 +217,7 @@ fn time<T: Copy>(each: Duration, items: &[T], start: &mut usize, mut go: impl Fn
     }
 }
 
-/// Buffers of a block, by turns.
+/// Block buffers that are used in rotation.
 struct Buffers<'a> {
     all: &'a mut [[u8; BLOCK_BYTES]],
     turn: usize,
@@ -232,7 +235,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// One thread's buffer and places in the orders.
+/// Buffer and read positions of one thread.
 struct Worker<'a> {
     setup: &'a Setup,
     sources: &'a [&'a [u8]],
@@ -242,7 +245,7 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// The worker begins `part` halves into the order.
+    /// Creates a worker that begins `part` halves into each order.
     fn new(setup: &'a Setup, sources: &'a [&'a [u8]], part: usize) -> Self {
         let block = setup.blocks.len() / 2 * part;
         let large = setup.larges.len() / 2 * part;
@@ -267,7 +270,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Hits in batches.
+    /// Returns the time per hit of 4 KiB in batches.
     fn hits(&mut self, each: Duration) -> f64 {
         let (cache, session) = (self.setup.cache(), &mut self.session);
         let buffers = &mut self.buffer[..BATCH_HITS * BLOCK_BYTES];
@@ -296,7 +299,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// A copy of 1 MiB, frame by frame, for 4 KiB.
+    /// Returns the time per 4 KiB of a copy of 1 MiB, frame by frame.
     fn memcpy_large(&mut self, each: Duration) -> f64 {
         let arena = self.setup.cache().frames().arena();
         let to = &mut self.buffer;
@@ -327,8 +330,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Each kind of copy by turns, so that what else the machine does meets all of them, for `each`
-/// in all; nanoseconds for 4 KiB, the median of the turns.
+/// Runs each kind of copy in turns, for `each` in total, so that other load on the machine affects
+/// all of them. Returns nanoseconds per 4 KiB, as the median of the turns.
 fn turns(workers: &mut [Worker<'_>; 2], each: Duration) -> [f64; 8] {
     let mut series = [const { Series(Vec::new()) }; 8];
     let turn = each / TURNS;
@@ -342,7 +345,7 @@ fn turns(workers: &mut [Worker<'_>; 2], each: Duration) -> [f64; 8] {
             one.memcpy_large(turn),
             one.hit_large(turn),
         ];
-        let both = [together(workers, turn, Worker::hits), together(workers, turn, Worker::memcpy)];
+        let both = [run_both(workers, turn, Worker::hits), run_both(workers, turn, Worker::memcpy)];
         for (series, ns) in series.iter_mut().zip(alone.into_iter().chain(both)) {
             series.0.push(ns);
         }
@@ -350,18 +353,18 @@ fn turns(workers: &mut [Worker<'_>; 2], each: Duration) -> [f64; 8] {
     series.map(|series| series.median())
 }
 
-/// Two workers at once: nanoseconds for each copy at the sum of their rates.
-fn together<'a>(
+/// Runs two workers at the same time. Returns nanoseconds per copy at the sum of their rates.
+fn run_both<'a>(
     workers: &mut [Worker<'a>; 2],
     each: Duration,
-    go: impl Fn(&mut Worker<'a>, Duration) -> f64 + Sync,
+    copy: impl Fn(&mut Worker<'a>, Duration) -> f64 + Sync,
 ) -> f64 {
-    let (barrier, go) = (&Barrier::new(2), &go);
+    let (barrier, copy) = (&Barrier::new(2), &copy);
     std::thread::scope(|scope| {
         let threads = workers.each_mut().map(|worker| {
             scope.spawn(move || {
                 barrier.wait();
-                1.0 / go(worker, each)
+                1.0 / copy(worker, each)
             })
         });
         let rates = threads.map(|thread| thread.join().expect("a worker does not panic"));
@@ -369,12 +372,12 @@ fn together<'a>(
     })
 }
 
-/// One number of each round.
+/// One number per round.
 #[derive(Default)]
 struct Series(Vec<f64>);
 
 impl Series {
-    /// Median, least and greatest.
+    /// Returns the median, the minimum and the maximum.
     fn spread(&self) -> [f64; 3] {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -386,7 +389,7 @@ impl Series {
     }
 }
 
-/// What came out: a series for each name.
+/// The results: a series for each name.
 #[derive(Default)]
 struct Results {
     memcpy_ns: Series,

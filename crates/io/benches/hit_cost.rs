@@ -39,14 +39,15 @@ fn main() {
 /// Prints the claims about the cost of the curve for caches of these sizes.
 fn claims(sizes: &[&str]) {
     for mib in sizes {
-        let what = format!("the curve adds at most 1 % to the instructions of a hit, {mib} MiB");
+        let statement =
+            format!("the curve adds at most 1 % to the instructions of a hit, {mib} MiB");
         if !has_tool("valgrind") {
-            return claim(what, "valgrind is not installed", "", None);
+            return claim(statement, "valgrind is not installed", "", None);
         }
         let [without, with] = ["none", "curve"].map(|curve| instructions(mib, curve));
         let cost = (with - without) / without;
         let figure = format!("{with:.2} instructions, {:+.2} %", cost * 100.0);
-        claim(what, figure, format!("without the curve {without:.2}"), cost <= 0.01);
+        claim(statement, figure, format!("without the curve {without:.2}"), cost <= 0.01);
     }
 }
 
@@ -106,7 +107,7 @@ fn run(mib: u64, hits: u64, curve: bool) {
     engine.shut_down();
 }
 
-/// The hits that are counted; how many there were.
+/// Runs the measured hits; returns the number of hits.
 #[inline(never)]
 fn measured(
     cache: &ArenaCache,

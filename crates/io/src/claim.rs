@@ -21,8 +21,8 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{CachedData, Part, UnresolvedLayer, footprint_with_unresolved};
-use machine::{Located, ThisMachine};
+use footprint::{CachedData, FootprintPart, UnresolvedLayer, footprint_with_unresolved};
+use machine::{FileLocation, ThisMachine};
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -34,72 +34,72 @@ use std::time::Duration;
 
 /// Time that a new mount waits for a process that still writes although its mount is gone.
 const ENDING_WAIT: Duration = Duration::from_mins(1);
-/// Characters of another process's text that a message repeats.
-const WORDS_MAX: usize = 400;
+/// Maximum number of characters of another process's text that a message repeats.
+const TEXT_CHARS_MAX: usize = 400;
 
 /// A reason to refuse a cache. Each message reads as an operation after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Another cache has the data.
     #[error(
-        "cache {what}: {holder} caches the same data; use that cache or stop it first, since two \
+        "cache {data}: {holder} caches the same data; use that cache or stop it first, since two \
          caches of the same data lose changes"
     )]
     Held {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The other cache.
         holder: Holder,
     },
     /// Another cache may have the data under another name of the file.
     #[error(
-        "cache {what}: there are files with several names (hard links), and {holder} may cache one \
+        "cache {data}: there are files with several names (hard links), and {holder} may cache one \
          of them by another name; stop it first, or cache a copy"
     )]
     Linked {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The other cache.
         holder: Holder,
     },
     /// Another cache has the data; its mount is already gone.
     #[error(
-        "cache {what}: {holder} caches the same data; its mount is gone, but it is still used or \
+        "cache {data}: {holder} caches the same data; its mount is gone, but it is still used or \
          still writes; try again when the process has ended"
     )]
     Ending {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The other cache.
         holder: Holder,
     },
     /// The kernel has a file system on the data.
     #[error(
-        "cache {what}: it holds the file system that is mounted at {at}, whose changes the cache \
+        "cache {data}: it holds the file system that is mounted at {at}, whose changes the cache \
          would not see; unmount that first"
     )]
     Mounted {
         /// Description of the data.
-        what: String,
+        data: String,
         /// A mountpoint.
         at: String,
     },
     /// The kernel uses the data through a loop device, for a file system that it does not list
     /// here.
     #[error(
-        "cache {what}: {} uses it for a file system that is mounted in another mount namespace or \
+        "cache {data}: {} uses it for a file system that is mounted in another mount namespace or \
          was unmounted while it was open, or for another program; stop the programs that use \
          the device first", device.display()
     )]
     InUse {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The loop device.
         device: PathBuf,
     },
     /// A layer of an overlay cannot be found.
     #[error(
-        "cache {what}: the layer {} of the overlay at {} cannot be found, since its name is \
+        "cache {data}: the layer {} of the overlay at {} cannot be found, since its name is \
          relative or leads elsewhere by now, so another cache of the layer would not be refused; \
          mount the overlay again with absolute paths, or cache the layer itself",
         printable(&name.to_string_lossy()),
@@ -107,7 +107,7 @@ pub enum ClaimError {
     )]
     Layer {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The name of the layer.
         name: PathBuf,
         /// A mountpoint of the overlay.
@@ -126,22 +126,22 @@ pub enum ClaimError {
     },
     /// The claim cannot be published.
     #[error(
-        "cache {what}: failed to publish that in {}: {source}; a second cache of the same data \
+        "cache {data}: failed to publish that in {}: {source}; a second cache of the same data \
          would not be refused", directory.display()
     )]
     Publish {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The directory of claims.
         directory: PathBuf,
         /// The kernel's reason.
         source: io::Error,
     },
     /// The data cannot be identified.
-    #[error("determine the location of {what}: {source}")]
+    #[error("determine the location of {data}: {source}")]
     Locate {
         /// Description of the data.
-        what: String,
+        data: String,
         /// The kernel's reason.
         source: io::Error,
     },
@@ -153,7 +153,7 @@ pub struct Holder {
     /// Process ID.
     pub pid: u32,
     /// The data that it caches, as the process describes it; empty if unknown.
-    pub what: String,
+    pub data: String,
 }
 
 impl fmt::Display for Holder {
@@ -166,14 +166,14 @@ impl fmt::Display for Holder {
                 write!(f, " ({})", printable(name.trim_end()))?;
             }
         }
-        if self.what.is_empty() { Ok(()) } else { write!(f, " with {}", printable(&self.what)) }
+        if self.data.is_empty() { Ok(()) } else { write!(f, " with {}", printable(&self.data)) }
     }
 }
 
-/// Returns text of another process without control characters, which a terminal would obey.
+/// Returns text of another process without control characters, which a terminal would interpret.
 fn printable(text: &str) -> String {
     let shown = |character: char| if character.is_control() { '?' } else { character };
-    text.chars().take(WORDS_MAX).map(shown).collect()
+    text.chars().take(TEXT_CHARS_MAX).map(shown).collect()
 }
 
 /// The data of one cache, claimed until it is dropped.
@@ -200,30 +200,31 @@ enum Source {
 }
 
 impl Source {
-    fn subject(&self, machine: &ThisMachine) -> io::Result<CachedData> {
+    fn cached_data(&self, machine: &ThisMachine) -> io::Result<CachedData> {
         let descriptor = match self {
             Source::Open(descriptor) => descriptor,
             Source::Export(name) => return Ok(CachedData::Export(name.clone())),
             Source::Mount(number, _) => return Ok(CachedData::FileSystem(*number)),
         };
-        let Located { inode, kind, device, links, place, at, .. } = machine.locate(descriptor)?;
+        let FileLocation { inode, kind, device, links, fs_path, at, .. } =
+            machine.locate(descriptor)?;
         Ok(match kind {
             FileType::BlockDevice => CachedData::Disk(device),
-            FileType::Directory => CachedData::Tree { inode, place, at },
-            _ => CachedData::File { inode, place, links },
+            FileType::Directory => CachedData::Tree { inode, fs_path, at },
+            _ => CachedData::File { inode, fs_path, links },
         })
     }
 
     /// Returns the file systems that are mounted in a claimed directory, each with its device
     /// number and mountpoint.
     fn nested(&self, machine: &ThisMachine) -> Vec<(u64, PathBuf)> {
-        match self.subject(machine) {
+        match self.cached_data(machine) {
             Ok(CachedData::Tree { at, .. }) => machine.filesystems_below(&at),
             _ => Vec::new(),
         }
     }
 
-    fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<Part>> {
+    fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<FootprintPart>> {
         Ok(self.footprint_with_unresolved(machine)?.0)
     }
 
@@ -231,8 +232,9 @@ impl Source {
     fn footprint_with_unresolved(
         &self,
         machine: &ThisMachine,
-    ) -> io::Result<(Vec<Part>, Vec<UnresolvedLayer>)> {
-        let (parts, mut unresolved) = footprint_with_unresolved(&self.subject(machine)?, machine);
+    ) -> io::Result<(Vec<FootprintPart>, Vec<UnresolvedLayer>)> {
+        let (parts, mut unresolved) =
+            footprint_with_unresolved(&self.cached_data(machine)?, machine);
         if let Source::Open(descriptor) = self
             && machine.locate(descriptor)?.is_in_unlisted_overlay
         {
@@ -270,11 +272,11 @@ impl Claim {
             Ok(FileType::Directory) => "the directory",
             _ => "the file",
         };
-        let what = format!("{word} {}", path.display());
+        let data = format!("{word} {}", path.display());
         let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
-        let failed = |source| ClaimError::Locate { what: what.clone(), source };
+        let failed = |source| ClaimError::Locate { data: data.clone(), source };
         let source = Source::Open(copy.map_err(|error| failed(error.into()))?);
-        registry.take_in_turn(source, &what, read_only, ENDING_WAIT)
+        registry.acquire(source, &data, read_only, ENDING_WAIT)
     }
 
     /// Claims an export of an NBD server. Equal identities are the same export.
@@ -282,8 +284,8 @@ impl Claim {
     /// # Errors
     /// Fails if another cache of this machine has the export.
     pub fn of_export(identity: &str, uri: &str, read_only: bool) -> Result<Self, ClaimError> {
-        let (source, what) = (Source::Export(identity.to_owned()), format!("the export {uri}"));
-        Registry::of_process().take_in_turn(source, &what, read_only, Duration::ZERO)
+        let (source, data) = (Source::Export(identity.to_owned()), format!("the export {uri}"));
+        Registry::of_process().acquire(source, &data, read_only, Duration::ZERO)
     }
 
     /// Claims the files that this process has just mounted at a path, so that no other cache caches
@@ -292,9 +294,9 @@ impl Claim {
     /// # Errors
     /// Fails if another cache has them.
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
-        let what = format!("the files mounted at {}", at.display());
+        let data = format!("the files mounted at {}", at.display());
         let source = Source::Mount(filesystem, at.to_owned());
-        Registry::of_process().take_in_turn(source, &what, false, Duration::ZERO)
+        Registry::of_process().acquire(source, &data, false, Duration::ZERO)
     }
 
     /// Records that the data is visible at mountpoint `at`, as the file system with this number.
@@ -342,7 +344,7 @@ pub(crate) fn lock_holder(descriptor: impl AsFd) -> String {
     let pid = located.ok().and_then(|located| machine::lock_holder(&located));
     pid.map_or_else(
         || "another process".to_owned(),
-        |pid| Holder { pid, what: String::new() }.to_string(),
+        |pid| Holder { pid, data: String::new() }.to_string(),
     )
 }
 

@@ -3,14 +3,14 @@
 use larder_core::clock::{Clock, Nanos, SECOND};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since a second before it was made; never goes backwards.
+/// Nanoseconds since one second before the clock was created; never goes backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock {
     origin: Nanos,
 }
 
 impl MonotonicClock {
-    /// A clock that starts at one second, so that "a moment ago" is a time too.
+    /// Creates a clock that starts at one second, so that the recent past has a valid time too.
     #[must_use]
     pub fn new() -> Self {
         MonotonicClock { origin: monotonic_nanos().wrapping_sub(SECOND) }

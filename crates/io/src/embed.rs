@@ -1,12 +1,12 @@
-//! Embedding: a cache of its own for a program, with calls that wait.
+//! Embedding API: a cache inside a program, with blocking calls.
 //!
 //! [`Caches::open`] puts a cache in front of a file or block device. A [`Handle`] is one thread's
-//! way to it: it reads and writes by copy, looks at what is cached in place ([`View`]), changes it
-//! in place ([`Change`]), flushes, and orders groups of writes. What each promises stands in
-//! docs/SEMANTICS.md; a tour with an example is docs/embedding.md.
+//! access to it: it reads and writes by copy, maps cached data in place for reading ([`View`]) and
+//! for changes ([`Change`]), flushes, and orders groups of writes. docs/SEMANTICS.md defines the
+//! guarantees; docs/embedding.md is a tour with an example.
 //!
 //! The module consists of the parts of the server: an [`Engine`], a session for each handle, and a
-//! thread for each volume. A call sleeps until the cache has an answer; hits do not sleep.
+//! thread for each volume. A call sleeps until the cache completes it; hits do not sleep.
 
 mod change;
 mod handle;
@@ -29,16 +29,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why something cannot be done. Each message can follow "failed to".
+/// An operation that failed. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// There is no memory or no thread for it.
+    /// No memory or thread is available.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The store failed, or the cache refused.
+    /// The store failed, or the cache refused the request.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Two groups cannot be ordered.
@@ -47,35 +47,36 @@ pub enum EmbedError {
     /// The range is empty or not inside the volume.
     #[error("use bytes {bytes:?}: the volume has {length}")]
     Range {
-        /// What was asked for.
+        /// The requested range.
         bytes: Range<u64>,
         /// Bytes of the volume.
         length: u64,
     },
-    /// What is mapped to be overwritten is not of whole sectors.
+    /// A range that is mapped for overwriting does not consist of whole sectors.
     #[error("map bytes {bytes:?} to be overwritten: they are not whole sectors of 512 bytes")]
     Unaligned {
-        /// What was asked for.
+        /// The requested range.
         bytes: Range<u64>,
     },
     /// The volume is closed.
     #[error("open a handle: {0}")]
     Closed(#[from] SettingError),
-    /// Stores that could not be flushed at the end: what they did with the data is not known.
+    /// Stores that could not be flushed at the end; the state of their data is unknown.
     #[error("close the caches: {}", .0.join("; "))]
     Close(Vec<String>),
 }
 
 /// Caches in one pool of memory, and the threads that drive the stores behind them.
 ///
-/// [`Caches::close`] writes everything; dropping them instead loses what is dirty, as a kill would.
+/// [`Caches::close`] writes everything; dropping them instead loses dirty data, as a kill would.
 #[derive(Debug)]
 pub struct Caches {
     engine: Arc<Engine>,
 }
 
 impl Caches {
-    /// A pool of `memory_bytes`, at least [`crate::engine::MEMORY_BYTES_MIN`], tables included.
+    /// Creates a pool of `memory_bytes`, at least [`crate::engine::MEMORY_BYTES_MIN`], tables
+    /// included.
     ///
     /// # Errors
     /// If the memory is too little, more than the machine's, or refused.
@@ -89,16 +90,16 @@ impl Caches {
         })
     }
 
-    /// The same with every option of the engine.
+    /// Creates a pool with all options of the engine.
     ///
     /// # Errors
-    /// As [`Caches::new`], and if the memory is to be locked and cannot be.
+    /// As [`Caches::new`], and if the memory cannot be locked as requested.
     pub fn with_options(options: EngineOptions) -> Result<Self, EmbedError> {
         Ok(Caches { engine: Arc::new(Engine::new(options)?) })
     }
 
     /// Opens and locks a file or block device and puts a cache in front of it. `configure` may
-    /// change the options, which begin as [`VolumeOptions::new`] has them.
+    /// change the options, which start as [`VolumeOptions::new`] sets them.
     ///
     /// # Errors
     /// If it cannot be opened, is in use, or the kernel has no thread left.
@@ -141,11 +142,11 @@ impl Caches {
         Ok(CachedVolume { engine: Arc::clone(&self.engine), volume })
     }
 
-    /// Writes and flushes everything, however long a store takes for it, and ends.
+    /// Writes and flushes everything, however long a store takes, and ends the threads.
     ///
     /// # Errors
-    /// If a store cannot flush; it has been given everything then, but for what must not be there
-    /// before something else is stable.
+    /// If a store cannot flush. The store has then received everything, except data that must not
+    /// be written before other data is stable.
     pub fn close(self) -> Result<(), EmbedError> {
         let drained = self.engine.drain(|_| {});
         self.engine.shut_down();
@@ -153,7 +154,7 @@ impl Caches {
     }
 }
 
-/// A store with a cache in front of it. Clones are the same one.
+/// A store with a cache in front of it. Clones refer to the same volume.
 #[derive(Clone, Debug)]
 pub struct CachedVolume {
     engine: Arc<Engine>,
@@ -161,13 +162,13 @@ pub struct CachedVolume {
 }
 
 impl CachedVolume {
-    /// Length, granule, and whether it can be written.
+    /// Returns the length, the granule, and the read-only flag.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.volume.geometry()
     }
 
-    /// A way to it for one thread.
+    /// Opens a handle for one thread.
     ///
     /// # Errors
     /// If the volume is closed.
@@ -175,36 +176,35 @@ impl CachedVolume {
         Handle::new(self.clone())
     }
 
-    /// A new group of writes; it needs no end.
+    /// Creates a group of writes. A group needs no explicit end.
     #[must_use]
     pub fn group(&self) -> GroupId {
         self.engine.cache().group(&self.volume)
     }
 
-    /// From now on nothing of `after` is given to the store before everything that was written in
-    /// `before` until now is stable there. This waits for nothing: it is kept when the time for
-    /// writing comes.
+    /// Orders two groups: from now on the cache writes nothing of `after` to the store before
+    /// everything that was written in `before` until now is stable there. The call does not wait;
+    /// writeback keeps the order.
     ///
     /// # Errors
-    /// If `before` could have to wait for `after`, or too many groups wait. Then nothing has
-    /// changed.
+    /// If `before` could have to wait for `after`, or too many groups wait. Then nothing changes.
     pub fn order(&self, before: GroupId, after: GroupId) -> Result<(), EmbedError> {
         Ok(self.engine.cache().order(&self.volume, before, after)?)
     }
 
-    /// Its counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> Totals {
         self.volume.totals()
     }
 
-    /// Bytes that are in the cache.
+    /// Returns the number of cached bytes.
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         self.engine.cache().gauge(&self.volume, Gauge::Resident)
     }
 
-    /// Bytes that the store does not have yet.
+    /// Returns the number of bytes that the store does not have yet.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.volume.unclean_bytes()

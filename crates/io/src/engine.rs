@@ -1,5 +1,5 @@
-//! The engine: a cache in an arena, a thread for each volume that drives its store, and stopping
-//! without losing anything.
+//! The engine: a cache in an arena, a thread for each volume that drives its store, and a stop that
+//! loses no data.
 
 mod driver;
 mod live;
@@ -31,50 +31,50 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The cache of a process.
 pub type ArenaCache = Cache<ArenaFrames>;
-/// A volume of it.
+/// A volume of that cache.
 pub type ArenaVolume = Volume<ArenaFrames>;
-/// A session of the request engine on it; `C` is the front end's data of a request.
+/// A session of the request engine on that cache; `C` is the front end's data of a request.
 pub type ArenaSession<C> = Session<ArenaFrames, Vec<u8>, C>;
 
-/// The least memory that makes sense: room for a few of the largest requests.
+/// Minimum memory: room for a few of the largest requests.
 pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
-/// How an engine is made.
+/// Options of a new engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Memory for frames and everything that goes with them, in bytes.
+    /// Memory for frames and their metadata, in bytes.
     pub memory_bytes: u64,
-    /// Ask for huge pages.
+    /// True if huge pages are requested.
     pub huge_pages: bool,
-    /// Lock the memory.
+    /// True if the memory is locked.
     pub lock: bool,
-    /// Threads that will use the cache at the same time.
+    /// Number of threads that use the cache at the same time.
     pub threads: usize,
     /// Bytes of policy metadata for each frame.
     pub policy_bytes: usize,
 }
 
-/// Why an engine cannot be made.
+/// A reason why an engine or a volume cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Too little.
-    #[error("use {} KiB of memory: {} MiB are the least", wanted >> 10, MEMORY_BYTES_MIN >> 20)]
+    /// The memory is less than the minimum.
+    #[error("use {} KiB of memory: {} MiB are the least", requested >> 10, MEMORY_BYTES_MIN >> 20)]
     TooLittle {
-        /// Asked for.
-        wanted: u64,
+        /// Requested bytes.
+        requested: u64,
     },
-    /// More than the machine has.
-    #[error("use {} MiB of memory: this machine has {} MiB", wanted >> 20, has >> 20)]
+    /// The memory is more than the machine has.
+    #[error("use {} MiB of memory: this machine has {} MiB", requested >> 20, available >> 20)]
     TooMuch {
-        /// Asked for.
-        wanted: u64,
+        /// Requested bytes.
+        requested: u64,
         /// Physical memory.
-        has: u64,
+        available: u64,
     },
-    /// The kernel refused.
+    /// The kernel refused the memory.
     #[error("get the cache's memory: {0}")]
     Arena(#[from] ArenaError),
-    /// The kernel refused something else.
+    /// The kernel refused a thread or a descriptor.
     #[error("start a thread for a volume: {0}")]
     Thread(#[from] io::Error),
     /// A setting is out of range.
@@ -87,23 +87,23 @@ pub struct Engine {
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
     drivers: Mutex<Vec<Driver>>,
-    plan: Mutex<Plan>,
-    _keeper: MaintenanceThread,
+    plan: Mutex<MemoryPlan>,
+    _maintenance: MaintenanceThread,
 }
 
-/// What the number of frames comes from.
+/// The values that determine the number of frames.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct MemoryPlan {
     memory_bytes: u64,
-    /// No more bytes than this are in force while memory is given back.
-    kept: u64,
+    /// Limit in bytes while memory is given back.
+    limit_bytes: u64,
     policy_bytes: usize,
 }
 
-impl Plan {
-    /// Memory that is in force.
+impl MemoryPlan {
+    /// Returns the memory that is in force.
     fn in_force(&self) -> u64 {
-        self.memory_bytes.min(self.kept)
+        self.memory_bytes.min(self.limit_bytes)
     }
 }
 
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// How many frames fit into `memory_bytes` with all that belongs to them.
+/// Returns the number of frames that fit into `memory_bytes` with their metadata.
 #[must_use]
 pub fn frames_in(memory_bytes: u64, policy_bytes: usize) -> u32 {
     let each = BLOCK_BYTES + METADATA_BYTES_PER_FRAME + policy_bytes;
@@ -121,7 +121,7 @@ pub fn frames_in(memory_bytes: u64, policy_bytes: usize) -> u32 {
     u32::try_from(left / each as u64).unwrap_or(u32::MAX)
 }
 
-/// Physical memory of the machine, in bytes.
+/// Returns the physical memory of the machine, in bytes.
 #[must_use]
 pub fn machine_memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
@@ -129,7 +129,7 @@ pub fn machine_memory_bytes() -> u64 {
 }
 
 impl Engine {
-    /// An engine without volumes.
+    /// Creates an engine without volumes.
     ///
     /// # Errors
     /// If the memory is too little, more than the machine's, or refused.
@@ -137,7 +137,7 @@ impl Engine {
         Self::with_log(options, None)
     }
 
-    /// Makes an engine without volumes, whose cache logs its inputs.
+    /// Creates an engine without volumes, whose cache logs its inputs.
     ///
     /// # Errors
     /// As for [`Engine::new`].
@@ -145,18 +145,18 @@ impl Engine {
         options: EngineOptions,
         log: Option<Box<dyn InputSink>>,
     ) -> Result<Self, EngineError> {
-        let wanted = options.memory_bytes;
-        if wanted < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted });
+        let requested = options.memory_bytes;
+        if requested < MEMORY_BYTES_MIN {
+            return Err(EngineError::TooLittle { requested });
         }
-        let has = machine_memory_bytes();
-        if wanted > has {
-            return Err(EngineError::TooMuch { wanted, has });
+        let available = machine_memory_bytes();
+        if requested > available {
+            return Err(EngineError::TooMuch { requested, available });
         }
-        let frames = frames_in(wanted, options.policy_bytes);
+        let frames = frames_in(requested, options.policy_bytes);
         let EngineOptions { huge_pages, lock, policy_bytes, .. } = options;
-        // Addresses for all that the machine has cost nothing, and let the cache grow.
-        let frames_max = u32::try_from(has / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+        // Address space for all memory of the machine costs nothing, and lets the cache grow.
+        let frames_max = u32::try_from(available / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
         let arena = Arena::growable(ArenaOptions { frames, huge_pages, lock }, frames_max)?;
         let shards = shards_for(frames, options.threads);
         let cache = Cache::with_memory(ArenaFrames::new(arena), frames, shards);
@@ -165,24 +165,31 @@ impl Engine {
             None => cache,
         });
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
-        let keeper = MaintenanceThread::start(Arc::clone(&cache), Arc::clone(&clock))?;
-        let plan = Mutex::new(Plan { memory_bytes: wanted, kept: u64::MAX, policy_bytes });
-        Ok(Engine { cache, clock, drivers: Mutex::new(Vec::new()), plan, _keeper: keeper })
+        let maintenance = MaintenanceThread::start(Arc::clone(&cache), Arc::clone(&clock))?;
+        let plan =
+            Mutex::new(MemoryPlan { memory_bytes: requested, limit_bytes: u64::MAX, policy_bytes });
+        Ok(Engine {
+            cache,
+            clock,
+            drivers: Mutex::new(Vec::new()),
+            plan,
+            _maintenance: maintenance,
+        })
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &Arc<ArenaCache> {
         &self.cache
     }
 
-    /// The clock of all times that the cache is told.
+    /// Returns the clock for all times that are passed to the cache.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// Now, on the engine's clock.
+    /// Returns the current time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.clock.now()
@@ -211,12 +218,13 @@ impl Engine {
         Ok(volume)
     }
 
-    /// Threads of stores. The list changes in one step, so a panic leaves it consistent.
+    /// Returns the driver threads. Each change of the list is one step, so a panic leaves it
+    /// consistent.
     fn drivers(&self) -> MutexGuard<'_, Vec<Driver>> {
         self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, MemoryPlan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,8 +45,8 @@ impl Panicked {
         Panicked { message: text.unwrap_or_else(|| "a panic without a message".to_owned()) }
     }
 
-    /// Ends the process if the panic has left shared state of the cache half-changed, or a frame
-    /// locked for ever.
+    /// Ends the process if the panic has left shared state of the cache inconsistent, or a frame
+    /// locked forever.
     pub fn end_if_damaging(&self, cache: &ArenaCache) {
         if larder_core::damage_seen() || larder_mem::lost_write_pin_in_panic() {
             end_process(cache, self);
@@ -93,7 +93,7 @@ impl<T> Thread<T> {
         self.0.join().expect("no panic leaves the thread")
     }
 
-    /// Returns whether the thread has ended.
+    /// Returns true if the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
@@ -161,25 +161,25 @@ fn all_failed_parts() -> MutexGuard<'static, Vec<String>> {
     FAILED_PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a sentence for each part of this process that an error has ended, and that only a new
-/// start restores.
+/// Returns a sentence for each part of this process that an error has ended, and that only a
+/// restart restores.
 #[must_use]
 pub fn failed_parts() -> Vec<String> {
     all_failed_parts().clone()
 }
 
 /// Logs that an error has ended a part of this process, and lists it in [`failed_parts`]. `effect`
-/// names the part and what the user notices, and is followed by the error.
+/// names the part and the visible effect; the error follows it.
 pub fn report_failed_part(effect: &str, error: &dyn fmt::Display) {
     tracing::error!("{effect}: {error}");
     all_failed_parts().push(format!("{effect}: {error}"));
 }
 
-/// Ends the process at once, as a power failure would, after logging the unwritten ranges of each
-/// volume. Nothing more is written: the page state of the cache may be wrong.
+/// Ends the process immediately, as a power failure would, after logging the unwritten ranges of
+/// each volume. Nothing more is written: the page state of the cache may be wrong.
 pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
     tracing::error!("the cache is damaged ({panic}): the process ends without further writes");
-    // The search for unwritten ranges may itself panic on half-changed state.
+    // The search for unwritten ranges may itself panic on inconsistent state.
     let remains = confine(|| cache.remains()).unwrap_or_default();
     for (volume, remains) in remains.iter().filter(|(volume, _)| !volume.is_removed()) {
         let (name, unread) = (volume.name(), remains.unread_shards);
@@ -190,7 +190,7 @@ pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
             tracing::error!(
                 unread_shards = unread,
                 "{name}: not written: {}",
-                Unwritten { bytes, ranges: &remains.ranges }
+                UnwrittenRanges { bytes, ranges: &remains.ranges }
             );
         }
     }
@@ -198,17 +198,17 @@ pub(crate) fn end_process(cache: &ArenaCache, panic: &dyn fmt::Display) -> ! {
 }
 
 /// Unwritten ranges of a volume, for messages.
-struct Unwritten<'a> {
+struct UnwrittenRanges<'a> {
     bytes: u64,
     ranges: &'a [Range<u64>],
 }
 
-impl fmt::Display for Unwritten<'_> {
+impl fmt::Display for UnwrittenRanges<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} KiB", self.bytes >> 10)?;
         for (index, range) in self.ranges.iter().take(RANGES_MAX).enumerate() {
-            let before = if index == 0 { ": bytes " } else { ", " };
-            write!(f, "{before}{} to {}", range.start, range.end)?;
+            let separator = if index == 0 { ": bytes " } else { ", " };
+            write!(f, "{separator}{} to {}", range.start, range.end)?;
         }
         match self.ranges.len().saturating_sub(RANGES_MAX) {
             0 => Ok(()),
@@ -224,7 +224,7 @@ pub(crate) fn unwritten(cache: &ArenaCache, volume: &ArenaVolume) -> String {
     if bytes == 0 {
         return "everything was written".to_owned();
     }
-    format!("not written: {}", Unwritten { bytes, ranges: &risk.failing })
+    format!("not written: {}", UnwrittenRanges { bytes, ranges: &risk.failing })
 }
 
 /// Armed fault points: kind of thread, and the name of the object it serves.

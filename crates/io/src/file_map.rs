@@ -1,10 +1,10 @@
-//! A file mapped into memory: read and written by copies, as a program does that maps its files.
+//! A file mapped into memory: read and written by copies, as programs do that map their files.
 //!
-//! Invariants: the mapping is `len` bytes from `base` on until it is dropped, and no reference into
-//! it ever leaves: others may map the same file and write to it at any moment, so bytes are taken
-//! and put one word at a time by atomic operations, and a copy of several words may hold old and
-//! new ones. A file that is cut short under its mapping ends the process when the missing part is
-//! touched (SIGBUS), as it does with every program that maps files. Offsets and lengths are bytes.
+//! Invariants: the mapping covers `len` bytes from `base` until it is dropped, and no reference
+//! into it escapes. Other processes may map the same file and write to it at any time, so atomic
+//! operations load and store one word at a time, and a copy of several words may mix old and new
+//! ones. If a file is truncated under its mapping, an access to the missing part ends the process
+//! (SIGBUS), as in every program that maps files. Offsets and lengths are in bytes.
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::File;
@@ -16,43 +16,47 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// A file, or the beginning of one, in memory.
+/// A file, or the start of one, in memory.
 #[derive(Debug)]
 pub struct FileMap {
     base: NonNull<u8>,
     len: usize,
-    writes: bool,
+    writable: bool,
 }
 
-// SAFETY: a mapping belongs to the process and not to a thread.
+// SAFETY: a mapping belongs to the process, not to a thread.
 unsafe impl Send for FileMap {}
 
 impl FileMap {
-    /// Maps the first `len` bytes of a file, shared with everybody else who uses it; `len` is above
-    /// 0 and not beyond the end of the file. With `writes` the file was opened for that.
+    /// Maps the first `len` bytes of a file, shared with all other users of the file; `len` is
+    /// above 0 and not beyond the end of the file. With `writable`, the file must be open for
+    /// writing.
     ///
     /// # Errors
     /// The file is shorter, or the system cannot map it.
-    pub fn new(file: &File, len: u64, writes: bool) -> io::Result<FileMap> {
-        let wrong = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    pub fn new(file: &File, len: u64, writable: bool) -> io::Result<FileMap> {
+        let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
         let metadata = file.metadata()?;
         if len == 0 || (metadata.is_file() && metadata.len() < len) {
-            return Err(wrong("only what a file holds can be mapped"));
+            return Err(invalid("only what a file holds can be mapped"));
         }
         let len = usize::try_from(len).map_err(io::Error::other)?;
-        let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: the kernel chooses a place that nothing else is at.
+        let protection =
+            if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: the kernel chooses an address range that is not in use.
         let base = unsafe {
             mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file.as_fd(), 0)
         }?;
         let base = NonNull::new(base.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
-        Ok(FileMap { base, len, writes })
+        Ok(FileMap { base, len, writable })
     }
 
-    /// The range, if it lies inside, and how many bytes of it come before the first whole word.
-    fn inside(&self, offset: u64, len: usize) -> io::Result<(usize, usize)> {
+    /// Returns the offset and the number of bytes before the first whole word, if the range lies
+    /// inside the mapping.
+    fn checked_range(&self, offset: u64, len: usize) -> io::Result<(usize, usize)> {
         let offset = usize::try_from(offset).ok();
-        let fits = offset.filter(|offset| offset.checked_add(len).is_some_and(|it| it <= self.len));
+        let fits =
+            offset.filter(|offset| offset.checked_add(len).is_some_and(|end| end <= self.len));
         let Some(offset) = fits else {
             let error = io::ErrorKind::UnexpectedEof;
             return Err(io::Error::new(error, "beyond the end of the mapping"));
@@ -61,92 +65,93 @@ impl FileMap {
         Ok((offset, (offset.next_multiple_of(WORD) - offset).min(len)))
     }
 
-    /// Copies out.
+    /// Copies bytes out of the mapping.
     ///
     /// # Errors
-    /// The range does not lie inside.
+    /// The range does not lie inside the mapping.
     #[expect(clippy::host_endian_bytes, reason = "bytes stay in the order in which they lie")]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let (mut place, head) = self.inside(offset, buffer.len())?;
+        let (mut index, head) = self.checked_range(offset, buffer.len())?;
         let (first, rest) = buffer.split_at_mut(head);
         let (words, last) = rest.as_chunks_mut::<WORD>();
         for byte in first {
-            *byte = self.byte(place).load(Ordering::Relaxed);
-            place += 1;
+            *byte = self.byte(index).load(Ordering::Relaxed);
+            index += 1;
         }
         for word in words {
-            *word = self.word(place).load(Ordering::Relaxed).to_ne_bytes();
-            place += WORD;
+            *word = self.word(index).load(Ordering::Relaxed).to_ne_bytes();
+            index += WORD;
         }
         for byte in last {
-            *byte = self.byte(place).load(Ordering::Relaxed);
-            place += 1;
+            *byte = self.byte(index).load(Ordering::Relaxed);
+            index += 1;
         }
         Ok(())
     }
 
-    /// Copies in.
+    /// Copies bytes into the mapping.
     ///
     /// # Errors
-    /// The range does not lie inside, or the mapping is for reading only.
+    /// The range does not lie inside the mapping, or the mapping is read-only.
     #[expect(clippy::host_endian_bytes, reason = "bytes stay in the order in which they lie")]
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if !self.writes {
+        if !self.writable {
             let error = io::ErrorKind::PermissionDenied;
             return Err(io::Error::new(error, "it is mapped for reading only"));
         }
-        let (mut place, head) = self.inside(offset, bytes.len())?;
+        let (mut index, head) = self.checked_range(offset, bytes.len())?;
         let (first, rest) = bytes.split_at(head);
         let (words, last) = rest.as_chunks::<WORD>();
         for byte in first {
-            self.byte(place).store(*byte, Ordering::Relaxed);
-            place += 1;
+            self.byte(index).store(*byte, Ordering::Relaxed);
+            index += 1;
         }
         for word in words {
-            self.word(place).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-            place += WORD;
+            self.word(index).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            index += WORD;
         }
         for byte in last {
-            self.byte(place).store(*byte, Ordering::Relaxed);
-            place += 1;
+            self.byte(index).store(*byte, Ordering::Relaxed);
+            index += 1;
         }
         Ok(())
     }
 
-    /// Makes what was written stable.
+    /// Makes written bytes stable.
     ///
     /// # Errors
-    /// The system cannot write it.
+    /// The system cannot write them.
     pub fn flush(&self) -> io::Result<()> {
-        // SAFETY: exactly what was mapped; the call changes nothing in it.
+        // SAFETY: the range is exactly the mapping; the call changes nothing in it.
         unsafe { msync(self.base.as_ptr().cast(), self.len, MsyncFlags::SYNC) }?;
         Ok(())
     }
 
-    /// A byte of the mapping.
-    fn byte(&self, place: usize) -> &AtomicU8 {
-        assert!(place < self.len, "a place inside of the mapping");
-        // SAFETY: just seen.
-        let at = unsafe { self.base.add(place) };
-        // SAFETY: it lives as long as the mapping, and everybody in this process goes to it by
-        // atomic operations alone.
+    /// Returns a byte of the mapping.
+    fn byte(&self, index: usize) -> &AtomicU8 {
+        assert!(index < self.len, "a place inside of the mapping");
+        // SAFETY: the assertion has checked the bounds.
+        let at = unsafe { self.base.add(index) };
+        // SAFETY: the byte lives as long as the mapping, and all code of this process accesses it
+        // by atomic operations only.
         unsafe { AtomicU8::from_ptr(at.as_ptr()) }
     }
 
-    /// A word of the mapping, at a multiple of its length.
-    fn word(&self, place: usize) -> &AtomicU64 {
-        let fits = self.len.checked_sub(WORD).is_some_and(|last| place <= last);
-        assert!(fits && place.is_multiple_of(WORD), "a whole word inside of the mapping");
-        // SAFETY: just seen.
-        let at = unsafe { self.base.add(place) }.cast::<u64>();
-        // SAFETY: as for a byte; the base is at a page and `place` at a multiple of the word.
+    /// Returns a word of the mapping, at a multiple of the length of a word.
+    fn word(&self, index: usize) -> &AtomicU64 {
+        let fits = self.len.checked_sub(WORD).is_some_and(|last| index <= last);
+        assert!(fits && index.is_multiple_of(WORD), "a whole word inside of the mapping");
+        // SAFETY: the assertion has checked the bounds.
+        let at = unsafe { self.base.add(index) }.cast::<u64>();
+        // SAFETY: as for a byte; the base is page-aligned and `index` is a multiple of the word
+        // length.
         unsafe { AtomicU64::from_ptr(at.as_ptr()) }
     }
 }
 
 impl Drop for FileMap {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and no reference into it exists.
+        // SAFETY: the range is exactly the mapping, and no reference into it exists.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "what was mapped can be unmapped");
     }

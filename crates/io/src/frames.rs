@@ -1,20 +1,20 @@
-//! The arena of `mem` as the frames of core.
+//! Implementation of core's frames by the arena of `mem`.
 
 use larder_core::frames::{FrameId, Frames};
 use larder_mem::{Arena, Pin, WritePin};
 
-/// An arena, seen as frames.
+/// An arena as the frames of a cache.
 #[derive(Debug)]
 pub struct ArenaFrames(Arena);
 
 impl ArenaFrames {
-    /// The frames of `arena`.
+    /// Creates the frames of `arena`.
     #[must_use]
     pub fn new(arena: Arena) -> Self {
         ArenaFrames(arena)
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[must_use]
     pub fn arena(&self) -> &Arena {
         &self.0
@@ -45,13 +45,13 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn fetch<T>(place: &T) {
-        larder_mem::fetch(place);
+    fn fetch<T>(value: &T) {
+        larder_mem::fetch(value);
     }
 
     #[inline]
-    fn fetch_to_change<T>(place: &T) {
-        larder_mem::fetch_to_change(place);
+    fn fetch_to_change<T>(value: &T) {
+        larder_mem::fetch_to_change(value);
     }
 
     #[inline]
@@ -65,12 +65,12 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn release_write_pin(&self, own: WritePin) {
-        self.0.release_write_pin(own);
+    fn release_write_pin(&self, pin: WritePin) {
+        self.0.release_write_pin(pin);
     }
 
-    fn downgrade(&self, own: WritePin) -> Pin {
-        self.0.downgrade(own)
+    fn downgrade(&self, pin: WritePin) -> Pin {
+        self.0.downgrade(pin)
     }
 
     #[inline]
@@ -79,8 +79,8 @@ impl Frames for ArenaFrames {
     }
 
     #[inline]
-    fn write_pinned(&self, own: &WritePin) -> FrameId {
-        own.frame()
+    fn write_pinned(&self, pin: &WritePin) -> FrameId {
+        pin.frame()
     }
 
     fn commit(&self, frames: &mut [WritePin]) -> Result<(), String> {
@@ -110,16 +110,16 @@ impl Frames for ArenaFrames {
     #[inline]
     fn write_with(
         &self,
-        own: &mut WritePin,
+        pin: &mut WritePin,
         offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        fill(&mut self.0.bytes_mut(own)[offset..][..len]);
+        fill(&mut self.0.bytes_mut(pin)[offset..][..len]);
     }
 
-    fn zero(&self, own: &mut WritePin, offset: usize, len: usize) {
-        self.0.zero(own, offset, len);
+    fn zero(&self, pin: &mut WritePin, offset: usize, len: usize) {
+        self.0.zero(pin, offset, len);
     }
 
     fn copy(&self, from: &Pin, to: &mut WritePin, offset: usize, len: usize) {

@@ -1,10 +1,10 @@
-//! What ties the cache to a machine: stores on io_uring and plain calls, front ends, and the engine
-//! that turns threads and timers into calls on core.
+//! Connection of the cache to a machine: stores on io_uring and plain calls, front ends, and the
+//! engine that turns threads and timers into calls on core.
 //!
-//! Kernel interfaces live here and nowhere else. With `mem`, this is the only crate with `unsafe`,
-//! all of it in `store::uring` and `store::file`, memory that the kernel reads and writes while an
+//! Only this crate uses kernel interfaces. With `mem`, it is the only crate with `unsafe`, all of
+//! it in `store::uring` and `store::file`, for memory that the kernel reads and writes while an
 //! operation is in flight, in `file_map`, in one call each of `front::fuse::device`, `reclaim` and
-//! `claim::machine`, and in one line each of `handed_over` and `store::backing`.
+//! `claim::machine`, and in one line each of `socket_activation` and `store::backing`.
 
 #![expect(unsafe_code, reason = "the kernel uses memory during an operation")]
 

@@ -1,8 +1,8 @@
-//! A limit on lines of the log that a peer can cause.
+//! A limit on log lines that a peer can cause.
 
 use std::time::{Duration, Instant};
 
-/// Least time between two lines.
+/// Minimum time between two lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Limits the log to one line per [`LOG_INTERVAL`], so that a peer that keeps reconnecting or

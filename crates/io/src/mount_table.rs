@@ -45,15 +45,15 @@ pub(crate) struct MountLine {
     pub(crate) options: Vec<u8>,
 }
 
-/// The mount table. It stays open: reading it again must not take a descriptor, since another user
-/// may have used them up.
+/// The mount table. It stays open: a later read must not need a new descriptor, since another user
+/// may have used all of them.
 static TABLE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Returns all mounts, in the order of the kernel: a mount that covers another comes after it.
 ///
 /// # Errors
-/// If the kernel does not show them. That is not the same as no mounts: restrictions of a mount and
-/// layers of data would be missed.
+/// If the kernel does not show them. The caller must not treat that as no mounts: it would miss
+/// restrictions of a mount and layers of data.
 pub(crate) fn read() -> Result<Vec<MountLine>, Errno> {
     const STEP: usize = 64 << 10;
     let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,21 +73,21 @@ pub(crate) fn read() -> Result<Vec<MountLine>, Errno> {
     }
 }
 
-/// Returns the ID of the mount through which a descriptor was opened, without taking another
-/// descriptor where the kernel has statx(2) with it (Linux 5.8).
+/// Returns the ID of the mount through which a descriptor was opened. It takes no other descriptor
+/// if the kernel supports statx(2) with mount IDs (Linux 5.8).
 pub(crate) fn mount_id(descriptor: impl AsFd) -> Option<u64> {
     let descriptor = descriptor.as_fd();
     if let Some((id, _)) = mount_and_device(descriptor) {
         return Some(id);
     }
-    let facts = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
-    let facts = std::fs::read_to_string(facts).ok()?;
-    facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+    let fdinfo = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+    let fdinfo = std::fs::read_to_string(fdinfo).ok()?;
+    fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// Returns the ID of the mount that `name` in `directory` leads to; a symbolic link is not
-/// followed. No request reaches a FUSE server, and a descriptor is taken only where one is mounted
-/// that another user serves.
+/// followed. The call sends no request to a FUSE server, and opens a descriptor only if another
+/// user serves the mount.
 pub(crate) fn mount_id_at(directory: impl AsFd, name: &OsStr) -> Option<u64> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let found = mount_by_statx(directory.as_fd(), name, flags).map(|(id, _)| id);
@@ -106,14 +106,14 @@ pub(crate) fn mount_and_device(descriptor: impl AsFd) -> Option<(u64, u64)> {
 }
 
 /// Returns the ID of the mount that `name` in `directory` leads to, or of the mount of `directory`
-/// itself if `name` is empty. Unlike the IDs of the table, no later mount ever has it. None before
-/// Linux 6.8.
+/// itself if `name` is empty. Unlike the IDs of the table, the kernel never reuses it. `None`
+/// before Linux 6.8.
 pub(crate) fn unique_mount_id(directory: impl AsFd, name: &OsStr) -> Option<u64> {
     // `STATX_MNT_ID_UNIQUE` of include/uapi/linux/stat.h.
-    let wanted = StatxFlags::from_bits_retain(0x4000);
+    let unique_id = StatxFlags::from_bits_retain(0x4000);
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    let found = rustix::fs::statx(directory, name, flags | AtFlags::EMPTY_PATH, wanted).ok()?;
-    (found.stx_mask & wanted.bits() != 0).then_some(found.stx_mnt_id)
+    let found = rustix::fs::statx(directory, name, flags | AtFlags::EMPTY_PATH, unique_id).ok()?;
+    (found.stx_mask & unique_id.bits() != 0).then_some(found.stx_mnt_id)
 }
 
 fn mount_by_statx(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Option<(u64, u64)> {
@@ -137,23 +137,24 @@ fn parse(line: &[u8]) -> Option<MountLine> {
     let filesystem = device_number(std::str::from_utf8(words.nth(1)?).ok()?)?;
     let path = |word| PathBuf::from(OsString::from_vec(unescape(word)));
     let (root, at) = (path(words.next()?), path(words.next()?));
-    let of_mount = words.next()?;
-    let is_idmapped = of_mount.split(|&byte| byte == b',').any(|option| option == b"idmapped");
+    let mount_options = words.next()?;
+    let is_idmapped = mount_options.split(|&byte| byte == b',').any(|option| option == b"idmapped");
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (words.next()?.to_vec(), path(words.next()?));
     let options = words.next().unwrap_or_default().to_vec();
-    let restrictions = MountRestrictions::listed(of_mount) | MountRestrictions::listed(&options);
+    let restrictions =
+        MountRestrictions::listed(mount_options) | MountRestrictions::listed(&options);
     Some(MountLine { id, filesystem, root, at, restrictions, is_idmapped, kind, source, options })
 }
 
 impl MountLine {
-    /// Returns whether the file system has this type.
+    /// Returns true if the file system has this type.
     pub(crate) fn is_of(&self, kind: &str) -> bool {
         self.kind == kind.as_bytes()
     }
 
-    /// Returns the user who serves a FUSE file system, if that is neither root nor the user of this
-    /// process.
+    /// Returns the user that serves a FUSE file system, if that is neither root nor the user of
+    /// this process.
     pub(crate) fn other_fuse_user(&self) -> Option<u32> {
         let kind = self.kind.split(|&byte| byte == b'.').next();
         if !matches!(kind, Some(b"fuse" | b"fuseblk")) {
@@ -165,7 +166,7 @@ impl MountLine {
         (user != 0 && user != rustix::process::getuid().as_raw()).then_some(user)
     }
 
-    /// Returns whether nothing can be written through the mount.
+    /// Returns true if nothing can be written through the mount.
     pub(crate) fn is_read_only(&self) -> bool {
         self.restrictions.contains(MountRestrictions::READ_ONLY)
     }
@@ -177,7 +178,7 @@ pub(crate) fn device_number(text: &str) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Decodes a path of the table: spaces and the like are a backslash and three octal digits.
+/// Decodes a path of the table: spaces and similar bytes are a backslash and three octal digits.
 pub(crate) fn unescape(path: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -227,11 +228,11 @@ mod tests {
             let line = format!("1 2 0:1 / /x rw,nosuid - {kind} /a,user_id=1 {options}");
             parse(line.as_bytes()).unwrap().other_fuse_user()
         };
-        let own = format!("rw,user_id={}", rustix::process::getuid().as_raw());
+        let own_user = format!("rw,user_id={}", rustix::process::getuid().as_raw());
         for kind in ["fuse", "fuse.sshfs", "fuseblk"] {
             assert_eq!(user_of(kind, "rw,user_id=4294967294,group_id=0"), Some(4_294_967_294));
             assert_eq!(user_of(kind, "rw,user_id=0,group_id=1000,allow_other"), None);
-            assert_eq!(user_of(kind, &own), None);
+            assert_eq!(user_of(kind, &own_user), None);
         }
         assert_eq!(user_of("fusectl", "rw,user_id=4294967294"), None);
     }

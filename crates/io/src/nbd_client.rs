@@ -1,10 +1,10 @@
 //! An NBD client, for the demonstration, the load generator and the tests of the server.
 //!
-//! NBD's proto.md, fixed newstyle with simple or structured replies, and uri.md for addresses. One
-//! connection, one thread: either calls that wait for their answer, or [`Client::submit`] and
-//! [`Client::wait`] with as many requests in flight as wanted. Both can be mixed. Nothing is
-//! retried: an error of the connection ends it, since after kill -9 the caller must know what was
-//! answered and what was not. Offsets and lengths are in bytes.
+//! It implements NBD's proto.md, fixed newstyle with simple or structured replies, and uri.md for
+//! addresses. One thread uses a connection: it makes calls that wait for their replies, or keeps
+//! any number of requests in flight with [`Client::submit`] and [`Client::wait`]. Both can be
+//! mixed. The client retries nothing: an error of the connection ends it, since after kill -9 the
+//! caller must know which requests were completed. Offsets and lengths are in bytes.
 
 mod deadline;
 mod error;
@@ -35,51 +35,51 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stream::Stream;
 
-/// Bytes read ahead from the socket: many headers and small answers in one call. What is longer
-/// goes straight to the request's buffer.
+/// Bytes read ahead from the socket: many headers and small replies in one call. Longer data goes
+/// directly to the request's buffer.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// What a client asks a server for.
+/// Features and limits that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// Structured replies, if the server has them.
+    /// Structured replies, if the server supports them.
     pub structured: bool,
-    /// The context `base:allocation`, if the server has it; needs structured replies.
+    /// The context `base:allocation`, if the server supports it; needs structured replies.
     pub base_allocation: bool,
-    /// Time limit of the connection with its handshake; then of each wait for the next answer, of
-    /// the rest of an answer that has begun, and of sending a request while nothing is answered.
-    /// Long data has more time. `None` waits for ever.
+    /// Time limit of the connection with its handshake; then of each wait for the next reply, of
+    /// the rest of a reply that has begun, and of sending a request while no reply arrives. Long
+    /// data has more time. `None` waits forever.
     pub timeout: Option<Duration>,
 }
 
 impl Default for ConnectOptions {
-    /// All features, no limit of time.
+    /// All features, no time limit.
     fn default() -> Self {
         Self { structured: true, base_allocation: true, timeout: None }
     }
 }
 
-/// What the server told about the export, and what was agreed on.
+/// Properties of an export that the server reported, and the negotiated features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportDetails {
-    /// The server's name for it; the name asked for, if the server told none.
+    /// The server's name of the export, or else the requested name.
     pub name: String,
-    /// Text for people; empty if the server told none.
+    /// Description for users; empty if the server sent none.
     pub description: String,
     /// Length in bytes.
     pub length: u64,
     /// Transmission flags, `FLAG_*` bits.
     pub flags: u16,
-    /// Block sizes; the protocol's defaults, if the server told none.
+    /// Block sizes, or the protocol's defaults if the server sent none.
     pub block_sizes: BlockSizes,
-    /// Reads are answered with chunks.
+    /// True if the server replies to reads with chunks.
     pub structured: bool,
-    /// The id of `base:allocation`, if it was selected.
+    /// ID of `base:allocation`, if it was selected.
     pub base_allocation: Option<u32>,
 }
 
 impl ExportDetails {
-    /// Whether all these `FLAG_*` bits are set.
+    /// Returns true if all these `FLAG_*` bits are set.
     #[must_use]
     pub fn has(&self, flags: u16) -> bool {
         self.flags & flags == flags
@@ -91,18 +91,18 @@ impl ExportDetails {
 pub struct ListedExport {
     /// Name.
     pub name: String,
-    /// Text for people; often empty.
+    /// Description for users; often empty.
     pub description: String,
 }
 
-/// How a range is made to read as zeros.
+/// Options of a write zeroes request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroFlags {
-    /// Stable before the answer.
+    /// The zeros are stable before the reply.
     pub fua: bool,
     /// The space stays allocated.
     pub no_hole: bool,
-    /// Fail rather than write zeros slowly.
+    /// The request fails instead of writing zeros slowly.
     pub fast: bool,
 }
 
@@ -115,15 +115,15 @@ pub struct Client {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<Completion>,
-    /// The buffer of calls that wait.
+    /// Buffer of the blocking calls.
     scratch: Vec<u8>,
     failed: bool,
 }
 
-/// The names of all exports of the server of `uri`; the export named in it does not matter.
+/// Returns the names of all exports of the server of `uri`; the export named in `uri` is ignored.
 ///
 /// # Errors
-/// When there is no connection, or the server refuses or breaks the protocol.
+/// If there is no connection, or the server refuses or violates the protocol.
 pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
     let channel = tls_channel(uri)?;
     let stream = Stream::connect(&uri.address, Deadline::after(None, 0))?;
@@ -131,7 +131,7 @@ pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
     begin(&mut stream, channel)?.list()
 }
 
-/// The client's side of TLS, if the address asks for it.
+/// Returns the client's TLS channel, if the address requires TLS.
 fn tls_channel(uri: &NbdUri) -> Result<Option<Channel>, ClientError> {
     let Some(UriTls { certificates, hostname }) = &uri.tls else { return Ok(None) };
     let directory = certificates.as_ref().ok_or_else(|| {
@@ -149,10 +149,10 @@ fn begin(
     stream: &mut BufReader<Stream>,
     channel: Option<Channel>,
 ) -> Result<OptionNegotiation<'_>, ClientError> {
-    let haggle = OptionNegotiation::begin(stream)?;
+    let negotiation = OptionNegotiation::begin(stream)?;
     match channel {
-        Some(channel) => haggle.start_tls(channel),
-        None => Ok(haggle),
+        Some(channel) => negotiation.start_tls(channel),
+        None => Ok(negotiation),
     }
 }
 
@@ -160,7 +160,7 @@ impl Client {
     /// Connects with all features.
     ///
     /// # Errors
-    /// When there is no connection, or the server refuses or breaks the protocol.
+    /// If there is no connection, or the server refuses or violates the protocol.
     pub fn connect(uri: &NbdUri) -> Result<Self, ClientError> {
         Self::connect_with(uri, ConnectOptions::default())
     }
@@ -186,49 +186,49 @@ impl Client {
         })
     }
 
-    /// Lets another thread end all waits for the server, with this flag; the connection is then of
-    /// no more use.
+    /// Lets another thread end all waits for the server by setting this flag; the connection is
+    /// then unusable.
     pub(crate) fn end_with(&mut self, ended: Arc<AtomicBool>) {
         self.stream.get_mut().end_with(ended);
     }
 
-    /// What is known of the export.
+    /// Returns the details of the export.
     #[must_use]
     pub fn info(&self) -> &ExportDetails {
         &self.details
     }
 
-    /// The other end: an address with a port, or the path of a socket.
+    /// Returns the peer: an address with a port, or the path of a socket.
     #[must_use]
     pub fn peer(&self) -> String {
         self.stream.get_ref().peer()
     }
 
-    /// What to wait for while answers are due, as long as [`Client::has_answer`] says no.
+    /// Returns the socket to poll while replies are due and [`Client::has_answer`] returns false.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.stream.get_ref().as_fd()
     }
 
-    /// Whether something has come that the socket does not tell of any more.
+    /// Returns true if input has been received that polling the socket does not report.
     pub fn has_answer(&mut self) -> bool {
         !self.ready.is_empty() || self.has_input()
     }
 
-    /// Waits until one of these connections has an answer to be waited for, or time is up. What
-    /// was received already is not seen: look with [`Client::wait_for`] and no time first.
+    /// Waits until one of these connections has input, or `time` has passed. Input that was
+    /// received earlier does not count: call [`Client::wait_for`] with a zero time first.
     ///
     /// # Errors
-    /// The kernel refused.
+    /// If the kernel refuses.
     pub fn wait_any(clients: &[&Client], time: Option<Duration>) -> Result<(), ClientError> {
         let streams: Vec<_> = clients.iter().map(|client| client.stream.get_ref()).collect();
         Stream::wait_any(&streams, time)
     }
 
-    /// Reads the whole buffer, in pieces that the server takes.
+    /// Reads the whole buffer, in pieces that the server accepts.
     ///
     /// # Errors
-    /// When the server fails a piece, or the connection has failed.
+    /// If the server fails a piece, or the connection has failed.
     pub fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ClientError> {
         let mut at = offset;
         for piece in buffer.chunks_mut(self.piece_bytes()) {
@@ -244,12 +244,13 @@ impl Client {
         Ok(())
     }
 
-    /// Writes all data, in pieces that the server takes. With `fua` they are stable afterwards.
+    /// Writes all data, in pieces that the server accepts. With `fua` the data is stable
+    /// afterwards.
     ///
     /// # Errors
-    /// As [`Client::read_at`], or when the server does not offer FUA.
+    /// As [`Client::read_at`], or if the server does not offer FUA.
     pub fn write_at(&mut self, offset: u64, data: &[u8], fua: bool) -> Result<(), ClientError> {
-        let flags = self.fua(fua)?;
+        let flags = self.fua_flag(fua)?;
         let mut at = offset;
         for piece in data.chunks(self.piece_bytes()) {
             let mut scratch = std::mem::take(&mut self.scratch);
@@ -261,22 +262,22 @@ impl Client {
         Ok(())
     }
 
-    /// Makes all answered writes stable.
+    /// Makes all completed writes stable.
     ///
     /// # Errors
-    /// When the server does not offer or fails it, or the connection has failed.
+    /// If the server does not offer or fails it, or the connection has failed.
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        self.offered(wire::FLAG_SEND_FLUSH, "flush")?;
+        self.require(wire::FLAG_SEND_FLUSH, "flush")?;
         self.call(Request::flush()).map(drop)
     }
 
-    /// Gives up the content of a range. With `fua` that is stable afterwards.
+    /// Discards a range. With `fua` the discard is stable afterwards.
     ///
     /// # Errors
     /// As [`Client::flush`].
     pub fn trim(&mut self, offset: u64, len: u32, fua: bool) -> Result<(), ClientError> {
-        self.offered(wire::FLAG_SEND_TRIM, "trim")?;
-        let flags = self.fua(fua)?;
+        self.require(wire::FLAG_SEND_TRIM, "trim")?;
+        let flags = self.fua_flag(fua)?;
         self.call(Request::trim(offset, len).with_flags(flags)).map(drop)
     }
 
@@ -290,13 +291,13 @@ impl Client {
         len: u32,
         zero: ZeroFlags,
     ) -> Result<(), ClientError> {
-        self.offered(wire::FLAG_SEND_WRITE_ZEROES, "write zeroes")?;
-        let mut flags = self.fua(zero.fua)?;
+        self.require(wire::FLAG_SEND_WRITE_ZEROES, "write zeroes")?;
+        let mut flags = self.fua_flag(zero.fua)?;
         if zero.no_hole {
             flags |= wire::CMD_FLAG_NO_HOLE;
         }
         if zero.fast {
-            self.offered(wire::FLAG_SEND_FAST_ZERO, "fast zero")?;
+            self.require(wire::FLAG_SEND_FAST_ZERO, "fast zero")?;
             flags |= wire::CMD_FLAG_FAST_ZERO;
         }
         self.call(Request::write_zeroes(offset, len).with_flags(flags)).map(drop)
@@ -307,15 +308,15 @@ impl Client {
     /// # Errors
     /// As [`Client::flush`].
     pub fn cache(&mut self, offset: u64, len: u32) -> Result<(), ClientError> {
-        self.offered(wire::FLAG_SEND_CACHE, "cache")?;
+        self.require(wire::FLAG_SEND_CACHE, "cache")?;
         self.call(Request::cache(offset, len)).map(drop)
     }
 
-    /// What is allocated from `offset` on: at least one extent, perhaps not up to the end of the
-    /// range, perhaps beyond it.
+    /// Returns the allocation from `offset` on: at least one extent. The extents may end before or
+    /// after the end of the range.
     ///
     /// # Errors
-    /// When `base:allocation` was not selected, or as [`Client::flush`].
+    /// If `base:allocation` was not selected, or as [`Client::flush`].
     pub fn block_status(&mut self, offset: u64, len: u32) -> Result<Vec<Extent>, ClientError> {
         if self.details.base_allocation.is_none() {
             return Err(ClientError::NotOffered("base:allocation"));
@@ -323,29 +324,29 @@ impl Client {
         self.call(Request::block_status(offset, len))
     }
 
-    /// Waits for all answers, says good-bye, and waits until the server has closed.
+    /// Waits for all replies, sends a disconnect request, and waits until the server has closed.
     ///
     /// # Errors
-    /// When the connection has failed.
+    /// If the connection has failed.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
         while self.in_flight() > 0 {
             self.wait()?;
         }
-        // There is no answer to it, so its slot stays as it is.
+        // A disconnect request has no reply, so its slot stays active.
         self.submit(Request::disconnect())?;
         self.set_deadline(0);
         match self.stream.read(&mut [0]) {
             Ok(0) => Ok(()),
             Ok(_) => Err(ClientError::Protocol("it answered a disconnect".to_owned())),
             Err(error) => match ClientError::from(error) {
-                // It closed without reading our last bytes.
+                // The server closed without reading the last bytes.
                 ClientError::Closed => Ok(()),
                 error => Err(error),
             },
         }
     }
 
-    /// Sends one request and waits for it; its buffer becomes the scratch buffer again.
+    /// Sends one request and waits for its reply; its buffer becomes the scratch buffer again.
     fn call(&mut self, request: Request) -> Result<Vec<Extent>, ClientError> {
         let cookie = self.submit(request)?;
         let completion = self.wait_cookie(cookie)?;
@@ -354,27 +355,28 @@ impl Client {
         Ok(completion.extents)
     }
 
-    /// Sets the deadline of an exchange that begins now, with this many bytes of data.
+    /// Sets the deadline of an exchange that begins now and transfers `bytes` of data.
     fn set_deadline(&mut self, bytes: usize) {
         self.stream.get_mut().deadline = Deadline::after(self.timeout, bytes);
     }
 
-    /// The longest read or write of a call, in whole smallest blocks.
+    /// Returns the maximum length of a read or write of one call, a multiple of the minimum block
+    /// size.
     fn piece_bytes(&self) -> usize {
         let BlockSizes { min, max, .. } = self.details.block_sizes;
         let bytes = max.min(wire::DEFAULT_BLOCK_BYTES_MAX);
         (bytes - bytes % min).max(min) as usize
     }
 
-    fn offered(&self, flag: u16, what: &'static str) -> Result<(), ClientError> {
-        if self.details.has(flag) { Ok(()) } else { Err(ClientError::NotOffered(what)) }
+    fn require(&self, flag: u16, feature: &'static str) -> Result<(), ClientError> {
+        if self.details.has(flag) { Ok(()) } else { Err(ClientError::NotOffered(feature)) }
     }
 
-    fn fua(&self, fua: bool) -> Result<u16, ClientError> {
+    fn fua_flag(&self, fua: bool) -> Result<u16, ClientError> {
         if !fua {
             return Ok(0);
         }
-        self.offered(wire::FLAG_SEND_FUA, "FUA")?;
+        self.require(wire::FLAG_SEND_FUA, "FUA")?;
         Ok(wire::CMD_FLAG_FUA)
     }
 }

@@ -18,9 +18,9 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum number of links on the way to a file, as in the kernel.
+/// Maximum number of symbolic links that are followed on a path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Number of names that are tried for a new file.
+/// Maximum number of names that are tried for a new file.
 const NAMES_MAX: u32 = 10_000;
 /// `PROC_SUPER_MAGIC` of statfs(2).
 const PROCFS: u64 = 0x9fa0;
@@ -43,10 +43,10 @@ pub enum FileError {
         owner: u32,
     },
     /// A file that others may change, or a secret that others may read.
-    #[error("users other than its owner may {what} it (mode {mode:o}); run chmod {chmod}")]
+    #[error("users other than its owner may {action} it (mode {mode:o}); run chmod {chmod}")]
     TooOpen {
         /// The forbidden action.
-        what: &'static str,
+        action: &'static str,
         /// Its mode.
         mode: RawMode,
         /// Arguments of chmod(1) that solve it.
@@ -72,13 +72,13 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Returns whether files of this user are trusted: root, and the user of this process.
+/// Returns true if files of this user are trusted: root, and the user of this process.
 #[must_use]
 pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Permission bits of group and others.
+/// Returns the permission bits of group and others.
 fn open_to_others(stat: &Stat) -> RawMode {
     stat.st_mode & 0o077
 }
@@ -87,12 +87,12 @@ fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The location of a file: its directory, and its name there, which is no symbolic link.
+/// The location of a file: its directory, and its name there, which is not a symbolic link.
 #[derive(Debug)]
 pub struct Location {
     directory: OwnedFd,
     name: OsString,
-    /// A file that a process has open, by its entry in /proc, as for /dev/stdout.
+    /// True for a file that a process has open, by its entry in /proc, as for /dev/stdout.
     is_open_file: bool,
 }
 
@@ -220,10 +220,10 @@ pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, Fi
     let others = open_to_others(&stat);
     let mode = stat.st_mode & 0o777;
     if secrecy == Secrecy::Secret && others != 0 {
-        return Err(FileError::TooOpen { what: "use", mode, chmod: "600" });
+        return Err(FileError::TooOpen { action: "use", mode, chmod: "600" });
     }
     if others & 0o022 != 0 {
-        return Err(FileError::TooOpen { what: "write", mode, chmod: "go-w" });
+        return Err(FileError::TooOpen { action: "write", mode, chmod: "go-w" });
     }
     if !is_trusted(stat.st_uid) {
         return Err(FileError::ForeignFile { owner: stat.st_uid });
@@ -280,7 +280,7 @@ impl CreatedFile {
         Ok((CreatedFile { location, device, inode }, file))
     }
 
-    /// Removes the file, unless its name belongs to another file by now.
+    /// Removes the file, unless its name belongs to another file now.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -334,7 +334,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates the file beside the one at `path`, with the mode of that one if it belongs to this
+    /// Creates the file next to the one at `path`, with the mode of that one if it belongs to this
     /// user. Its temporary name ends with `suffix`.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
-//! Memory pressure as the kernel tells it: pressure stall information (PSI), Documentation/
-//! accounting/psi.rst of Linux.
+//! Memory pressure as the kernel reports it: pressure stall information (PSI),
+//! Documentation/accounting/psi.rst of Linux.
 //!
-//! A threshold is written to a file of pressure, and the file then has an exceptional condition
-//! (`POLLPRI`) whenever tasks were stalled for want of memory for longer than that. Watched are the
-//! file of the whole machine and, where the process is in a cgroup of its own (version 2), that of
-//! the cgroup, whose limit may be what is short.
+//! A threshold is written to a pressure file, and the file then has an exceptional condition
+//! (`POLLPRI`) whenever tasks were stalled on memory for longer than that. Two files are watched:
+//! that of the whole machine and, if the process is in a cgroup other than the root (version 2),
+//! that of the cgroup, whose limit may cause the shortage.
 
 use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -16,58 +16,60 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file of the whole machine.
+/// The pressure file of the whole machine.
 const MACHINE: &str = "/proc/pressure/memory";
-/// Some task stalled for 100 ms of 2 s, or 5 %. The window is the shortest that the kernel lets
-/// everybody have.
+/// Some task stalled for 100 ms of 2 s, or 5 %. The window is the shortest one that the kernel
+/// allows to all users.
 const TRIGGER: &[u8] = b"some 100000 2000000\0";
 
-/// Where it is told that memory is short.
+/// A source of memory pressure events.
 pub trait Pressure: Send {
-    /// Waits for `time`, or until `waker` is notified; whether memory was short meanwhile.
+    /// Waits for `time`, or until `waker` is notified. Returns true if memory was short meanwhile.
     ///
     /// # Errors
-    /// If nothing can be told any more.
+    /// If pressure cannot be measured any more.
     fn wait(&mut self, waker: &Waker, time: Duration) -> io::Result<bool>;
 
-    /// What is watched, for people.
+    /// Returns the paths of the watched files, for messages.
     fn watched(&self) -> Vec<String>;
 }
 
-/// Why the kernel does not tell: a sentence that can follow "failed to", with what helps.
+/// A reason why the kernel does not report pressure, with a remedy. Each message can follow "failed
+/// to".
 #[derive(Debug, thiserror::Error)]
 pub enum PressureError {
-    /// The kernel has no such thing.
+    /// The kernel has no pressure stall information.
     #[error(
         "watch {MACHINE}: this kernel has no pressure stall information; boot it with psi=1, or \
          use one built with CONFIG_PSI"
     )]
     Absent,
-    /// It has, but does not let us.
+    /// The kernel refuses access to it.
     #[error("watch {}: {source}; it takes write access to the file, and before Linux 6.5 \
              CAP_SYS_RESOURCE as well", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's reason.
         source: io::Error,
     },
 }
 
-/// Files of pressure with a trigger each.
+/// Pressure files, each with a trigger.
 #[derive(Debug)]
 pub struct Psi {
     files: Vec<(PathBuf, File)>,
 }
 
 impl Psi {
-    /// Sets the triggers.
+    /// Opens the pressure files and sets their triggers.
     ///
     /// # Errors
-    /// If that of the whole machine cannot be set. One of a cgroup is left out then.
+    /// If the trigger of the whole machine cannot be set. A cgroup whose trigger cannot be set is
+    /// left out.
     pub fn open() -> Result<Self, PressureError> {
         let mut files = vec![(PathBuf::from(MACHINE), trigger(Path::new(MACHINE))?)];
-        if let Some(path) = own_cgroup() {
+        if let Some(path) = process_cgroup() {
             match trigger(&path) {
                 Ok(file) => files.push((path, file)),
                 Err(error) => tracing::info!(%error, "the pressure of the cgroup is not watched"),
@@ -77,10 +79,10 @@ impl Psi {
     }
 }
 
-/// A file with a trigger set.
+/// Opens a pressure file and sets its trigger.
 fn trigger(path: &Path) -> Result<File, PressureError> {
     let refused = |source: io::Error| match source.raw_os_error() {
-        // Without PSI the file is not there, or cannot be opened.
+        // Without PSI the file does not exist, or cannot be opened.
         Some(libc::ENOENT | libc::EOPNOTSUPP) => PressureError::Absent,
         _ => PressureError::Refused { path: path.to_owned(), source },
     };
@@ -91,21 +93,21 @@ fn trigger(path: &Path) -> Result<File, PressureError> {
     Ok(file)
 }
 
-/// The file of the cgroup that this process is in, unless that is the root.
-fn own_cgroup() -> Option<PathBuf> {
+/// Returns the pressure file of the cgroup of this process, unless that is the root.
+fn process_cgroup() -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     cgroup_file(&groups, &mounts)
 }
 
-/// The file of pressure of the group of version 2 in `groups` (`/proc/PID/cgroup`), where `mounts`
-/// (`/proc/PID/mounts`) say that the tree is.
+/// Returns the pressure file of the version 2 group in `groups` (`/proc/PID/cgroup`), below the
+/// cgroup mount in `mounts` (`/proc/PID/mounts`).
 fn cgroup_file(groups: &str, mounts: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = mounts.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
-        let (place, kind) = (words.next()?, words.next()?);
-        (kind == "cgroup2").then_some(place)
+        let (mountpoint, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then_some(mountpoint)
     })?;
     (!group.is_empty()).then(|| Path::new(mount).join(group).join("memory.pressure"))
 }
@@ -119,26 +121,26 @@ impl Pressure for Psi {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut fds: Vec<PollFd<'_>> = vec![of(waker.event(), PollFlags::IN)];
-        fds.extend(self.files.iter().map(|(_, file)| of(file.as_fd(), PollFlags::PRI)));
+        let mut fds: Vec<PollFd<'_>> = vec![poll_fd(waker.event(), PollFlags::IN)];
+        fds.extend(self.files.iter().map(|(_, file)| poll_fd(file.as_fd(), PollFlags::PRI)));
         let polled = poll(&mut fds, Some(&timeout));
-        let told: Vec<PollFlags> = fds[1..].iter().map(PollFd::revents).collect();
+        let events: Vec<PollFlags> = fds[1..].iter().map(PollFd::revents).collect();
         drop(fds);
         waker.awake();
         match polled {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // The cgroup of a file may go, and its trigger with it.
+        // The kernel may remove the cgroup of a file, and its trigger with it.
         let is_gone = |flags: &PollFlags| flags.contains(PollFlags::ERR);
-        for place in (0..told.len()).rev().filter(|&place| is_gone(&told[place])) {
-            let (path, _) = self.files.remove(place);
+        for index in (0..events.len()).rev().filter(|&index| is_gone(&events[index])) {
+            let (path, _) = self.files.remove(index);
             tracing::warn!(path = %path.display(), "the pressure of memory is not told any more");
         }
         if self.files.is_empty() {
             return Err(io::Error::other("nothing is watched any more"));
         }
-        Ok(told.iter().any(|flags| flags.contains(PollFlags::PRI) && !is_gone(flags)))
+        Ok(events.iter().any(|flags| flags.contains(PollFlags::PRI) && !is_gone(flags)))
     }
 
     fn watched(&self) -> Vec<String> {
@@ -146,7 +148,7 @@ impl Pressure for Psi {
     }
 }
 
-fn of(fd: BorrowedFd<'_>, flags: PollFlags) -> PollFd<'_> {
+fn poll_fd(fd: BorrowedFd<'_>, flags: PollFlags) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, flags)
 }
 

@@ -1,10 +1,11 @@
-//! A process that the kernel may have to wait for when it is short of memory: one that serves the
-//! disk, file system or swap that memory is written to.
+//! Precautions for a process that the kernel may have to wait for when it is short of memory: one
+//! that serves the disk, file system or swap to which the kernel writes memory.
 //!
-//! Without precautions it could wait for itself: its memory is written out to a disk that it serves
-//! itself, or an allocation of its own waits for such a write. [`lock_memory`] is against the one,
-//! [`be_spared`] against the other. Where the latter is not allowed, [`reserve`] sees to it that
-//! what is used all the time is there before it is needed; then only what grows later can wait.
+//! Without precautions the process could wait for itself: the kernel writes its memory to a disk
+//! that it serves itself, or an allocation of the process waits for such a write. [`lock_memory`]
+//! prevents the former, [`be_spared`] the latter. Where the latter is not permitted, [`reserve`]
+//! makes the memory that is always in use resident before it is needed; then only later growth can
+//! wait.
 
 use rustix::io::Errno;
 use rustix::mm::MlockAllFlags;
@@ -13,7 +14,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why a precaution cannot be taken. Each message can follow "failed to".
+/// A precaution that failed. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum PrecautionError {
     /// Memory cannot be locked.
@@ -22,18 +23,18 @@ pub enum PrecautionError {
          LimitMEMLOCK=infinity)"
     )]
     Lock(io::Error),
-    /// The kernel will not spare us.
+    /// The kernel refuses to exempt this process.
     #[error("be spared when the kernel writes memory out: {0}; it takes CAP_SYS_RESOURCE")]
     Spare(io::Error),
 }
 
-/// Keeps all pages of the process in memory once they are there. What is mapped and not used yet,
-/// such as addresses to grow into, takes no memory by it.
+/// Keeps all pages of the process in memory once they are resident. Mapped memory that is unused,
+/// such as reserved address space, takes no memory.
 ///
 /// # Errors
-/// If the process may not lock so much.
+/// If the process may not lock that much memory.
 pub fn lock_memory() -> Result<(), PrecautionError> {
-    // With a limit it might succeed now, and addresses to grow into be refused later.
+    // With a limit the call might succeed now, and growth into reserved address space fail later.
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
     let is_capable =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
@@ -44,19 +45,19 @@ pub fn lock_memory() -> Result<(), PrecautionError> {
     rustix::mm::mlockall(flags).map_err(|error| PrecautionError::Lock(error.into()))
 }
 
-/// Bytes of small pieces of memory that are there from the beginning: the writes that wait for
-/// room, and what requests and tables need.
+/// Bytes of small allocations that are resident from the start: writes that wait for room, and
+/// memory of requests and tables.
 const HEAP_BYTES: usize = 16 << 20;
-/// So large a piece comes from the heap, and not from a mapping of its own that goes again.
+/// Size of an allocation that still comes from the heap, and not from a separate mapping.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of its stack that a thread has used at once; none uses more later.
+/// Bytes of its stack that a thread touches when it starts; no thread uses more later.
 const STACK_BYTES: usize = 128 << 10;
 
 static RESERVED: AtomicBool = AtomicBool::new(false);
 
-/// Lets the C library make one heap for each processor instead of eight: what the threads of
-/// connections have freed is used again by others, and does not stay resident in a heap of its own.
-/// To be called before threads are started. Only the C library of GNU has this setting.
+/// Lets the C library create one heap per processor instead of eight: memory that the threads of
+/// connections have freed is reused by other threads, and does not stay resident in separate heaps.
+/// The caller must call this before it starts threads. Only glibc has this setting.
 pub fn limit_heaps() {
     #[cfg(target_env = "gnu")]
     {
@@ -67,15 +68,15 @@ pub fn limit_heaps() {
 
 #[cfg(target_env = "gnu")]
 fn set_allocator(setting: libc::c_int, value: libc::c_int) {
-    // SAFETY: it changes settings of the allocator, which takes its own lock.
+    // SAFETY: the call changes settings of the allocator, which takes its own lock.
     let _is_known = unsafe { libc::mallopt(setting, value) };
 }
 
-/// Has memory there before it is needed: the heap, tables as they are made, and the stacks of the
-/// threads that serve. To be called before any of them is.
+/// Makes memory resident before it is needed: the heap, tables as they are created, and the stacks
+/// of the threads that serve. The caller must call this before it creates any of them.
 pub fn reserve() {
     larder_mem::populate_large_pieces();
-    // One heap for all threads, which never shrinks. Only the C library of GNU has such settings.
+    // One heap for all threads, which never shrinks. Only glibc has these settings.
     #[cfg(target_env = "gnu")]
     for (setting, value) in [
         (libc::M_ARENA_MAX, 1),
@@ -89,7 +90,7 @@ pub fn reserve() {
     RESERVED.store(true, Ordering::Relaxed);
 }
 
-/// Has the stack of this thread there, if memory was reserved.
+/// Makes the stack of this thread resident, if memory was reserved.
 #[expect(clippy::large_stack_arrays, reason = "that the stack is used is what it is for")]
 pub(crate) fn reserve_stack() {
     if RESERVED.load(Ordering::Relaxed) {
@@ -97,11 +98,11 @@ pub(crate) fn reserve_stack() {
     }
 }
 
-/// Lets no allocation that the kernel makes for this thread, and for those that it starts from now
-/// on, wait for I/O.
+/// Exempts allocations that the kernel makes for this thread, and for threads that it starts from
+/// now on, from waiting for I/O.
 ///
 /// # Errors
-/// If the process may not ask for that.
+/// If the process may not request that.
 pub fn be_spared() -> Result<(), PrecautionError> {
     let spared = rustix::process::configure_io_flusher_behavior(true);
     spared.map_err(|error| PrecautionError::Spare(error.into()))

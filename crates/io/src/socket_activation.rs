@@ -1,20 +1,20 @@
-//! Sockets that the service manager made before it started this process (socket activation): the
-//! descriptors from 3 on, as `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` say; see
+//! Sockets that the service manager created before it started this process (socket activation): the
+//! descriptors from 3 on, as `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` specify; see
 //! `sd_listen_fds(3)`.
 
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The first descriptor that is handed over.
+/// The first inherited descriptor.
 const FIRST: RawFd = 3;
-/// More descriptors than this nobody hands over.
+/// Maximum number of inherited descriptors; no service manager passes more.
 const COUNT_MAX: RawFd = 64;
 
-/// Whether they have been taken: they can be once.
+/// True once the descriptors have been taken, which is possible only once.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The names and numbers of descriptors that such variables speak of, if they mean process `pid`.
+/// Returns the names and numbers of the descriptors in these variables, if they name process `pid`.
 fn parse(
     pid: u32,
     listen_pid: Option<OsString>,
@@ -35,8 +35,7 @@ fn parse(
     (FIRST..FIRST + count.min(COUNT_MAX)).map(name).collect()
 }
 
-/// Takes the sockets that were handed over to this process, with their names; none from the second
-/// call on.
+/// Takes the inherited sockets of this process, with their names; none from the second call on.
 pub fn take() -> Vec<(String, OwnedFd)> {
     if TAKEN.swap(true, Ordering::AcqRel) {
         return Vec::new();
@@ -50,7 +49,7 @@ pub fn take() -> Vec<(String, OwnedFd)> {
     );
     let owned = |(name, fd)| {
         // SAFETY: the variables name this very process, so its parent left these descriptors open
-        // for it; nobody else in it owns them, and they are taken once.
+        // for it; no other code in it owns them, and they are taken once.
         (name, unsafe { OwnedFd::from_raw_fd(fd) })
     };
     found.into_iter().map(owned).collect()

@@ -1,8 +1,8 @@
 //! Stores: files and block devices of this machine, exports of other servers.
 //!
-//! [`open`] opens and locks a path, finds out what it is, and gives the best store that the kernel
-//! allows: io_uring with direct I/O; without direct I/O, or with plain calls, where it must be, and
-//! says so. [`open_nbd`] connects to an export of an NBD server.
+//! [`open`] opens and locks a path, determines its type, and returns the best store that the kernel
+//! allows: io_uring with direct I/O if possible, otherwise without direct I/O or with plain calls
+//! and a note that says so. [`open_nbd`] connects to an export of an NBD server.
 
 mod backing;
 pub(crate) mod directory;
@@ -71,7 +71,7 @@ impl PeerControl {
         Arc::clone(&self.ended)
     }
 
-    /// Returns whether the store has passed a change to the server that is not known to be stable.
+    /// Returns true if the store has passed a change to the server that is not known to be stable.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.unflushed.load(Ordering::Acquire)
     }
@@ -81,8 +81,8 @@ impl PeerControl {
     }
 }
 
-/// A store without a file descriptor of its own (a model, a double, plain calls), for an engine
-/// thread: it sleeps until the store's next event.
+/// A store without a file descriptor (a model, a double, plain calls), for an engine thread: the
+/// thread sleeps until the store's next event.
 pub struct Timed<S> {
     inner: S,
     clock: Arc<dyn Clock>,
@@ -95,7 +95,7 @@ impl<S> fmt::Debug for Timed<S> {
 }
 
 impl<S: Store<ArenaFrames>> Timed<S> {
-    /// `inner`, whose times are those of `clock`.
+    /// Wraps `inner`, whose times are those of `clock`.
     pub fn new(inner: S, clock: Arc<dyn Clock>) -> Self {
         Timed { inner, clock }
     }
@@ -135,13 +135,13 @@ impl<S: Store<ArenaFrames>> EngineStore for Timed<S> {
     }
 }
 
-/// An opened store, with what is worth saying about how.
+/// An opened store, with notes for the user.
 pub struct Opened {
     /// The store.
     pub store: Box<dyn EngineStore>,
-    /// Which parts of it hold data.
+    /// Allocation map of the store.
     pub map: Arc<dyn AllocationMap>,
-    /// One sentence for each thing that is not as good as it could be.
+    /// One sentence for each way in which the store is slower or less safe than it could be.
     pub notes: Vec<String>,
 }
 
@@ -151,12 +151,12 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// How to open.
+/// Options for opening a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Never write; several readers may share the store.
     pub read_only: bool,
-    /// Use plain calls even where io_uring is there.
+    /// Use plain calls even if io_uring is available.
     pub plain: bool,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn shorten() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, attributes, 0) };
 }
 
-/// Returns the scheduling attributes of this thread; none if the kernel refuses to tell.
+/// Returns the scheduling attributes of this thread; none if the kernel refuses.
 fn of_this_thread() -> Option<SchedAttr> {
     let mut attributes = SchedAttr::default();
     let (pointer, size) = (&raw mut attributes, size_of::<SchedAttr>());

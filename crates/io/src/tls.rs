@@ -33,19 +33,19 @@ use std::path::PathBuf;
 /// True if this build supports TLS.
 pub const AVAILABLE: bool = cfg!(feature = "tls");
 
-/// Whether a server speaks TLS, and whether it speaks anything else.
+/// Use of TLS by a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// Without TLS.
+    /// No TLS.
     #[default]
     Off,
-    /// Clients that want it have it; the others are served without.
+    /// Clients that request TLS get it; the server serves the others without it.
     Allowed,
-    /// Before TLS nothing is told but that it is required.
+    /// Before TLS, the server tells a client only that TLS is required.
     Required,
 }
 
-/// Why the files of a directory cannot be used.
+/// A reason why the files of a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -53,18 +53,18 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: FileError,
     },
-    /// A file is not what its name says.
+    /// The content of a file does not match its name.
     #[error("use {path} for TLS: {reason}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The name of a server cannot stand in a certificate.
+    /// The name of a server is not valid in a certificate.
     #[error("ask for the certificate of {0:?}: it is neither a host name nor an address")]
     Name(String),
     /// This build does not support TLS.

@@ -1,4 +1,4 @@
-//! Wakers: an eventfd that is written only when somebody sleeps on it.
+//! Wakers: an eventfd that is written only while a thread sleeps on it.
 
 use larder_core::completion::Notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
@@ -21,23 +21,24 @@ pub struct Waker(Arc<Inner>);
 struct Inner {
     state: AtomicU32,
     event: OwnedFd,
-    /// Writes to the event that the sleeper knows of and has not read. Only the sleeper uses it.
-    owed: AtomicU64,
+    /// Number of writes to the event that the sleeper knows of and has not read. Only the sleeper
+    /// uses it.
+    unread_writes: AtomicU64,
 }
 
 impl Waker {
-    /// A waker.
+    /// Creates a waker.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let (state, owed) = (AtomicU32::new(AWAKE), AtomicU64::new(0));
-        Ok(Waker(Arc::new(Inner { state, event, owed })))
+        let (state, unread_writes) = (AtomicU32::new(AWAKE), AtomicU64::new(0));
+        Ok(Waker(Arc::new(Inner { state, event, unread_writes })))
     }
 
-    /// Announces that the thread will sleep on [`Waker::event`]; false if it was notified since it
-    /// last woke, and should look again instead.
+    /// Announces that the thread will sleep on [`Waker::event`]. Returns false if it was notified
+    /// since it last woke, and must check for work instead.
     #[must_use]
     pub fn prepare_sleep(&self) -> bool {
         let inner = &self.0;
@@ -45,30 +46,31 @@ impl Waker {
         {
             return true;
         }
-        // A swap, not a store: what is looked at next must include whatever a notification brought
-        // that this overwrites.
+        // A swap, not a store: the following check must see all that preceded a notification which
+        // this overwrites.
         inner.state.swap(AWAKE, Ordering::AcqRel);
         false
     }
 
-    /// Ends a sleep, however it ended.
+    /// Ends a sleep, for whatever reason.
     pub fn awake(&self) {
-        let Inner { state, event, owed } = &*self.0;
-        let mut owes = owed.load(Ordering::Relaxed);
-        owes += u64::from(state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED);
-        if owes > 0 {
+        let Inner { state, event, unread_writes } = &*self.0;
+        let mut unread = unread_writes.load(Ordering::Relaxed);
+        unread += u64::from(state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED);
+        if unread > 0 {
             let mut count = 0_u64;
-            // Nonblocking: where the writer has not come so far yet, the next sleep is cut short,
-            // and what it writes is read then. Were it left there, all sleeps would be cut short.
+            // The read does not block: if the notifier has not written yet, the next sleep returns
+            // early, and the write is read then. A write that stayed unread would end all sleeps
+            // early.
             match rustix::io::read(event, count.as_mut_bytes()) {
-                Ok(_) => owes = owes.saturating_sub(count),
+                Ok(_) => unread = unread.saturating_sub(count),
                 Err(error) => debug_assert_eq!(error, rustix::io::Errno::AGAIN),
             }
         }
-        owed.store(owes, Ordering::Relaxed);
+        unread_writes.store(unread, Ordering::Relaxed);
     }
 
-    /// What to wait for while asleep: readable when notified.
+    /// Returns the descriptor to wait for while asleep: readable when notified.
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
@@ -119,7 +121,7 @@ impl Notify for Waker {
 mod tests {
     use super::*;
 
-    /// Whether a sleep would be cut short.
+    /// Returns true if a sleep would return immediately.
     fn is_readable(waker: &Waker) -> bool {
         let mut event = [PollFd::from_borrowed_fd(waker.event(), PollFlags::IN)];
         let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -130,11 +132,11 @@ mod tests {
     fn a_notification_that_is_late_cuts_one_sleep_short_and_no_other() {
         let waker = Waker::new().expect("a waker");
         assert!(waker.prepare_sleep());
-        // Somebody notifies, and is held up before the event is written.
+        // A thread notifies, and is delayed before it writes the event.
         assert_eq!(waker.0.state.swap(NOTIFIED, Ordering::AcqRel), ASLEEP);
         waker.awake();
         assert!(waker.prepare_sleep() && !is_readable(&waker));
-        // Somebody else meanwhile is not.
+        // Another thread that notifies meanwhile is not delayed.
         waker.notify();
         assert!(is_readable(&waker));
         waker.awake();

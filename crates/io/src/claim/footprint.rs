@@ -22,19 +22,19 @@ const PARTS_MAX: usize = 4096;
 
 /// A path inside a file system, independent of its mountpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FsPath {
     pub(crate) filesystem: u64,
     /// From the root of the file system.
     pub(crate) path: PathBuf,
 }
 
-/// A thing that holds data.
+/// An object that holds data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// The bytes of a regular file.
     File(Inode),
-    /// The files below a directory.
-    Directory { place: Option<Place>, inode: Option<Inode> },
+    /// All files below a directory.
+    Directory { fs_path: Option<FsPath>, inode: Option<Inode> },
     /// An unknown directory of a file system.
     SomeDirectory(u64),
     /// The bytes of a whole block device, by its number.
@@ -45,7 +45,7 @@ pub(crate) enum Node {
 
 /// One part of a footprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct FootprintPart {
     pub(crate) node: Node,
     pub(crate) range: Range<u64>,
     pub(crate) owned: bool,
@@ -55,9 +55,9 @@ pub(crate) struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CachedData {
     /// A regular file, with its number of links.
-    File { inode: Inode, place: Option<Place>, links: u64 },
+    File { inode: Inode, fs_path: Option<FsPath>, links: u64 },
     /// All files below a directory, which is visible at the path `at`.
-    Tree { inode: Inode, place: Option<Place>, at: PathBuf },
+    Tree { inode: Inode, fs_path: Option<FsPath>, at: PathBuf },
     /// A block device.
     Disk(u64),
     /// An export of an NBD server.
@@ -69,12 +69,12 @@ pub(crate) enum CachedData {
 /// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// A device of its own, or one that combines its members in an unknown way.
+    /// A device without known members, or one that combines its members in an unknown way.
     Whole { members: Vec<u64> },
     /// A range of another block device: a partition, or a loop device on a block device.
     Part { of: u64, start: u64, bytes: u64 },
     /// A loop device on a file, with the number of links of the file.
-    Loop { inode: Inode, place: Option<Place>, links: u64, start: u64, bytes: u64 },
+    Loop { inode: Inode, fs_path: Option<FsPath>, links: u64, start: u64, bytes: u64 },
 }
 
 /// A file system.
@@ -83,7 +83,7 @@ pub(crate) struct FileSystem {
     /// Block devices that it lies on.
     pub(crate) disks: Vec<u64>,
     /// Directories that an overlay file system merges.
-    pub(crate) layers: Vec<Place>,
+    pub(crate) layers: Vec<FsPath>,
     /// A directory that an overlay file system merges, and that cannot be found.
     pub(crate) unresolved: Option<UnresolvedLayer>,
 }
@@ -100,45 +100,45 @@ pub(crate) struct UnresolvedLayer {
 /// A mount below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NestedMount {
-    pub(crate) place: Place,
+    pub(crate) fs_path: FsPath,
     /// The inode of the file that is mounted, unless a directory is mounted.
     pub(crate) file: Option<Inode>,
 }
 
-/// Facts about a machine, real or invented.
+/// Facts about a machine, real or simulated.
 pub(crate) trait Machine {
     /// Returns the block device with this number.
     fn disk(&self, number: u64) -> Disk;
     /// Returns the file system with this number.
     fn filesystem(&self, number: u64) -> FileSystem;
     /// Returns the inode at a path in a file system, if this process can see it.
-    fn inode(&self, place: &Place) -> Option<Inode>;
+    fn inode(&self, fs_path: &FsPath) -> Option<Inode>;
     /// Returns the mounts below a path.
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount>;
 }
 
-/// Returns the data that a subject depends on.
-pub(crate) fn footprint(subject: &CachedData, machine: &dyn Machine) -> Vec<Part> {
-    footprint_with_unresolved(subject, machine).0
+/// Returns the data that `data` depends on.
+pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Vec<FootprintPart> {
+    footprint_with_unresolved(data, machine).0
 }
 
-/// Returns the data that a subject depends on, and the layers of it that cannot be found.
+/// Returns the data that `data` depends on, and the layers of it that cannot be found.
 pub(crate) fn footprint_with_unresolved(
-    subject: &CachedData,
+    data: &CachedData,
     machine: &dyn Machine,
-) -> (Vec<Part>, Vec<UnresolvedLayer>) {
+) -> (Vec<FootprintPart>, Vec<UnresolvedLayer>) {
     let mut tracer = Tracer::new(machine);
-    match subject {
-        CachedData::File { inode, place, links } => {
-            tracer.file(*inode, place.as_ref(), &EVERYTHING, true);
-            tracer.other_names(*links, *inode, place.as_ref());
+    match data {
+        CachedData::File { inode, fs_path, links } => {
+            tracer.file(*inode, fs_path.as_ref(), &EVERYTHING, true);
+            tracer.other_names(*links, *inode, fs_path.as_ref());
         }
-        CachedData::Tree { inode, place, at } => {
-            tracer.tree(Some(*inode), place.as_ref(), true);
-            for NestedMount { place, file } in machine.mounted_below(at) {
+        CachedData::Tree { inode, fs_path, at } => {
+            tracer.tree(Some(*inode), fs_path.as_ref(), true);
+            for NestedMount { fs_path, file } in machine.mounted_below(at) {
                 match file {
-                    Some(inode) => tracer.file(inode, Some(&place), &EVERYTHING, true),
-                    None => tracer.tree(None, Some(&place), true),
+                    Some(inode) => tracer.file(inode, Some(&fs_path), &EVERYTHING, true),
+                    None => tracer.tree(None, Some(&fs_path), true),
                 }
             }
         }
@@ -147,7 +147,7 @@ pub(crate) fn footprint_with_unresolved(
             tracer.add(Node::Export(name.clone()), EVERYTHING, true);
         }
         CachedData::FileSystem(number) => {
-            let root = Place { filesystem: *number, path: "/".into() };
+            let root = FsPath { filesystem: *number, path: "/".into() };
             tracer.tree(None, Some(&root), true);
         }
     }
@@ -155,21 +155,21 @@ pub(crate) fn footprint_with_unresolved(
 }
 
 /// Returns the parts that a mounted file system depends on. It owns none of them: a cache of one of
-/// its files is not in conflict with it, a cache of a whole part below it is.
-pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<Part> {
+/// its files does not conflict with it, a cache of a whole part below it does.
+pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<FootprintPart> {
     let mut tracer = Tracer::new(machine);
     tracer.below_filesystem(filesystem);
     tracer.parts
 }
 
 /// Returns the first node that makes two footprints the same data, at least in part.
-pub(crate) fn overlap<'a>(one: &'a [Part], other: &[Part]) -> Option<&'a Node> {
-    let shared = |part: &&Part| {
-        other.iter().any(|it| {
-            (part.owned || it.owned)
-                && part.range.start < it.range.end
-                && it.range.start < part.range.end
-                && is_same(&part.node, &it.node)
+pub(crate) fn overlap<'a>(one: &'a [FootprintPart], other: &[FootprintPart]) -> Option<&'a Node> {
+    let shared = |part: &&FootprintPart| {
+        other.iter().any(|candidate| {
+            (part.owned || candidate.owned)
+                && part.range.start < candidate.range.end
+                && candidate.range.start < part.range.end
+                && is_same(&part.node, &candidate.node)
         })
     };
     one.iter().find(shared).map(|part| &part.node)
@@ -178,16 +178,16 @@ pub(crate) fn overlap<'a>(one: &'a [Part], other: &[Part]) -> Option<&'a Node> {
 fn is_same(one: &Node, other: &Node) -> bool {
     match (one, other) {
         (
-            Node::Directory { place: one_place, inode: one_inode },
-            Node::Directory { place: other_place, inode: other_inode },
+            Node::Directory { fs_path: one_path, inode: one_inode },
+            Node::Directory { fs_path: other_path, inode: other_inode },
         ) => match (one_inode, other_inode) {
-            // The name of a renamed file may belong to another file by now.
+            // The name of a renamed file may belong to another file now.
             (Some(one), Some(other)) => one == other,
-            _ => one_place.is_some() && one_place == other_place,
+            _ => one_path.is_some() && one_path == other_path,
         },
-        (Node::SomeDirectory(filesystem), Node::Directory { place: Some(place), .. })
-        | (Node::Directory { place: Some(place), .. }, Node::SomeDirectory(filesystem)) => {
-            place.filesystem == *filesystem
+        (Node::SomeDirectory(filesystem), Node::Directory { fs_path: Some(fs_path), .. })
+        | (Node::Directory { fs_path: Some(fs_path), .. }, Node::SomeDirectory(filesystem)) => {
+            fs_path.filesystem == *filesystem
         }
         _ => one == other,
     }
@@ -196,7 +196,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
 /// Follows data downwards through the layers.
 struct Tracer<'a> {
     machine: &'a dyn Machine,
-    parts: Vec<Part>,
+    parts: Vec<FootprintPart>,
     unresolved: Vec<UnresolvedLayer>,
     depth: usize,
 }
@@ -208,7 +208,7 @@ impl<'a> Tracer<'a> {
 
     /// Adds a part unless it is present; returns whether it was new.
     fn add(&mut self, node: Node, range: Range<u64>, owned: bool) -> bool {
-        let part = Part { node, range, owned };
+        let part = FootprintPart { node, range, owned };
         let is_new = !self.parts.contains(&part) && self.parts.len() < PARTS_MAX;
         if is_new {
             self.parts.push(part);
@@ -216,7 +216,7 @@ impl<'a> Tracer<'a> {
         is_new
     }
 
-    /// Goes one layer down, unless there are too many.
+    /// Runs `step` one layer down, unless the layers are too deep.
     fn descend(&mut self, step: impl FnOnce(&mut Self)) {
         if self.depth < DEPTH_MAX {
             self.depth += 1;
@@ -225,55 +225,55 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn file(&mut self, inode: Inode, place: Option<&Place>, range: &Range<u64>, owned: bool) {
+    fn file(&mut self, inode: Inode, fs_path: Option<&FsPath>, range: &Range<u64>, owned: bool) {
         if !self.add(Node::File(inode), range.clone(), owned) {
             return;
         }
-        let Some(place) = place else { return self.below_filesystem(inode.0) };
+        let Some(fs_path) = fs_path else { return self.below_filesystem(inode.0) };
         // An overlay shows the file of one of its layers, and copies it to the upper layer on a
         // write.
-        for layer in self.machine.filesystem(place.filesystem).layers {
-            let lower = joined(&layer, &place.path);
+        for layer in self.machine.filesystem(fs_path.filesystem).layers {
+            let lower = joined(&layer, &fs_path.path);
             if let Some(inode) = self.machine.inode(&lower) {
                 self.descend(|tracer| tracer.file(inode, Some(&lower), range, owned));
             }
         }
-        self.above(place);
-        self.below_filesystem(place.filesystem);
+        self.add_ancestors(fs_path);
+        self.below_filesystem(fs_path.filesystem);
     }
 
-    fn tree(&mut self, inode: Option<Inode>, place: Option<&Place>, owned: bool) {
-        let node = Node::Directory { place: place.cloned(), inode };
+    fn tree(&mut self, inode: Option<Inode>, fs_path: Option<&FsPath>, owned: bool) {
+        let node = Node::Directory { fs_path: fs_path.cloned(), inode };
         if !self.add(node, EVERYTHING, owned) {
             return;
         }
-        let Some(place) = place else {
+        let Some(fs_path) = fs_path else {
             return inode.into_iter().for_each(|inode| self.below_filesystem(inode.0));
         };
-        for layer in self.machine.filesystem(place.filesystem).layers {
-            let lower = joined(&layer, &place.path);
+        for layer in self.machine.filesystem(fs_path.filesystem).layers {
+            let lower = joined(&layer, &fs_path.path);
             let inode = self.machine.inode(&lower);
             self.descend(|tracer| tracer.tree(inode, Some(&lower), owned));
         }
-        self.above(place);
-        self.below_filesystem(place.filesystem);
+        self.add_ancestors(fs_path);
+        self.below_filesystem(fs_path.filesystem);
     }
 
-    /// Adds the file system of a file with several names, or with an unknown one: any of them may
-    /// lie in a cached directory.
-    fn other_names(&mut self, links: u64, inode: Inode, place: Option<&Place>) {
-        let filesystem = place.map_or(inode.0, |place| place.filesystem);
-        if links > 1 || place.is_none() {
+    /// Adds the file system of a file that has several names, or an unknown one: any of its names
+    /// may lie in a cached directory.
+    fn other_names(&mut self, links: u64, inode: Inode, fs_path: Option<&FsPath>) {
+        let filesystem = fs_path.map_or(inode.0, |fs_path| fs_path.filesystem);
+        if links > 1 || fs_path.is_none() {
             self.add(Node::SomeDirectory(filesystem), EVERYTHING, false);
         }
     }
 
-    /// Returns the directories that a path lies in.
-    fn above(&mut self, place: &Place) {
-        for path in place.path.ancestors().skip(1) {
-            let above = Place { filesystem: place.filesystem, path: path.to_owned() };
+    /// Adds the directories that a path lies in.
+    fn add_ancestors(&mut self, fs_path: &FsPath) {
+        for path in fs_path.path.ancestors().skip(1) {
+            let above = FsPath { filesystem: fs_path.filesystem, path: path.to_owned() };
             let inode = self.machine.inode(&above);
-            self.add(Node::Directory { place: Some(above), inode }, EVERYTHING, false);
+            self.add(Node::Directory { fs_path: Some(above), inode }, EVERYTHING, false);
         }
     }
 
@@ -296,13 +296,13 @@ impl<'a> Tracer<'a> {
                 let range = mapped(range, start, bytes);
                 self.descend(|tracer| tracer.disk(of, &range, owned));
             }
-            Disk::Loop { inode, place, links, start, bytes } => {
+            Disk::Loop { inode, fs_path, links, start, bytes } => {
                 if owned {
-                    self.other_names(links, inode, place.as_ref());
+                    self.other_names(links, inode, fs_path.as_ref());
                 }
                 self.add(Node::Disk(number), range.clone(), owned);
                 let range = mapped(range, start, bytes);
-                self.descend(|tracer| tracer.file(inode, place.as_ref(), &range, owned));
+                self.descend(|tracer| tracer.file(inode, fs_path.as_ref(), &range, owned));
             }
             Disk::Whole { members } => {
                 if self.add(Node::Disk(number), range.clone(), owned) {
@@ -323,9 +323,9 @@ fn mapped(range: &Range<u64>, start: u64, bytes: u64) -> Range<u64> {
 }
 
 /// Returns a path below a directory.
-fn joined(directory: &Place, path: &Path) -> Place {
+fn joined(directory: &FsPath, path: &Path) -> FsPath {
     let path = directory.path.join(path.strip_prefix("/").unwrap_or(path));
-    Place { filesystem: directory.filesystem, path }
+    FsPath { filesystem: directory.filesystem, path }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! opening files. A search that takes too long counts as a match. All searches with one snapshot of
 //! the machine share their time: other users may publish many claims.
 
-use super::footprint::{Inode, Node, Part, Place};
+use super::footprint::{FootprintPart, FsPath, Inode, Node};
 use super::machine::ThisMachine;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
@@ -15,8 +15,12 @@ use std::time::Instant;
 /// Deeper directories are not searched, and count as a match.
 const DEPTH_MAX: usize = 256;
 
-/// Returns whether a file of `files` may have a name in a directory of `trees`.
-pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) -> bool {
+/// Returns true if a file of `files` may have a name in a directory of `trees`.
+pub(super) fn may_hold(
+    files: &[FootprintPart],
+    trees: &[FootprintPart],
+    machine: &ThisMachine,
+) -> bool {
     let filesystem = files.iter().find_map(|part| match part.node {
         Node::SomeDirectory(filesystem) => Some(filesystem),
         _ => None,
@@ -28,18 +32,18 @@ pub(super) fn may_hold(files: &[Part], trees: &[Part], machine: &ThisMachine) ->
     let Some((filesystem, inode)) = filesystem.zip(inode) else { return false };
     let end = machine.search_end();
     trees.iter().filter(|part| part.owned).any(|part| match &part.node {
-        Node::Directory { place: Some(place), .. } if place.filesystem == filesystem => {
-            in_place(place, inode, machine, end)
+        Node::Directory { fs_path: Some(fs_path), .. } if fs_path.filesystem == filesystem => {
+            path_may_hold(fs_path, inode, machine, end)
         }
         _ => false,
     })
 }
 
-fn in_place(place: &Place, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
-    // A directory that this process cannot see may hold it.
-    let Some(named) = machine.open_place(place) else { return true };
+fn path_may_hold(fs_path: &FsPath, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
+    // This process cannot see the directory, so it may hold a name.
+    let Some(named) = machine.open_fs_path(fs_path) else { return true };
     match open(&named, c".") {
-        Ok(directory) => in_directory(&directory, inode, end, 0),
+        Ok(directory) => directory_may_hold(&directory, inode, end, 0),
         Err(error) => error != Errno::NOENT,
     }
 }
@@ -49,13 +53,13 @@ fn open(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
-fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
+fn directory_may_hold(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -> bool {
     if depth > DEPTH_MAX || Instant::now() > end {
         return true;
     }
     let entries = match Dir::read_from(directory) {
         Ok(entries) => entries,
-        // A directory that was removed is empty.
+        // A removed directory is empty.
         Err(error) => return error != Errno::NOENT,
     };
     for entry in entries {
@@ -63,12 +67,12 @@ fn in_directory(directory: &OwnedFd, inode: Inode, end: Instant, depth: usize) -
         let name = entry.file_name();
         if entry.file_type() == FileType::Directory {
             let is_self = name == c"." || name == c"..";
-            // A directory that is gone holds nothing; another file system has other inodes.
+            // A removed directory holds no names; another file system has other inodes.
             let below = if is_self { None } else { open(directory, name).ok() };
             let same =
                 |below: &OwnedFd| rustix::fs::fstat(below).is_ok_and(|stat| stat.st_dev == inode.0);
             if let Some(below) = below.filter(same)
-                && in_directory(&below, inode, end, depth + 1)
+                && directory_may_hold(&below, inode, end, depth + 1)
             {
                 return true;
             }
@@ -91,6 +95,6 @@ mod tests {
         rustix::fs::mkdirat(&parent, c"gone", Mode::RWXU).unwrap();
         let gone = open(&parent, c"gone").unwrap();
         rustix::fs::unlinkat(&parent, c"gone", rustix::fs::AtFlags::REMOVEDIR).unwrap();
-        assert!(!in_directory(&gone, (0, 0), Instant::now() + Duration::from_mins(1), 0));
+        assert!(!directory_may_hold(&gone, (0, 0), Instant::now() + Duration::from_mins(1), 0));
     }
 }

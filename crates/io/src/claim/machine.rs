@@ -8,7 +8,9 @@
 mod foreign;
 mod layers;
 
-use super::footprint::{Disk, FileSystem, Inode, Machine, NestedMount, Node, Part, Place};
+use super::footprint::{
+    Disk, FileSystem, FootprintPart, FsPath, Inode, Machine, NestedMount, Node,
+};
 use crate::mount_table::{self, MountLine, device_number, mount_id};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
@@ -23,17 +25,17 @@ use std::time::{Duration, Instant};
 const SECTOR: u64 = 512;
 /// Time limit of all searches for other names of files.
 const SEARCH_MAX: Duration = Duration::from_secs(5);
-/// Number of times that the list of locks is read for one that is not in it.
-const LISTINGS: usize = 4;
+/// Maximum number of reads of the list of locks to find one lock.
+const LOCK_LIST_READS: usize = 4;
 /// The ioctl number of `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 /// `OVERLAYFS_SUPER_MAGIC` of the kernel.
 const OVERLAY_MAGIC: rustix::fs::FsWord = 0x794c_7630;
 /// Flag of a loop device that only reads.
 const LO_FLAGS_READ_ONLY: u32 = 1;
-/// Number of times that a device is tried that others use exclusively.
+/// Maximum number of attempts to open a device that another program holds exclusively.
 const EXCLUSIVE_TRIES: usize = 5;
-/// Interval of these tries. Programs that examine a device use it for a moment.
+/// Interval of these attempts. Programs that examine a device hold it only briefly.
 const EXCLUSIVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `struct loop_info64` of linux/loop.h.
@@ -57,14 +59,14 @@ struct LoopInfo {
 
 /// An open file, and its location.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(crate) struct FileLocation {
     pub(crate) inode: Inode,
     pub(crate) kind: FileType,
     /// The number of the device, if the file is a device.
     pub(crate) device: u64,
     /// Number of links.
     pub(crate) links: u64,
-    pub(crate) place: Option<Place>,
+    pub(crate) fs_path: Option<FsPath>,
     /// True if it lies in an overlay that no mount shows, so that the layers are unknown.
     pub(crate) is_in_unlisted_overlay: bool,
     /// Its path as seen from this mount namespace; empty if no mount shows it.
@@ -91,20 +93,20 @@ impl ThisMachine {
         Ok(ThisMachine { mounts: mount_table::read()?, foreign, search_end })
     }
 
-    /// Returns when a search for other names of files must have ended.
+    /// Returns the time at which a search for other names of files must end.
     pub(crate) fn search_end(&self) -> Instant {
         *self.search_end.get_or_init(|| Instant::now() + SEARCH_MAX)
     }
 
-    /// All mounts.
+    /// Returns all mounts of this mount namespace.
     pub(crate) fn mounts(&self) -> &[MountLine] {
         &self.mounts
     }
 
     /// Returns the first mount that fits, preferably one of this mount namespace.
     fn find_mount(&self, fits: impl Fn(&MountLine) -> bool) -> Option<&MountLine> {
-        let own = self.mounts.iter().find(|mount| fits(mount));
-        own.or_else(|| self.foreign().iter().find(|mount| fits(mount)))
+        let local = self.mounts.iter().find(|mount| fits(mount));
+        local.or_else(|| self.foreign().iter().find(|mount| fits(mount)))
     }
 
     /// Returns the mounts that are known so far.
@@ -117,7 +119,7 @@ impl ThisMachine {
     }
 
     /// Locates the file that a descriptor refers to.
-    pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<Located> {
+    pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<FileLocation> {
         let descriptor = descriptor.as_fd();
         let stat = rustix::fs::fstat(descriptor)?;
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -129,35 +131,35 @@ impl ThisMachine {
             Some(root) => foreign::below(&root, &at),
             None => at,
         };
-        let place = mount.and_then(|mount| {
+        let fs_path = mount.and_then(|mount| {
             let path = mount.root.join(at.strip_prefix(&mount.at).ok()?);
             // Joining an empty path leaves a slash at the end.
             let path = path.components().collect();
-            Some(Place { filesystem: mount.filesystem, path })
+            Some(FsPath { filesystem: mount.filesystem, path })
         });
         let is_overlay =
             || rustix::fs::fstatfs(descriptor).is_ok_and(|found| found.f_type == OVERLAY_MAGIC);
         let is_in_unlisted_overlay = mount.is_none() && is_overlay();
         let at = if mount.is_some() { at } else { PathBuf::new() };
-        Ok(Located {
+        Ok(FileLocation {
             inode: inode_of(&stat),
             kind: FileType::from_raw_mode(stat.st_mode),
             device: stat.st_rdev,
             links: stat.st_nlink,
-            place,
+            fs_path,
             is_in_unlisted_overlay,
             at,
         })
     }
 
     /// Locates a path that need not be readable.
-    fn locate_path(&self, path: &Path) -> Option<Located> {
+    fn locate_path(&self, path: &Path) -> Option<FileLocation> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         self.locate(rustix::fs::open(path, flags, Mode::empty()).ok()?).ok()
     }
 
-    /// Returns the backing file of a loop device: from the loop driver, or, where it answers only
-    /// root, by the path with which the device was created.
+    /// Returns the backing file of a loop device: from the loop driver, or, where only root may ask
+    /// it, by the path with which the device was created.
     fn loop_device(&self, number: u64, sysfs: &Path) -> Option<Disk> {
         let path = path_of(rustix::fs::readlink(sysfs, Vec::new()).ok()?);
         let name = Path::new("/dev").join(path.file_name()?);
@@ -166,7 +168,7 @@ impl ThisMachine {
         let Some(info) = loop_info(&name, number) else {
             let named = named?;
             let number_in = |file: &str| number_in(&sysfs.join("loop").join(file)).unwrap_or(0);
-            return Some(on(&named, named.inode, number_in("offset"), number_in("sizelimit")));
+            return Some(loop_on(&named, named.inode, number_in("offset"), number_in("sizelimit")));
         };
         let inode = (info.device, info.inode);
         if info.rdevice != 0 {
@@ -177,14 +179,14 @@ impl ThisMachine {
         // names.
         let named = named.filter(|named| named.inode == inode);
         let links = named.as_ref().map_or(2, |named| named.links);
-        let place = named.and_then(|named| named.place);
-        let place = place.or_else(|| {
+        let fs_path = named.and_then(|named| named.fs_path);
+        let fs_path = fs_path.or_else(|| {
             let on_it = |mount: &&MountLine| mount.filesystem == info.device;
             let filesystem = self.mounts.iter().find(on_it)?.filesystem;
-            Some(Place { filesystem, path: "/".into() })
+            Some(FsPath { filesystem, path: "/".into() })
         });
         let bytes = limit(info.size_limit);
-        Some(Disk::Loop { inode, place, links, start: info.offset, bytes })
+        Some(Disk::Loop { inode, fs_path, links, start: info.offset, bytes })
     }
 }
 
@@ -193,7 +195,7 @@ impl Machine for ThisMachine {
         let sysfs = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
         if sysfs.join("partition").exists() {
             let of = sysfs.canonicalize().ok();
-            let of = of.and_then(|own| device_in(&own.parent()?.join("dev")));
+            let of = of.and_then(|device| device_in(&device.parent()?.join("dev")));
             let sectors = |file: &str| number_in(&sysfs.join(file));
             if let (Some(of), Some(start), Some(size)) = (of, sectors("start"), sectors("size")) {
                 return Disk::Part { of, start: start * SECTOR, bytes: size * SECTOR };
@@ -233,8 +235,8 @@ impl Machine for ThisMachine {
         FileSystem { disks, layers, unresolved }
     }
 
-    fn inode(&self, place: &Place) -> Option<Inode> {
-        Some(inode_of(&rustix::fs::fstat(self.open_place(place)?).ok()?))
+    fn inode(&self, fs_path: &FsPath) -> Option<Inode> {
+        Some(inode_of(&rustix::fs::fstat(self.open_fs_path(fs_path)?).ok()?))
     }
 
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
@@ -264,25 +266,25 @@ impl ThisMachine {
     }
 
     fn nested(&self, mount: &MountLine) -> NestedMount {
-        let place = Place { filesystem: mount.filesystem, path: mount.root.clone() };
+        let fs_path = FsPath { filesystem: mount.filesystem, path: mount.root.clone() };
         // The root of a file system is a directory; it is not accessed, since its server may be
         // gone.
         let is_part = mount.root != Path::new("/");
         let opened = is_part.then(|| open_mount(mount, &mount.at)).flatten();
         // Another mount may cover the mountpoint.
-        let opened = opened.or_else(|| self.open_place(&place).filter(|_| is_part));
+        let opened = opened.or_else(|| self.open_fs_path(&fs_path).filter(|_| is_part));
         let stat = opened.and_then(|opened| rustix::fs::fstat(opened).ok());
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
-        NestedMount { place, file: stat.filter(is_file).map(|stat| inode_of(&stat)) }
+        NestedMount { fs_path, file: stat.filter(is_file).map(|stat| inode_of(&stat)) }
     }
 
-    /// Opens a descriptor of a place, if a mount shows it.
-    pub(super) fn open_place(&self, place: &Place) -> Option<OwnedFd> {
+    /// Opens a descriptor of a path in a file system, if a mount shows it.
+    pub(super) fn open_fs_path(&self, fs_path: &FsPath) -> Option<OwnedFd> {
         let shows = |mount: &&MountLine| {
-            mount.filesystem == place.filesystem && place.path.starts_with(&mount.root)
+            mount.filesystem == fs_path.filesystem && fs_path.path.starts_with(&mount.root)
         };
         self.known_mounts().filter(shows).find_map(|mount| {
-            open_mount(mount, &mount.at.join(place.path.strip_prefix(&mount.root).ok()?))
+            open_mount(mount, &mount.at.join(fs_path.path.strip_prefix(&mount.root).ok()?))
         })
     }
 }
@@ -296,20 +298,20 @@ fn open_mount(mount: &MountLine, path: &Path) -> Option<OwnedFd> {
     (mount_id(&found) == Some(mount.id)).then_some(found)
 }
 
-/// Returns whether this process is in a container, so that layers of overlays may lie outside of
+/// Returns true if this process is in a container, so that layers of overlays may lie outside of
 /// its mount namespace. Containers have their own PID namespaces.
 pub(crate) fn is_in_container() -> bool {
     // The number of the first PID namespace, `PROC_PID_INIT_INO` of the kernel.
     const FIRST: &str = "pid:[4026531836]";
-    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own != Path::new(FIRST))
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != Path::new(FIRST))
 }
 
 /// Returns the process that holds an flock(2) lock on an inode, if the kernel shows it here.
 ///
-/// A long list of locks takes several reads, and the kernel skips a lock in the next part of the
-/// list when one in a former part goes. So the list is read several times.
-pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
-    let filesystem = located.place.as_ref().map_or(located.inode.0, |place| place.filesystem);
+/// The kernel needs several reads to return a long list, and skips a lock when an earlier one is
+/// released between two of them. So the list is read several times.
+pub(crate) fn lock_holder(located: &FileLocation) -> Option<u32> {
+    let filesystem = located.fs_path.as_ref().map_or(located.inode.0, |fs_path| fs_path.filesystem);
     let (major, minor) = (major(filesystem), minor(filesystem));
     let inode = format!("{major:02x}:{minor:02x}:{}", located.inode.1);
     // 1: FLOCK  ADVISORY  WRITE 4711 08:01:123456 0 EOF
@@ -318,7 +320,7 @@ pub(crate) fn lock_holder(located: &Located) -> Option<u32> {
         let is_it = words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&inode.as_str());
         words.get(4)?.parse().ok().filter(|&pid| is_it && pid > 0)
     };
-    (0..LISTINGS)
+    (0..LOCK_LIST_READS)
         .find_map(|_| std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(holder))
 }
 
@@ -334,31 +336,33 @@ fn loop_info(device: &Path, number: u64) -> Option<LoopInfo> {
     if !is_block || stat.st_rdev != number {
         return None;
     }
-    // SAFETY: the descriptor is that of a loop device, whose driver fills the structure for this
-    // call, and which sysfs has just shown; all of its fields are plain numbers.
+    // SAFETY: the descriptor is that of a loop device, which sysfs has just confirmed; its driver
+    // fills the structure for this call, and all of its fields are plain numbers.
     let status = unsafe { rustix::ioctl::Getter::<LOOP_GET_STATUS64, LoopInfo>::new() };
     // SAFETY: as above.
     unsafe { rustix::ioctl::ioctl(&device, status) }.ok()
 }
 
 /// Returns the loop device, or its partition, through which the kernel uses the data of a claim,
-/// such as for a file system in another mount namespace. Root can see that. A device that is
-/// claimed itself to be written is left out, since this process uses it exclusively.
-pub(crate) fn loop_in_use(parts: &[Part], read_only: bool) -> Option<PathBuf> {
+/// such as for a file system in another mount namespace. Only root can see that. A loop device that
+/// is itself claimed for writing is left out, since this process uses it exclusively.
+pub(crate) fn loop_in_use(parts: &[FootprintPart], read_only: bool) -> Option<PathBuf> {
     let loops = entries(Path::new("/sys/block")).into_iter();
     loops
         .filter(|sysfs| sysfs.join("loop").exists())
         .find_map(|sysfs| {
             let number = device_in(&sysfs.join("dev"))?;
-            let is_own = !read_only && parts.iter().any(|part| part.node == Node::Disk(number));
+            let is_claimed = !read_only && parts.iter().any(|part| part.node == Node::Disk(number));
             let info = loop_info(&device_of(&sysfs)?, number)?;
-            if is_own || info.rdevice != 0 || read_only && info.flags & LO_FLAGS_READ_ONLY != 0 {
+            if is_claimed || info.rdevice != 0 || read_only && info.flags & LO_FLAGS_READ_ONLY != 0
+            {
                 return None;
             }
             let file = Node::File((info.device, info.inode));
             let holds_data = |start: u64, bytes: u64| {
                 let end = start.saturating_add(bytes);
-                let shares = |part: &Part| start < part.range.end && part.range.start < end;
+                let shares =
+                    |part: &FootprintPart| start < part.range.end && part.range.start < end;
                 parts.iter().any(|part| part.owned && part.node == file && shares(part))
             };
             let mut partitions = entries(&sysfs);
@@ -369,7 +373,7 @@ pub(crate) fn loop_in_use(parts: &[Part], read_only: bool) -> Option<PathBuf> {
                     .filter(|_| holds_data(info.offset, bytes))
                     .filter(|sysfs| is_in_use(sysfs));
             }
-            // The use of a partition forbids exclusive use of the device, and the other way round.
+            // The use of a partition prevents exclusive use of the device, and vice versa.
             partitions.into_iter().find(|sysfs| {
                 let sectors = |file: &str| number_in(&sysfs.join(file)).unwrap_or(0);
                 let start = info.offset.saturating_add(sectors("start") * SECTOR);
@@ -384,8 +388,8 @@ fn device_of(sysfs: &Path) -> Option<PathBuf> {
     Some(Path::new("/dev").join(sysfs.file_name()?))
 }
 
-/// Returns whether the kernel or a program uses a device exclusively, and not only for a moment.
-/// Device mapper and md devices on it count if they are used themselves.
+/// Returns true if the kernel or a program uses a device exclusively, and not only briefly. Device
+/// mapper and md devices on it count if they are used themselves.
 fn is_in_use(sysfs: &Path) -> bool {
     let holders = entries(&sysfs.join("holders"));
     if !holders.is_empty() {
@@ -402,20 +406,20 @@ fn is_in_use(sysfs: &Path) -> bool {
 }
 
 /// Describes a loop device on a path.
-fn on(named: &Located, inode: Inode, start: u64, size_limit: u64) -> Disk {
+fn loop_on(named: &FileLocation, inode: Inode, start: u64, size_limit: u64) -> Disk {
     let bytes = limit(size_limit);
     if named.kind == FileType::BlockDevice {
         return Disk::Part { of: named.device, start, bytes };
     }
-    Disk::Loop { inode, place: named.place.clone(), links: named.links, start, bytes }
+    Disk::Loop { inode, fs_path: named.fs_path.clone(), links: named.links, start, bytes }
 }
 
-/// Returns a limit, of which zero means none.
+/// Returns a limit in bytes; zero means no limit.
 fn limit(bytes: u64) -> u64 {
     if bytes == 0 { u64::MAX } else { bytes }
 }
 
-/// Returns all devices of the btrfs file systems that contain one of these.
+/// Returns all devices of the btrfs file systems that contain one of `disks`.
 fn siblings(disks: &[u64]) -> Vec<u64> {
     let pools = entries(Path::new("/sys/fs/btrfs"));
     let devices = |pool: &PathBuf| {

@@ -3,7 +3,7 @@
 //! Another user may have written the file, so every field is checked: malformed numbers and unknown
 //! lines are skipped.
 
-use super::footprint::{Node, Part, Place};
+use super::footprint::{FootprintPart, FsPath, Node};
 use crate::mount_table::unescape;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(crate) struct Record {
     /// The process that caches the data.
     pub(crate) pid: u32,
     /// Description of the data.
-    pub(crate) what: String,
+    pub(crate) data: String,
     /// True if the cache only reads.
     pub(crate) read_only: bool,
     /// True until the claim has been compared with those of others. It may still be refused.
@@ -31,16 +31,16 @@ pub(crate) struct Record {
     /// The file systems that were mounted in the claimed directory, each with its device number and
     /// mountpoint; after an unmount, another file system may get the number.
     pub(crate) nested: Vec<(u64, PathBuf)>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<FootprintPart>,
 }
 
 impl Record {
     /// Returns the text of the claim file.
     pub(crate) fn encode(&self) -> String {
         let mut text = format!("{TITLE}\npid {}\n", self.pid);
-        let what = escape(self.what.as_bytes());
+        let data = escape(self.data.as_bytes());
         // Writing to a string does not fail.
-        let _never_fails = writeln!(text, "what {what}\nread-only {}", self.read_only);
+        let _never_fails = writeln!(text, "what {data}\nread-only {}", self.read_only);
         if self.pending {
             text.push_str("pending true\n");
         }
@@ -54,7 +54,7 @@ impl Record {
             let at = escape(at.as_os_str().as_bytes());
             let _never_fails = writeln!(text, "nested {filesystem} {at}");
         }
-        for Part { node, range, owned } in &self.parts {
+        for FootprintPart { node, range, owned } in &self.parts {
             let owned = if *owned { "owned" } else { "within" };
             let (start, end) = (range.start, range.end);
             let _never_fails = match node {
@@ -68,11 +68,11 @@ impl Record {
                 Node::Export(name) => {
                     writeln!(text, "{owned} export {start} {end} {}", escape(name.as_bytes()))
                 }
-                Node::Directory { place, inode } => {
+                Node::Directory { fs_path, inode } => {
                     let (filesystem, path) =
-                        place.as_ref().map_or(("-".to_owned(), "-".to_owned()), |place| {
-                            let path = escape(place.path.as_os_str().as_bytes());
-                            (place.filesystem.to_string(), path)
+                        fs_path.as_ref().map_or(("-".to_owned(), "-".to_owned()), |fs_path| {
+                            let path = escape(fs_path.path.as_os_str().as_bytes());
+                            (fs_path.filesystem.to_string(), path)
                         });
                     let inode =
                         inode.map_or("-".to_owned(), |(device, inode)| format!("{device} {inode}"));
@@ -83,13 +83,13 @@ impl Record {
         text
     }
 
-    /// Parses a claim; returns none if the text is not one.
+    /// Parses a claim; returns `None` if the text is not a claim.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         lines.next().filter(|line| *line == TITLE)?;
         let mut record = Record {
             pid: 0,
-            what: String::new(),
+            data: String::new(),
             read_only: false,
             pending: false,
             mount: None,
@@ -102,7 +102,7 @@ impl Record {
             match key {
                 "pid" => record.pid = rest.parse().ok()?,
                 "what" => {
-                    record.what = String::from_utf8_lossy(&unescape(rest.as_bytes())).into_owned();
+                    record.data = String::from_utf8_lossy(&unescape(rest.as_bytes())).into_owned();
                 }
                 "read-only" => record.read_only = rest == "true",
                 "pending" => record.pending = rest == "true",
@@ -124,7 +124,7 @@ fn path(text: &str) -> PathBuf {
     OsString::from_vec(unescape(text.as_bytes())).into()
 }
 
-fn part(owned: bool, text: &str) -> Option<Part> {
+fn part(owned: bool, text: &str) -> Option<FootprintPart> {
     let words: Vec<_> = text.split(' ').collect();
     let number = |index: usize| words.get(index)?.parse::<u64>().ok();
     let node = match *words.first()? {
@@ -133,13 +133,13 @@ fn part(owned: bool, text: &str) -> Option<Part> {
         "filesystem" => Node::SomeDirectory(number(3)?),
         "export" => Node::Export(String::from_utf8(unescape(words.get(3)?.as_bytes())).ok()?),
         "directory" => {
-            let place = number(3).zip(words.get(4));
-            let place = place.map(|(filesystem, it)| Place { filesystem, path: path(it) });
-            Node::Directory { place, inode: number(5).zip(number(6)) }
+            let fs_path = number(3).zip(words.get(4));
+            let fs_path = fs_path.map(|(filesystem, name)| FsPath { filesystem, path: path(name) });
+            Node::Directory { fs_path, inode: number(5).zip(number(6)) }
         }
         _ => return None,
     };
-    Some(Part { node, range: number(1)?..number(2)?, owned })
+    Some(FootprintPart { node, range: number(1)?..number(2)?, owned })
 }
 
 /// Returns bytes as printable characters without spaces.
@@ -161,27 +161,28 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let directory = |place, inode| Node::Directory { place, inode };
-        let place = Place { filesystem: 7, path: "/a b\\c\n\u{e4}".into() };
+        let directory = |fs_path, inode| Node::Directory { fs_path, inode };
+        let fs_path = FsPath { filesystem: 7, path: "/a b\\c\n\u{e4}".into() };
         let nodes = [
             Node::File((1, 2)),
-            directory(Some(place), Some((3, 4))),
+            directory(Some(fs_path), Some((3, 4))),
             directory(None, Some((3, 4))),
-            directory(Some(Place { filesystem: 9, path: "/".into() }), None),
+            directory(Some(FsPath { filesystem: 9, path: "/".into() }), None),
             Node::SomeDirectory(5),
             Node::Disk(2049),
             Node::Export("host:1 a\tb".into()),
         ];
-        let part = |(index, node)| Part { node, range: 5..u64::MAX, owned: index % 2 == 0 };
+        let part =
+            |(index, node)| FootprintPart { node, range: 5..u64::MAX, owned: index % 2 == 0 };
         let parts: Vec<_> = nodes.into_iter().enumerate().map(part).collect();
-        let what = "the directory /x\u{1b}[2J".to_owned();
+        let data = "the directory /x\u{1b}[2J".to_owned();
         let at = Some(PathBuf::from("/a b"));
         let mount = Some(45);
         for pending in [true, false] {
-            let (what, at, parts) = (what.clone(), at.clone(), Vec::clone(&parts));
+            let (data, at, parts) = (data.clone(), at.clone(), Vec::clone(&parts));
             let nested = vec![(45, "/x y".into()), (46, "/".into())];
             let record =
-                Record { pid: 12, what, read_only: true, pending, mount, at, nested, parts };
+                Record { pid: 12, data, read_only: true, pending, mount, at, nested, parts };
             let text = record.encode();
             let is_plain = |byte: u8| byte == b'\n' || byte == b' ' || byte.is_ascii_graphic();
             assert!(text.bytes().all(is_plain));

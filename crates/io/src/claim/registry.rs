@@ -1,7 +1,7 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
 use super::footprint::{
-    CachedData, Inode, Node, Part, Place, footprint, footprint_of_mount, overlap,
+    CachedData, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount, overlap,
 };
 use super::machine::{self, ThisMachine};
 use super::record::Record;
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Name of the directory of claims in the runtime directory.
 const DIRECTORY: &str = "claims";
-/// Name of the file that is locked while claims are compared.
-const TURN: &str = "lock";
+/// Name of the lock file that is held while claims are compared.
+const LOCK_FILE: &str = "lock";
 /// Maximum length of a claim; the rest of a longer file is not read.
 const CLAIM_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of claims that are read per user.
@@ -29,12 +29,12 @@ const CLAIMS_MAX: usize = 4096;
 /// Maximum length of all claims that are read of another user. One long file may have many names.
 const CLAIMS_BYTES_MAX: u64 = 1 << 20;
 /// Interval of attempts to claim data whose last mount is gone.
-const RETRY: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// A wait that lasts longer than this is logged.
-const SILENCE: Duration = Duration::from_secs(1);
+const LOG_AFTER: Duration = Duration::from_secs(1);
 /// A directory whose modification time is more recent than this is read again next time: a further
-/// change might not show in the time.
-const SETTLED: Duration = Duration::from_millis(100);
+/// change might not alter the modification time.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 /// Maximum number of attempts to open a claim file that another process replaces.
 const REPLACED_MAX: usize = 100;
 /// Directory in which root finds the runtime directories of users.
@@ -42,7 +42,7 @@ const USERS: &str = "/run/user";
 
 /// A claim of this process.
 #[derive(Debug)]
-struct Held {
+struct HeldClaim {
     number: u64,
     source: Arc<Source>,
     record: Record,
@@ -54,7 +54,7 @@ struct Held {
 
 /// The claim of another process.
 #[derive(Debug)]
-struct Foreign {
+struct ForeignClaim {
     record: Record,
     /// The user, if it is a different one.
     user: Option<u32>,
@@ -65,7 +65,7 @@ struct Foreign {
 #[derive(Debug, Default)]
 struct ClaimedInodes {
     as_of: Option<(i64, u64, i64)>,
-    /// Each with whether it is only read.
+    /// The claimed inodes, each with a flag that is true if its cache only reads.
     inodes: HashMap<Inode, bool>,
 }
 
@@ -73,26 +73,26 @@ struct ClaimedInodes {
 #[derive(Debug)]
 pub(super) struct Registry {
     directory: Result<PrivateDirectory, String>,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<HeldClaim>>,
     claimed: Mutex<ClaimedInodes>,
-    /// True if claims of other users are read.
+    /// True if the claims of other users are read.
     reads_users: bool,
 }
 
 /// Source of claim numbers; file names are made of them.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Registry {
     /// Returns the registry of this process.
     pub(super) fn of_process() -> Arc<Self> {
         static OF_PROCESS: OnceLock<Arc<Registry>> = OnceLock::new();
-        let begin = || {
+        let create = || {
             let directory = PrivateDirectory::runtime();
             let directory = directory.and_then(|runtime| runtime.subdirectory(DIRECTORY, 0o700));
             let reads_users = rustix::process::geteuid().is_root();
             Arc::new(Registry::new(directory.map_err(|error| error.to_string()), reads_users))
         };
-        Arc::clone(OF_PROCESS.get_or_init(begin))
+        Arc::clone(OF_PROCESS.get_or_init(create))
     }
 
     fn new(directory: Result<PrivateDirectory, String>, reads_users: bool) -> Self {
@@ -112,8 +112,7 @@ impl Registry {
         self.directory.as_ref().err().map(String::as_str)
     }
 
-    /// Returns a sentence for each claim of data that may be reached outside of this mount
-    /// namespace.
+    /// Returns a sentence for each claim whose data may be reached outside of this mount namespace.
     pub(super) fn notes(&self) -> Vec<String> {
         let held = self.held();
         let unresolved =
@@ -124,7 +123,7 @@ impl Registry {
             format!(
                 "{}: the layer {name} of the overlay at {at} cannot be found here; a cache of the \
                  layer in another mount namespace would not be refused",
-                super::printable(&record.what)
+                super::printable(&record.data)
             )
         };
         unresolved.map(note).collect()
@@ -135,57 +134,62 @@ impl Registry {
         self.directory.as_ref().ok().map(PrivateDirectory::path)
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn held(&self) -> MutexGuard<'_, Vec<HeldClaim>> {
         self.held.lock().expect("no holder panics")
     }
 
-    /// Claims data, after waiting for processes that have it and whose mount is gone.
-    pub(super) fn take_in_turn(
+    /// Claims data. Waits for at most `timeout` for a process whose mount of the data is gone.
+    pub(super) fn acquire(
         self: &Arc<Self>,
         source: Source,
-        what: &str,
+        data: &str,
         read_only: bool,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Claim, ClaimError> {
         let (begin, source) = (Instant::now(), Arc::new(source));
-        let mut waits = false;
+        let mut has_logged = false;
         loop {
-            match self.take(&source, what, read_only) {
+            match self.try_acquire(&source, data, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
-                Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < patience => {
-                    if begin.elapsed() > SILENCE && !std::mem::replace(&mut waits, true) {
+                Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < timeout => {
+                    if begin.elapsed() > LOG_AFTER && !std::mem::replace(&mut has_logged, true) {
                         tracing::warn!(%error, "waiting for the other process to end");
                     }
                 }
                 Err(error) => return Err(error),
             }
-            std::thread::sleep(RETRY);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    fn take(&self, source: &Arc<Source>, what: &str, read_only: bool) -> Result<u64, ClaimError> {
-        let failed = |source| ClaimError::Locate { what: what.to_owned(), source };
+    fn try_acquire(
+        &self,
+        source: &Arc<Source>,
+        data: &str,
+        read_only: bool,
+    ) -> Result<u64, ClaimError> {
+        let failed = |source| ClaimError::Locate { data: data.to_owned(), source };
         let machine = ThisMachine::read().map_err(failed)?;
         let (parts, unresolved) = source.footprint_with_unresolved(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
-        let (pid, what, nested) = (std::process::id(), what.to_owned(), source.nested(&machine));
-        let record = Record { pid, what, read_only, pending: true, mount, at, nested, parts };
-        if let Some(error) = unresolved_layer(&record.what, &unresolved)
+        let (pid, data, nested) = (std::process::id(), data.to_owned(), source.nested(&machine));
+        let record = Record { pid, data, read_only, pending: true, mount, at, nested, parts };
+        if let Some(error) = unresolved_layer(&record.data, &unresolved)
             .or_else(|| mounted(&record, source, &machine))
         {
             return Err(error);
         }
         let mut held = self.held();
-        let own = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
-        if let Some(error) = own {
+        let refusal = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
+        if let Some(error) = refusal {
             return Err(error);
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let (source, unresolved) = (Arc::clone(source), unresolved.into_iter().next());
-        let mut claim = Held { number, source, record, unresolved, file: None };
+        let mut claim = HeldClaim { number, source, record, unresolved, file: None };
         self.publish(&mut claim, &held, &machine)?;
         claim.record.pending = false;
         held.push(claim);
@@ -196,26 +200,26 @@ impl Registry {
     /// granted. A refused claim is withdrawn.
     fn publish(
         &self,
-        claim: &mut Held,
-        held: &[Held],
+        claim: &mut HeldClaim,
+        held: &[HeldClaim],
         machine: &ThisMachine,
     ) -> Result<(), ClaimError> {
         let Ok(directory) = &self.directory else {
             return in_use(&claim.record).map_or(Ok(()), Err);
         };
-        let turn = turn(directory);
+        let lock = lock_claims(directory);
         let failed = |source| ClaimError::Publish {
-            what: claim.record.what.clone(),
+            data: claim.record.data.clone(),
             directory: directory.path().to_owned(),
             source,
         };
         claim.file = Some(write(directory, claim.number, &claim.record).map_err(failed)?);
-        if turn.is_some() {
+        if lock.is_some() {
             remove_dead(directory);
         }
-        let own = claim.file.as_ref();
-        let look = || self.others(directory, held, own);
-        let refusal = settled_conflict(&claim.record, machine, look);
+        let own_file = claim.file.as_ref();
+        let read_others = || self.others(directory, held, own_file);
+        let refusal = settled_conflict(&claim.record, machine, read_others);
         let granted = if let Some(error) = refusal.or_else(|| in_use(&claim.record)) {
             Err(error)
         } else {
@@ -223,7 +227,7 @@ impl Registry {
             write(directory, claim.number, &record).map_err(failed)
         };
         match granted {
-            // The new file has its name by now; closing the old one ends its lock.
+            // The new file has the name now; closing the old one ends its lock.
             Ok(file) => drop(claim.file.replace(file)),
             Err(error) => {
                 withdraw(directory, claim.file.take());
@@ -237,28 +241,29 @@ impl Registry {
     fn others(
         &self,
         directory: &PrivateDirectory,
-        held: &[Held],
-        own: Option<&(OwnedFd, String)>,
-    ) -> Vec<Foreign> {
-        let own: Vec<_> = held.iter().filter_map(|held| held.file.as_ref()).chain(own).collect();
-        let is_own = |name: &str| own.iter().any(|(_, own)| own == name);
+        held: &[HeldClaim],
+        own_file: Option<&(OwnedFd, String)>,
+    ) -> Vec<ForeignClaim> {
+        let own_files: Vec<_> =
+            held.iter().filter_map(|held| held.file.as_ref()).chain(own_file).collect();
+        let is_own = |name: &str| own_files.iter().any(|(_, own_name)| own_name == name);
         let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
             .into_iter()
-            .map(|record| Foreign { record, user: None })
+            .map(|record| ForeignClaim { record, user: None })
             .collect();
         if self.reads_users {
             for (user, directory) in directories_of_users() {
                 let records = read_all(directory.as_fd(), |_| false, CLAIMS_BYTES_MAX);
-                found
-                    .extend(records.into_iter().map(|record| Foreign { record, user: Some(user) }));
+                found.extend(
+                    records.into_iter().map(|record| ForeignClaim { record, user: Some(user) }),
+                );
             }
         }
         found
     }
 
-    /// Returns the claims of other live processes that do not wait for a comparison, after which
-    /// they may be refused.
-    fn granted(&self, directory: &PrivateDirectory, held: &[Held]) -> Vec<Foreign> {
+    /// Returns the claims of other live processes, except pending ones, which may still be refused.
+    fn granted(&self, directory: &PrivateDirectory, held: &[HeldClaim]) -> Vec<ForeignClaim> {
         let mut others = self.others(directory, held, None);
         others.retain(|other| !other.record.pending);
         others
@@ -270,7 +275,7 @@ impl Registry {
         let Some(claim) = held.iter_mut().find(|claim| claim.number == number) else { return };
         claim.record.mount = Some(filesystem);
         claim.record.at = Some(at.to_owned());
-        claim.record.what = format!("{}, mounted at {}", claim.record.what, at.display());
+        claim.record.data = format!("{}, mounted at {}", claim.record.data, at.display());
         match ThisMachine::read() {
             Ok(machine) => {
                 claim.record.parts.extend(footprint(&CachedData::FileSystem(filesystem), &machine));
@@ -280,12 +285,12 @@ impl Registry {
         self.rewrite(claim);
     }
 
-    /// Publishes a changed claim. If that fails, the former one remains.
-    fn rewrite(&self, claim: &mut Held) {
+    /// Publishes a changed claim. If that fails, the previous version remains.
+    fn rewrite(&self, claim: &mut HeldClaim) {
         if let Ok(directory) = &self.directory {
-            let _turn = turn(directory);
+            let _lock = lock_claims(directory);
             match write(directory, claim.number, &claim.record) {
-                // The new file has its name by now; closing the old one ends its lock.
+                // The new file has the name now; closing the old one ends its lock.
                 Ok(file) => drop(claim.file.replace(file)),
                 Err(error) => tracing::error!(%error, "cannot publish a changed claim"),
             }
@@ -302,7 +307,7 @@ impl Registry {
     }
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
-        let failed = |source| ClaimError::Locate { what: at.display().to_string(), source };
+        let failed = |source| ClaimError::Locate { data: at.display().to_string(), source };
         let machine = ThisMachine::read().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
@@ -315,12 +320,12 @@ impl Registry {
         parts.retain(|part| matches!(part.node, Node::Directory { .. }));
         let Ok(directory) = &self.directory else { return Ok(()) };
         let held = self.held();
-        // In its turn, no other claim of this directory is pending.
-        let turn = turn(directory);
+        // While the lock is held, no other claim of this directory is pending.
+        let lock = lock_claims(directory);
         let others = self.others(directory, &held, None);
-        drop((turn, held));
+        drop((lock, held));
         let holder = others.iter().find(|other| {
-            // A mount of another process holds no data that this one could show.
+            // The mounts of another process hold no data that this process could show.
             let mut data = other.record.parts.clone();
             data.retain(|part| {
                 !is_of_mount(part, other.record.mount)
@@ -337,8 +342,8 @@ impl Registry {
         }
     }
 
-    /// Returns the holder of another claim that claims a file or directory itself, if the claim
-    /// with this number excludes that. While no claim changes this costs one fstat(2).
+    /// Returns the holder of another claim of this very file or directory, if the claim with this
+    /// number excludes it. While no claim changes, this costs one fstat(2).
     pub(super) fn other_holder(&self, number: u64, inode: Inode) -> Option<Holder> {
         let directory = self.directory.as_ref().ok()?;
         let stat = rustix::fs::fstat(directory).ok()?;
@@ -348,33 +353,35 @@ impl Registry {
             if claimed.as_of != Some(as_of) {
                 let held = self.held();
                 let others = self.granted(directory, &held);
-                let of_others = others.iter().flat_map(Foreign::claimed_inodes);
-                let own = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
-                claimed.inodes = of_others.chain(own).collect();
+                let of_others = others.iter().flat_map(ForeignClaim::claimed_inodes);
+                let of_this_process = held.iter().flat_map(|claim| claimed_inodes(&claim.record));
+                claimed.inodes = of_others.chain(of_this_process).collect();
                 claimed.as_of = is_settled(as_of.0, as_of.1).then_some(as_of);
             }
             *claimed.inodes.get(&inode)?
         };
         let held = self.held();
-        let own = held.iter().find(|claim| claim.number == number)?;
-        if only_read && own.record.read_only {
+        let own_claim = held.iter().find(|claim| claim.number == number)?;
+        if only_read && own_claim.record.read_only {
             return None;
         }
-        let is_it = |(claimed, _)| claimed == inode;
-        let same =
-            |claim: &&Held| claim.number != number && claimed_inodes(&claim.record).any(is_it);
+        let is_inode = |(claimed, _)| claimed == inode;
+        let same = |claim: &&HeldClaim| {
+            claim.number != number && claimed_inodes(&claim.record).any(is_inode)
+        };
         if let Some(claim) = held.iter().find(same) {
             return Some(holder_of(&claim.record));
         }
         let others = self.granted(directory, &held);
-        let holds = |other: &&Foreign| other.claimed_inodes().any(is_it) && other.is_credible();
+        let holds =
+            |other: &&ForeignClaim| other.claimed_inodes().any(is_inode) && other.is_credible();
         others.iter().find(holds).map(|other| holder_of(&other.record))
     }
 
     /// Computes the footprints of all claims again, publishes those that have changed, and returns
     /// a sentence for each claim that would now be refused.
     pub(super) fn check_again(&self) -> Vec<String> {
-        // The facts are collected without the lock: that may take as long as a store takes.
+        // The facts are collected without the lock, since a slow store may delay them.
         let sources: Vec<_> =
             self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
         let machine = match ThisMachine::read() {
@@ -388,11 +395,12 @@ impl Registry {
             let others = held.iter().filter(|other| other.number != number);
             let others: Vec<_> = others.map(|other| other.record.clone()).collect();
             let foreign = || self.foreign_conflict(&record, &held, &machine);
-            let own = others.iter().find_map(|it| certain_conflict(&record, it, &machine));
-            let by_process = own.or_else(foreign);
+            let own_conflict =
+                others.iter().find_map(|other| certain_conflict(&record, other, &machine));
+            let by_process = own_conflict.or_else(foreign);
             drop(held);
             let by_kernel = || mounted(&record, &source, &machine);
-            by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.what, &unresolved))
+            by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.data, &unresolved))
         });
         found.map(|error| error.to_string()).collect()
     }
@@ -402,7 +410,7 @@ impl Registry {
     fn update(
         &self,
         number: u64,
-        mut parts: Vec<Part>,
+        mut parts: Vec<FootprintPart>,
         nested: Vec<(u64, PathBuf)>,
     ) -> Option<Record> {
         let mut held = self.held();
@@ -422,7 +430,7 @@ impl Registry {
     fn foreign_conflict(
         &self,
         record: &Record,
-        held: &[Held],
+        held: &[HeldClaim],
         machine: &ThisMachine,
     ) -> Option<ClaimError> {
         let directory = self.directory.as_ref().ok()?;
@@ -433,38 +441,40 @@ impl Registry {
     }
 }
 
-impl Foreign {
-    /// Returns what [`claimed_inodes`] does. A directory of another user's claim is left out: that
-    /// user may open every directory that they may read, and would close it to all others.
+impl ForeignClaim {
+    /// Returns the claimed inodes as [`claimed_inodes`] does, without the directories of another
+    /// user's claim: that user may open every directory that they may read, and could block it for
+    /// all others.
     fn claimed_inodes(&self) -> impl Iterator<Item = (Inode, bool)> + '_ {
         let parts = self.record.parts.iter();
-        let is_trusted =
-            |part: &&Part| self.user.is_none() || !matches!(part.node, Node::Directory { .. });
+        let is_trusted = |part: &&FootprintPart| {
+            self.user.is_none() || !matches!(part.node, Node::Directory { .. })
+        };
         inodes_of(parts.filter(is_trusted), self.record.read_only)
     }
 
-    /// Returns whether the claim is credible: a process of another user must have the data open.
+    /// Returns true if the claim is credible: a process of another user must have the data open.
     fn is_credible(&self) -> bool {
         let Some(user) = self.user else { return true };
         let process = PathBuf::from(format!("/proc/{}", self.record.pid));
         let owner = rustix::fs::stat(&process).map(|stat| stat.st_uid);
-        owner == Ok(user) && has_open(&process, &self.record.parts)
+        owner == Ok(user) && has_any_open(&process, &self.record.parts)
     }
 }
 
-/// Returns the reason why a claim is refused because of claims of other processes, which `look`
-/// reads. A directory that cannot be searched counts as a match, and it may be gone because its
+/// Returns the reason why the claims of other processes, which `read_others` returns, refuse a
+/// claim. A directory that cannot be searched counts as a match, and it may be missing because its
 /// claim was just released: such a conflict only counts while its claim remains.
 fn settled_conflict(
     record: &Record,
     machine: &ThisMachine,
-    mut look: impl FnMut() -> Vec<Foreign>,
+    mut read_others: impl FnMut() -> Vec<ForeignClaim>,
 ) -> Option<ClaimError> {
-    let mut others = look();
+    let mut others = read_others();
     loop {
         let (refusal, other) = others.iter().find_map(|other| {
             overlap(&record.parts, &other.record.parts)?;
-            // The search for other names takes time, which no false claim may cause.
+            // The search for other names takes time; a false claim must not cause it.
             let refusal =
                 other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
@@ -472,11 +482,11 @@ fn settled_conflict(
         if !matches!(refusal, ClaimError::Linked { .. }) {
             return Some(refusal);
         }
-        let now = look();
-        if now.iter().any(|it| it.record == other.record) {
+        let current = read_others();
+        if current.iter().any(|claim| claim.record == other.record) {
             return Some(refusal);
         }
-        others = now;
+        others = current;
     }
 }
 
@@ -488,23 +498,23 @@ fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Claim
             && overlap(&one.parts, &other.parts).is_some()
             && (links::may_hold(&one.parts, &other.parts, machine)
                 || links::may_hold(&other.parts, &one.parts, machine));
-        let (what, holder) = (one.what.clone(), holder_of(other));
-        by_link.then_some(ClaimError::Linked { what, holder })
+        let (data, holder) = (one.data.clone(), holder_of(other));
+        by_link.then_some(ClaimError::Linked { data, holder })
     })
 }
 
-/// Returns the same without a search for other names of files.
+/// Returns the reason like [`conflict`], without a search for other names of files.
 fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
     if one.read_only && other.read_only {
         return None;
     }
-    let (what, holder) = (one.what.clone(), holder_of(other));
+    let (data, holder) = (one.data.clone(), holder_of(other));
     let certain = |record: &Record| {
-        // Another file system may have got the number of a mount that is gone. If that is a mount
-        // of another claim, one of the two mounts is gone.
+        // Another file system may have got the number of an unmounted one. If that is a mount of
+        // another claim, one of the two mounts is gone.
         let reused =
             record.mount.filter(|&number| one.mount == other.mount || is_reused(number, machine));
-        let is_valid = |part: &&Part| {
+        let is_valid = |part: &&FootprintPart| {
             let is_stale = (reused.is_some() && is_of_mount(part, reused))
                 || is_unmounted(part, record, machine);
             !is_stale && !matches!(part.node, Node::SomeDirectory(_))
@@ -513,44 +523,45 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
     };
     overlap(&certain(one), &certain(other))?;
     Some(if is_ending(other, machine) {
-        ClaimError::Ending { what, holder }
+        ClaimError::Ending { data, holder }
     } else {
-        ClaimError::Held { what, holder }
+        ClaimError::Held { data, holder }
     })
 }
 
 /// Returns an error for a layer of an overlay that cannot be found, unless it may lie outside of
 /// this mount namespace, as those of the root of a container do.
-fn unresolved_layer(what: &str, unresolved: &[UnresolvedLayer]) -> Option<ClaimError> {
+fn unresolved_layer(data: &str, unresolved: &[UnresolvedLayer]) -> Option<ClaimError> {
     let is_root = |unresolved: &UnresolvedLayer| unresolved.at == Path::new("/");
     let UnresolvedLayer { name, at } =
         unresolved.iter().find(|unresolved| !is_root(unresolved))?.clone();
-    let what = what.to_owned();
-    (!machine::is_in_container()).then_some(ClaimError::Layer { what, name, at })
+    let data = data.to_owned();
+    (!machine::is_in_container()).then_some(ClaimError::Layer { data, name, at })
 }
 
-/// Returns an error for a loop device on the data that the kernel uses for something that it does
+/// Returns an error if the kernel uses the data through a loop device for a purpose that it does
 /// not show here.
 fn in_use(record: &Record) -> Option<ClaimError> {
     if is_of_directory(record) {
         return None;
     }
     let device = machine::loop_in_use(&record.parts, record.read_only)?;
-    Some(ClaimError::InUse { what: record.what.clone(), device })
+    Some(ClaimError::InUse { data: record.data.clone(), device })
 }
 
-/// Returns whether a directory is claimed: images in it may be mounted.
+/// Returns true if a directory is claimed: images in it may be mounted.
 fn is_of_directory(record: &Record) -> bool {
-    matches!(record.parts.first(), Some(Part { node: Node::Directory { .. }, .. }))
+    matches!(record.parts.first(), Some(FootprintPart { node: Node::Directory { .. }, .. }))
 }
 
-/// Returns an error for a file system that the kernel has mounted on the data, and that is or would
-/// be changed behind a cache.
+/// Returns an error for a file system that the kernel has mounted on the data, and that changes the
+/// data, or would see it change, behind the cache.
 fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
     if !matches!(source, Source::Open(_)) || is_of_directory(record) {
         return None;
     }
-    let raw = |part: &&Part| part.owned && matches!(part.node, Node::File(_) | Node::Disk(_));
+    let raw =
+        |part: &&FootprintPart| part.owned && matches!(part.node, Node::File(_) | Node::Disk(_));
     let raw: Vec<_> = record.parts.iter().filter(raw).cloned().collect();
     let mut seen = HashSet::new();
     let mounts = machine.mounts().iter().filter(|mount| {
@@ -562,26 +573,28 @@ fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Cl
         let below = footprint_of_mount(mount.filesystem, machine);
         overlap(&raw, &below).is_some()
     })?;
-    let (what, at) = (record.what.clone(), super::printable(&mount.at.to_string_lossy()));
-    Some(ClaimError::Mounted { what, at })
+    let (data, at) = (record.data.clone(), super::printable(&mount.at.to_string_lossy()));
+    Some(ClaimError::Mounted { data, at })
 }
 
 fn holder_of(record: &Record) -> Holder {
-    Holder { pid: record.pid, what: record.what.clone() }
+    Holder { pid: record.pid, data: record.data.clone() }
 }
 
-/// Returns true if a process sees the mounts of this one at the same paths.
+/// Returns true if a process sees the mounts of this process at the same paths.
 fn sees_same_mounts(pid: u32) -> bool {
     ["ns/mnt", "root"].into_iter().all(|name| {
         let link = |process: &str| std::fs::read_link(format!("/proc/{process}/{name}")).ok();
-        link("self").is_some_and(|own| Some(own) == link(&pid.to_string()))
+        link("self").is_some_and(|link_of_self| Some(link_of_self) == link(&pid.to_string()))
     })
 }
 
-/// Returns true if a part is a file system that was mounted in the claimed directory and is not any
-/// more. The kernel may have given its number to another one, before the process has noticed.
-fn is_unmounted(part: &Part, record: &Record, machine: &ThisMachine) -> bool {
-    let Node::Directory { place: Some(Place { filesystem, .. }), inode: None } = &part.node else {
+/// Returns true if a part is a file system that was mounted in the claimed directory and is
+/// unmounted. The kernel may reuse its number before the process that holds the claim notices the
+/// unmount.
+fn is_unmounted(part: &FootprintPart, record: &Record, machine: &ThisMachine) -> bool {
+    let Node::Directory { fs_path: Some(FsPath { filesystem, .. }), inode: None } = &part.node
+    else {
         return false;
     };
     let mut nested = record.nested.iter().filter(|(number, _)| number == filesystem).peekable();
@@ -590,33 +603,33 @@ fn is_unmounted(part: &Part, record: &Record, machine: &ThisMachine) -> bool {
         && sees_same_mounts(record.pid)
 }
 
-/// Returns whether the mount of a claim is gone, as seen from the same mount namespace.
+/// Returns true if the mount of a claim is gone, as seen from the same mount namespace.
 fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
-    let is_there = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
+    let is_at = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
     let is_gone =
-        |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_there(mount));
+        |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_at(mount));
     record.mount.is_some_and(is_gone) && sees_same_mounts(record.pid)
 }
 
-/// Returns whether a mount is a Larder mount with this number.
+/// Returns true if a mount is a Larder mount with this number.
 fn is_larder(mount: &MountLine, number: u64) -> bool {
     mount.filesystem == number && mount.kind == LARDER.as_bytes()
 }
 
-/// Returns whether another file system has got the number of a Larder mount.
+/// Returns true if another file system has got the number of a Larder mount.
 fn is_reused(number: u64, machine: &ThisMachine) -> bool {
     let mut mounts = machine.mounts().iter().filter(|mount| mount.filesystem == number).peekable();
     mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
 }
 
-/// Returns the files and directories that are claimed themselves, and not by a directory above
-/// them, each with whether it is only read.
+/// Returns the files and directories that are claimed directly, not through a directory above them,
+/// each with a flag that is true if its cache only reads.
 fn claimed_inodes(record: &Record) -> impl Iterator<Item = (Inode, bool)> + '_ {
     inodes_of(record.parts.iter(), record.read_only)
 }
 
 fn inodes_of<'a>(
-    parts: impl Iterator<Item = &'a Part>,
+    parts: impl Iterator<Item = &'a FootprintPart>,
     read_only: bool,
 ) -> impl Iterator<Item = (Inode, bool)> {
     parts.filter(|part| part.owned).filter_map(move |part| match part.node {
@@ -625,20 +638,20 @@ fn inodes_of<'a>(
     })
 }
 
-/// Returns whether a part belongs to the claim's own mount.
-fn is_of_mount(part: &Part, mount: Option<u64>) -> bool {
+/// Returns true if a part belongs to the claim's own mount.
+fn is_of_mount(part: &FootprintPart, mount: Option<u64>) -> bool {
     match &part.node {
-        Node::Directory { place: Some(place), inode: None } if part.owned => {
-            Some(place.filesystem) == mount && place.path == Path::new("/")
+        Node::Directory { fs_path: Some(fs_path), inode: None } if part.owned => {
+            Some(fs_path.filesystem) == mount && fs_path.path == Path::new("/")
         }
         _ => false,
     }
 }
 
 /// Waits for the lock under which claims are compared.
-fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
+fn lock_claims(directory: &PrivateDirectory) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, TURN, flags, Mode::RUSR | Mode::WUSR);
+    let file = rustix::fs::openat(directory, LOCK_FILE, flags, Mode::RUSR | Mode::WUSR);
     let locked = file.and_then(|file| {
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
@@ -646,7 +659,7 @@ fn turn(directory: &PrivateDirectory) -> Option<OwnedFd> {
     locked.inspect_err(|error| tracing::warn!(%error, "cannot lock the directory of claims")).ok()
 }
 
-/// Writes and locks a claim file; it gets its name when it is complete.
+/// Writes and locks a claim file. The file gets its name when it is complete.
 fn write(
     directory: &PrivateDirectory,
     number: u64,
@@ -697,7 +710,7 @@ fn read_all(
 }
 
 /// Removes the claims of dead processes. The caller holds the lock under which claims are replaced:
-/// otherwise another process might have given the name to its claim by now.
+/// otherwise another process might have given the name to its claim meanwhile.
 fn remove_dead(directory: &PrivateDirectory) {
     for name in names(directory.as_fd()) {
         if open(directory.as_fd(), &name).is_some_and(|(_, is_live)| !is_live)
@@ -713,10 +726,10 @@ fn names(directory: BorrowedFd<'_>) -> Vec<String> {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().take(CLAIMS_MAX);
     let names = names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned()));
-    names.filter(|name| !name.starts_with('.') && name != TURN).collect()
+    names.filter(|name| !name.starts_with('.') && name != LOCK_FILE).collect()
 }
 
-/// Opens a claim file; returns it and whether its process lives.
+/// Opens a claim file; returns it with a flag that is true if its process lives.
 fn open(directory: BorrowedFd<'_>, name: &str) -> Option<(File, bool)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     for _ in 0..REPLACED_MAX {
@@ -728,7 +741,7 @@ fn open(directory: BorrowedFd<'_>, name: &str) -> Option<(File, bool)> {
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return Some((file.into(), true));
         }
-        // The process is gone, or it has replaced the file since.
+        // The process has ended, or it has replaced the file meanwhile.
         let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino) {
             return Some((file.into(), false));
@@ -757,12 +770,12 @@ fn directories_of_users() -> Vec<(u32, OwnedFd)> {
     found
 }
 
-/// Returns whether a process has one of the claimed files or directories open. The files themselves
+/// Returns true if a process has one of the claimed files or directories open. The files themselves
 /// are not accessed, since their user could make that take arbitrarily long.
-fn has_open(process: &Path, parts: &[Part]) -> bool {
+fn has_any_open(process: &Path, parts: &[FootprintPart]) -> bool {
     let table = std::fs::read(process.join("mountinfo")).unwrap_or_default();
     let mounts = mount_table::parse_all(&table);
-    let wanted = |filesystem: u64, number: u64| {
+    let is_claimed = |filesystem: u64, number: u64| {
         parts.iter().filter(|part| part.owned).any(|part| match &part.node {
             Node::File(inode) | Node::Directory { inode: Some(inode), .. } => {
                 *inode == (filesystem, number)
@@ -775,16 +788,16 @@ fn has_open(process: &Path, parts: &[Part]) -> bool {
         let number =
             |key| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
         let mount = number("mnt_id:").and_then(|id| mounts.iter().find(|mount| mount.id == id));
-        mount.zip(number("ino:")).is_some_and(|(mount, ino)| wanted(mount.filesystem, ino))
+        mount.zip(number("ino:")).is_some_and(|(mount, ino)| is_claimed(mount.filesystem, ino))
     })
 }
 
-/// Returns whether a time is so old that a further change would get another one.
+/// Returns true if a time is so old that a further change would get a different one.
 fn is_settled(seconds: i64, nanoseconds: u64) -> bool {
     let since =
         Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
     let changed = SystemTime::UNIX_EPOCH + since;
-    changed.elapsed().is_ok_and(|age| age > SETTLED)
+    changed.elapsed().is_ok_and(|age| age > SETTLE_TIME)
 }
 
 #[cfg(test)]
@@ -803,15 +816,15 @@ mod tests {
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.footprint(&machine).unwrap();
-            let what = path.display().to_string();
+            let data = path.display().to_string();
             let (read_only, pending, nested) = (false, false, Vec::new());
-            Record { pid: 1, what, read_only, pending, mount: None, at: None, nested, parts }
+            Record { pid: 1, data, read_only, pending, mount: None, at: None, nested, parts }
         };
         let (own, other) = (record(&image), record(&tree));
         std::fs::remove_dir(&tree).unwrap();
-        let claims = |count| (0..count).map(|_| Foreign { record: other.clone(), user: None });
-        let mut looks = [1, 0].into_iter();
-        let released = || claims(looks.next().unwrap_or(0)).collect();
+        let claims = |count| (0..count).map(|_| ForeignClaim { record: other.clone(), user: None });
+        let mut counts = [1, 0].into_iter();
+        let released = || claims(counts.next().unwrap_or(0)).collect();
         assert!(settled_conflict(&own, &machine, released).is_none());
         let refused = settled_conflict(&own, &machine, || claims(1).collect());
         assert!(matches!(refused, Some(ClaimError::Linked { .. })), "{refused:?}");
@@ -822,7 +835,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let [one, two] = [(); 2].map(|()| Registry::within(parent.path()));
         let data = File::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap();
-        let number = one.take(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
+        let number = one.try_acquire(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -844,7 +857,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let [one, two] = [(); 2].map(|()| Registry::within(parent.path()));
         let data = File::open(tempfile::NamedTempFile::new().unwrap().path()).unwrap();
-        let number = one.take(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
+        let number = one.try_acquire(&Arc::new(Source::Open(data.into())), "data", false).unwrap();
         let unfinished = format!(".{}-{number}", std::process::id());
         std::fs::create_dir(one.path().unwrap().join(unfinished)).unwrap();
         one.rewrite(&mut one.held()[0]);
@@ -853,15 +866,15 @@ mod tests {
         one.release(number);
     }
 
-    /// A hard link costs its user nothing, and one lock holds for all names of a file.
+    /// Hard links cost their user nothing, and one lock holds for all names of a file.
     #[test]
     fn claims_of_another_user_take_bounded_memory_however_many_names_they_have() {
         let directory = tempfile::tempdir().unwrap();
-        let part = |inode| Part { node: Node::File((1, inode)), range: 0..1, owned: true };
+        let part = |inode| FootprintPart { node: Node::File((1, inode)), range: 0..1, owned: true };
         let parts: Vec<_> = (0..20_000).map(part).collect();
-        let (what, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
+        let (data, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
         let nested = Vec::new();
-        let record = Record { pid: 1, what, read_only, pending, mount, at, nested, parts };
+        let record = Record { pid: 1, data, read_only, pending, mount, at, nested, parts };
         let text = record.encode();
         let first = directory.path().join("1-0");
         std::fs::write(&first, &text).unwrap();

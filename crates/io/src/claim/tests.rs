@@ -1,4 +1,4 @@
-//! Claims of several processes, each modelled by its own registry over one runtime directory,
+//! Claims of several processes, each simulated by its own registry over one runtime directory,
 //! without mounts and devices. Tests with those: `tests/it/one_cache` of the program.
 
 use super::record::Record;
@@ -62,9 +62,9 @@ fn the_same_data_is_claimed_once_whoever_asks_and_in_whatever_order() {
             let first = setup.claim(&setup.one, one).unwrap();
             let refused = setup.claim(second, other).unwrap_err();
             assert!(matches!(refused, ClaimError::Held { .. }), "{one}, {other}: {refused}");
-            let said = refused.to_string();
+            let message = refused.to_string();
             let name = setup.path(one).display().to_string();
-            assert!(said.contains(&name) && said.contains("this process"), "{said}");
+            assert!(message.contains(&name) && message.contains("this process"), "{message}");
             drop(first);
             setup.claim(second, other).unwrap();
         }
@@ -108,10 +108,10 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let machine = ThisMachine::read().unwrap();
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.footprint(&machine).unwrap();
-    let what = "the directory".to_owned();
+    let data = "the directory".to_owned();
     let (read_only, pending, mount, at) = (false, false, None, None);
     let nested = Vec::new();
-    let record = Record { pid: 4711, what, read_only, pending, mount, at, nested, parts };
+    let record = Record { pid: 4711, data, read_only, pending, mount, at, nested, parts };
     fs::write(&path, record.encode()).unwrap();
     let locked = File::open(&path).unwrap();
     locked.lock().unwrap();
@@ -125,14 +125,14 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     assert!(!path.exists(), "the file of a process that is gone");
 }
 
-/// The kernel gives the number of a file system that is gone to the next one, while the process
+/// The kernel reuses the number of an unmounted file system for the next one, while the process
 /// that had mounted the former may still run.
 #[test]
 fn a_mount_with_the_number_of_one_that_is_gone_is_claimed_all_the_same() {
     let setup = Setup::new();
     let mount = |registry: &Arc<Registry>, at: &str| {
         let source = Source::Mount(u64::MAX, setup.path(at));
-        registry.take_in_turn(source, "the files", false, Duration::ZERO)
+        registry.acquire(source, "the files", false, Duration::ZERO)
     };
     let _gone = mount(&setup.one, "data").unwrap();
     let _new = mount(&setup.other, "elsewhere").unwrap();
@@ -203,7 +203,7 @@ fn a_file_that_comes_into_a_claimed_directory_is_known_by_its_inode() {
     };
     let (device, number) = inode("data/c.img");
     let holder = tree.other_holder(device, number).expect("another registry has it");
-    assert!(holder.what.contains("elsewhere/c.img"), "{holder}");
+    assert!(holder.data.contains("elsewhere/c.img"), "{holder}");
     let (device, other) = inode("data/a.img");
     assert_eq!(tree.other_holder(device, other), None);
     drop(image);
@@ -219,7 +219,7 @@ fn a_claimed_directory_that_comes_into_another_one_is_known_by_its_inode() {
         fs::rename(setup.path("elsewhere"), setup.path("data/moved")).unwrap();
         let holder_of = |claim: &Claim, name: &str| {
             let found = rustix::fs::stat(setup.path(name)).unwrap();
-            claim.other_holder(found.st_dev, found.st_ino).map(|holder| holder.what)
+            claim.other_holder(found.st_dev, found.st_ino).map(|holder| holder.data)
         };
         let holder = holder_of(&tree, "data/moved").expect("it is claimed itself");
         assert!(holder.contains("elsewhere"), "{holder}");
@@ -235,23 +235,23 @@ fn a_claimed_directory_that_comes_into_another_one_is_known_by_its_inode() {
 #[test]
 fn what_overlaps_later_is_reported_once() {
     let setup = Setup::new();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let _tree = setup.claim(&setup.one, "data").unwrap();
     let image = setup.claim(&setup.other, "elsewhere/c.img").unwrap();
     fs::rename(setup.path("elsewhere/c.img"), setup.path("data/c.img")).unwrap();
-    let report = move |sentence: &str| tell.send(sentence.to_owned()).unwrap();
+    let report = move |sentence: &str| sender.send(sentence.to_owned()).unwrap();
     let watch = ClaimWatch::of(Arc::clone(&setup.other), report).unwrap();
-    let sentence = told.recv().unwrap();
+    let sentence = receiver.recv().unwrap();
     assert!(sentence.contains("c.img") && sentence.contains("with the directory"), "{sentence}");
-    // Each change of claims makes the registry look again, and nothing new follows.
+    // Each change of claims makes the registry check again; no new report follows.
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     drop(watch);
     drop(image);
-    assert_eq!(told.try_iter().count(), 0);
+    assert_eq!(receiver.try_iter().count(), 0);
 }
 
-/// A refused claim is in the directory of claims for a moment.
+/// A claim that will be refused is in the directory of claims briefly.
 #[test]
 fn a_claim_that_is_refused_raises_no_alarm() {
     let setup = Setup::new();
@@ -274,10 +274,10 @@ fn a_claim_that_is_refused_raises_no_alarm() {
 
 #[test]
 fn words_of_others_do_not_reach_a_terminal_as_they_are() {
-    let what = "the file \u{1b}[2J\nx".to_owned() + &"y".repeat(1000);
-    let said = Holder { pid: u32::MAX, what }.to_string();
-    assert!(said.starts_with("process 4294967295 with the file ?[2J?xy"), "{said}");
-    assert!(said.len() < 500);
+    let data = "the file \u{1b}[2J\nx".to_owned() + &"y".repeat(1000);
+    let message = Holder { pid: u32::MAX, data }.to_string();
+    assert!(message.starts_with("process 4294967295 with the file ?[2J?xy"), "{message}");
+    assert!(message.len() < 500);
 }
 
 #[test]
@@ -297,14 +297,17 @@ fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
     // An unused file system number.
     tree.mounted(Path::new("/gone"), u64::MAX);
     let path = setup.path("data/sub");
-    let take = |patience| {
+    let take = |timeout| {
         let source = Source::Open(File::open(&path).unwrap().into());
-        setup.other.take_in_turn(source, "the same", false, patience)
+        setup.other.acquire(source, "the same", false, timeout)
     };
     let refused = take(Duration::ZERO).unwrap_err();
     assert!(matches!(refused, ClaimError::Ending { .. }), "{refused}");
-    let said = refused.to_string();
-    assert!(said.contains("mounted at /gone") && said.contains("try again when"), "{said}");
+    let message = refused.to_string();
+    assert!(
+        message.contains("mounted at /gone") && message.contains("try again when"),
+        "{message}"
+    );
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| take(Duration::from_mins(1)));
         drop(tree);
@@ -317,11 +320,11 @@ fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
     let setup = Setup::new();
     let tree = setup.claim(&setup.one, "data").unwrap();
     let elsewhere = File::open(setup.path("elsewhere")).unwrap();
-    let place = ThisMachine::read().unwrap().locate(&elsewhere).unwrap().place.unwrap();
-    tree.mounted(Path::new("/gone"), place.filesystem);
+    let fs_path = ThisMachine::read().unwrap().locate(&elsewhere).unwrap().fs_path.unwrap();
+    tree.mounted(Path::new("/gone"), fs_path.filesystem);
     setup.claim(&setup.other, "elsewhere/c.img").unwrap();
-    // The rest of the claimed data is remembered, and waited for.
+    // The rest of the claimed data stays claimed, and the caller waits for it.
     let source = Source::Open(File::open(setup.path("data/sub")).unwrap().into());
-    let refused = setup.other.take_in_turn(source, "it", false, Duration::ZERO);
+    let refused = setup.other.acquire(source, "it", false, Duration::ZERO);
     assert!(matches!(refused, Err(ClaimError::Ending { .. })), "{refused:?}");
 }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of change events that are read at a time; their content does not matter.
+/// Bytes of change events per read; their content does not matter.
 const CHANGES_BYTES: usize = 4096;
 
 /// The watching thread, which ends when this is dropped.
@@ -23,8 +23,8 @@ pub struct ClaimWatch {
 }
 
 impl ClaimWatch {
-    /// Starts the thread. `report` is called with each sentence about data that is now cached or
-    /// mounted elsewhere, once for as long as it is true.
+    /// Starts the thread. It calls `report` with each sentence about data that another cache or
+    /// mount uses now, once for as long as that is true.
     ///
     /// # Errors
     /// Fails if the kernel has no descriptor or thread left.
@@ -44,7 +44,7 @@ impl ClaimWatch {
         let mut known = HashSet::new();
         let other = Some(Arc::clone(&claims));
         let check = move || {
-            // Before the check, so that a later change is another event.
+            // The events are read before the check, so that a later change is another event.
             let mut changes = [0; CHANGES_BYTES];
             while rustix::io::read(&claims, &mut changes).is_ok_and(|bytes| bytes > 0) {}
             let found: HashSet<_> = registry.check_again().into_iter().collect();

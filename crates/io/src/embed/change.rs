@@ -1,4 +1,4 @@
-//! Changes: bytes that a caller changes in place, on frames of its own until they are unpinned.
+//! Changes: bytes that the caller changes in place, in private frames, until it unpins them.
 
 use super::CachedVolume;
 use crate::engine::ArenaVolume;
@@ -8,8 +8,8 @@ use larder_core::write_order::GroupId;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A range that is mapped for change. [`super::Handle::unpin`] makes it happen; dropping it gives
-/// it up.
+/// A range that is mapped for change. [`super::Handle::unpin`] applies the change; dropping this
+/// discards it.
 #[derive(Debug)]
 pub struct Change {
     volume: CachedVolume,
@@ -17,7 +17,7 @@ pub struct Change {
     mapping: Option<Box<Mapping<ArenaFrames>>>,
 }
 
-/// Why there is a mapping in each [`Change`].
+/// Panic message if a [`Change`] has no mapping.
 const PRESENT: &str = "present until the mapping ends";
 
 impl Change {
@@ -42,22 +42,22 @@ impl Change {
         mapping
     }
 
-    /// Bytes of the volume that it covers.
+    /// Returns the range of the volume that the change covers, in bytes.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.mapping.as_ref().expect(PRESENT).bytes()
     }
 
-    /// The bytes, to look at and to change, in pieces that end where the blocks of 4 KiB of the
-    /// volume do. Say what was changed with [`Change::mark_dirty`].
+    /// Returns the bytes, to read and to change, in pieces that end at the boundaries of the
+    /// volume's 4 KiB blocks. Report each change with [`Change::mark_dirty`].
     pub fn pieces(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let arena = self.volume.engine.cache().frames().arena();
         let mapping = self.mapping.as_mut().expect(PRESENT);
-        mapping.pieces().map(move |(own, range)| &mut arena.bytes_mut(own)[range])
+        mapping.pieces().map(move |(frame, range)| &mut arena.bytes_mut(frame)[range])
     }
 
-    /// Says that `bytes` of the volume have been changed. Sectors of 512 bytes that hold none of
-    /// them are not put back, and keep what others write meanwhile.
+    /// Marks `bytes` of the volume as changed. Sectors of 512 bytes that contain none of the marked
+    /// bytes are not written back, and keep concurrent writes of other sessions.
     ///
     /// # Panics
     /// As [`Mapping::mark_dirty`].

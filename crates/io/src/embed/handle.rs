@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Maximum number of bytes of a view or a mapping.
 const PIECE_BYTES: usize = READ_PIECE_BYTES as usize;
 
-/// One thread's way to a volume.
+/// One thread's access to a volume.
 #[derive(Debug)]
 pub struct Handle {
     volume: CachedVolume,
@@ -27,7 +27,7 @@ impl Handle {
         Ok(Handle { volume, session })
     }
 
-    /// The volume.
+    /// Returns the volume.
     #[must_use]
     pub fn volume(&self) -> &CachedVolume {
         &self.volume
@@ -58,8 +58,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Looks at `len` bytes (up to 1 MiB) at `offset` in place. While the view lives, its bytes do
-    /// not change and their pages stay in the cache.
+    /// Returns a view of `len` bytes (up to 1 MiB) at `offset` in place. While the view exists, its
+    /// bytes do not change and their pages stay in the cache.
     ///
     /// # Errors
     /// As [`Handle::read`], and if it is more than 1 MiB.
@@ -67,7 +67,7 @@ impl Handle {
         self.view(offset, len, Interface::Map)
     }
 
-    /// The same for a socket or another writer: see [`View::io_slices`].
+    /// Returns a view for a socket or another writer: see [`View::io_slices`].
     ///
     /// # Errors
     /// As [`Handle::map`].
@@ -75,33 +75,33 @@ impl Handle {
         self.view(offset, len, Interface::Gather)
     }
 
-    fn view(&mut self, offset: u64, len: usize, why: Interface) -> Result<View, EmbedError> {
+    fn view(&mut self, offset: u64, len: usize, interface: Interface) -> Result<View, EmbedError> {
         let bytes = self.range(offset, len)?;
         if len > PIECE_BYTES {
             return Err(EmbedError::Range { bytes, length: PIECE_BYTES as u64 });
         }
         let mut request = Request::new(RequestOp::Read, bytes);
-        request.interface = why;
+        request.interface = interface;
         let read = self.session.pin(request)?;
         Ok(View::new(Arc::clone(&self.volume.engine), read))
     }
 
-    /// Writes `bytes` at `offset`. They are in the cache then, and on stable storage after a flush.
+    /// Writes `bytes` at `offset`. They are then in the cache, and on stable storage after a flush.
     ///
     /// # Errors
-    /// If the range is not inside the volume or the volume is read-only; in the modes that write
-    /// through, and where too much is dirty already, if the store fails.
+    /// If the range is not inside the volume or the volume is read-only; if the store fails in a
+    /// mode that writes through, or while too much data is dirty.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EmbedError> {
         self.write_as(offset, bytes, None, false)
     }
 
-    /// The same as a part of `group`: see [`CachedVolume::order`].
+    /// Writes `bytes` at `offset` as a part of `group`: see [`CachedVolume::order`].
     ///
     /// # Errors
     /// As [`Handle::write`].
     ///
     /// # Panics
-    /// If the group is of another volume.
+    /// If the group belongs to another volume.
     pub fn write_in(
         &mut self,
         group: GroupId,
@@ -111,7 +111,8 @@ impl Handle {
         self.write_as(offset, bytes, Some(group), false)
     }
 
-    /// Writes `bytes` at `offset` so that these, and nothing else, are on stable storage then.
+    /// Writes `bytes` at `offset` with FUA: these bytes, and no others, are on stable storage when
+    /// it returns.
     ///
     /// # Errors
     /// As [`Handle::write`], and if the store fails.
@@ -132,13 +133,13 @@ impl Handle {
         Ok(())
     }
 
-    /// Maps `len` bytes (up to 1 MiB) at `offset` for change, as `access` says. Nobody else sees
-    /// what is changed before [`Handle::unpin`]. While another handle has mapped a part of it for
-    /// change, this waits.
+    /// Maps `len` bytes (up to 1 MiB) at `offset` for change, as `access` specifies. Other sessions
+    /// do not see the changes before [`Handle::unpin`]. The call waits while another handle has
+    /// mapped a part of the range for change.
     ///
     /// # Errors
-    /// As [`Handle::write`]; if the store cannot read the range; if it is mapped by this handle
-    /// already, or too much is: a quarter of the memory.
+    /// As [`Handle::write`]; if the store cannot read the range; if this handle has mapped it
+    /// already; or if more than a quarter of the memory would be mapped.
     pub fn map_for_change(
         &mut self,
         offset: u64,
@@ -147,8 +148,8 @@ impl Handle {
     ) -> Result<Change, EmbedError> {
         let bytes = self.range(offset, len)?;
         let length = self.volume.geometry().length;
-        let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == length;
-        if access == Access::Overwrite && !(is_border(bytes.start) && is_border(bytes.end)) {
+        let is_aligned = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == length;
+        if access == Access::Overwrite && !(is_aligned(bytes.start) && is_aligned(bytes.end)) {
             return Err(EmbedError::Unaligned { bytes });
         }
         if len > PIECE_BYTES {
@@ -159,32 +160,34 @@ impl Handle {
         Ok(Change::new(self.volume.clone(), mapping))
     }
 
-    /// Ends a mapping: what was marked dirty is a write from now on, in `group` if there is one.
+    /// Ends a mapping: the bytes that were marked dirty become a write, in `group` if given.
     ///
     /// # Errors
-    /// As [`Handle::write`]. Where the store fails in a mode that writes through, the change is in
-    /// the cache; else it is given up, but for the pages that were put into the cache already.
+    /// As [`Handle::write`]. If the store fails in a mode that writes through, the change is in the
+    /// cache; otherwise it is discarded, except for pages that were already put into the cache.
     ///
     /// # Panics
-    /// If the change or the group is of another volume.
+    /// If the change or the group belongs to another volume.
     pub fn unpin(&mut self, change: Change, group: Option<GroupId>) -> Result<(), EmbedError> {
         let volume = &self.volume.volume;
         assert!(Arc::ptr_eq(volume, change.volume()), "a change of another volume");
         Ok(self.session.unpin(change.into_mapping(group))?)
     }
 
-    /// Flushes: what any handle has written before is on stable storage when this returns.
+    /// Flushes: everything that any handle has written before is on stable storage when this
+    /// returns.
     ///
     /// # Errors
-    /// If the store fails, or has failed a write of the volume since this handle was told last.
+    /// If the store fails, or has failed a write of the volume since this handle last reported an
+    /// error.
     pub fn flush(&mut self) -> Result<(), EmbedError> {
         Ok(self.session.submit(Request::new(RequestOp::Flush, 0..0), &[], |_, _| {})?)
     }
 }
 
-/// The error of the store behind an error of a call.
+/// Access to the error of the store behind an error of a call.
 impl EmbedError {
-    /// What the store said, if it was the store.
+    /// Returns the error of the store, if the store failed.
     #[must_use]
     pub fn store(&self) -> Option<&StoreError> {
         match self {

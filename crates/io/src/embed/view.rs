@@ -6,54 +6,53 @@ use larder_core::request::ReadRequest;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Bytes of a volume where the cache has them. While it lives they do not change, whatever is
-/// written meanwhile, and their pages are not evicted: hold it for as long as it is looked at and
-/// no longer.
+/// Bytes of a volume in the cache's memory. While the view exists, they do not change, whatever
+/// other sessions write, and their pages are not evicted: keep it no longer than needed.
 #[derive(Debug)]
 pub struct View {
     engine: Arc<Engine>,
-    assembly: Box<ReadRequest<ArenaFrames>>,
+    read: Box<ReadRequest<ArenaFrames>>,
 }
 
 impl View {
-    pub(super) fn new(engine: Arc<Engine>, assembly: Box<ReadRequest<ArenaFrames>>) -> Self {
-        View { engine, assembly }
+    pub(super) fn new(engine: Arc<Engine>, read: Box<ReadRequest<ArenaFrames>>) -> Self {
+        View { engine, read }
     }
 
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.assembly.len as usize
+        self.read.len as usize
     }
 
-    /// Whether it has none, which is never so.
+    /// Returns true if the view has no bytes, which never happens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes, in pieces that end where the blocks of 4 KiB of the volume do.
+    /// Returns the bytes, in pieces that end at the boundaries of the volume's 4 KiB blocks.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let arena = self.engine.cache().frames().arena();
-        self.assembly.pieces().map(move |(pin, range)| &arena.bytes(pin)[range])
+        self.read.pieces().map(move |(pin, range)| &arena.bytes(pin)[range])
     }
 
-    /// The pieces for a vectored write, to a socket for example: no copy is made.
+    /// Returns the pieces for a vectored write, such as to a socket, without a copy.
     pub fn io_slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
         self.pieces().map(IoSlice::new)
     }
 
-    /// Copies all of it.
+    /// Copies all bytes.
     ///
     /// # Panics
-    /// If `to` is not as long as it.
+    /// If `to` has a different length.
     pub fn copy_to(&self, to: &mut [u8]) {
-        self.assembly.copy_to(self.engine.cache().frames(), to);
+        self.read.copy_to(self.engine.cache().frames(), to);
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
-        self.engine.cache().release(&mut self.assembly);
+        self.engine.cache().release(&mut self.read);
     }
 }

@@ -1,5 +1,5 @@
-//! The thread that drives a volume's store: it asks the cache what to do, gives that to the store,
-//! and brings back what is done.
+//! The thread that drives a volume's store: it takes operations from the cache, submits them to the
+//! store, and returns their completions to the cache.
 //!
 //! A panic of the store ends only its volume: its operations in flight, and all later ones,
 //! complete with an error. A panic of the cache ends the process.
@@ -17,15 +17,15 @@ use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::completion::Notify;
 use larder_core::counters::Recorder;
 use larder_core::store::{StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
-use stall_detection::{STALL, Silence};
+use stall_detection::{STALL, StallDetector};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Operations that a store has at a time.
+/// Maximum number of operations in flight at a store.
 const DEPTH: usize = 128;
-/// How long the end of a thread waits for what its store is doing.
+/// Maximum time that a thread waits at its end for operations in flight.
 const LAST_WAIT: Nanos = 10 * SECOND;
 
 /// A running thread for one volume.
@@ -47,16 +47,17 @@ impl Driver {
         store: Box<dyn EngineStore>,
     ) -> io::Result<Self> {
         let control = store.peer_control();
-        let run = Run::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
-        let (quit, given_up) = (Arc::clone(&run.quit), Arc::clone(&run.given_up));
+        let driver =
+            DriverThread::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
+        let (quit, given_up) = (Arc::clone(&driver.quit), Arc::clone(&driver.given_up));
         let name = format!("store {}", volume.name());
         let work = || {
             crate::reclaim::reserve_stack();
             crate::time_slice::shorten();
-            run.run();
+            driver.run();
         };
-        // Panics of the store are handled inside. After a panic of the cache, its half-changed
-        // state must not reach a store, and clients would wait for ever for this thread.
+        // Panics of the store are handled inside. After a panic of the cache, its inconsistent
+        // state must not reach a store, and clients would wait for this thread forever.
         let thread =
             fault::spawn::<()>(name, None, work, move |panic| fault::end_process(&cache, panic))?;
         Ok(Driver { volume, quit, given_up, waker, control, thread: Some(thread) })
@@ -65,7 +66,8 @@ impl Driver {
     /// Makes the thread discard the cache's writes from now on, instead of passing them to the
     /// store, and ends its waits for a server.
     pub(super) fn give_up(&self) {
-        // First, so that a thread that discards writes also ends what is in flight.
+        // The control ends first, so that a thread that discards writes also ends operations in
+        // flight.
         if let Some(control) = &self.control {
             control.end();
         }
@@ -73,8 +75,8 @@ impl Driver {
         self.waker.notify();
     }
 
-    /// Returns whether all of the volume is stable on a server, as far as its answers say: a stop
-    /// need not ask it again.
+    /// Returns true if all data of the volume is stable on a server, as far as its replies say: a
+    /// stop need not flush it again.
     pub(super) fn is_stable_on_server(&self) -> bool {
         self.control
             .as_ref()
@@ -85,7 +87,8 @@ impl Driver {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Ends the thread; what is not written is lost. It waits for a server only for changes.
+    /// Ends the thread; unwritten data is lost. It waits for a server only if the server has
+    /// unflushed changes.
     pub(super) fn quit(&mut self) {
         self.quit.store(true, Ordering::Release);
         if let Some(control) = &self.control
@@ -110,7 +113,7 @@ impl Drop for Driver {
 
 /// An operation in flight at the store, kept to complete it if the store never does.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct InFlightOp {
     tag: u64,
     kind: StoreOpKind,
     offset: u64,
@@ -118,20 +121,20 @@ struct Taken {
     queued_at: Nanos,
 }
 
-impl Taken {
+impl InFlightOp {
     fn of(op: &StoreOp<ArenaFrames>) -> Self {
         let StoreOp { tag, kind, offset, len, queued_at, .. } = *op;
-        Taken { tag, kind, offset, len, queued_at }
+        InFlightOp { tag, kind, offset, len, queued_at }
     }
 
-    /// Returns the operation without its memory, which stays with the store for ever.
+    /// Returns the operation without its memory, which stays with the store forever.
     fn without_memory(self) -> StoreOp<ArenaFrames> {
-        let Taken { tag, kind, offset, len, queued_at } = self;
+        let InFlightOp { tag, kind, offset, len, queued_at } = self;
         StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at }
     }
 }
 
-struct Run {
+struct DriverThread {
     cache: Arc<ArenaCache>,
     volume: Arc<ArenaVolume>,
     clock: Arc<dyn Clock>,
@@ -142,12 +145,12 @@ struct Run {
     store: Option<Box<dyn EngineStore>>,
     /// A panic of the store during the last wait.
     panicked: Option<Panicked>,
-    taken: Vec<Taken>,
-    silence: Silence,
+    in_flight: Vec<InFlightOp>,
+    stall_detector: StallDetector,
     failures: WriteFailures,
 }
 
-impl Run {
+impl DriverThread {
     fn new(
         cache: Arc<ArenaCache>,
         volume: Arc<ArenaVolume>,
@@ -155,7 +158,7 @@ impl Run {
         waker: Waker,
         store: Box<dyn EngineStore>,
     ) -> Self {
-        Run {
+        DriverThread {
             cache,
             volume,
             clock,
@@ -164,8 +167,8 @@ impl Run {
             given_up: Arc::default(),
             store: Some(store),
             panicked: None,
-            taken: Vec::new(),
-            silence: Silence::default(),
+            in_flight: Vec::new(),
+            stall_detector: StallDetector::default(),
             failures: WriteFailures::default(),
         }
     }
@@ -178,7 +181,9 @@ impl Run {
             let next = self.cache.poll(&self.volume, &recorder, now, DEPTH, &mut ops);
             let panicked = self.exchange(now, &mut ops, &mut done);
             let answered = !done.is_empty();
-            if let Some(silent) = self.silence.note_progress(now, self.taken.len(), answered) {
+            if let Some(silent) =
+                self.stall_detector.note_progress(now, self.in_flight.len(), answered)
+            {
                 let seconds = silent / SECOND;
                 tracing::warn!(volume = self.volume.name(), seconds, "the store does not answer");
             }
@@ -200,7 +205,7 @@ impl Run {
             if answered {
                 continue;
             }
-            let stall_check = (!self.taken.is_empty()).then_some(STALL);
+            let stall_check = (!self.in_flight.is_empty()).then_some(STALL);
             let next = next.into_iter().chain(self.failures.due()).min();
             let timeout = match (next.map(|at| at.saturating_sub(now)), stall_check) {
                 (Some(next), Some(check)) => Some(next.min(check)),
@@ -211,10 +216,11 @@ impl Run {
         self.end(&recorder);
     }
 
-    /// Logs that writes to the store begin or cease to fail, and that clients' writes begin to.
+    /// Logs when writes to the store begin or cease to fail, and when clients' writes begin to
+    /// fail.
     fn log_failures(&mut self, now: Nanos) {
         let volume = &self.volume;
-        // The log has the panic of the store of a broken volume, and what was given up.
+        // The log already has the panic of a broken volume's store, and the data that was given up.
         if volume.broken().is_some() || self.given_up.load(Ordering::Acquire) {
             return;
         }
@@ -246,25 +252,25 @@ impl Run {
     }
 
     /// Submits the cache's operations to the store, and collects completions. Operations complete
-    /// at once if the store is gone, or if the volume is given up and nothing is to be written.
-    /// Returns the panic of the store, if there was one.
+    /// immediately if the store is gone or the volume is given up. Returns the panic of the store,
+    /// if it panicked.
     fn exchange(
         &mut self,
         now: Nanos,
         ops: &mut Vec<StoreOp<ArenaFrames>>,
         done: &mut Vec<StoreDone<ArenaFrames>>,
     ) -> Result<(), Panicked> {
-        // Taken one by one from the end, so that after a panic the remaining ones keep their
-        // memory.
+        // The loop removes one operation at a time, so that after a panic the remaining ones keep
+        // their memory.
         ops.reverse();
         let is_given_up = self.given_up.load(Ordering::Acquire);
-        let (taken, clock, frames) = (&mut self.taken, &*self.clock, self.cache.frames());
-        let waited = self.panicked.take().map_or(Ok(()), Err);
-        let exchanged = waited.and_then(|()| {
+        let (in_flight, clock, frames) = (&mut self.in_flight, &*self.clock, self.cache.frames());
+        let panicked_in_wait = self.panicked.take().map_or(Ok(()), Err);
+        let exchanged = panicked_in_wait.and_then(|()| {
             let Some(store) = &mut self.store else { return Ok(()) };
             confine(|| {
                 while !is_given_up && let Some(op) = ops.pop() {
-                    taken.push(Taken::of(&op));
+                    in_flight.push(InFlightOp::of(&op));
                     fault::point("store", self.volume.name());
                     store.submit(now, frames, op);
                 }
@@ -272,21 +278,22 @@ impl Run {
             })
         });
         for done in &*done {
-            let taken = self.taken.iter().position(|taken| taken.tag == done.op.tag);
-            self.taken.swap_remove(taken.expect("the store does what it was given"));
+            let in_flight =
+                self.in_flight.iter().position(|in_flight| in_flight.tag == done.op.tag);
+            self.in_flight.swap_remove(in_flight.expect("the store does what it was given"));
         }
         if let Err(panic) = &exchanged {
             self.lose_store(panic, now, done);
         }
         while let Some(op) = ops.pop() {
-            let result = self.without_store(op.kind, is_given_up);
+            let result = self.result_without_store(op.kind, is_given_up);
             done.push(StoreDone { op, result, started_at: now, finished_at: now });
         }
         exchanged
     }
 
     /// Returns the result of an operation that is not passed to a store.
-    fn without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
+    fn result_without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
         if is_given_up && kind != StoreOpKind::Read {
             return Ok(());
         }
@@ -303,8 +310,8 @@ impl Run {
         // The kernel may still access the frames; they must stay in place.
         std::mem::forget(self.store.take());
         self.cache.break_volume(&self.volume, error.clone());
-        for taken in self.taken.drain(..) {
-            let (op, result) = (taken.without_memory(), Err(error.clone()));
+        for in_flight in self.in_flight.drain(..) {
+            let (op, result) = (in_flight.without_memory(), Err(error.clone()));
             done.push(StoreDone { op, result, started_at: now, finished_at: now });
         }
     }
@@ -321,28 +328,28 @@ impl Run {
                 tracing::error!(volume = self.volume.name(), %error, "cannot wait for the store");
                 std::thread::sleep(Duration::from_millis(10));
             }
-            // Handled at the next exchange.
+            // The next exchange handles the panic.
             Err(panic) => self.panicked = Some(panic),
         }
     }
 
-    /// Lets the store finish what it has begun, and gives up the rest.
+    /// Lets the store finish the operations in flight, and abandons all other data.
     fn end(mut self, recorder: &Recorder) {
         let deadline = self.clock.now() + LAST_WAIT;
         let mut done = Vec::new();
-        while !self.taken.is_empty() && self.clock.now() < deadline {
+        while !self.in_flight.is_empty() && self.clock.now() < deadline {
             let exchanged = self.exchange(self.clock.now(), &mut Vec::new(), &mut done);
             for done in done.drain(..) {
                 self.cache.complete(&self.volume, recorder, self.clock.now(), done);
             }
-            if exchanged.is_ok() && !self.taken.is_empty() {
+            if exchanged.is_ok() && !self.in_flight.is_empty() {
                 self.wait(Some(Duration::from_millis(100)));
             }
         }
         self.cache.abandon(&self.volume);
-        if !self.taken.is_empty() {
+        if !self.in_flight.is_empty() {
             tracing::error!(volume = self.volume.name(), "the store did not finish");
-            // Its frames are in the kernel's hands; they must stay where they are.
+            // The kernel may still access its frames; they must stay in place.
             std::mem::forget(self.store);
         }
     }

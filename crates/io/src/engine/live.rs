@@ -1,4 +1,4 @@
-//! Changes while serving that need more than the cache: memory in bytes with all its tables, and
+//! Changes while serving that involve more than the cache: memory in bytes with all its tables, and
 //! volumes with the threads that drive their stores.
 
 use super::{
@@ -15,23 +15,24 @@ use larder_core::units::BLOCK_BYTES_U64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Why a volume was not removed. It serves on.
+/// A reason why a volume was not removed. It continues to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// Something is not written, or it was broken off: one sentence for the store.
-    #[error("remove {volume}: {why}")]
+    /// Some data is not written, or the caller canceled the operation: one sentence for the store.
+    #[error("remove {volume}: {reason}")]
     NotWritten {
         /// The volume.
         volume: String,
-        /// Why.
-        why: String,
+        /// The reason.
+        reason: String,
     },
-    /// The cache refuses: it is in use, not at rest, or gone.
+    /// The cache refuses the removal: the volume is in use, not clean, or already removed.
     #[error(transparent)]
     Refused(#[from] SettingError),
 }
 
-/// Bytes for each frame that a policy needs, or any that may take its place.
+/// Returns the metadata bytes per frame that a policy needs; with `auto`, the maximum over all
+/// policies that may replace it.
 #[must_use]
 pub fn policy_bytes(kind: PolicyKind, auto: bool) -> usize {
     let others = CANDIDATES.iter().filter(|_| auto);
@@ -39,54 +40,55 @@ pub fn policy_bytes(kind: PolicyKind, auto: bool) -> usize {
 }
 
 impl Engine {
-    /// Sets the memory for frames and everything that goes with them, in bytes. It is checked now,
-    /// and reached in the background; [`larder_core::cache::Cache::memory`] tells how far it is.
+    /// Sets the memory for frames and their metadata, in bytes. The call checks the value; the
+    /// cache reaches it in the background, and [`larder_core::cache::Cache::memory`] reports the
+    /// progress.
     ///
-    /// Tables that a larger size once needed stay, about 1 % of it, and are counted: a cache that
-    /// has shrunk has that much less for data than one that was never larger.
+    /// Tables that a larger size needed earlier stay, about 1 % of that size, and are counted: a
+    /// cache that has shrunk has that much less for data than one that was never larger.
     ///
     /// # Errors
-    /// If it is less than the least that makes sense, more than the machine has, or not enough for
-    /// what volumes are promised.
+    /// If it is less than the minimum, more than the machine has, or not enough for the floors of
+    /// the volumes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), EngineError> {
         if bytes < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted: bytes });
+            return Err(EngineError::TooLittle { requested: bytes });
         }
-        let has = machine_memory_bytes();
-        if bytes > has {
-            return Err(EngineError::TooMuch { wanted: bytes, has });
+        let available = machine_memory_bytes();
+        if bytes > available {
+            return Err(EngineError::TooMuch { requested: bytes, available });
         }
         let mut plan = self.plan();
-        let in_force = bytes.min(plan.kept);
+        let in_force = bytes.min(plan.limit_bytes);
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
         plan.memory_bytes = bytes;
         self.cache.note_given_back(bytes - in_force);
         Ok(())
     }
 
-    /// The memory that was asked for, in bytes.
+    /// Returns the requested memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.plan().memory_bytes
     }
 
-    /// Frames for data in so many bytes, beside all tables that are there or will be.
+    /// Returns the number of frames for data in `bytes`, after all tables, present and future.
     pub(super) fn frames_for(&self, bytes: u64, policy_bytes: usize) -> u32 {
         let frames = frames_in(bytes, policy_bytes);
-        let ever = self.cache.frames_ever();
-        if frames >= ever {
+        let frames_max = self.cache.frames_ever();
+        if frames >= frames_max {
             return frames;
         }
-        let tables = u64::from(ever) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64;
+        let tables = u64::from(frames_max) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64;
         let left = bytes.saturating_sub(tables) / BLOCK_BYTES_U64;
         u32::try_from(left).expect("fewer than in all of it")
     }
 
-    /// Replaces the policy of a volume; the new one stays until the next call. One that remembers
-    /// more of what it has seen leaves less of the memory for data, and the other way round.
+    /// Replaces the policy of a volume; the new one stays until the next call. A policy with more
+    /// metadata leaves less memory for data, and vice versa.
     ///
     /// # Errors
-    /// If the rest would not be enough for what volumes are promised.
+    /// If the remaining memory is not enough for the floors of the volumes.
     pub fn set_policy(&self, volume: &ArenaVolume, kind: PolicyKind) -> Result<(), EngineError> {
         self.make_room_for(volume, kind.bytes_per_page())?;
         volume.set_policy_auto(false);
@@ -95,11 +97,11 @@ impl Engine {
     }
 
     /// Lets the cache choose the policy of a volume, and change it when another one hits clearly
-    /// more. Until then the present policy stays; one that cannot be compared with others gives
-    /// way to the first of [`CANDIDATES`]. There is room for the neediest of them.
+    /// more. Until then the present policy stays; one that is not a candidate is replaced by the
+    /// first of [`CANDIDATES`]. Each frame has room for the candidate with the most metadata.
     ///
     /// # Errors
-    /// If the rest would not be enough for what volumes are promised.
+    /// If the remaining memory is not enough for the floors of the volumes.
     pub fn set_policy_auto(&self, volume: &ArenaVolume) -> Result<(), EngineError> {
         self.make_room_for(volume, policy_bytes(volume.policy(), true))?;
         if !CANDIDATES.contains(&volume.policy()) {
@@ -109,8 +111,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes or gives back memory so that there are so many bytes for the policy of a volume in
-    /// each frame, and as many as before for those of the others.
+    /// Resizes the cache so that each frame has `bytes` for the policy of a volume, and as many as
+    /// before for the policies of the others.
     fn make_room_for(&self, volume: &ArenaVolume, bytes: usize) -> Result<(), EngineError> {
         let mut plan = self.plan();
         let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
@@ -138,8 +140,9 @@ impl Engine {
         tracing::warn!(volume = volume.name(), "unwritten data is given up; {unwritten}");
         let drivers = self.drivers();
         if let Some(driver) = drivers.iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
-            // First, so that no write is acknowledged that is discarded. A stop that sees the
-            // volume broken waits for the list of drivers, and then sees that its data is given up.
+            // The volume is broken first, so that no discarded write is acknowledged. A stop that
+            // sees the broken volume waits for the list of drivers, and then sees that its data is
+            // given up.
             let message = format!("use {}: its data was given up", volume.name());
             self.cache.break_volume(volume, StoreError::new(StoreErrorKind::Gone, message));
             driver.give_up();
@@ -151,8 +154,8 @@ impl Engine {
         drivers.iter().any(|one| Arc::ptr_eq(&one.volume, volume) && one.is_given_up())
     }
 
-    /// Writes and flushes all dirty data of a volume that is to be removed, and reports to
-    /// `progress` several times a second. From then on writes go through.
+    /// Writes and flushes all dirty data of a volume before its removal, and reports to `progress`
+    /// several times a second. From then on the volume writes through.
     ///
     /// # Errors
     /// If `progress` breaks it off, or the store cannot be written to or flushed. The volume then
@@ -168,14 +171,14 @@ impl Engine {
         let total_bytes = volume.unclean_bytes();
         volume.begin_stop();
         let written = self.drain_volume(volume, total_bytes, &mut progress);
-        written.map_err(|why| {
+        written.map_err(|reason| {
             volume.cancel_stop();
-            RemoveError::NotWritten { volume: volume.name().to_owned(), why }
+            RemoveError::NotWritten { volume: volume.name().to_owned(), reason }
         })
     }
 
     /// Removes a volume: writes it out as [`Engine::write_out_volume`], ends its thread and closes
-    /// its store. Front ends close their sessions before: with sessions open it is refused.
+    /// its store. Front ends close their sessions before; the call fails while a session is open.
     ///
     /// # Errors
     /// As for [`Engine::write_out_volume`], or if the volume is in use. The volume then serves as
@@ -194,7 +197,7 @@ impl Engine {
         let place = drivers.iter().position(|driver| Arc::ptr_eq(&driver.volume, volume));
         let driver = drivers.swap_remove(place.expect("each volume of an engine has a driver"));
         drop(drivers);
-        // Waits for the thread, and with it goes the store.
+        // Waits for the thread, which closes the store.
         drop(driver);
         self.cache.remove_volume(volume, self.now());
         Ok(())

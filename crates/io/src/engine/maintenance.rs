@@ -1,5 +1,5 @@
-//! The keeper: the thread that does what changes of memory and bounds leave to be done, one small
-//! step after the other.
+//! The maintenance thread: it applies changes of memory and limits in the background, in small
+//! steps.
 
 use super::ArenaCache;
 use crate::fault::{self, Thread};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Between two steps: those who are served come first.
+/// Pause between two steps; requests of clients take precedence.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long it waits when waiting itself fails.
+/// Pause after a failed wait.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// A running keeper, which ends when this is dropped.
+/// A running maintenance thread, which ends when this is dropped.
 pub(super) struct MaintenanceThread {
     quit: Arc<AtomicBool>,
     waker: Waker,
@@ -30,9 +30,10 @@ impl MaintenanceThread {
         cache.set_keeper(Box::new(waker.clone()));
         let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
         let cache_inside = Arc::clone(&cache);
-        let run = move || keep(&cache_inside, &*clock, &waker_inside, &quit_inside);
-        // This thread works on state that all volumes share, which must not be used half-changed.
-        let thread = fault::spawn::<()>("keeper", None, run, move |panic| {
+        let work = move || run(&cache_inside, &*clock, &waker_inside, &quit_inside);
+        // This thread works on state that all volumes share, which must not be used while
+        // inconsistent.
+        let thread = fault::spawn::<()>("keeper", None, work, move |panic| {
             fault::end_process(&cache, panic)
         })?;
         Ok(MaintenanceThread { quit, waker, thread: Some(thread) })
@@ -49,7 +50,7 @@ impl Drop for MaintenanceThread {
     }
 }
 
-fn keep(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
+fn run(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
     while !quit.load(Ordering::Acquire) {
         fault::point("keeper", "cache");
         let next = cache.run_maintenance(clock.now());

@@ -1,9 +1,10 @@
-//! Giving memory back while the system is short of it, and taking it again when that is over.
+//! Return of memory while the system is short of it, and recovery afterwards.
 //!
 //! A thread waits for pressure ([`Pressure`]) and asks the pure decision of core ([`GiveBack`])
-//! once a second how much the cache shall keep. What the user set stays what is asked for
-//! ([`Engine::memory_bytes`]); in force is the smaller of both. Floors of volumes hold, since the
-//! cache refuses less. If pressure cannot be told any more, all is taken again, as without this.
+//! once a second how much memory the cache keeps. The memory that the user sets stays the requested
+//! memory ([`Engine::memory_bytes`]); the smaller of both is in force. Floors of volumes hold,
+//! since the cache refuses less. If pressure cannot be measured any more, the cache takes all
+//! memory again.
 
 use super::{ArenaCache, Engine, EngineError, MEMORY_BYTES_MIN};
 use crate::fault::{self, Thread, report_failed_part};
@@ -20,63 +21,63 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// What one step gives back, per mille.
+/// Memory that one step gives back, per mille.
 const STEP: u32 = 100;
-/// How long it must have been calm before memory is taken again.
+/// Time without pressure before memory is taken again.
 const CALM: Nanos = 30 * SECOND;
-/// How often it is looked at.
+/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How memory is given back.
+/// Options of the return of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveBackOptions {
-    /// Bytes that are kept in any case; what volumes are promised is kept, too.
+    /// Bytes that are always kept; the floors of volumes are kept, too.
     pub floor_bytes: u64,
-    /// What one step gives back, per mille of the memory: 1 to 1000.
+    /// Memory that one step gives back, per mille of the requested memory: 1 to 1000.
     pub step: u32,
-    /// How long it must have been calm before memory is taken again, in nanoseconds.
+    /// Time without pressure before memory is taken again, in nanoseconds.
     pub calm: Nanos,
-    /// Time between two looks, of which each with pressure is a step.
+    /// Time between two checks; each check that finds pressure is a step.
     pub interval: Duration,
 }
 
 impl GiveBackOptions {
-    /// A tenth at a time, a second apart; and back after half a minute of calm.
+    /// Returns the defaults: a tenth per step, one second apart, and recovery after 30 seconds.
     #[must_use]
     pub fn new(floor_bytes: u64) -> Self {
         GiveBackOptions { floor_bytes, step: STEP, calm: CALM, interval: INTERVAL }
     }
 }
 
-/// Where giving back stands.
+/// State of the return of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GiveBackState {
-    /// Bytes that the cache has while nobody is short of memory: what was asked for.
+    /// Bytes that the cache has without memory pressure: the requested memory.
     pub full_bytes: u64,
-    /// Bytes that it keeps now.
+    /// Bytes that the cache keeps now.
     pub kept_bytes: u64,
-    /// Bytes that it keeps in any case.
+    /// Bytes that the cache always keeps.
     pub floor_bytes: u64,
-    /// Looks at which memory was short.
+    /// Number of checks that found pressure.
     pub pressures: u64,
-    /// When it was so last, on the engine's clock; none if never.
+    /// Time of the last such check, on the engine's clock; none if there was none.
     pub pressed_at: Option<Nanos>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     kept_bytes: AtomicU64,
     floor_bytes: AtomicU64,
     pressures: AtomicU64,
-    /// [`Nanos::MAX`] for never.
+    /// [`Nanos::MAX`] if no check has found pressure.
     pressed_at: AtomicU64,
 }
 
-/// The running thread, which ends when this is dropped; then all is taken again.
+/// The running thread, which ends when this is dropped; the cache then takes all memory again.
 #[derive(Debug)]
 pub struct GivingBack {
     engine: Weak<Engine>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     watched: Vec<String>,
     quit: Arc<AtomicBool>,
     waker: Waker,
@@ -84,7 +85,7 @@ pub struct GivingBack {
 }
 
 impl GivingBack {
-    /// Starts to give back as `pressure` tells.
+    /// Starts to give back memory when `pressure` reports that it is short.
     ///
     /// # Errors
     /// If the kernel has no thread or descriptor left.
@@ -93,7 +94,7 @@ impl GivingBack {
         options: GiveBackOptions,
         mut pressure: Box<dyn Pressure>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             kept_bytes: AtomicU64::new(u64::MAX),
             floor_bytes: AtomicU64::new(options.floor_bytes),
             pressures: AtomicU64::new(0),
@@ -101,18 +102,19 @@ impl GivingBack {
         });
         let (waker, quit) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let watched = pressure.watched();
-        let mut giver = Giver::new(engine, options, Arc::clone(&shared));
+        let mut returner = MemoryReturner::new(engine, options, Arc::clone(&shared));
         let (engine_inside, waker_inside) = (Arc::downgrade(engine), waker.clone());
         let quit_inside = Arc::clone(&quit);
-        let turns = move || {
+        let work = move || {
             while !quit_inside.load(Ordering::Acquire) {
                 let next = Instant::now() + options.interval;
-                let pressed = pressure.wait(&waker_inside, options.interval);
+                let under_pressure = pressure.wait(&waker_inside, options.interval);
                 let Some(engine) = engine_inside.upgrade() else { break };
                 fault::point("give-back", "memory");
-                giver.turn(&engine, engine.now(), pressed?);
+                returner.step(&engine, engine.now(), under_pressure?);
                 drop(engine);
-                // What is told at once is not asked again at once: a step takes its time.
+                // The wait may return early; the next one begins after the interval, since a step
+                // takes time.
                 let left = next.saturating_duration_since(Instant::now());
                 if let Err(error) = waker_inside.sleep(None, Some(left)) {
                     tracing::error!(%error, "the giver cannot wait");
@@ -127,18 +129,18 @@ impl GivingBack {
             take_all(&engine_at_end, &shared_at_end);
         };
         let cache = Some(engine.cache());
-        let thread = fault::spawn_fallible("give-back", cache, turns, failed)?;
+        let thread = fault::spawn_fallible("give-back", cache, work, failed)?;
         let engine = Arc::downgrade(engine);
         Ok(GivingBack { engine, shared, watched, quit, waker, thread: Some(thread) })
     }
 
-    /// What is watched, for people.
+    /// Returns descriptions of the pressure files that are watched.
     #[must_use]
     pub fn watched(&self) -> &[String] {
         &self.watched
     }
 
-    /// Where it stands.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> GiveBackState {
         let full_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_bytes());
@@ -166,57 +168,62 @@ impl Drop for GivingBack {
 }
 
 /// Makes the cache take all of its memory again.
-fn take_all(engine: &Weak<Engine>, shared: &Shared) {
+fn take_all(engine: &Weak<Engine>, shared: &SharedState) {
     if let Some(engine) = engine.upgrade() {
-        keep(&engine, shared, u64::MAX);
+        limit_memory(&engine, shared, u64::MAX);
     }
 }
 
-/// Makes the cache keep at most `bytes`.
-fn keep(engine: &Engine, shared: &Shared, bytes: u64) {
+/// Limits the cache to `bytes`.
+fn limit_memory(engine: &Engine, shared: &SharedState, bytes: u64) {
     match engine.keep_memory(bytes) {
         Ok(()) => shared.kept_bytes.store(bytes, Ordering::Relaxed),
-        // A volume may have been promised more just now; the next look knows.
+        // The floor of a volume may have been raised meanwhile; the next check uses the new one.
         Err(error) => tracing::info!(%error, "memory was not given back"),
     }
 }
 
-/// The decision and what it acts upon.
+/// Applies the decision to the engine.
 #[derive(Debug)]
-struct Giver {
+struct MemoryReturner {
     options: GiveBackOptions,
     given: Given,
-    /// What was asked for at the last turn, in blocks.
+    /// The requested memory at the last step, in blocks.
     full: u32,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 fn blocks(bytes: u64) -> u32 {
     u32::try_from(bytes / BLOCK_BYTES_U64).unwrap_or(u32::MAX)
 }
 
-impl Giver {
-    fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<Shared>) -> Self {
+impl MemoryReturner {
+    fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<SharedState>) -> Self {
         let full = blocks(engine.memory_bytes());
         let settings = GiveBack { floor: 0, full, step: options.step, calm: options.calm };
-        Giver { options, given: Given::none_returned(&settings, engine.now()), full, shared }
+        MemoryReturner {
+            options,
+            given: Given::none_returned(&settings, engine.now()),
+            full,
+            shared,
+        }
     }
 
-    /// One look: has memory been short since the last one?
-    fn turn(&mut self, engine: &Engine, now: Nanos, pressed: bool) {
+    /// Makes one step. `under_pressure` is true if memory was short since the last one.
+    fn step(&mut self, engine: &Engine, now: Nanos, under_pressure: bool) {
         let full = blocks(engine.memory_bytes());
         let least = self.options.floor_bytes.max(engine.least_bytes());
         let floor_bytes = least.next_multiple_of(BLOCK_BYTES_U64);
         let GiveBackOptions { step, calm, .. } = self.options;
         let settings = GiveBack { floor: blocks(floor_bytes), full, step, calm };
         if full != self.full && self.given.target() >= self.full {
-            // Nothing was given back, and what was asked for has changed.
+            // Nothing was given back, and the requested memory has changed.
             self.given = Given::none_returned(&settings, now);
         }
         self.full = full;
         let before = self.given.target();
-        self.given = self.given.next(&settings, now, pressed);
-        if pressed {
+        self.given = self.given.next(&settings, now, under_pressure);
+        if under_pressure {
             self.shared.pressures.fetch_add(1, Ordering::Relaxed);
             self.shared.pressed_at.store(now, Ordering::Relaxed);
         }
@@ -226,7 +233,7 @@ impl Giver {
             self.log_change(before, target);
         }
         let bytes = if target >= full { u64::MAX } else { u64::from(target) * BLOCK_BYTES_U64 };
-        keep(engine, &self.shared, bytes);
+        limit_memory(engine, &self.shared, bytes);
     }
 
     fn log_change(&self, before: u32, target: u32) {
@@ -243,27 +250,27 @@ impl Giver {
 }
 
 impl Engine {
-    /// Keeps no more than so many bytes for now, whatever was asked for; [`u64::MAX`] ends that.
+    /// Limits the memory to `bytes` for now, whatever was requested; [`u64::MAX`] ends that.
     ///
     /// # Errors
-    /// If it is less than the least that makes sense or than volumes are promised.
+    /// If it is less than the minimum or than the floors of the volumes.
     pub fn keep_memory(&self, bytes: u64) -> Result<(), EngineError> {
         let mut plan = self.plan();
-        if bytes == plan.kept {
+        if bytes == plan.limit_bytes {
             return Ok(());
         }
         let in_force = plan.memory_bytes.min(bytes);
         if in_force < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { wanted: in_force });
+            return Err(EngineError::TooLittle { requested: in_force });
         }
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
-        plan.kept = bytes;
+        plan.limit_bytes = bytes;
         self.cache.note_given_back(plan.memory_bytes - in_force);
         Ok(())
     }
 
-    /// The least memory that keeps what volumes are promised, in bytes, with all tables that there
-    /// are; no less than [`MEMORY_BYTES_MIN`].
+    /// Returns the least memory that keeps the floors of the volumes, in bytes, with all present
+    /// tables; no less than [`MEMORY_BYTES_MIN`].
     #[must_use]
     pub fn least_bytes(&self) -> u64 {
         let policy_bytes = self.plan().policy_bytes;
@@ -274,8 +281,8 @@ impl Engine {
     }
 }
 
-/// What the floors of all volumes come to, with a page of each.
+/// Returns the sum of the floors of all volumes, with a page of each.
 fn promised_bytes(cache: &ArenaCache) -> u64 {
-    let of = |volume: &super::ArenaVolume| u64::from(volume.bounds().0) * BLOCK_BYTES_U64;
-    cache.volumes().iter().map(|volume| of(volume) + volume.page_bytes()).sum()
+    let floor_bytes = |volume: &super::ArenaVolume| u64::from(volume.bounds().0) * BLOCK_BYTES_U64;
+    cache.volumes().iter().map(|volume| floor_bytes(volume) + volume.page_bytes()).sum()
 }

@@ -1,4 +1,4 @@
-//! Mounts inside a directory that show the same files once more, with other rights.
+//! Mounts inside a directory that show the same files again, with other rights.
 
 use super::MountLine;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// whose ID is `root`, and the mounts inside it. The mount of the directory comes first, the others
 /// follow in the order of the table.
 ///
-/// A server that knows a file by its inode opens it through one of its mounts, and would give the
-/// rights of that one to those who reach the file through the other.
+/// A server that identifies a file by its inode opens it through one of its mounts, and would give
+/// the rights of that mount to programs that reach the file through the other one.
 pub(crate) fn conflicting_alias<'a>(
     table: &'a [MountLine],
     (root, directory): (Option<u64>, &Path),
@@ -34,7 +34,7 @@ pub(crate) fn conflicting_alias<'a>(
 fn shown(mount: &MountLine, directory: &Path) -> PathBuf {
     match directory.strip_prefix(&mount.at) {
         Ok(below) => mount.root.join(below),
-        // The path is not known: all that the mount shows.
+        // The path is unknown, so all files that the mount shows count.
         Err(_) => mount.root.clone(),
     }
 }
@@ -47,9 +47,9 @@ mod tests {
     /// Returns the IDs of the mounts inside /d/s, mount 1, that are aliases with other rights.
     fn refused(lines: &[&str]) -> Vec<u64> {
         let table = parse_all(lines.join("\n").as_bytes());
-        let place = (Some(1), Path::new("/d/s"));
+        let root = (Some(1), Path::new("/d/s"));
         let inside = table.iter().filter(|line| line.at.starts_with("/d/s"));
-        let refused = inside.filter(|line| conflicting_alias(&table, place, line).is_some());
+        let refused = inside.filter(|line| conflicting_alias(&table, root, line).is_some());
         refused.map(|line| line.id).collect()
     }
 
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(refused(&[root, "2 1 8:1 /s/a /d/s/b ro - ext4 /dev/a rw"]), [2]);
         assert_eq!(refused(&[root, "2 1 8:1 /s/a /d/s/b rw,idmapped - ext4 /dev/a rw"]), [2]);
         assert_eq!(refused(&[root, "2 1 8:1 / /d/s/b ro - ext4 /dev/a rw"]), [2], "all of it");
-        // Of one file.
+        // A mount of one file.
         assert_eq!(refused(&[root, "2 1 8:1 /s/f /d/s/g ro - ext4 /dev/a rw"]), [2]);
         // Files outside of the directory, and another file system.
         assert!(refused(&[root, "2 1 8:1 /t /d/s/b ro - ext4 /dev/a rw"]).is_empty());

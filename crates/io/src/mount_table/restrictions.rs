@@ -84,9 +84,9 @@ impl MountRestrictions {
 
     /// Returns the restrictions of all mounts inside `directory` and the mountpoint of the first
     /// restricted one. `ro` is left out, since such a mount enforces it itself. FUSE mounts of
-    /// other users are left out, since no name in them is answered.
+    /// other users are left out, since lookups in them fail.
     pub(crate) fn inside(table: &[MountLine], directory: &Path) -> (Self, Option<PathBuf>) {
-        // The type says nothing: any user can give a FUSE file system the type of a Larder mount.
+        // The type proves nothing: any user can give a FUSE file system the type of a Larder mount.
         let is_inside = |mount: &&MountLine| {
             let is_below = mount.at != directory && mount.at.starts_with(directory);
             is_below && mount.other_fuse_user().is_none()
@@ -117,7 +117,7 @@ impl MountRestrictions {
         MountRestrictions(self.0.difference(MountAttrFlags::MOUNT_ATTR_RDONLY))
     }
 
-    /// Returns whether these include all of `other`.
+    /// Returns true if these include all of `other`.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
         self.0.contains(other.0)

@@ -39,7 +39,7 @@ impl MountWatch {
                 // The kernel reports every change since the table was opened or last polled.
                 let mut descriptors =
                     vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&table, PollFlags::PRI)];
-                descriptors.extend(other.as_deref().map(|it| PollFd::new(it, PollFlags::IN)));
+                descriptors.extend(other.as_deref().map(|other| PollFd::new(other, PollFlags::IN)));
                 match poll(&mut descriptors, None) {
                     Ok(_) if !descriptors[0].revents().is_empty() => return Ok(()),
                     Ok(_) | Err(Errno::INTR) => {}

@@ -1,9 +1,9 @@
-//! Deadlines for the server: one for a whole handshake, a whole answer, a whole request that is
-//! sent. A server that sends a byte from time to time does not extend it.
+//! Deadlines for the server: one for a whole handshake, a whole reply, a whole request. A server
+//! that sends a byte from time to time does not extend it.
 
 use std::time::{Duration, Instant};
 
-/// The least rate at which a server must send or receive the data of a request.
+/// Minimum rate at which a server must send or receive the data of a request.
 const BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
 /// The time at which an exchange with the server must be complete; none without a timeout.
@@ -28,7 +28,7 @@ impl Deadline {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns whether the time is up.
+    /// Returns true if the time is up.
     pub(super) fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong for a client: with the server, with the connection, with one request.
+//! Errors of a client: of the server, of the connection, and of one request.
 //!
 //! NBD's proto.md, "Error values" and "Option reply types". An error of a request leaves the
 //! connection usable; an error of the connection or of the protocol does not.
@@ -7,7 +7,7 @@ use crate::front::nbd::wire::{self, BadMagic, Errno};
 use crate::tls::TlsError;
 use std::io;
 
-/// The server's answer to one request was an error.
+/// An error reply of the server to one request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{errno}{separator}{message}", separator = if message.is_empty() { "" } else { ": " })]
 pub struct RequestError {
@@ -15,7 +15,7 @@ pub struct RequestError {
     pub errno: Errno,
     /// The server's text; often empty.
     pub message: String,
-    /// Where in the export it happened, if the server told.
+    /// Offset of the error in the export, if the server sent it.
     pub offset: Option<u64>,
 }
 
@@ -25,30 +25,30 @@ impl RequestError {
     }
 }
 
-/// Why a client could not do what it was asked to.
+/// A failed operation of a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No connection came about.
+    /// The client could not connect.
     #[error("connect to the NBD server at {address}: {error}")]
     Connect {
-        /// Where to.
+        /// Address of the server.
         address: String,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
-    /// The server closed the connection, or died.
+    /// The server closed the connection, or ended.
     #[error("the NBD server closed the connection")]
     Closed,
-    /// The server said nothing for as long as the options allow.
+    /// The server did not reply in the time that the options allow.
     #[error("the NBD server did not answer in time")]
     TimedOut,
     /// Another failure of the connection.
     #[error("exchange data with the NBD server: {0}")]
     Io(io::Error),
-    /// TLS did not come about, or broke: whose fault it is stands in the text.
+    /// TLS failed; the text names the cause.
     #[error("speak TLS with the NBD server: {0}")]
     Tls(String),
-    /// The server did what the protocol forbids, or what this client does not know.
+    /// The server violated the protocol, or sent a message that this client does not know.
     #[error("the NBD server broke the protocol: {0}")]
     Protocol(String),
     /// The server refused an option of the handshake.
@@ -64,19 +64,19 @@ pub enum ClientError {
     /// The server failed a request; the connection is usable.
     #[error("the NBD server failed the request: {0}")]
     Request(RequestError),
-    /// The server did not offer this, so it was not sent.
+    /// The server does not offer this feature, so the request was not sent.
     #[error("the NBD server does not offer {0}")]
     NotOffered(&'static str),
-    /// There is nothing to wait for.
+    /// No request is in flight.
     #[error("no NBD request is in flight")]
     NothingInFlight,
-    /// An error before has ended the connection.
+    /// An earlier error has ended the connection.
     #[error("the NBD connection has failed before")]
     Failed,
 }
 
 impl ClientError {
-    /// The error value, when the server failed a request.
+    /// Returns the error value, if the server failed a request.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -85,7 +85,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the connection is still of use.
+    /// Returns true if the error ends the connection.
     pub(super) fn ends_connection(&self) -> bool {
         matches!(
             self,
@@ -101,7 +101,7 @@ impl From<io::Error> for ClientError {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => Self::Closed,
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,
-            // The only one that this crate makes of this kind.
+            // TLS is the only source of this kind in this crate.
             io::ErrorKind::InvalidData => Self::Tls(error.to_string()),
             _ => Self::Io(error),
         }

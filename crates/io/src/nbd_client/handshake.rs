@@ -1,7 +1,7 @@
 //! The client's side of the handshake.
 //!
 //! NBD's proto.md, "Handshake phase": fixed newstyle, `STRUCTURED_REPLY`, `SET_META_CONTEXT`, `GO`
-//! with a way back to `EXPORT_NAME`, and `LIST`.
+//! with a fallback to `EXPORT_NAME`, and `LIST`.
 
 use super::error::ClientError;
 use super::stream::Stream;
@@ -15,11 +15,11 @@ use crate::tls::Channel;
 use std::io::{BufReader, Read, Write};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The longest answer to an option that is believed, in bytes.
+/// Maximum accepted length of a reply to an option, in bytes.
 const REPLY_BYTES_MAX: u32 = 64 << 10;
-/// The most replies to an option other than `LIST`.
+/// Maximum number of replies to an option other than `LIST`.
 const REPLIES_MAX: usize = 64;
-/// The longest list of exports that is believed.
+/// Maximum accepted number of exports in a list.
 const LIST_MAX: usize = 100_000;
 
 fn protocol(text: &str) -> ClientError {
@@ -29,12 +29,12 @@ fn protocol(text: &str) -> ClientError {
 pub(super) struct OptionNegotiation<'a> {
     stream: &'a mut BufReader<Stream>,
     no_zeroes: bool,
-    /// Replies to the last option.
+    /// Number of replies to the last option.
     replies: usize,
 }
 
 impl<'a> OptionNegotiation<'a> {
-    /// Exchanges greeting and client flags.
+    /// Exchanges the greeting and the client flags.
     pub(super) fn begin(stream: &'a mut BufReader<Stream>) -> Result<Self, ClientError> {
         let mut greeting = [0; GREETING_BYTES];
         stream.read_exact(&mut greeting)?;
@@ -43,30 +43,30 @@ impl<'a> OptionNegotiation<'a> {
             return Err(protocol("it does not speak fixed newstyle"));
         }
         let no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
-        let mut answer = wire::CLIENT_FIXED_NEWSTYLE;
+        let mut client_flags = wire::CLIENT_FIXED_NEWSTYLE;
         if no_zeroes {
-            answer |= wire::CLIENT_NO_ZEROES;
+            client_flags |= wire::CLIENT_NO_ZEROES;
         }
-        stream.get_mut().write_all(&answer.to_be_bytes())?;
+        stream.get_mut().write_all(&client_flags.to_be_bytes())?;
         Ok(Self { stream, no_zeroes, replies: 0 })
     }
 
-    /// Goes on with TLS, which the server must have.
+    /// Starts TLS, which the server must support.
     pub(super) fn start_tls(self, channel: Channel) -> Result<Self, ClientError> {
-        let mut this = self;
-        this.send(wire::OPT_STARTTLS, &[])?;
-        if this.reply(wire::OPT_STARTTLS, wire::REP_ACK)?.is_some() {
+        let mut negotiation = self;
+        negotiation.send(wire::OPT_STARTTLS, &[])?;
+        if negotiation.reply(wire::OPT_STARTTLS, wire::REP_ACK)?.is_some() {
             return Err(protocol("it acknowledged an option with data"));
         }
-        // Whoever is in between could have sent it.
-        if !this.stream.buffer().is_empty() {
+        // An attacker between client and server could have sent these bytes.
+        if !negotiation.stream.buffer().is_empty() {
             return Err(protocol("it went on in clear after it had agreed on TLS"));
         }
-        this.stream.get_mut().start_tls(channel)?;
-        Ok(this)
+        negotiation.stream.get_mut().start_tls(channel)?;
+        Ok(negotiation)
     }
 
-    /// Agrees on everything and starts transmission.
+    /// Negotiates all options and starts transmission.
     pub(super) fn negotiate(
         mut self,
         export: &str,
@@ -82,7 +82,7 @@ impl<'a> OptionNegotiation<'a> {
             base_allocation: None,
         };
         if options.structured {
-            details.structured = self.accepted(wire::OPT_STRUCTURED_REPLY)?;
+            details.structured = self.try_option(wire::OPT_STRUCTURED_REPLY)?;
         }
         if details.structured && options.base_allocation {
             details.base_allocation = self.select_base_allocation(export)?;
@@ -99,7 +99,7 @@ impl<'a> OptionNegotiation<'a> {
         Ok(details)
     }
 
-    /// Asks for all exports and ends the session.
+    /// Requests the list of exports and ends the session.
     pub(super) fn list(mut self) -> Result<Vec<ListedExport>, ClientError> {
         self.send(wire::OPT_LIST, &[])?;
         let mut exports = Vec::new();
@@ -124,7 +124,7 @@ impl<'a> OptionNegotiation<'a> {
         Ok(self.stream.get_mut().write_all(&message)?)
     }
 
-    /// The data of the next reply of type `kind`; `None` at the end.
+    /// Returns the data of the next reply of type `kind`; `None` after the last one.
     fn reply(&mut self, option: u32, kind: u32) -> Result<Option<Vec<u8>>, ClientError> {
         let mut header = [0; OPTION_REPLY_HEADER_BYTES];
         self.stream.read_exact(&mut header)?;
@@ -153,8 +153,8 @@ impl<'a> OptionNegotiation<'a> {
         }
     }
 
-    /// Sends an option without data that a server may refuse.
-    fn accepted(&mut self, option: u32) -> Result<bool, ClientError> {
+    /// Sends an option without data that a server may refuse; returns true if it accepts.
+    fn try_option(&mut self, option: u32) -> Result<bool, ClientError> {
         self.send(option, &[])?;
         match self.reply(option, wire::REP_ACK) {
             Ok(None) => Ok(true),
@@ -164,7 +164,7 @@ impl<'a> OptionNegotiation<'a> {
         }
     }
 
-    /// The context id of `base:allocation`, if the server has it.
+    /// Returns the context ID of `base:allocation`, if the server has it.
     fn select_base_allocation(&mut self, export: &str) -> Result<Option<u32>, ClientError> {
         let option = wire::OPT_SET_META_CONTEXT;
         let mut data = string(export);
@@ -192,9 +192,9 @@ impl<'a> OptionNegotiation<'a> {
 
     fn info(&mut self, export: &str, details: &mut ExportDetails) -> Result<(), ClientError> {
         let mut data = string(export);
-        let wanted = [wire::INFO_NAME, wire::INFO_DESCRIPTION, wire::INFO_BLOCK_SIZE];
+        let infos = [wire::INFO_NAME, wire::INFO_DESCRIPTION, wire::INFO_BLOCK_SIZE];
         data.extend([0, 3]);
-        data.extend(wanted.iter().flat_map(|info| info.to_be_bytes()));
+        data.extend(infos.iter().flat_map(|info| info.to_be_bytes()));
         self.send(wire::OPT_GO, &data)?;
         let mut known = false;
         while let Some(data) = self.reply(wire::OPT_GO, wire::REP_INFO)? {
@@ -203,7 +203,7 @@ impl<'a> OptionNegotiation<'a> {
             match u16::from_be_bytes(*kind) {
                 wire::INFO_EXPORT => {
                     let info = ExportInfoReply::read_from_bytes(&data).or(Err(short()))?;
-                    details.take(info.export);
+                    details.set_export(info.export);
                     known = true;
                 }
                 wire::INFO_NAME => details.name = text(rest)?,
@@ -231,7 +231,7 @@ impl<'a> OptionNegotiation<'a> {
         self.send(wire::OPT_EXPORT_NAME, export.as_bytes())?;
         let mut reply = ExportReply::new(0, 0);
         self.stream.read_exact(reply.as_mut_bytes())?;
-        details.take(reply);
+        details.set_export(reply);
         if !self.no_zeroes {
             self.stream.read_exact(&mut [0; wire::EXPORT_NAME_PADDING_BYTES])?;
         }
@@ -240,7 +240,7 @@ impl<'a> OptionNegotiation<'a> {
 }
 
 impl ExportDetails {
-    fn take(&mut self, reply: ExportReply) {
+    fn set_export(&mut self, reply: ExportReply) {
         self.length = reply.length.get();
         self.flags = reply.flags.get();
     }

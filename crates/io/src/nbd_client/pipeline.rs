@@ -1,8 +1,8 @@
-//! Many requests in flight from one thread.
+//! Many requests in flight on one connection.
 //!
-//! NBD's proto.md, "Request message" and "Ordering of messages and writes": requests are answered
-//! in any order, told apart by their cookie. A cookie names a slot and how often it was used, so an
-//! answer that comes twice is noticed. Slots are kept and buffers move in and come back: in a
+//! NBD's proto.md, "Request message" and "Ordering of messages and writes": the server replies in
+//! any order, and the cookie identifies the request. A cookie consists of a slot and its number of
+//! uses, so the client detects a duplicate reply. Slots are kept and buffers are reused: in a
 //! steady state nothing is allocated.
 
 use super::Client;
@@ -12,10 +12,10 @@ use crate::front::nbd::wire;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
-/// Parts of a read for which a slot keeps memory between two requests.
+/// Number of received parts of a read for which a slot keeps memory between two requests.
 pub(super) const COVERED_KEPT: usize = 4;
 
-/// A request to submit. Ranges and flags go to the server as they are, right or wrong.
+/// A request to submit. The client sends ranges and flags unchecked.
 #[derive(Debug)]
 pub struct Request {
     command: u16,
@@ -25,33 +25,33 @@ pub struct Request {
     data: Vec<u8>,
 }
 
-/// A part of an export in one state, `STATE_*` bits of `base:allocation`.
+/// A part of an export with one state, `STATE_*` bits of `base:allocation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// State.
+    /// State bits.
     pub state: u32,
 }
 
-/// A request that was answered.
+/// A completed request.
 #[derive(Debug)]
 pub struct Completion {
-    /// What `submit` returned.
+    /// Cookie that `submit` returned.
     pub cookie: u64,
-    /// How it ended.
+    /// Result of the request.
     pub result: Result<(), RequestError>,
-    /// The buffer that was submitted: a read's data, or a write's as they were. After a read that
-    /// failed its content means nothing.
+    /// The submitted buffer: the data of a read, or the unchanged data of a write. After a failed
+    /// read its content is undefined.
     pub data: Vec<u8>,
-    /// A block status; empty for other requests.
+    /// Extents of a block status request; empty for other requests.
     pub extents: Vec<Extent>,
 }
 
-/// A request in flight, or the room for one.
+/// A request in flight, or a free slot.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// How often the slot was used; the upper half of the cookie.
+    /// Number of uses of the slot; the upper half of the cookie.
     uses: u32,
     pub active: bool,
     pub command: u16,
@@ -59,10 +59,9 @@ pub(super) struct Slot {
     pub offset: u64,
     pub len: u32,
     pub data: Vec<u8>,
-    /// The end of the answer, once it has begun.
+    /// Deadline of the reply, once it has begun.
     pub deadline: Option<Deadline>,
-    /// Parts of a structured read that have come, as offsets in `data`: sorted, with gaps between
-    /// them.
+    /// Received parts of a structured read, as offsets in `data`: sorted, with gaps between them.
     pub covered: Vec<(u32, u32)>,
     pub extents: Vec<Extent>,
     pub error: Option<RequestError>,
@@ -77,54 +76,54 @@ impl Request {
         Self { command, flags: 0, offset, len, data: Vec::new() }
     }
 
-    /// Fills the whole buffer, whatever its content.
+    /// Creates a read that fills the whole buffer, whatever its content.
     #[must_use]
     pub fn read(offset: u64, buffer: Vec<u8>) -> Self {
         Self { command: wire::CMD_READ, flags: 0, offset, len: length_of(&buffer), data: buffer }
     }
 
-    /// Writes all of `data`.
+    /// Creates a write of all of `data`.
     #[must_use]
     pub fn write(offset: u64, data: Vec<u8>) -> Self {
         Self { command: wire::CMD_WRITE, flags: 0, offset, len: length_of(&data), data }
     }
 
-    /// Makes all answered writes stable.
+    /// Creates a flush, which makes all completed writes stable.
     #[must_use]
     pub fn flush() -> Self {
         Self::without_data(wire::CMD_FLUSH, 0, 0)
     }
 
-    /// Gives up the content of a range.
+    /// Creates a trim, which discards a range.
     #[must_use]
     pub fn trim(offset: u64, len: u32) -> Self {
         Self::without_data(wire::CMD_TRIM, offset, len)
     }
 
-    /// Announces reads of a range.
+    /// Creates a cache request, which announces reads of a range.
     #[must_use]
     pub fn cache(offset: u64, len: u32) -> Self {
         Self::without_data(wire::CMD_CACHE, offset, len)
     }
 
-    /// Makes a range read as zeros.
+    /// Creates a request that makes a range read as zeros.
     #[must_use]
     pub fn write_zeroes(offset: u64, len: u32) -> Self {
         Self::without_data(wire::CMD_WRITE_ZEROES, offset, len)
     }
 
-    /// Asks what is allocated in a range.
+    /// Creates a block status request for a range.
     #[must_use]
     pub fn block_status(offset: u64, len: u32) -> Self {
         Self::without_data(wire::CMD_BLOCK_STATUS, offset, len)
     }
 
-    /// Ends the session; there is no answer to wait for.
+    /// Creates a disconnect request, which has no reply.
     pub(super) fn disconnect() -> Self {
         Self::without_data(wire::CMD_DISC, 0, 0)
     }
 
-    /// The same with these `CMD_FLAG_*` bits.
+    /// Returns the request with these `CMD_FLAG_*` bits.
     #[must_use]
     pub fn with_flags(self, flags: u16) -> Self {
         Self { flags, ..self }
@@ -132,11 +131,11 @@ impl Request {
 }
 
 impl Client {
-    /// Sends a request; returns its cookie. If the server takes no more, answers that have come are
-    /// received in between.
+    /// Sends a request; returns its cookie. While the server accepts no data, the client receives
+    /// replies that have arrived.
     ///
     /// # Errors
-    /// When the connection has failed; the request's buffer is then lost.
+    /// If the connection has failed; the request's buffer is then lost.
     pub fn submit(&mut self, request: Request) -> Result<u64, ClientError> {
         if self.failed {
             return Err(ClientError::Failed);
@@ -168,9 +167,9 @@ impl Client {
         if request.command == wire::CMD_WRITE {
             let sent = self.send(&header, &request.data);
             self.note_error(sent)?;
-            self.give_back(cookie, request.data);
+            self.return_buffer(cookie, request.data);
         } else {
-            // The answer may come at any time from the first byte on.
+            // The reply may arrive at any time from the first byte on.
             self.slots[index].data = request.data;
             let sent = self.send(&header, &[]);
             self.note_error(sent)?;
@@ -178,21 +177,22 @@ impl Client {
         Ok(cookie)
     }
 
-    /// The next answered request, in the order of the answers. What was answered before a failure
-    /// is still delivered after it.
+    /// Returns the next completed request, in the order of the replies. Requests that were
+    /// completed before a failure are still returned after it.
     ///
     /// # Errors
-    /// When the connection has failed, or nothing is in flight.
+    /// If the connection has failed, or no request is in flight.
     pub fn wait(&mut self) -> Result<Completion, ClientError> {
         loop {
             if let Some(completion) = self.ready.pop_front() {
                 return Ok(completion);
             }
-            self.receive_noted()?;
+            self.receive_reply()?;
         }
     }
 
-    /// As [`Client::wait`], but `None` when nothing is answered in this time. Zero only looks.
+    /// Waits as [`Client::wait`], but returns `None` if no request completes in this time. A zero
+    /// time does not wait.
     ///
     /// # Errors
     /// As [`Client::wait`].
@@ -209,29 +209,29 @@ impl Client {
                     return Ok(None);
                 }
             }
-            self.receive_noted()?;
+            self.receive_reply()?;
         }
     }
 
-    /// Requests that were submitted and not yet answered. Those that were answered but not yet
-    /// waited for are not counted.
+    /// Returns the number of submitted requests without a reply. Completed requests that the caller
+    /// has not received yet do not count.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Waits for this request and leaves the others for later.
+    /// Waits for this request; other completions stay queued.
     pub(super) fn wait_cookie(&mut self, cookie: u64) -> Result<Completion, ClientError> {
         loop {
             let found = self.ready.iter().position(|completion| completion.cookie == cookie);
             if let Some(completion) = found.and_then(|at| self.ready.remove(at)) {
                 return Ok(completion);
             }
-            self.receive_noted()?;
+            self.receive_reply()?;
         }
     }
 
-    /// The slot that a cookie names, if that request is in flight.
+    /// Returns the slot that a cookie names, if its request is in flight.
     pub(super) fn slot_of(&self, cookie: u64) -> Result<usize, ClientError> {
         let index = usize::try_from(cookie & u64::from(u32::MAX)).unwrap_or(usize::MAX);
         match self.slots.get(index) {
@@ -242,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Ends a request whose last answer has come.
+    /// Completes a request whose last reply has arrived.
     pub(super) fn finish(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.active = false;
@@ -258,17 +258,19 @@ impl Client {
         self.free.push(index);
     }
 
-    /// Puts a write's buffer where its completion will find it, or has missed it: a server may
-    /// answer with an error before it has all data.
-    fn give_back(&mut self, cookie: u64, data: Vec<u8>) {
+    /// Puts the buffer of a write into its slot, or into its completion: a server may reply with an
+    /// error before it has received all data.
+    fn return_buffer(&mut self, cookie: u64, data: Vec<u8>) {
         if let Ok(index) = self.slot_of(cookie) {
             self.slots[index].data = data;
-        } else if let Some(early) = self.ready.iter_mut().find(|early| early.cookie == cookie) {
-            early.data = data;
+        } else if let Some(completion) =
+            self.ready.iter_mut().find(|completion| completion.cookie == cookie)
+        {
+            completion.data = data;
         }
     }
 
-    /// Sends header and payload, receiving answers while the server takes nothing.
+    /// Sends header and payload; receives replies while the server accepts no data.
     fn send(&mut self, header: &[u8], payload: &[u8]) -> Result<(), ClientError> {
         let mut sent = 0;
         let mut deadline = Deadline::after(self.timeout, payload.len());
@@ -289,12 +291,12 @@ impl Client {
         Ok(())
     }
 
-    /// Whether something was received that was not looked at.
+    /// Returns true if received input has not been processed.
     pub(super) fn has_input(&mut self) -> bool {
         !self.stream.buffer().is_empty() || self.stream.get_mut().has_input()
     }
 
-    /// Waits until the socket takes more; receives one answer if there is one, which extends the
+    /// Waits until the socket accepts more data. Receives a reply if one arrives, which extends the
     /// deadline.
     fn make_room(&mut self, deadline: &mut Deadline) -> Result<(), ClientError> {
         if !self.has_input() {
@@ -310,7 +312,7 @@ impl Client {
         Ok(())
     }
 
-    fn receive_noted(&mut self) -> Result<(), ClientError> {
+    fn receive_reply(&mut self) -> Result<(), ClientError> {
         if self.failed {
             return Err(ClientError::Failed);
         }
@@ -321,7 +323,7 @@ impl Client {
         self.note_error(received)
     }
 
-    /// Remembers that the connection is of no more use.
+    /// Records that the connection is unusable after an error that ends it.
     fn note_error<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
         self.failed |= result.as_ref().is_err_and(ClientError::ends_connection);
         result

@@ -1,8 +1,8 @@
-//! Receives answers: simple replies, and the chunks of structured ones.
+//! Reception of replies: simple ones, and the chunks of structured ones.
 //!
 //! NBD's proto.md, "Simple reply message", "Structured reply chunk message" and "Structured reply
-//! types". Data go from the socket into the request's buffer. What the protocol forbids ends the
-//! connection, with the place named: this client also is the judge of Larder's server.
+//! types". Data goes from the socket into the request's buffer. A violation of the protocol ends
+//! the connection with an error that names it: this client also tests Larder's server.
 
 use super::Client;
 use super::deadline::Deadline;
@@ -11,11 +11,11 @@ use super::pipeline::{Extent, Slot};
 use crate::front::nbd::wire::{self, CHUNK_BYTES, Chunk, SIMPLE_REPLY_BYTES};
 use std::io::{BufRead, Read};
 
-/// The longest payload of an error chunk: a string, its header, an offset, and room to spare.
+/// Maximum payload of an error chunk: a string, its header, an offset, and a margin.
 const ERROR_BYTES_MAX: u32 = wire::STRING_BYTES_MAX + 64;
-/// Maximum number of extents in one answer.
+/// Maximum number of extents in one reply.
 const EXTENTS_MAX: u32 = 1 << 20;
-/// Maximum number of extents of one answer that are kept. Later ones are read and dropped: their
+/// Maximum number of extents of one reply that are kept. Later ones are read and discarded: their
 /// state stays unknown.
 pub(super) const EXTENTS_KEPT_MAX: usize = 4096;
 /// Maximum number of separate parts of a read that have been received at any time.
@@ -26,12 +26,12 @@ fn protocol<T>(text: &str) -> Result<T, ClientError> {
 }
 
 impl Client {
-    /// Receives one simple reply or one chunk, and ends its request if it is the last.
+    /// Receives one simple reply or one chunk, and completes its request if it is the last one.
     pub(super) fn receive(&mut self) -> Result<(), ClientError> {
         self.set_deadline(0);
         if self.stream.buffer().is_empty() {
             self.stream.fill_buf()?;
-            // The server has begun to answer.
+            // The server has begun its reply.
             self.set_deadline(0);
         }
         let mut head = [0; CHUNK_BYTES];
@@ -68,11 +68,11 @@ impl Client {
         Ok(())
     }
 
-    /// Sets the deadline of the whole answer to a request, which begins with its first chunk.
+    /// Sets the deadline of the whole reply to a request, which begins with its first chunk.
     fn continue_answer(&mut self, index: usize) -> Result<(), ClientError> {
         let slot = &mut self.slots[index];
-        let begin = || Deadline::after(self.timeout, slot.data.len());
-        let deadline = *slot.deadline.get_or_insert_with(begin);
+        let new_deadline = || Deadline::after(self.timeout, slot.data.len());
+        let deadline = *slot.deadline.get_or_insert_with(new_deadline);
         self.stream.get_mut().deadline = deadline;
         if deadline.is_over() { Err(ClientError::TimedOut) } else { Ok(()) }
     }
@@ -102,7 +102,7 @@ impl Client {
         }
         let offset = self.read_u64()?;
         let slot = &mut self.slots[index];
-        let range = slot.cover(offset, len - 8)?;
+        let range = slot.record_chunk(offset, len - 8)?;
         Ok(self.stream.read_exact(&mut slot.data[range])?)
     }
 
@@ -113,7 +113,7 @@ impl Client {
         let offset = self.read_u64()?;
         let len = self.read_u32()?;
         let slot = &mut self.slots[index];
-        let range = slot.cover(offset, len)?;
+        let range = slot.record_chunk(offset, len)?;
         slot.data[range].fill(0);
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Client {
             return protocol("it sent a block status of a context that was not selected");
         }
         let slot = &self.slots[index];
-        let (asked, one) = (u64::from(slot.len), slot.flags & wire::CMD_FLAG_REQ_ONE != 0);
+        let (requested, only_one) = (u64::from(slot.len), slot.flags & wire::CMD_FLAG_REQ_ONE != 0);
         let (mut sum, mut is_full) = (0, false);
         for number in 0..len / 8 {
             let extent = Extent { len: self.read_u32()?, state: self.read_u32()? };
@@ -140,9 +140,9 @@ impl Client {
                 return protocol("it sent an extent without a length");
             }
             // All extents but the last lie in the request; a single one must not exceed it.
-            let is_beyond = sum >= asked || (one && number > 0);
+            let is_beyond = sum >= requested || (only_one && number > 0);
             sum += u64::from(extent.len);
-            if is_beyond || (one && sum > asked) {
+            if is_beyond || (only_one && sum > requested) {
                 return protocol("it sent more extents than were asked for");
             }
             is_full = is_full || !self.slots[index].keep_extent(extent);
@@ -195,9 +195,13 @@ impl Client {
 }
 
 impl Slot {
-    /// Notes a content chunk; returns its place in the buffer. It must lie in the request and not
-    /// on another.
-    fn cover(&mut self, offset: u64, len: u32) -> Result<std::ops::Range<usize>, ClientError> {
+    /// Records a data chunk; returns its range in the buffer. It must lie inside the request and
+    /// must not overlap another one.
+    fn record_chunk(
+        &mut self,
+        offset: u64,
+        len: u32,
+    ) -> Result<std::ops::Range<usize>, ClientError> {
         if self.command != wire::CMD_READ {
             return protocol("it sent data to a request that reads none");
         }
@@ -244,7 +248,7 @@ impl Slot {
         true
     }
 
-    /// Whether a request that ended without an error has all that was asked for.
+    /// Checks that a request without an error has received all requested data.
     fn check_complete(&self) -> Result<(), ClientError> {
         if self.error.is_some() {
             return Ok(());

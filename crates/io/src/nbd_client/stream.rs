@@ -1,7 +1,7 @@
-//! The connection: a unix or TCP socket, as it is or with TLS.
+//! The connection: a Unix or TCP socket, plain or with TLS.
 //!
-//! Reading blocks; sending a request does not, so that a client whose server is busy sending can
-//! read in between instead of both waiting for the other.
+//! Reading blocks; sending a request does not, so that a client can read while its server is busy
+//! sending, and the two do not wait for each other.
 
 use super::deadline::Deadline;
 use super::error::ClientError;
@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A silent host is asked after this time, so often, this long apart: 25 s in all.
+/// TCP keep-alive: idle time before the first probe, interval and number of probes; 25 s in all.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_COUNT: u32 = 3;
 /// Interval at which a wait checks whether another thread has ended it.
-const END_CHECK: Duration = Duration::from_millis(100);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 enum Socket {
@@ -39,16 +39,16 @@ enum Socket {
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: Socket,
-    /// The end of the current exchange.
+    /// Deadline of the current exchange.
     pub deadline: Deadline,
     /// Set by another thread to end all waits for the server.
     ended: Option<Arc<AtomicBool>>,
     channel: Option<Box<Channel>>,
 }
 
-/// What a socket is ready for.
+/// Readiness of a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ready {
+pub(super) struct Readiness {
     pub input: bool,
     pub output: bool,
 }
@@ -118,9 +118,9 @@ impl Stream {
             ClientError::Connect { address, error }
         })?;
         if let Socket::Tcp(socket) = &socket {
-            // Requests are sent whole; waiting for more would only delay them.
+            // Requests are sent whole; waiting for more data would only delay them.
             socket.set_nodelay(true)?;
-            // A host that is gone is noticed also while its answers are waited for.
+            // The kernel also detects an unreachable host while the client waits for a reply.
             sockopt::set_socket_keepalive(socket, true)?;
             sockopt::set_tcp_keepidle(socket, KEEP_ALIVE_IDLE)?;
             sockopt::set_tcp_keepintvl(socket, KEEP_ALIVE_INTERVAL)?;
@@ -129,12 +129,12 @@ impl Stream {
         Ok(Stream { socket, deadline, ended: None, channel: None })
     }
 
-    /// Lets another thread end all waits for the server, with this flag.
+    /// Lets another thread end all waits for the server by setting this flag.
     pub(super) fn end_with(&mut self, ended: Arc<AtomicBool>) {
         self.ended = Some(ended);
     }
 
-    /// The other end.
+    /// Returns a description of the peer.
     pub(super) fn peer(&self) -> String {
         match &self.socket {
             Socket::Unix(socket) => socket.peer_addr().map(|address| {
@@ -149,7 +149,7 @@ impl Stream {
         .unwrap_or_else(|error| error.to_string())
     }
 
-    /// From now on all bytes go through TLS; returns when both sides have agreed.
+    /// Starts TLS for all later bytes; returns when the handshake is complete.
     pub(super) fn start_tls(&mut self, mut channel: Channel) -> Result<(), ClientError> {
         while channel.is_handshaking() {
             match channel.handshake(&self.socket) {
@@ -162,11 +162,11 @@ impl Stream {
             }
         }
         self.channel = Some(Box::new(channel));
-        // The last message of a handshake may be ours.
+        // The last message of a handshake may be the client's.
         Ok(self.flush()?)
     }
 
-    /// Sends what the socket takes now; `None` when it takes nothing.
+    /// Sends as much as the socket accepts now; `None` if it accepts nothing.
     pub(super) fn send_now(&mut self, parts: &[IoSlice<'_>]) -> Result<Option<usize>, ClientError> {
         let sent = match &mut self.channel {
             None => self.socket.send(parts).map_err(Failure::Socket),
@@ -179,7 +179,7 @@ impl Stream {
         }
     }
 
-    /// Sends on what was taken over; whether that is all of it.
+    /// Sends bytes that are buffered; returns true if none are left.
     pub(super) fn flush_now(&mut self) -> Result<bool, ClientError> {
         let Some(channel) = &mut self.channel else { return Ok(true) };
         match channel.flush(&self.socket) {
@@ -189,12 +189,12 @@ impl Stream {
         }
     }
 
-    /// Whether a read brings something that the socket does not tell of.
+    /// Returns true if a read returns data that polling the socket does not report.
     pub(super) fn has_input(&mut self) -> bool {
         self.channel.as_mut().is_some_and(|channel| channel.has_input())
     }
 
-    /// Waits until one of the connections has input, or time is up.
+    /// Waits until one of the connections has input, or the timeout has passed.
     pub(super) fn wait_any(
         streams: &[&Self],
         timeout: Option<Duration>,
@@ -208,16 +208,16 @@ impl Stream {
         }
     }
 
-    /// Waits until there is input, or room for output if that is asked for, or time is up.
+    /// Waits until there is input, or with `output` room for output, or the timeout has passed.
     pub(super) fn wait_ready(
         &self,
         output: bool,
         timeout: Option<Duration>,
-    ) -> Result<Option<Ready>, ClientError> {
-        let wanted = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        // A time that does not fit is longer than anyone waits.
+    ) -> Result<Option<Readiness>, ClientError> {
+        let events = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        // A timeout that does not fit is longer than any wait.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(self, wanted)];
+        let mut fds = [PollFd::new(self, events)];
         loop {
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(0) => return Ok(None),
@@ -226,20 +226,20 @@ impl Stream {
                 Err(error) => return Err(error.into()),
             }
         }
-        // A closed or failed connection is reported by the read that follows.
+        // The next read reports a closed or failed connection.
         let ready = fds[0].revents();
         let input = ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-        Ok(Some(Ready { input, output: ready.contains(PollFlags::OUT) }))
+        Ok(Some(Readiness { input, output: ready.contains(PollFlags::OUT) }))
     }
 
     /// Waits for the socket until the deadline, or until another thread ends the wait.
-    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Ready> {
+    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Readiness> {
         loop {
             if self.ended.as_ref().is_some_and(|ended| ended.load(Ordering::Acquire)) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let left = self.deadline.left();
-            let check = self.ended.as_ref().map(|_| END_CHECK);
+            let check = self.ended.as_ref().map(|_| END_CHECK_INTERVAL);
             let timeout = left.map_or(check, |left| Some(check.map_or(left, |at| at.min(left))));
             match self.wait_ready(output, timeout) {
                 Ok(Some(ready)) => return Ok(ready),
@@ -253,7 +253,7 @@ impl Stream {
     }
 }
 
-/// A failure of TLS is data that are not what they should be.
+/// Converts a failure; an error of TLS is invalid data.
 fn to_io(failure: Failure) -> io::Error {
     match failure {
         Failure::Socket(error) => error.into(),
@@ -286,7 +286,7 @@ impl Read for Stream {
             match received {
                 Ok(count) => return Ok(count),
                 Err(failure) if failure.is_wait() => {
-                    let output = self.channel.as_ref().is_some_and(|one| one.has_unsent());
+                    let output = self.channel.as_ref().is_some_and(|channel| channel.has_unsent());
                     self.wait_blocking(output)?;
                 }
                 Err(failure) => return Err(to_io(failure)),

@@ -1,4 +1,4 @@
-//! The client against nbdkit, and against servers that do what they must not.
+//! The client against nbdkit, and against servers that violate the protocol.
 
 mod hostile;
 mod interop;

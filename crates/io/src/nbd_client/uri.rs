@@ -1,9 +1,9 @@
 //! Addresses of NBD exports: `nbd://host:port/NAME` and `nbd+unix:///NAME?socket=PATH`, with TLS
 //! `nbds://` and `nbds+unix://`.
 //!
-//! NBD's uri.md, and RFC 3986 for percent-encoding. With TLS the parameters `tls-certificates`, a
-//! directory, and `tls-hostname` of libnbd(3) are known. User names and every other parameter are
-//! refused; so is TLS without the certificate of an authority.
+//! NBD's uri.md, and RFC 3986 for percent-encoding. With TLS the parser accepts the parameters
+//! `tls-certificates`, a directory, and `tls-hostname` of libnbd(3). It refuses user names and
+//! every other parameter. The client refuses TLS without the certificate of an authority.
 
 use crate::front::nbd::wire::DEFAULT_PORT;
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NbdAddress {
     /// A unix socket; a path that starts with NUL is in the abstract namespace.
     Unix(PathBuf),
     /// TCP.
     Tcp {
-        /// Name or address; an IPv6 address stands here without brackets.
+        /// Name or address; an IPv6 address without brackets.
         host: String,
         /// Port.
         port: u16,
@@ -33,37 +33,37 @@ pub struct NbdUri {
     pub address: NbdAddress,
     /// The export's name; empty for the default export.
     pub export: String,
-    /// With TLS, and whom to believe.
+    /// Parameters of TLS, if TLS is used.
     pub tls: Option<UriTls>,
 }
 
-/// What an address says of TLS.
+/// The TLS parameters of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UriTls {
-    /// The directory of the certificates; nothing can be connected to without one.
+    /// The directory of the certificates; the client cannot connect without one.
     pub certificates: Option<PathBuf>,
-    /// The name in the server's certificate, where it is not the host.
+    /// The name in the server's certificate, if it is not the host.
     pub hostname: Option<String>,
 }
 
 /// Text that is not the address of an NBD export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// Another scheme, or none.
+    /// The scheme is unknown or missing.
     #[error(
         "{0:?} is no NBD address: it starts with none of nbd://, nbd+unix://, nbds://, nbds+unix://"
     )]
     Scheme(String),
-    /// Nothing to connect to.
+    /// The host or the socket is missing.
     #[error("{0:?} names no {1}")]
     Missing(String, &'static str),
-    /// Something that is not understood.
+    /// A part of the address is not supported.
     #[error("{0:?} has {1}, which is not supported in an NBD address")]
     Unsupported(String, &'static str),
-    /// A port that is not a number from 0 to 65535.
+    /// The port is not a number from 0 to 65535.
     #[error("{0:?} has no valid port")]
     Port(String),
-    /// A percent sign without two hexadecimal digits, or bytes that are no text.
+    /// A percent sign without two hexadecimal digits, or bytes that are not text.
     #[error("{0:?} is not well encoded")]
     Encoding(String),
 }
@@ -118,7 +118,7 @@ impl FromStr for NbdUri {
     }
 }
 
-/// The query of an address.
+/// The query parameters of an address.
 #[derive(Default)]
 struct Parameters<'a> {
     socket: Option<&'a str>,
@@ -127,19 +127,19 @@ struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// False for what is unknown or there twice.
+    /// Stores a parameter; returns false if it is unknown or a duplicate.
     fn take(&mut self, parameter: &'a str, with_tls: bool) -> bool {
         let Some((name, value)) = parameter.split_once('=') else { return false };
-        let place = match name {
+        let field = match name {
             "socket" => &mut self.socket,
             "tls-certificates" if with_tls => &mut self.certificates,
             "tls-hostname" if with_tls => &mut self.hostname,
             _ => return false,
         };
-        place.replace(value).is_none()
+        field.replace(value).is_none()
     }
 
-    /// `None` if it is not well encoded.
+    /// Returns the TLS parameters; `None` if they are not well encoded.
     fn tls(&self) -> Option<UriTls> {
         let certificates = match self.certificates {
             Some(text) => Some(OsString::from_vec(decode(text)?).into()),
@@ -153,7 +153,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Host and port, the host perhaps in brackets.
+/// Parses host and port; the host may be in brackets.
 fn tcp(authority: &str, text: &str) -> Result<NbdAddress, UriError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']').ok_or_else(|| UriError::Encoding(text.to_owned()))?,

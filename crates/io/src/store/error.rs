@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What `error` means for a store.
+/// Returns the kind of store error for an error of the kernel.
 fn kind(error: &io::Error) -> StoreErrorKind {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => StoreErrorKind::NoSpace,
@@ -18,7 +18,7 @@ fn kind(error: &io::Error) -> StoreErrorKind {
     }
 }
 
-/// The error of an operation on `path`.
+/// Returns the error of an operation on `path`.
 pub(super) fn store_error(
     path: &Path,
     op: StoreOpKind,
@@ -29,7 +29,7 @@ pub(super) fn store_error(
     named(&path.display(), op, offset, len, error)
 }
 
-/// The same of an operation on what is called `name`.
+/// Returns the error of an operation on the file or directory `name`.
 pub(super) fn store_error_of(
     name: &str,
     op: StoreOpKind,
@@ -47,17 +47,22 @@ fn named(
     len: u64,
     error: &io::Error,
 ) -> StoreError {
-    let what = match op {
+    let message = match op {
         StoreOpKind::Flush => format!("flush {name}: {error}"),
         _ => format!("{op} {len} bytes at {offset} of {name}: {error}"),
     };
-    StoreError::new(kind(error), what)
+    StoreError::new(kind(error), message)
 }
 
-/// The error of finding `path` shorter than it was.
-pub(super) fn short_error(path: &Path, op: StoreOpKind, was: u64, is: u64) -> StoreError {
+/// Returns the error for a file that is shorter than when it was opened.
+pub(super) fn short_error(
+    path: &Path,
+    op: StoreOpKind,
+    old_length: u64,
+    length: u64,
+) -> StoreError {
     let message = format!(
-        "{op} {}: it was {was} bytes long when it was opened and now is {is}",
+        "{op} {}: it was {old_length} bytes long when it was opened and now is {length}",
         path.display()
     );
     StoreError::new(StoreErrorKind::Short, message)

@@ -17,32 +17,32 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Zeros are written in pieces of this size where the store cannot make them itself.
-const ZEROS: usize = 1 << 20;
-/// How a hole is made.
+/// Size of the pieces in which zeros are written if the store cannot make them itself.
+const ZEROS_BYTES: usize = 1 << 20;
+/// Flag of fallocate(2) that makes a hole.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE;
 
-/// Why a store cannot be opened.
+/// A reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel refused.
+    /// The kernel refused to open it.
     #[error("open {path}: {source}{hint}")]
     Open {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The kernel's reason.
         source: io::Error,
-        /// What to do, or empty.
+        /// A remedy, or empty.
         hint: &'static str,
     },
     /// It is neither a file nor a block device.
-    #[error("serve {path}: it is a {what}, not a file or block device{hint}")]
+    #[error("serve {path}: it is a {kind}, not a file or block device{hint}")]
     Kind {
         /// The path.
         path: PathBuf,
-        /// What it is.
-        what: &'static str,
-        /// What to do, or empty.
+        /// The file type.
+        kind: &'static str,
+        /// A remedy, or empty.
         hint: &'static str,
     },
     /// Another process has locked it.
@@ -56,7 +56,7 @@ pub enum OpenError {
     /// Another cache has its data.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
-    /// It holds nothing.
+    /// Its length is zero.
     #[error("serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G")]
     Empty {
         /// The path.
@@ -67,7 +67,7 @@ pub enum OpenError {
     Unaligned {
         /// The path.
         path: PathBuf,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
 }
@@ -90,46 +90,46 @@ pub(crate) fn file_size_limit() -> Option<u64> {
 /// An open, locked store.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// Where it is.
+    /// Path of the file or device.
     pub path: PathBuf,
-    /// What it is.
+    /// Geometry of the store.
     pub geometry: Geometry,
-    /// Whether it is a block device.
+    /// True if it is a block device.
     pub is_device: bool,
-    /// What is worth saying about how it was opened.
+    /// Notes for the user on how it was opened.
     pub notes: Vec<String>,
-    /// For whole granules; direct where possible.
+    /// Descriptor for whole granules; direct if possible.
     main: OwnedFd,
-    /// For a tail that is shorter than a granule.
+    /// Descriptor for a tail that is shorter than a granule.
     buffered: OwnedFd,
     /// Held as long as the data is cached.
     _claim: Claim,
 }
 
 impl OpenedFile {
-    /// The descriptor for `offset..offset + len`: the direct one, unless the range ends in a tail
-    /// that is not a whole granule.
+    /// Returns the descriptor for `offset..offset + len`: the direct one, unless the range ends in
+    /// a tail that is not a whole granule.
     fn descriptor(&self, offset: u64, len: u64) -> &OwnedFd {
         let granule = u64::from(self.geometry.granule);
         let aligned = offset.is_multiple_of(granule) && len.is_multiple_of(granule);
         if aligned { &self.main } else { &self.buffered }
     }
 
-    /// A descriptor of its own, for looking at the allocation.
+    /// Returns a duplicate descriptor, for queries of the allocation.
     pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.buffered, 0)?)
     }
 
-    /// The error if a file has become shorter than it was. Devices keep their length.
+    /// Returns an error if a file has become shorter than it was. Devices keep their length.
     fn check_length(&self, op: StoreOpKind) -> Result<(), StoreError> {
         if self.is_device {
             return Ok(());
         }
         match rustix::fs::fstat(&self.main) {
             Ok(stat) => {
-                let is = u64::try_from(stat.st_size).unwrap_or(0);
-                if is < self.geometry.length {
-                    return Err(short_error(&self.path, op, self.geometry.length, is));
+                let length = u64::try_from(stat.st_size).unwrap_or(0);
+                if length < self.geometry.length {
+                    return Err(short_error(&self.path, op, self.geometry.length, length));
                 }
                 Ok(())
             }
@@ -142,11 +142,12 @@ impl OpenedFile {
 
     /// Writes zeros where the file system cannot make them.
     fn write_zeros(&self, mut offset: u64, len: u64) -> io::Result<()> {
-        let buffer = vec![0u8; ZEROS + 4096];
+        let buffer = vec![0u8; ZEROS_BYTES + 4096];
         let skip = buffer.as_ptr().align_offset(4096);
         let end = offset + len;
         while offset < end {
-            let piece = usize::try_from((end - offset).min(ZEROS as u64)).expect("at most 1 MiB");
+            let piece =
+                usize::try_from((end - offset).min(ZEROS_BYTES as u64)).expect("at most 1 MiB");
             let descriptor = self.descriptor(offset, piece as u64);
             let zeros = &buffer[skip..skip + piece];
             match rustix::io::pwrite(descriptor, zeros, offset) {
@@ -160,8 +161,8 @@ impl OpenedFile {
     }
 
     fn zero(&self, offset: u64, len: u64, keep_allocated: bool) -> io::Result<()> {
-        let how = if keep_allocated { FallocateFlags::ZERO_RANGE } else { PUNCH };
-        match rustix::fs::fallocate(&self.main, how | FallocateFlags::KEEP_SIZE, offset, len) {
+        let mode = if keep_allocated { FallocateFlags::ZERO_RANGE } else { PUNCH };
+        match rustix::fs::fallocate(&self.main, mode | FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(offset, len),
             other => Ok(other?),
         }
@@ -182,11 +183,11 @@ impl Backing for OpenedFile {
         let failed = |error: io::Error| store_error(&self.path, kind, offset, len, &error);
         match kind {
             StoreOpKind::Read | StoreOpKind::Flush => None,
-            // A write would make a file that was cut longer again, with a hole in it.
+            // A write would extend a truncated file again, with a hole in it.
             StoreOpKind::Write { .. } => self.check_length(kind).err().map(Err),
             StoreOpKind::Discard => {
-                let how = PUNCH | FallocateFlags::KEEP_SIZE;
-                let punched = rustix::fs::fallocate(&self.main, how, offset, len);
+                let mode = PUNCH | FallocateFlags::KEEP_SIZE;
+                let punched = rustix::fs::fallocate(&self.main, mode, offset, len);
                 Some(punched.map_err(|error| failed(error.into())))
             }
             StoreOpKind::Zero { keep_allocated } => {
@@ -197,7 +198,11 @@ impl Backing for OpenedFile {
         }
     }
 
-    fn next(&self, op: &StoreOp<ArenaFrames>, done: u64) -> Result<Option<Transfer>, StoreError> {
+    fn next_transfer(
+        &self,
+        op: &StoreOp<ArenaFrames>,
+        done: u64,
+    ) -> Result<Option<Transfer>, StoreError> {
         if op.kind == StoreOpKind::Flush {
             return Ok(Some(Transfer::by(&self.main, 0, 0)));
         }
@@ -205,11 +210,11 @@ impl Backing for OpenedFile {
         Ok(Some(Transfer::by(self.descriptor(at, len), at, len)))
     }
 
-    fn failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
+    fn call_failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
         Some(store_error(&self.path, op.kind, op.offset, op.len, error))
     }
 
-    fn nothing_came(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
+    fn no_progress(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
         let length = self.check_length(op.kind);
         Some(length.err().unwrap_or_else(|| {
             let (kind, path) = (op.kind, self.path.display());
@@ -218,12 +223,12 @@ impl Backing for OpenedFile {
         }))
     }
 
-    fn ended(&self, _op: &StoreOp<ArenaFrames>, _result: &mut Result<(), StoreError>) {}
+    fn finish(&self, _op: &StoreOp<ArenaFrames>, _result: &mut Result<(), StoreError>) {}
 }
 
 impl Drop for OpenedFile {
-    /// Gives the lock back now: a map's descriptor, a ring that the kernel has not taken down yet,
-    /// or a child between fork and exec would keep it.
+    /// Releases the lock now: the descriptor of a map, a ring that the kernel has not torn down
+    /// yet, or a child between fork and exec would keep it.
     fn drop(&mut self) {
         let unlocked = rustix::fs::flock(&self.buffered, FlockOperation::Unlock);
         debug_assert!(unlocked.is_ok(), "{unlocked:?}");
@@ -247,21 +252,21 @@ fn open_error(path: &Path, error: Errno) -> OpenError {
 
 fn check_type(path: &Path) -> Result<bool, OpenError> {
     let stat = rustix::fs::stat(path).map_err(|error| open_error(path, error))?;
-    let wrong = |what, hint| Err(OpenError::Kind { path: path.to_owned(), what, hint });
+    let refused = |kind, hint| Err(OpenError::Kind { path: path.to_owned(), kind, hint });
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(false),
         FileType::BlockDevice => Ok(true),
         FileType::Directory => {
-            wrong("directory", "; make an image file in it, for example with truncate -s 10G")
+            refused("directory", "; make an image file in it, for example with truncate -s 10G")
         }
-        FileType::CharacterDevice => wrong("character device", ""),
-        FileType::Fifo => wrong("pipe", ""),
-        FileType::Socket => wrong("socket", ""),
-        _ => wrong("special file", ""),
+        FileType::CharacterDevice => refused("character device", ""),
+        FileType::Fifo => refused("pipe", ""),
+        FileType::Socket => refused("socket", ""),
+        _ => refused("special file", ""),
     }
 }
 
-/// Whether a read of `len` bytes works without the page cache.
+/// Returns true if a read of `len` bytes works with direct I/O.
 fn reads_directly(file: &File, len: usize) -> bool {
     let mut buffer = vec![0u8; len + 4096];
     let skip = buffer.as_ptr().align_offset(4096);
@@ -289,7 +294,7 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     match rustix::fs::flock(&buffered, lock) {
         Ok(()) => {}
         Err(Errno::AGAIN) => {
-            // The claim of a Larder process of this user says more than the kernel does.
+            // The claim of a Larder process of this user has more details than the kernel shows.
             Claim::of_open(&buffered, path, read_only)?;
             let holder = claim::lock_holder(&buffered);
             return Err(OpenError::Busy { path: path.to_owned(), holder });
@@ -306,7 +311,7 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
         return Err(OpenError::Unaligned { path: path.to_owned(), length });
     }
     let mut notes = Vec::new();
-    // The exclusive opening above holds a device; opening it once more is allowed to ourselves
+    // The descriptor above holds the device exclusively; this process may open the device again
     // only without O_EXCL.
     let direct = open(OFlags::DIRECT).ok().map(File::from);
     let granule = direct.as_ref().and_then(|file| {

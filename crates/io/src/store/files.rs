@@ -1,14 +1,14 @@
 //! The files of a directory as one store, for a cache in front of all of them.
 //!
-//! The store's addresses are handed out in segments of 1 GiB: a file has one for each GiB of it
-//! that was touched, so that a page never spans two files and neighbours in a file are neighbours
-//! in the store. Segments take memory outside of the budget, and a sparse file has any number of
-//! GiB, so a read makes one only where the file has data. What lies behind the end of a file reads
-//! as zeros and is never written. Data goes by direct I/O, but for what does not end at a sector:
-//! that goes through the kernel's page cache.
+//! The store's addresses are allocated in segments of 1 GiB: a file has one for each GiB of it that
+//! was accessed, so that a page never spans two files and neighbors in a file are neighbors in the
+//! store. Segments take memory outside of the budget, and a sparse file has any number of GiB, so a
+//! read allocates one only where the file has data. Bytes behind the end of a file read as zeros
+//! and are never written. Data goes through direct I/O, except for parts of blocks, which go
+//! through the kernel's page cache.
 //!
-//! A discard of a segment does what was planned for its file (`PendingChange`): the cache sees to it that
-//! nothing of it is under way then, and forgets what it has of it.
+//! A discard of a segment executes the planned change of its file (`PendingChange`): the cache
+//! ensures that no operation on the file is in flight then, and drops its data of the file.
 
 mod source;
 
@@ -36,18 +36,19 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Maximum number of segments at a time, 16 PiB: one takes about 50 bytes of memory.
+/// Maximum number of segments at a time, 16 PiB; one takes about 50 bytes of memory.
 const SEGMENTS_MAX: u32 = 1 << 24;
-/// A write that does not end at a block goes through the page cache as a whole if it is no longer
-/// than this: two calls cost more than the copy.
+/// A write that does not end at a block boundary goes through the page cache as a whole if it is no
+/// longer than this: two calls cost more than the copy.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// The next piece of a write of `at..end`, where direct I/O must be aligned to `align`: whether it
-/// goes by direct I/O, and its length.
+/// Returns the next piece of a write of `at..end`, where direct I/O must be aligned to `align`:
+/// true if it goes by direct I/O, and its length.
 ///
-/// Writes to one block may be under way side by side, each of some sectors. If one of them went
-/// through the page cache and another one past it, the kernel could write the page with what was
-/// there before, and says so by an error of the next fsync(2). So only whole blocks go past it.
+/// Several writes to one block may be in flight at the same time, each of some sectors. If one of
+/// them went through the page cache and another one past it, the kernel could write back the page
+/// with the old data, and would report an error at the next fsync(2). So only whole blocks bypass
+/// the page cache.
 fn piece(at: u64, end: u64, align: u64) -> (bool, u64) {
     let (step, left) = (align.max(BLOCK_BYTES_U64), end - at);
     let whole = left / step * step;
@@ -59,9 +60,9 @@ fn piece(at: u64, end: u64, align: u64) -> (bool, u64) {
     }
 }
 
-/// What a segment belongs to, and where in the file it begins.
+/// The file of a segment, and the offset in the file at which the segment begins.
 #[derive(Clone, Debug)]
-struct Place {
+struct SegmentOwner {
     file: Arc<SourceFile>,
     start: u64,
 }
@@ -73,18 +74,18 @@ pub(crate) struct FileTable {
     root: Arc<LockedDirectory>,
     directory: PathBuf,
     read_only: bool,
-    places: RwLock<Vec<Option<Place>>>,
+    owners: RwLock<Vec<Option<SegmentOwner>>>,
     free: Mutex<Vec<u32>>,
 }
 
 impl FileTable {
-    /// No files yet, of the directory that `root` has open.
+    /// Creates a table without files, for the directory that `root` has open.
     pub(crate) fn new(root: Arc<LockedDirectory>, directory: PathBuf, read_only: bool) -> Self {
-        let (places, free) = (RwLock::default(), Mutex::default());
-        FileTable { root, directory, read_only, places, free }
+        let (owners, free) = (RwLock::default(), Mutex::default());
+        FileTable { root, directory, read_only, owners, free }
     }
 
-    /// The store, and what is worth saying about it.
+    /// Returns the store, and a note for the user.
     pub(crate) fn store(
         self: &Arc<Self>,
         clock: Arc<dyn Clock>,
@@ -92,38 +93,40 @@ impl FileTable {
     ) -> (Box<dyn EngineStore>, Option<String>) {
         let backing: Arc<dyn Backing> = Arc::<FileTable>::clone(self);
         if !plain {
-            match UringStore::on(Arc::clone(&backing)) {
+            match UringStore::with_backing(Arc::clone(&backing)) {
                 Ok(store) => return (Box::new(store), None),
                 Err(error) => {
                     let note = format!(
                         "io_uring is not available ({error}): files are read and written with \
                          plain calls, one at a time; allow io_uring_setup(2) to have it faster"
                     );
-                    let store = PlainStore::on(backing, Arc::clone(&clock));
+                    let store = PlainStore::with_backing(backing, Arc::clone(&clock));
                     return (Box::new(Timed::new(store, clock)), Some(note));
                 }
             }
         }
-        let store = PlainStore::on(backing, Arc::clone(&clock));
+        let store = PlainStore::with_backing(backing, Arc::clone(&clock));
         (Box::new(Timed::new(store, clock)), None)
     }
 
-    /// Where in the store a byte of a file lies; its segment is made if there is none.
+    /// Returns the address of a byte of a file in the store; allocates its segment if there is
+    /// none.
     pub(crate) fn place(&self, file: &Arc<SourceFile>, offset: u64) -> Result<u64, Errno> {
         let number = offset / SEGMENT_BYTES;
-        let segment = file.segment_or(number, || self.make(file, number * SEGMENT_BYTES))?;
+        let segment =
+            file.segment_or(number, || self.allocate_segment(file, number * SEGMENT_BYTES))?;
         Ok(u64::from(segment) * SEGMENT_BYTES + offset % SEGMENT_BYTES)
     }
 
-    /// Returns where in the store a byte of a file lies, if its segment exists.
+    /// Returns the address of a byte of a file in the store, if its segment exists.
     pub(crate) fn find(file: &SourceFile, offset: u64) -> Option<u64> {
         let segment = file.segment(offset / SEGMENT_BYTES)?;
         Some(u64::from(segment) * SEGMENT_BYTES + offset % SEGMENT_BYTES)
     }
 
-    /// Returns where in the store a byte lies that is to be read; its segment is made if there is
-    /// none. None if the file has only a hole there, or if there are no more segments: then nothing
-    /// of that part is cached, and the file in the directory has what a read must return.
+    /// Returns the address of a byte that is to be read; allocates its segment if there is none.
+    /// `None` if the file has only a hole there, or no segment is free: that part is not cached,
+    /// and a read must return the data of the file in the directory.
     pub(crate) fn place_to_read(&self, file: &Arc<SourceFile>, offset: u64) -> Option<u64> {
         FileTable::find(file, offset).or_else(|| {
             let start = offset / SEGMENT_BYTES * SEGMENT_BYTES;
@@ -132,22 +135,22 @@ impl FileTable {
         })
     }
 
-    fn make(&self, file: &Arc<SourceFile>, start: u64) -> Result<u32, Errno> {
-        let place = Some(Place { file: Arc::clone(file), start });
+    fn allocate_segment(&self, file: &Arc<SourceFile>, start: u64) -> Result<u32, Errno> {
+        let owner = Some(SegmentOwner { file: Arc::clone(file), start });
         let free = self.free.lock().expect("no holder panics").pop();
-        let mut places = self.places.write().expect("no holder panics");
+        let mut owners = self.owners.write().expect("no holder panics");
         if let Some(segment) = free {
-            places[segment as usize] = place;
+            owners[segment as usize] = owner;
             return Ok(segment);
         }
-        let segment = u32::try_from(places.len()).ok().filter(|&segment| segment < SEGMENTS_MAX);
+        let segment = u32::try_from(owners.len()).ok().filter(|&segment| segment < SEGMENTS_MAX);
         let segment = segment.ok_or(Errno::NFILE)?;
-        places.push(place);
+        owners.push(owner);
         Ok(segment)
     }
 
     /// Returns the section of a file, and the parts of the bytes `from..end` that lie in segments:
-    /// where each begins in the file, and its range in the store of the section.
+    /// the offset of each in the file, and its range in the store of the section.
     pub(crate) fn parts(file: &SourceFile, from: u64, end: u64) -> (usize, Vec<(u64, Range<u64>)>) {
         let (section, segments) = file.placed();
         let parts = segments.into_iter().map(|(number, segment)| {
@@ -159,57 +162,58 @@ impl FileTable {
         (section, parts.filter(|(_, range)| !range.is_empty()).collect())
     }
 
-    /// Returns the same without the places in the file.
+    /// Returns the section and the ranges as [`FileTable::parts`], without the offsets in the file.
     pub(crate) fn ranges(file: &SourceFile, from: u64, end: u64) -> (usize, Vec<Range<u64>>) {
         let (section, parts) = FileTable::parts(file, from, end);
         (section, parts.into_iter().map(|(_, range)| range).collect())
     }
 
-    /// Gives the segments of a file back, of which nothing is cached.
+    /// Frees the segments of a file that has no cached data.
     pub(crate) fn free(&self, file: &SourceFile) {
         self.free_segments(file.take_segments());
     }
 
-    /// The same of a file that has been moved to another section.
+    /// Frees segments of a file that has moved to another section.
     pub(crate) fn free_segments(&self, segments: Vec<u32>) {
-        let mut places = self.places.write().expect("no holder panics");
+        let mut owners = self.owners.write().expect("no holder panics");
         for &segment in &segments {
-            places[segment as usize] = None;
+            owners[segment as usize] = None;
         }
-        drop(places);
+        drop(owners);
         self.free.lock().expect("no holder panics").extend(segments);
     }
 
-    /// The file that lies at an address of the store, and where in it.
+    /// Returns the file at an address of the store, and the offset in the file.
     pub(crate) fn at(&self, offset: u64) -> Option<(Arc<SourceFile>, u64)> {
         let index = usize::try_from(offset / SEGMENT_BYTES).expect("below 2^24");
-        let places = self.places.read().expect("no holder panics");
-        let Place { file, start } = places.get(index)?.as_ref()?;
+        let owners = self.owners.read().expect("no holder panics");
+        let SegmentOwner { file, start } = owners.get(index)?.as_ref()?;
         Some((Arc::clone(file), start + offset % SEGMENT_BYTES))
     }
 
-    /// All files that have segments, each with the addresses at which these begin.
+    /// Returns all files that have segments, each with the addresses at which these begin.
     pub(crate) fn files(&self) -> Vec<(Arc<SourceFile>, Vec<u64>)> {
-        let places = self.places.read().expect("no holder panics");
-        let all = places.iter().flatten().map(|place| (Arc::clone(&place.file), place.start));
+        let owners = self.owners.read().expect("no holder panics");
+        let all = owners.iter().flatten().map(|owner| (Arc::clone(&owner.file), owner.start));
         let all: Vec<_> = all.collect();
-        // A thread that makes a segment of a file locks the file first.
-        drop(places);
-        let begins = |(file, start): (Arc<SourceFile>, u64)| {
+        // A thread that allocates a segment of a file locks the file before the table.
+        drop(owners);
+        let with_starts = |(file, start): (Arc<SourceFile>, u64)| {
             let segments = file.segments();
             let is_first = segments.first()?.0 * SEGMENT_BYTES == start;
-            let begins = segments.iter().map(|&(_, segment)| u64::from(segment) * SEGMENT_BYTES);
-            is_first.then(|| (file, begins.collect()))
+            let starts = segments.iter().map(|&(_, segment)| u64::from(segment) * SEGMENT_BYTES);
+            is_first.then(|| (file, starts.collect()))
         };
-        all.into_iter().filter_map(begins).collect()
+        all.into_iter().filter_map(with_starts).collect()
     }
 
-    /// The same for an operation, which is never about a segment that is free.
-    fn of(&self, op: &StoreOp<ArenaFrames>) -> (Arc<SourceFile>, u64) {
+    /// Returns the file of an operation, and the offset in it. The segment of an operation is never
+    /// free.
+    fn target(&self, op: &StoreOp<ArenaFrames>) -> (Arc<SourceFile>, u64) {
         self.at(op.offset).expect("operations are about segments that files have")
     }
 
-    /// Everything that the directory's file system has is made stable.
+    /// Makes all data of the directory's file system stable.
     fn flush_all(&self) -> Result<(), StoreError> {
         let failed = |error: Errno| {
             store_error_of(&self.directory.display().to_string(), StoreOpKind::Flush, 0, 0, error)
@@ -218,12 +222,12 @@ impl FileTable {
     }
 }
 
-/// The error of an operation on a file.
+/// Returns the error of an operation on a file.
 fn failure(file: &SourceFile, op: &StoreOp<ArenaFrames>, at: u64, error: Errno) -> StoreError {
     store_error_of(&file.name(), op.kind, at, op.len, error)
 }
 
-/// The errno that an error of ours stands for.
+/// Returns the errno for an error of the store.
 fn errno(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,
@@ -248,9 +252,9 @@ impl Backing for FileTable {
             return Some(self.flush_all());
         }
         let Some((file, at)) = self.at(op.offset) else {
-            // It may be read ahead for a file that is gone.
-            let place = self.directory.display().to_string();
-            return Some(Err(store_error_of(&place, op.kind, op.offset, op.len, Errno::STALE)));
+            // The cache may read ahead for a file that is gone.
+            let directory = self.directory.display().to_string();
+            return Some(Err(store_error_of(&directory, op.kind, op.offset, op.len, Errno::STALE)));
         };
         let failed = |error| failure(&file, op, at, error);
         match op.kind {
@@ -262,8 +266,8 @@ impl Backing for FileTable {
             }
             StoreOpKind::Flush if file.is_dead() => Some(Ok(())),
             StoreOpKind::Flush => file.flush_failed().map(|error| Err(failed(error))),
-            StoreOpKind::Discard => Some(match file.take_act() {
-                // Nothing is dropped that came meanwhile.
+            StoreOpKind::Discard => Some(match file.take_pending_change() {
+                // Data that was written meanwhile must not be dropped.
                 PendingChange::Renew(writes) | PendingChange::Truncate { writes, .. }
                     if file.writes() != Some(writes) =>
                 {
@@ -273,14 +277,14 @@ impl Backing for FileTable {
                 PendingChange::Truncate { size, .. } => shorten(&file, size).map_err(failed),
             }),
             StoreOpKind::Zero { keep_allocated } => {
-                let how = if keep_allocated {
+                let mode = if keep_allocated {
                     FallocateFlags::ZERO_RANGE
                 } else {
                     FallocateFlags::PUNCH_HOLE
                 };
                 let zero = |directory_file: Arc<OwnedFd>| {
-                    let how = how | FallocateFlags::KEEP_SIZE;
-                    rustix::fs::fallocate(&directory_file, how, at, op.len)?;
+                    let mode = mode | FallocateFlags::KEEP_SIZE;
+                    rustix::fs::fallocate(&directory_file, mode, at, op.len)?;
                     lengthen(&file, &directory_file, at + op.len)
                 };
                 Some(file.buffered(true).and_then(zero).map_err(failed))
@@ -288,8 +292,12 @@ impl Backing for FileTable {
         }
     }
 
-    fn next(&self, op: &StoreOp<ArenaFrames>, done: u64) -> Result<Option<Transfer>, StoreError> {
-        let (file, start) = self.of(op);
+    fn next_transfer(
+        &self,
+        op: &StoreOp<ArenaFrames>,
+        done: u64,
+    ) -> Result<Option<Transfer>, StoreError> {
+        let (file, start) = self.target(op);
         let failed = |error| failure(&file, op, start, error);
         let at = start + done;
         match op.kind {
@@ -311,12 +319,12 @@ impl Backing for FileTable {
                     return Ok(None);
                 }
                 let direct = file.direct(true).map_err(failed)?;
-                let (len, descriptor) = match direct.map(|(it, align)| (it, piece(at, end, align)))
-                {
-                    Some((direct, (true, len))) => (len, direct),
-                    Some((_, (false, len))) => (len, file.buffered(true).map_err(failed)?),
-                    None => (end - at, file.buffered(true).map_err(failed)?),
-                };
+                let (len, descriptor) =
+                    match direct.map(|(file, align)| (file, piece(at, end, align))) {
+                        Some((direct, (true, len))) => (len, direct),
+                        Some((_, (false, len))) => (len, file.buffered(true).map_err(failed)?),
+                        None => (end - at, file.buffered(true).map_err(failed)?),
+                    };
                 Ok(Some(Transfer::keeping(descriptor, at, len)))
             }
             StoreOpKind::Flush => {
@@ -327,10 +335,10 @@ impl Backing for FileTable {
         }
     }
 
-    fn failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
-        let (file, at) = self.of(op);
+    fn call_failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
+        let (file, at) = self.target(op);
         let error = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        // Some file systems open files for direct I/O that they cannot do.
+        // Some file systems open files for direct I/O, but do not support it.
         if error == Errno::INVAL && op.kind != StoreOpKind::Flush && file.give_up_direct() {
             return None;
         }
@@ -340,13 +348,13 @@ impl Backing for FileTable {
         Some(failure(&file, op, at, error))
     }
 
-    fn nothing_came(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
-        let (file, at) = self.of(op);
-        // The file is shorter in the directory than here, where the rest is still to be written.
+    fn no_progress(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
+        let (file, at) = self.target(op);
+        // The file is shorter in the directory than here, since the rest is not written yet.
         (op.kind != StoreOpKind::Read).then(|| failure(&file, op, at, Errno::IO))
     }
 
-    fn ended(&self, op: &StoreOp<ArenaFrames>, result: &mut Result<(), StoreError>) {
+    fn finish(&self, op: &StoreOp<ArenaFrames>, result: &mut Result<(), StoreError>) {
         let Some((file, _)) = self.at(op.offset) else { return };
         let error = result.as_ref().err().map(errno);
         match op.kind {
@@ -357,16 +365,16 @@ impl Backing for FileTable {
     }
 }
 
-/// What would have made the directory's file longer may be among what was zeroed up to `end`, and is
-/// then never written: it is made as long as it is here. Where more of the file follows, that is
-/// still to be written and may be under way.
+/// Extends the file in the directory to its size here after bytes up to `end` were zeroed. The
+/// cache never writes zeroed bytes, although they may be the ones that would extend the file. If
+/// more of the file follows `end`, the cache still writes that, and may be writing it now.
 fn lengthen(file: &SourceFile, directory_file: &OwnedFd, end: u64) -> Result<(), Errno> {
     let size = file.size();
-    let has = u64::try_from(rustix::fs::fstat(directory_file)?.st_size).unwrap_or(0);
-    if has < size && size <= end { rustix::fs::ftruncate(directory_file, size) } else { Ok(()) }
+    let length = u64::try_from(rustix::fs::fstat(directory_file)?.st_size).unwrap_or(0);
+    if length < size && size <= end { rustix::fs::ftruncate(directory_file, size) } else { Ok(()) }
 }
 
-/// Makes a file no longer than `size`, here and in the directory.
+/// Truncates a file to at most `size`, here and in the directory.
 fn shorten(file: &SourceFile, size: u64) -> Result<(), Errno> {
     if size < file.size() {
         rustix::fs::ftruncate(file.buffered(true)?, size)?;
@@ -419,7 +427,7 @@ mod tests {
     #[test]
     fn reads_make_segments_only_where_a_file_has_data() {
         const GIBS: u64 = 100_000;
-        // Files in memory may be as long as that.
+        // A file in memory may be that long.
         let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
             return larder_testing::skip("there is no /dev/shm");
         };
@@ -429,8 +437,8 @@ mod tests {
         data.write_all_at(b"text", 7 * SEGMENT_BYTES + 12_345).unwrap();
         let placed = |number| table.place_to_read(&file, number * SEGMENT_BYTES + 5);
         let with_data: Vec<u64> = (0..GIBS).filter(|&number| placed(number).is_some()).collect();
-        assert_eq!((with_data, table.places.read().unwrap().len()), (vec![7], 1));
-        // A write may bring data anywhere, and a read finds it.
+        assert_eq!((with_data, table.owners.read().unwrap().len()), (vec![7], 1));
+        // A write may create data anywhere, and a read finds it.
         let written = table.place(&file, 9 * SEGMENT_BYTES).unwrap();
         assert_eq!(placed(9), Some(written + 5));
     }
@@ -458,11 +466,11 @@ mod tests {
         let kind = StoreOpKind::Flush;
         let op = StoreOp { tag: 0, kind, offset, len: 4096, segments: Vec::new(), queued_at: 0 };
         for error in [Errno::MFILE, Errno::ACCESS] {
-            table.ended(&op, &mut Err(failure(&file, &op, 0, error)));
+            table.finish(&op, &mut Err(failure(&file, &op, 0, error)));
             assert_eq!(file.flush_failed(), None, "it could not be opened");
         }
-        let error = table.failed(&op, &io::Error::from(Errno::IO)).unwrap();
-        table.ended(&op, &mut Err(error));
+        let error = table.call_failed(&op, &io::Error::from(Errno::IO)).unwrap();
+        table.finish(&op, &mut Err(error));
         assert_eq!(file.flush_failed(), Some(Errno::IO));
     }
 
@@ -492,7 +500,8 @@ mod tests {
         let path = rustix::fs::open(&name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let file = SourceFile::new(path, 0, false);
         let other = std::thread::spawn(move || {
-            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            // SAFETY: the call changes the user of file accesses of this thread only, until the
+            // thread ends.
             unsafe { libc::setfsuid(65_534) };
             assert_eq!(file.direct(true).unwrap_err(), Errno::ACCESS, "nothing is open");
             file.give(made);

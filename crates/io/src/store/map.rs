@@ -1,4 +1,4 @@
-//! Which parts of a store hold data, for clients that ask (NBD's `base:allocation`).
+//! Allocation maps of stores, for clients that query them (NBD's `base:allocation`).
 
 use super::file::{OpenError, OpenedFile};
 use rustix::fs::SeekFrom;
@@ -6,22 +6,22 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
-/// A run of the store.
+/// An extent of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapExtent {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Whether it is a hole, which reads as zeros.
+    /// True for a hole, which reads as zeros.
     pub hole: bool,
 }
 
-/// Which parts of a store hold data.
+/// Allocation map of a store.
 pub trait AllocationMap: Send + Sync {
-    /// The run that starts at `offset`, at most `len` bytes of it.
+    /// Returns the extent that starts at `offset`, up to `len` bytes of it.
     fn extent(&self, offset: u64, len: u64) -> MapExtent;
 }
 
-/// A store without holes.
+/// Map of a store without holes.
 #[derive(Debug)]
 pub struct Solid;
 
@@ -31,9 +31,9 @@ impl AllocationMap for Solid {
     }
 }
 
-/// A file's holes, by lseek(2). Where the file system cannot tell, all is data.
+/// Map of a file, by lseek(2). If the file system does not report holes, everything is data.
 pub struct FileMap {
-    /// The position of a descriptor is shared: one search at a time.
+    /// Searches share the position of the descriptor, so they run one at a time.
     descriptor: Mutex<OwnedFd>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Debug for FileMap {
 }
 
 impl FileMap {
-    /// The map of an open file.
+    /// Creates the map of an open file.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -64,7 +64,7 @@ impl AllocationMap for FileMap {
         let data = rustix::fs::seek(&*descriptor, SeekFrom::Data(offset));
         match data {
             Ok(data) if data > offset => MapExtent { len: len.min(data - offset), hole: true },
-            // ENXIO: nothing but a hole up to the end.
+            // ENXIO: only a hole up to the end of the file.
             Err(rustix::io::Errno::NXIO) => MapExtent { len, hole: true },
             Ok(_) => match rustix::fs::seek(&*descriptor, SeekFrom::Hole(offset)) {
                 Ok(hole) if hole > offset => MapExtent { len: len.min(hole - offset), hole: false },

@@ -1,18 +1,18 @@
-//! A store on an NBD server: many requests in flight on one connection, and what it takes to keep
-//! the promise of a flush when that connection breaks.
+//! A store on an NBD server: many requests in flight on one connection, and the recovery that keeps
+//! the guarantee of a flush when that connection breaks.
 //!
-//! There is one connection, whatever the server offers: without multi-conn the protocol promises
-//! nothing about two, and with it one thread would drive them all the same.
+//! There is one connection, whatever the server offers: without multi-conn the protocol guarantees
+//! nothing about two, and with it one thread would still drive both.
 //!
-//! The server may have been killed when a connection breaks. What it has answered and not flushed
-//! may be gone then, and the cache counts it as written. So the store keeps a copy of it (the
-//! [`journal`]) and, once there is a connection again, gives it to the server anew before anything
-//! else; then what was not answered. Nobody notices but by the time it takes. The copies are
-//! bounded: when they are half of what they may be the store asks for a flush by itself, and when
-//! they are all of it no more is written until that is answered.
+//! The server may have been killed when a connection breaks. Changes that it has answered and not
+//! flushed may be lost then, and the cache counts them as written. So the store keeps copies of
+//! them (the [`journal`]) and, after a reconnection, sends them again before anything else; then it
+//! sends the requests without a reply. Clients notice only the delay. The copies are bounded: when
+//! they fill half of their room the store sends a flush by itself, and when they fill all of it the
+//! store sends no more writes until that flush completes.
 //!
 //! Without a connection for [`NbdOptions::away_after`] operations fail with
-//! [`StoreErrorKind::Away`], flushes too, which is not final: nothing is lost as long as this
+//! [`StoreErrorKind::Away`], flushes too. That is not final: no data is lost as long as this
 //! process lives. If the server fails a flush or a repeated write, that is final, as with a file:
 //! every later flush of the volume fails. The store keeps copies of later writes and flushes the
 //! server by itself as before. Without copies a restart of the server would undo these writes, and
@@ -40,8 +40,8 @@ use larder_core::store::{
     Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
 };
 use link::Link;
-use map::Shared;
-use open::{EXCLUDE_BYTES_MAX, Features};
+use map::HoleQueries;
+use open::{DISCARD_BYTES_MAX, Features};
 use pieces::{Piece, PieceOperation};
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
@@ -52,33 +52,34 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An operation that is not done.
+/// An operation in flight.
 struct Job {
     op: StoreOp<ArenaFrames>,
-    /// Pieces that are not answered.
-    left: usize,
+    /// Number of pieces without a reply.
+    pieces_left: usize,
     error: Option<StoreError>,
     started_at: Nanos,
-    /// When it began to wait for a connection: it was submitted without one, or lost with one.
+    /// Time at which it began to wait for a connection: it was submitted without one, or lost with
+    /// one.
     lost_at: Option<Nanos>,
     /// True for a flush, and for FUA without support by the server: a flush of the server makes the
     /// data stable. The operation fails if any flush of the server fails while it is in flight.
     needs_flush: bool,
-    /// FUA that the server does not know: a flush has to follow.
-    then_flush: bool,
+    /// True for FUA that the server does not support: a flush must follow.
+    flush_follows: bool,
 }
 
 /// A store on an NBD server.
 pub struct NbdStore {
     uri: NbdUri,
-    /// The address as people read it.
-    place: String,
+    /// The address, for messages.
+    address: String,
     connect: ConnectOptions,
     geometry: Geometry,
     features: Features,
-    /// The longest piece of a read or write.
+    /// Maximum length of a piece of a read or write.
     piece_bytes: u32,
-    /// What the copies of the journal, and the buffers in flight, may take up, each.
+    /// Maximum bytes of the copies in the journal, and of the buffers in flight, each.
     buffer_bytes: usize,
     away_after: Nanos,
     clock: Arc<dyn Clock>,
@@ -86,37 +87,38 @@ pub struct NbdStore {
     control: Arc<PeerControl>,
     losses: LogLimit,
     reconnections: LogLimit,
-    /// Discards that were answered, and those before the last flush. No copies are kept of them.
+    /// Numbers of completed discards, and of those before the last flush. The journal has no copies
+    /// of them.
     discards: u64,
     discards_flushed: u64,
     jobs: Vec<Option<Job>>,
     free_jobs: Vec<usize>,
-    /// Pieces to be sent that need no room in the journal.
+    /// Pieces to send that need no room in the journal.
     ready: VecDeque<Piece>,
-    /// Pieces to be sent that do.
+    /// Pieces to send that need room in the journal.
     changes: VecDeque<Piece>,
     sent: HashMap<u64, Piece>,
-    /// Bytes of buffers in flight, and those of changes among them.
+    /// Bytes of buffers in flight, and of those of changes among them.
     sent_bytes: usize,
     sent_change_bytes: usize,
     journal: Journal,
-    /// While the journal is being repeated: the next entry.
+    /// The next entry, while the journal is repeated.
     repeat: Option<u64>,
-    /// A flush of the store's own is under way.
+    /// True while a flush of the store itself is in flight.
     flushing: bool,
     /// The first failure of a flush or of a repeated write, which every later flush reports.
     flush_error: Option<StoreError>,
-    map: Arc<Shared>,
-    spare: Vec<Vec<u8>>,
+    map: Arc<HoleQueries>,
+    spare_buffers: Vec<Vec<u8>>,
     done: Vec<StoreDone<ArenaFrames>>,
-    /// Held as long as the export is cached.
+    /// Held while the export is cached.
     _claim: Claim,
 }
 
 impl fmt::Debug for NbdStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NbdStore")
-            .field("place", &self.place)
+            .field("place", &self.address)
             .field("link", &self.link)
             .finish_non_exhaustive()
     }
@@ -125,12 +127,12 @@ impl fmt::Debug for NbdStore {
 fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
     let job = Job {
         op,
-        left: 0,
+        pieces_left: 0,
         error: None,
         started_at: now,
         lost_at: matches!(store.link, Link::Down(_)).then_some(now),
         needs_flush: false,
-        then_flush: false,
+        flush_follows: false,
     };
     if let Some(index) = store.free_jobs.pop() {
         store.jobs[index] = Some(job);
@@ -141,75 +143,76 @@ fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize 
 }
 
 impl NbdStore {
-    /// Cuts an operation into pieces. An operation without any is done.
-    fn cut(&mut self, index: usize) {
+    /// Splits an operation into pieces. An operation without pieces is complete.
+    fn split(&mut self, index: usize) {
         let op = &self.jobs[index].as_ref().expect("a job under way").op;
         let (kind, range) = (op.kind, op.offset..op.offset + op.len);
         match kind {
             StoreOpKind::Read => {
-                self.cut_range(index, PieceOperation::Read, &range, self.piece_bytes)
+                self.split_range(index, PieceOperation::Read, &range, self.piece_bytes)
             }
             StoreOpKind::Write { fua } => {
                 let native = fua && self.features.fua();
-                self.cut_range(
+                self.split_range(
                     index,
                     PieceOperation::Write { fua: native },
                     &range,
                     self.piece_bytes,
                 );
-                let then_flush = fua && !native && self.features.flush();
+                let flush_follows = fua && !native && self.features.flush();
                 let job = self.job(index);
-                (job.needs_flush, job.then_flush) = (then_flush, then_flush);
+                (job.needs_flush, job.flush_follows) = (flush_follows, flush_follows);
             }
-            // A server that is away, or does not answer, does not delay a flush of nothing.
+            // A server that is away, or does not reply, must not delay a flush without unflushed
+            // changes.
             StoreOpKind::Flush if !self.control.has_unflushed() => {}
             StoreOpKind::Flush if self.features.flush() => {
                 self.job(index).needs_flush = true;
-                self.add_piece(Piece { job: Some(index), what: PieceOperation::Flush, range });
+                self.add_piece(Piece { job: Some(index), operation: PieceOperation::Flush, range });
             }
             StoreOpKind::Discard if self.features.trim() => {
-                self.cut_range(index, PieceOperation::Trim, &range, EXCLUDE_BYTES_MAX);
+                self.split_range(index, PieceOperation::Trim, &range, DISCARD_BYTES_MAX);
             }
             StoreOpKind::Zero { keep_allocated } if self.features.zero() => {
-                let what = PieceOperation::Zero { keep_allocated };
-                self.cut_range(index, what, &range, EXCLUDE_BYTES_MAX);
+                let operation = PieceOperation::Zero { keep_allocated };
+                self.split_range(index, operation, &range, DISCARD_BYTES_MAX);
             }
             StoreOpKind::Zero { .. } => {
-                self.cut_range(index, PieceOperation::Zeros, &range, self.piece_bytes);
+                self.split_range(index, PieceOperation::Zeros, &range, self.piece_bytes);
             }
             StoreOpKind::Discard => {
                 let message = format!(
                     "discard {} bytes of {}: it has no trim",
                     range.end - range.start,
-                    self.place
+                    self.address
                 );
                 self.job(index).error = Some(StoreError::new(StoreErrorKind::Unsupported, message));
             }
-            // Asked for with --flush ignore only, where nothing is promised.
+            // Requested with --flush ignore only, where nothing is guaranteed.
             StoreOpKind::Flush => {}
         }
     }
 
-    fn cut_range(
+    fn split_range(
         &mut self,
         index: usize,
-        what: PieceOperation,
+        operation: PieceOperation,
         range: &Range<u64>,
         piece_bytes: u32,
     ) {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min(at + u64::from(piece_bytes));
-            self.add_piece(Piece { job: Some(index), what, range: at..end });
+            self.add_piece(Piece { job: Some(index), operation, range: at..end });
             at = end;
         }
     }
 
     fn add_piece(&mut self, piece: Piece) {
         if let Some(index) = piece.job {
-            self.job(index).left += 1;
+            self.job(index).pieces_left += 1;
         }
-        if piece.what.is_change() && self.features.flush() {
+        if piece.operation.is_change() && self.features.flush() {
             self.changes.push_back(piece);
         } else {
             self.ready.push_back(piece);
@@ -220,14 +223,18 @@ impl NbdStore {
         self.jobs[index].as_mut().expect("a job under way")
     }
 
-    /// Takes a job out if nothing of it is left to do.
-    fn end_if_over(&mut self, index: usize, now: Nanos) {
+    /// Completes a job if it has no pieces left.
+    fn finish_if_complete(&mut self, index: usize, now: Nanos) {
         let job = self.job(index);
-        if job.left > 0 {
+        if job.pieces_left > 0 {
             return;
         }
-        if std::mem::take(&mut job.then_flush) && job.error.is_none() {
-            self.add_piece(Piece { job: Some(index), what: PieceOperation::Flush, range: 0..0 });
+        if std::mem::take(&mut job.flush_follows) && job.error.is_none() {
+            self.add_piece(Piece {
+                job: Some(index),
+                operation: PieceOperation::Flush,
+                range: 0..0,
+            });
             return;
         }
         let Job { op, error, started_at, .. } = self.jobs[index].take().expect("looked at above");
@@ -236,24 +243,24 @@ impl NbdStore {
         self.done.push(StoreDone { op, result, started_at, finished_at: now });
     }
 
-    /// Sends what may be sent now.
+    /// Sends all pieces that may be sent now.
     fn send(&mut self, frames: &ArenaFrames, now: Nanos) {
         while matches!(self.link, Link::Up(_)) {
             let Some(piece) = self.next_piece() else { return };
             if let Err(error) = self.send_piece(frames, piece) {
-                self.lose(now, &error);
+                self.handle_loss(now, &error);
             }
         }
     }
 
-    /// The next piece that there is room for.
+    /// Returns the next piece for which there is room.
     fn next_piece(&mut self) -> Option<Piece> {
         if self.repeat.is_some() {
             return self.next_repeat();
         }
-        if let Some((start, len)) = self.map.take_question() {
-            let what = PieceOperation::Status { changes: self.map.changes() };
-            return Some(Piece { job: None, what, range: start..start + u64::from(len) });
+        if let Some((start, len)) = self.map.take_query() {
+            let operation = PieceOperation::Status { changes: self.map.changes() };
+            return Some(Piece { job: None, operation, range: start..start + u64::from(len) });
         }
         if self.ready.front().is_some_and(|piece| self.has_room(piece)) {
             return self.ready.pop_front();
@@ -261,7 +268,7 @@ impl NbdStore {
         // Also after a failed flush: only a flush makes room in the journal.
         if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 {
             self.flushing = true;
-            return Some(Piece { job: None, what: PieceOperation::Flush, range: 0..0 });
+            return Some(Piece { job: None, operation: PieceOperation::Flush, range: 0..0 });
         }
         let change = self.changes.front()?;
         let bytes = self.journal.bytes() + self.sent_change_bytes;
@@ -275,17 +282,17 @@ impl NbdStore {
     }
 
     fn send_piece(&mut self, frames: &ArenaFrames, mut piece: Piece) -> Result<(), ClientError> {
-        if piece.what == PieceOperation::Flush {
-            // It covers what has been answered by now.
+        if piece.operation == PieceOperation::Flush {
+            // The flush covers the changes that have been answered by now.
             let (end, discards) = (self.journal.end(), self.discards);
-            piece.what = PieceOperation::Flushing { end, discards };
+            piece.operation = PieceOperation::Flushing { end, discards };
         }
         let request = self.request(frames, &piece);
-        if piece.what.is_change() {
+        if piece.operation.is_change() {
             self.map.changed();
             self.sent_change_bytes += piece.change_bytes();
         }
-        if piece.what.is_change() || piece.what == PieceOperation::Trim {
+        if piece.operation.is_change() || piece.operation == PieceOperation::Trim {
             self.control.set_unflushed(true);
         }
         self.sent_bytes += piece.buffer_bytes();
@@ -297,14 +304,15 @@ impl NbdStore {
                 Ok(())
             }
             Err(error) => {
-                // A cookie of none: it only has to be found when all that was sent is put back.
+                // No request has this cookie: the piece is only found when all sent pieces are
+                // requeued.
                 self.sent.insert(u64::MAX, piece);
                 Err(error)
             }
         }
     }
 
-    /// Takes in all answers that have come.
+    /// Processes all replies that have arrived.
     fn receive(&mut self, frames: &ArenaFrames, now: Nanos) {
         loop {
             let Link::Up(up) = &mut self.link else { return };
@@ -315,15 +323,15 @@ impl NbdStore {
             match client.wait_for(Duration::ZERO) {
                 Ok(Some(completion)) => {
                     if shuts_down(&completion) {
-                        self.lose(now, &ClientError::Closed);
+                        self.handle_loss(now, &ClientError::Closed);
                         return;
                     }
                     up.outage = None;
-                    self.answered(frames, now, completion);
+                    self.complete_piece(frames, now, completion);
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    self.lose(now, &error);
+                    self.handle_loss(now, &error);
                     return;
                 }
             }
@@ -331,7 +339,7 @@ impl NbdStore {
     }
 }
 
-/// A server that ends says so in its answers: as good as a connection that breaks.
+/// Returns true if a reply says that the server shuts down, which counts as a broken connection.
 fn shuts_down(completion: &Completion) -> bool {
     completion.result.as_ref().is_err_and(|error| error.errno == wire::Errno::Shutdown)
 }
@@ -348,9 +356,9 @@ impl Store<ArenaFrames> for NbdStore {
         {
             self.job(index).error = Some(error);
         } else {
-            self.cut(index);
+            self.split(index);
         }
-        self.end_if_over(index, now);
+        self.finish_if_complete(index, now);
         self.send(frames, now);
     }
 
@@ -376,21 +384,22 @@ impl EngineStore for NbdStore {
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
-        // While the journal is repeated a question waits for its end.
-        let asked = self.map.set_waker(waker) && self.repeat.is_none();
-        if asked || !self.done.is_empty() {
+        // While the journal is repeated, a query waits for its end.
+        let has_query = self.map.set_waker(waker) && self.repeat.is_none();
+        if has_query || !self.done.is_empty() {
             return Ok(());
         }
         let now = self.clock.now();
         let until = |at: Nanos| Duration::from_nanos(at.saturating_sub(now));
-        let sooner = |at: Nanos| Some(timeout.map_or(until(at), |timeout| timeout.min(until(at))));
+        let earlier = |at: Nanos| Some(timeout.map_or(until(at), |timeout| timeout.min(until(at))));
         match &mut self.link {
             Link::Up(up) => {
                 let client = &mut up.client;
                 if client.has_answer() {
                     return Ok(());
                 }
-                // A server that closes while nothing is asked of it is noticed when something is.
+                // The store notices that the server has closed an idle connection when it sends the
+                // next request.
                 let socket = (client.in_flight() > 0).then(|| (client.socket(), PollFlags::IN));
                 waker.sleep(socket, timeout)
             }
@@ -398,13 +407,13 @@ impl EngineStore for NbdStore {
                 if self.control.is_ended() && self.jobs.len() > self.free_jobs.len() {
                     return Ok(());
                 }
-                let next = down.run_maintenance(now, (&self.uri, self.connect), waker);
+                let next = down.start_attempt(now, (&self.uri, self.connect), waker);
                 let since = down.outage.since;
                 // An outage that is long enough fails new operations immediately.
                 let lost = self.jobs.iter().flatten().filter_map(|job| job.lost_at);
                 let away = lost.min().map(|at| at.min(since).saturating_add(self.away_after));
                 let at = next.into_iter().chain(away).min();
-                let timeout = at.map_or(timeout, sooner);
+                let timeout = at.map_or(timeout, earlier);
                 waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
             }
         }
@@ -412,7 +421,8 @@ impl EngineStore for NbdStore {
 }
 
 impl Drop for NbdStore {
-    /// Says goodbye to a server that owes nothing; others find out.
+    /// Disconnects from a server without requests in flight; other servers see the connection
+    /// close.
     fn drop(&mut self) {
         self.map.set_up(false);
         let now = self.clock.now();
@@ -422,11 +432,11 @@ impl Drop for NbdStore {
             && up.client.in_flight() == 0
         {
             let ended = up.client.disconnect();
-            tracing::debug!(place = self.place, ?ended, "left the server");
+            tracing::debug!(place = self.address, ?ended, "left the server");
         }
     }
 }
 
-/// Time limit of a handshake, of the rest of an answer that has begun, and of sending a request:
+/// Time limit of a handshake, of the rest of a reply that has begun, and of sending a request;
 /// after it the connection counts as broken. Data has more time, a second for each 64 KiB.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! A store on plain calls: executes in submit. Slow and simple; for kernels that deny io_uring. Its
-//! ways of discarding and zeroing serve the io_uring store too.
+//! A store on plain calls, which executes operations in `submit`. It is slow and simple, for
+//! kernels that deny io_uring. The io_uring store uses its function for the rest of a short read.
 
 use super::backing::{Backing, Transfer};
 use super::file::OpenedFile;
@@ -27,14 +27,14 @@ impl fmt::Debug for PlainStore {
 }
 
 impl PlainStore {
-    /// A store on `file`; `clock` measures how long operations take.
+    /// Creates a store on `file`; `clock` measures the duration of operations.
     #[must_use]
     pub fn new(file: Arc<OpenedFile>, clock: Arc<dyn Clock>) -> Self {
-        PlainStore::on(file, clock)
+        PlainStore::with_backing(file, clock)
     }
 
-    /// The same for anything that operations can be done on.
-    pub(super) fn on(backing: Arc<dyn Backing>, clock: Arc<dyn Clock>) -> Self {
+    /// Creates a store on a backing.
+    pub(super) fn with_backing(backing: Arc<dyn Backing>, clock: Arc<dyn Clock>) -> Self {
         PlainStore { backing, clock, done: Vec::new() }
     }
 }
@@ -47,7 +47,7 @@ impl Store<ArenaFrames> for PlainStore {
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
         let result = self.backing.begin(frames, &mut op).unwrap_or_else(|| {
             let mut result = execute(&*self.backing, frames, &mut op);
-            self.backing.ended(&op, &mut result);
+            self.backing.finish(&op, &mut result);
             result
         });
         let finished_at = self.clock.now();
@@ -75,14 +75,14 @@ fn execute(
 ) -> Result<(), StoreError> {
     let mut done = 0;
     loop {
-        let Some(transfer) = backing.next(op, done)? else {
+        let Some(transfer) = backing.next_transfer(op, done)? else {
             zero_rest(frames, op, done);
             return Ok(());
         };
         match call(frames, op, done, &transfer) {
             Ok(_) if op.kind == StoreOpKind::Flush => return Ok(()),
             Ok(0) => {
-                if let Some(error) = backing.nothing_came(op) {
+                if let Some(error) = backing.no_progress(op) {
                     return Err(error);
                 }
                 zero_rest(frames, op, done);
@@ -96,7 +96,7 @@ fn execute(
             }
             Err(Errno::INTR) => {}
             Err(error) => {
-                if let Some(error) = backing.failed(op, &io::Error::from(error)) {
+                if let Some(error) = backing.call_failed(op, &io::Error::from(error)) {
                     return Err(error);
                 }
             }
@@ -104,7 +104,7 @@ fn execute(
     }
 }
 
-/// One system call of an operation of which `done` bytes are done.
+/// Makes one system call for an operation of which `done` bytes are complete.
 fn call(
     frames: &ArenaFrames,
     op: &mut StoreOp<ArenaFrames>,
@@ -128,8 +128,8 @@ fn call(
         let start = *offset as usize + skip;
         let range = start..start + (len - skip).min(most);
         return match buffer {
-            Buffer::Owned(own) => {
-                let bytes = &mut frames.arena().bytes_mut(own)[range];
+            Buffer::Owned(pin) => {
+                let bytes = &mut frames.arena().bytes_mut(pin)[range];
                 rustix::io::pread(descriptor, bytes, transfer.offset)
             }
             Buffer::Pinned(pin) => {
@@ -151,9 +151,9 @@ pub(super) fn zero_rest(frames: &ArenaFrames, op: &mut StoreOp<ArenaFrames>, don
         let len = *len as usize;
         let skipped = skip.min(len);
         skip -= skipped;
-        if let Buffer::Owned(own) = buffer {
+        if let Buffer::Owned(pin) = buffer {
             let start = *offset as usize;
-            frames.arena().bytes_mut(own)[start + skipped..start + len].fill(0);
+            frames.arena().bytes_mut(pin)[start + skipped..start + len].fill(0);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A store on io_uring: reads and writes and flushes in flight together, straight to and from the
+//! A store on io_uring: reads, writes and flushes are in flight together, directly to and from the
 //! frames of the cache.
 
 use super::EngineStore;
 use super::backing::{Backing, Transfer};
 use super::file::OpenedFile;
-use super::gather::{Gather, Taken};
+use super::gather::{BounceBuffers, BufferIndex};
 use super::plain::zero_rest;
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
@@ -23,39 +23,40 @@ use std::time::Duration;
 /// Entries of the submission queue; the completion queue has twice as many. More operations than
 /// this wait in the cache's queue.
 const ENTRIES: u32 = 128;
-/// The tag of the poll on the waker's event.
+/// Tag of the poll on the waker's event.
 const WAKE: u64 = u64::MAX;
 
-/// An operation that the kernel is doing.
+/// An operation in flight in the kernel.
 struct InFlight {
     op: StoreOp<ArenaFrames>,
-    /// What the kernel was pointed at; must stay where it is until the completion.
+    /// Vectors that the kernel reads; they must stay in place until the completion.
     vectors: Box<[libc::iovec]>,
-    /// The memory behind that, for later calls.
+    /// The memory after that of the vectors, for later calls.
     rest: Vec<libc::iovec>,
-    /// What the kernel was asked to do.
+    /// The system call in flight.
     transfer: Option<Transfer>,
     started_at: Nanos,
-    /// The buffer that stands for the memory of the segments.
-    gathered: Option<Taken>,
-    /// Bytes of earlier calls.
+    /// Index of the bounce buffer that replaces the memory of the segments.
+    buffer_index: Option<BufferIndex>,
+    /// Bytes that earlier calls have moved.
     done: u64,
 }
 
 /// A store on io_uring.
 pub struct UringStore {
-    file: Arc<dyn Backing>,
+    backing: Arc<dyn Backing>,
     ring: IoUring,
     in_flight: Vec<Option<Box<InFlight>>>,
     free: Vec<usize>,
-    /// Done without the ring, or found to be wrong before it.
+    /// Operations that completed without the ring, or failed before it.
     done: Vec<StoreDone<ArenaFrames>>,
     backlog: VecDeque<squeue::Entry>,
     wake_armed: bool,
     count: usize,
-    gather: Gather,
-    /// Begun, and waiting for a buffer; while there are any, the buffers are in use.
-    held: VecDeque<StoreOp<ArenaFrames>>,
+    buffers: BounceBuffers,
+    /// Operations that have begun, and wait for a buffer; while there are any, all buffers are in
+    /// use.
+    waiting: VecDeque<StoreOp<ArenaFrames>>,
 }
 
 impl fmt::Debug for UringStore {
@@ -65,22 +66,22 @@ impl fmt::Debug for UringStore {
 }
 
 impl UringStore {
-    /// A ring for `file`.
+    /// Creates a ring for `file`.
     ///
     /// # Errors
     /// If the kernel has no io_uring, denies it, or lacks waiting with a timeout (Linux 5.11).
     pub fn new(file: Arc<OpenedFile>) -> io::Result<Self> {
-        UringStore::on(file)
+        UringStore::with_backing(file)
     }
 
-    /// The same for anything that operations can be done on.
-    pub(super) fn on(file: Arc<dyn Backing>) -> io::Result<Self> {
+    /// Creates a ring for a backing.
+    pub(super) fn with_backing(backing: Arc<dyn Backing>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().build(ENTRIES)?;
         if !ring.params().is_feature_ext_arg() {
             return Err(io::Error::other("this kernel's io_uring cannot wait with a timeout"));
         }
         Ok(UringStore {
-            file,
+            backing,
             ring,
             in_flight: Vec::new(),
             free: Vec::new(),
@@ -88,12 +89,12 @@ impl UringStore {
             backlog: VecDeque::new(),
             wake_armed: false,
             count: 0,
-            gather: Gather::default(),
-            held: VecDeque::new(),
+            buffers: BounceBuffers::default(),
+            waiting: VecDeque::new(),
         })
     }
 
-    /// What the kernel is to do for an operation.
+    /// Returns the submission entry of an operation.
     fn entry(&self, index: usize) -> squeue::Entry {
         let flight = self.in_flight[index].as_ref().expect("an operation in flight");
         let InFlight { op, vectors, transfer, .. } = &**flight;
@@ -123,12 +124,16 @@ impl UringStore {
         entry.user_data(index as u64)
     }
 
-    /// Asks the kernel to go on with an operation; how it ended, if nothing is left to do.
-    fn go_on(&mut self, index: usize, frames: &ArenaFrames) -> Option<Result<(), StoreError>> {
+    /// Submits the next call of an operation; returns its result if no call is left.
+    fn continue_operation(
+        &mut self,
+        index: usize,
+        frames: &ArenaFrames,
+    ) -> Option<Result<(), StoreError>> {
         let flight = self.in_flight[index].as_mut().expect("an operation in flight");
-        match self.file.next(&flight.op, flight.done) {
+        match self.backing.next_transfer(&flight.op, flight.done) {
             Ok(Some(transfer)) => {
-                point(flight, transfer);
+                set_transfer(flight, transfer);
                 let entry = self.entry(index);
                 self.push(entry);
                 None
@@ -141,31 +146,31 @@ impl UringStore {
         }
     }
 
-    /// Has the kernel do an operation that has begun.
+    /// Submits the first call of an operation that has begun.
     fn start(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
-        let transfer = match self.file.next(&op, 0) {
+        let transfer = match self.backing.next_transfer(&op, 0) {
             Ok(Some(transfer)) => transfer,
             other => {
                 let mut result = other.map(|_nothing| zero_rest(frames, &mut op, 0));
-                self.file.ended(&op, &mut result);
+                self.backing.finish(&op, &mut result);
                 self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
                 return;
             }
         };
         let mut rest = vectors(frames, &mut op.segments);
-        let gathered = self.gather.take(&op, rest.len());
-        if let Some(taken) = gathered {
+        let buffer_index = self.buffers.acquire(&op, rest.len());
+        if let Some(buffer_index) = buffer_index {
             if op.kind != StoreOpKind::Read {
-                self.gather.fill(taken, frames, &op.segments);
+                self.buffers.copy_in(buffer_index, frames, &op.segments);
             }
-            let iov_base = self.gather.bytes(taken).as_mut_ptr().cast();
+            let iov_base = self.buffers.bytes(buffer_index).as_mut_ptr().cast();
             let iov_len = usize::try_from(op.len).expect("at most a buffer");
             rest = vec![libc::iovec { iov_base, iov_len }];
         }
         let (vectors, started_at) = (Box::default(), now);
         let mut flight =
-            InFlight { op, vectors, rest, transfer: None, started_at, gathered, done: 0 };
-        point(&mut flight, transfer);
+            InFlight { op, vectors, rest, transfer: None, started_at, buffer_index, done: 0 };
+        set_transfer(&mut flight, transfer);
         let index = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() - 1
@@ -185,8 +190,9 @@ impl UringStore {
     fn fill_queue(&mut self) {
         let mut queue = self.ring.submission();
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: the entry points at memory that stays in place until the completion: frames
-            // by their holds, vectors in a box, both of its InFlight, or a buffer of `gather`.
+            // SAFETY: the entry points to memory that stays in place until the completion: frames
+            // by their pins, and vectors in a box, both owned by its InFlight, or a buffer of
+            // `buffers`.
             let pushed = unsafe { queue.push(entry) };
             if pushed.is_err() {
                 break;
@@ -201,8 +207,8 @@ impl UringStore {
         *self.in_flight[index].take().expect("an operation completes once")
     }
 
-    /// Takes in a completion; `None` if there was more to do.
-    fn completed(
+    /// Processes a completion; `None` if the operation continues.
+    fn handle_completion(
         &mut self,
         (index, code): (usize, i32),
         now: Nanos,
@@ -217,16 +223,16 @@ impl UringStore {
             }
             Err(_) => {
                 let error = io::Error::from_raw_os_error(-code);
-                if let Some(error) = self.file.failed(&flight.op, &error) {
+                if let Some(error) = self.backing.call_failed(&flight.op, &error) {
                     Err(error)
                 } else {
                     advance(flight, 0);
-                    self.go_on(index, frames)?
+                    self.continue_operation(index, frames)?
                 }
             }
             Ok(_) if flight.op.kind == StoreOpKind::Flush => Ok(()),
             Ok(0) => {
-                if let Some(error) = self.file.nothing_came(&flight.op) {
+                if let Some(error) = self.backing.no_progress(&flight.op) {
                     Err(error)
                 } else {
                     zero_rest(frames, &mut flight.op, flight.done);
@@ -235,7 +241,11 @@ impl UringStore {
             }
             Ok(n) => {
                 advance(flight, n);
-                if flight.done < flight.op.len { self.go_on(index, frames)? } else { Ok(()) }
+                if flight.done < flight.op.len {
+                    self.continue_operation(index, frames)?
+                } else {
+                    Ok(())
+                }
             }
         };
         Some(self.end(index, result, now, frames))
@@ -248,15 +258,15 @@ impl UringStore {
         now: Nanos,
         frames: &ArenaFrames,
     ) -> StoreDone<ArenaFrames> {
-        let InFlight { mut op, started_at, gathered, done, .. } = self.take(index);
-        self.gather.took(done, started_at, now);
-        if let Some(taken) = gathered {
+        let InFlight { mut op, started_at, buffer_index, done, .. } = self.take(index);
+        self.buffers.record(done, started_at, now);
+        if let Some(buffer_index) = buffer_index {
             if op.kind == StoreOpKind::Read && result.is_ok() {
-                self.gather.spread(taken, frames, &mut op.segments, done);
+                self.buffers.copy_out(buffer_index, frames, &mut op.segments, done);
             }
-            self.gather.give_back(taken);
+            self.buffers.release(buffer_index);
         }
-        self.file.ended(&op, &mut result);
+        self.backing.finish(&op, &mut result);
         StoreDone { op, result, started_at, finished_at: now }
     }
 
@@ -288,8 +298,8 @@ fn advance(flight: &mut InFlight, bytes: u64) {
     flight.rest = rest;
 }
 
-/// Points the kernel at as much of the memory as a transfer is about.
-fn point(flight: &mut InFlight, transfer: Transfer) {
+/// Sets a transfer, and the vectors for as much of the memory as it covers.
+fn set_transfer(flight: &mut InFlight, transfer: Transfer) {
     let all = std::mem::take(&mut flight.rest);
     let mut left = usize::try_from(transfer.len).expect("at most an operation");
     let mut first = Vec::with_capacity(all.len());
@@ -308,12 +318,12 @@ fn point(flight: &mut InFlight, transfer: Transfer) {
     flight.transfer = Some(transfer);
 }
 
-/// The memory of an operation's segments, neighbours joined.
+/// Returns the memory of an operation's segments, with neighbors joined.
 fn vectors(frames: &ArenaFrames, segments: &mut [Segment<ArenaFrames>]) -> Vec<libc::iovec> {
     let mut vectors: Vec<libc::iovec> = Vec::with_capacity(segments.len());
     for Segment { buffer, offset, len } in segments {
         let base = match buffer {
-            Buffer::Owned(own) => frames.arena().address_mut(own),
+            Buffer::Owned(pin) => frames.arena().address_mut(pin),
             Buffer::Pinned(pin) => frames.arena().address(pin).cast_mut(),
         };
         let iov_base = base.wrapping_add(*offset as usize).cast::<libc::c_void>();
@@ -328,26 +338,26 @@ fn vectors(frames: &ArenaFrames, segments: &mut [Segment<ArenaFrames>]) -> Vec<l
 }
 
 // SAFETY: the raw pointers in the vectors point into the arena, which every thread may use by the
-// rules of its holds; the store holds them through the operations that it owns.
+// rules of its pins; the store holds the pins through the operations that it owns.
 unsafe impl Send for InFlight {}
 
 impl Store<ArenaFrames> for UringStore {
     fn geometry(&self) -> Geometry {
-        self.file.geometry()
+        self.backing.geometry()
     }
 
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
-        if let Some(result) = self.file.begin(frames, &mut op) {
+        if let Some(result) = self.backing.begin(frames, &mut op) {
             self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
             return;
         }
-        if self.gather.is_full() {
+        if self.buffers.is_full() {
             let pieces = vectors(frames, &mut op.segments).len();
-            if self.gather.wants(&op, pieces) {
-                // Somebody may wait for a read, and nobody for most writes.
+            if self.buffers.is_worthwhile(&op, pieces) {
+                // A client may wait for a read, but not for most writes.
                 match op.kind {
-                    StoreOpKind::Read => self.held.push_front(op),
-                    _ => self.held.push_back(op),
+                    StoreOpKind::Read => self.waiting.push_front(op),
+                    _ => self.waiting.push_back(op),
                 }
                 return;
             }
@@ -376,20 +386,20 @@ impl Store<ArenaFrames> for UringStore {
                 continue;
             }
             let index = usize::try_from(tag).expect("an index");
-            done.extend(self.completed((index, code), now, frames));
+            done.extend(self.handle_completion((index, code), now, frames));
         }
-        while !self.gather.is_full()
-            && let Some(op) = self.held.pop_front()
+        while !self.buffers.is_full()
+            && let Some(op) = self.waiting.pop_front()
         {
             self.start(now, frames, op);
         }
-        // What was found to be wrong just now.
+        // Operations that have failed just now.
         done.append(&mut self.done);
         self.fill_queue();
     }
 
     fn in_flight(&self) -> usize {
-        self.count + self.held.len() + self.done.len()
+        self.count + self.waiting.len() + self.done.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -422,12 +432,13 @@ impl EngineStore for UringStore {
 }
 
 impl Drop for UringStore {
-    /// Waits for what the kernel is doing: its memory must not go before.
+    /// Waits for operations in the kernel: their memory must not be freed before.
     fn drop(&mut self) {
         while self.count > 0 {
             if self.ring.submit_and_wait(1).is_err() {
-                // What is in flight stays held; losing it is better than losing the memory.
-                std::mem::forget(std::mem::take(&mut self.gather));
+                // Operations in flight stay pinned; leaking them is better than freeing their
+                // memory.
+                std::mem::forget(std::mem::take(&mut self.buffers));
                 break;
             }
             let completions: Vec<u64> = self.ring.completion().map(|c| c.user_data()).collect();
@@ -436,7 +447,7 @@ impl Drop for UringStore {
             }
         }
         std::mem::forget(std::mem::take(&mut self.in_flight));
-        std::mem::forget(std::mem::take(&mut self.held));
+        std::mem::forget(std::mem::take(&mut self.waiting));
     }
 }
 
@@ -468,14 +479,14 @@ mod tests {
         let options = ArenaOptions { frames: OPS * EACH, huge_pages: false, lock: false };
         let frames = ArenaFrames::new(Arena::new(options).expect("6 MiB"));
         for frame in 0..OPS * EACH {
-            let mut own = frames.try_write_pin(frame).expect("free");
+            let mut pin = frames.try_write_pin(frame).expect("free");
             let number = u8::try_from(frame % 251).expect("below 256");
-            frames.arena().bytes_mut(&mut own).fill(number);
-            frames.release_write_pin(own);
+            frames.arena().bytes_mut(&mut pin).fill(number);
+            frames.release_write_pin(pin);
         }
-        store.gather.took(1 << 20, 0, 10_000 * MILLISECOND);
+        store.buffers.record(1 << 20, 0, 10_000 * MILLISECOND);
         for tag in 0..OPS {
-            // Backwards, so that no two frames make one piece.
+            // Backwards, so that no two frames are joined.
             let of_op = (tag * EACH..(tag + 1) * EACH).rev();
             let segments = of_op.map(|frame| {
                 let buffer = Buffer::Pinned(frames.try_pin(frame).expect("free"));
@@ -488,7 +499,7 @@ mod tests {
             let op = StoreOp { tag, kind, offset, len, segments, queued_at: 0 };
             store.submit(0, &frames, op);
         }
-        assert_eq!((store.in_flight(), store.held.len()), (6, 4));
+        assert_eq!((store.in_flight(), store.waiting.len()), (6, 4));
         let waker = Waker::new().expect("a waker");
         let mut done = Vec::new();
         while store.in_flight() > 0 {
@@ -504,8 +515,8 @@ mod tests {
             }
         }
         for frame in 0..OPS * EACH {
-            let (tag, place) = (frame / EACH, frame % EACH);
-            let number = (tag * EACH + EACH - 1 - place) % 251;
+            let (tag, index) = (frame / EACH, frame % EACH);
+            let number = (tag * EACH + EACH - 1 - index) % 251;
             let mut block = [0; 4096];
             let at = u64::from(frame) * 4096;
             image.as_file().read_exact_at(&mut block, at).expect("read");

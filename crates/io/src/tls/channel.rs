@@ -1,11 +1,11 @@
-//! A TLS connection over a socket that does not wait.
+//! A TLS connection over a non-blocking socket.
 //!
-//! Bytes in clear go in and out; records go through the socket. Invariants: what is kept is
-//! bounded (what one receive brought, a record or at most [`SILENT_BYTES_MAX`] of messages that are
-//! not whole, and at most [`SEALED_BYTES_MAX`] that the socket has not taken), and a call receives
-//! from the socket at most once, so that a peer that sends records without content cannot keep its
-//! caller from looking at the time. A caller that waits for the socket has taken out all that had
-//! come.
+//! Plaintext goes in and out; records go through the socket. Invariants: buffered data is bounded
+//! (the bytes of one receive, a record or at most [`SILENT_BYTES_MAX`] of incomplete messages, and
+//! at most [`SEALED_BYTES_MAX`] that the socket has not accepted), and a call receives from the
+//! socket at most once, so that a peer that sends records without content cannot keep the caller
+//! from checking the time. A caller that waits for the socket has consumed all plaintext that was
+//! received.
 
 use super::{Failure, RawSocket};
 use rustix::io::Errno;
@@ -13,13 +13,13 @@ use rustls::Connection;
 use std::fmt;
 use std::io::{self, BufRead, IoSlice, Read, Write};
 
-/// Bytes of one receive: a record of the largest size, and what comes behind it.
+/// Bytes of one receive: a record of the largest size, and bytes behind it.
 const RECEIVED_BYTES_MAX: usize = 20 << 10;
-/// Bytes in records that the socket has not taken; nothing more is sealed meanwhile.
+/// Bytes in records that the socket has not accepted; no more are encrypted meanwhile.
 const SEALED_BYTES_MAX: usize = 16 << 10;
-/// Received bytes that bring no content: the messages of a handshake, in which the peer's
-/// certificates are nearly all, and at any time a message or record that is not whole. The buffer
-/// of rustls is larger by one read of 4 KiB, and is allocated in powers of two.
+/// Received bytes without content: the messages of a handshake, which consist mostly of the peer's
+/// certificates, and at any time an incomplete message or record. The buffer of rustls is larger by
+/// one read of 4 KiB, and is allocated in powers of two.
 const SILENT_BYTES_MAX: usize = 28 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
@@ -27,7 +27,7 @@ const FIRST_BYTES: usize = 512;
 /// One side of a TLS connection.
 pub(crate) struct Channel {
     tls: Connection,
-    /// The whole buffer, or the rest that [`Channel::shrink`] has left.
+    /// The whole buffer, or the bytes that [`Channel::shrink`] has left.
     received: Box<[u8]>,
     start: usize,
     end: usize,
@@ -42,9 +42,9 @@ impl fmt::Debug for Channel {
 }
 
 /// A socket as a writer of records.
-struct Records<'a, S>(&'a S);
+struct RecordWriter<'a, S>(&'a S);
 
-impl<S: RawSocket> Write for Records<'_, S> {
+impl<S: RawSocket> Write for RecordWriter<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
@@ -59,17 +59,17 @@ impl<S: RawSocket> Write for Records<'_, S> {
 }
 
 impl Channel {
-    /// A channel whose first records may have been received already.
+    /// Creates a channel whose first records may have been received already.
     pub(super) fn new(mut tls: Connection, received: &[u8]) -> Self {
         tls.set_buffer_limit(Some(SEALED_BYTES_MAX));
-        // Whole until the handshake ends: a socket that is closed with unread bytes discards the
-        // alert that says what is wrong.
+        // The buffer is whole until the handshake ends: a socket that is closed with unread bytes
+        // discards the alert that names the error.
         let mut buffer = vec![0; RECEIVED_BYTES_MAX.max(received.len())].into_boxed_slice();
         buffer[..received.len()].copy_from_slice(received);
         Channel { tls, received: buffer, start: 0, end: received.len(), silent_bytes: 0 }
     }
 
-    /// Returns whether there is memory to release.
+    /// Returns true if there is memory to release.
     pub(crate) fn is_whole(&self) -> bool {
         self.received.len() >= RECEIVED_BYTES_MAX
     }
@@ -97,17 +97,17 @@ impl Channel {
         Ok(self.end)
     }
 
-    /// Whether the two sides have not agreed yet.
+    /// Returns true if the handshake is not complete.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Whether records wait for the socket to take them.
+    /// Returns true if records wait for the socket.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Makes one step of the handshake; false if the peer is gone.
+    /// Makes one step of the handshake; returns false if the peer is gone.
     pub(crate) fn handshake(&mut self, socket: &impl RawSocket) -> Result<bool, Failure> {
         self.flush(socket)?;
         if !self.is_handshaking() {
@@ -116,25 +116,25 @@ impl Channel {
         if self.start == self.end {
             self.fill(socket)?;
         }
-        let came = self.start < self.end;
-        self.open(socket)?;
-        Ok(came)
+        let is_connected = self.start < self.end;
+        self.decrypt(socket)?;
+        Ok(is_connected)
     }
 
-    /// Whether [`Channel::receive`] has something without the socket.
+    /// Returns true if [`Channel::receive`] returns bytes without the socket.
     pub(crate) fn has_input(&mut self) -> bool {
         self.start < self.end || self.tls.reader().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
     }
 
-    /// Receives bytes in clear: 0 at the end, also where the peer did not announce it, which the
-    /// caller's protocol tells from the end of a request.
+    /// Receives plaintext: 0 at the end, also if the peer did not announce it; the caller's
+    /// protocol distinguishes that from the end of a request.
     pub(crate) fn receive(
         &mut self,
         socket: &impl RawSocket,
         to: &mut [u8],
     ) -> Result<usize, Failure> {
         let mut filled = 0;
-        let mut asked = false;
+        let mut has_received = false;
         loop {
             match self.tls.reader().read(&mut to[filled..]) {
                 Ok(0) => return Ok(filled),
@@ -150,23 +150,23 @@ impl Channel {
                 if filled > 0 {
                     return Ok(filled);
                 }
-                if asked {
+                if has_received {
                     return Err(Failure::Socket(Errno::AGAIN));
                 }
-                asked = true;
+                has_received = true;
                 if self.fill(socket)? == 0 {
                     return Ok(0);
                 }
             }
-            self.open(socket)?;
+            self.decrypt(socket)?;
         }
     }
 
-    /// Opens records of what was received.
-    fn open(&mut self, socket: &impl RawSocket) -> Result<(), Failure> {
+    /// Decrypts records of the received bytes.
+    fn decrypt(&mut self, socket: &impl RawSocket) -> Result<(), Failure> {
         let mut rest = &self.received[self.start..self.end];
         match self.tls.read_tls(&mut rest) {
-            // What comes after the peer's goodbye is nobody's.
+            // Bytes after the peer's close_notify are ignored.
             Ok(0) => self.start = self.end,
             Ok(count) => {
                 self.start += count;
@@ -175,19 +175,19 @@ impl Channel {
             Err(error) => return Err(Failure::Tls(error.to_string())),
         }
         let processed = self.tls.process_new_packets();
-        // An answer of the handshake, or the alert that says what is wrong.
+        // This sends a reply of the handshake, or the alert that names the error.
         let flushed = self.flush(socket);
         let state = processed.map_err(|error| Failure::Tls(error.to_string()))?;
         if state.plaintext_bytes_to_read() > 0 {
             self.silent_bytes = 0;
         } else if self.silent_bytes > SILENT_BYTES_MAX {
             let limit = SILENT_BYTES_MAX >> 10;
-            let what = if self.is_handshaking() {
+            let subject = if self.is_handshaking() {
                 "a handshake, with all certificates of the peer,"
             } else {
                 "messages without content"
             };
-            return Err(Failure::Tls(format!("{what} of more than {limit} KiB")));
+            return Err(Failure::Tls(format!("{subject} of more than {limit} KiB")));
         }
         match flushed {
             Err(failure) if !failure.is_wait() => Err(failure),
@@ -195,7 +195,7 @@ impl Channel {
         }
     }
 
-    /// Seals bytes in clear and sends what the socket takes; how many were taken over.
+    /// Encrypts plaintext and sends what the socket accepts; returns the number of encrypted bytes.
     pub(crate) fn send(
         &mut self,
         socket: &impl RawSocket,
@@ -209,10 +209,10 @@ impl Channel {
         }
     }
 
-    /// Sends records that the socket has not taken yet.
+    /// Sends records that the socket has not accepted yet.
     pub(crate) fn flush(&mut self, socket: &impl RawSocket) -> Result<(), Failure> {
         while self.tls.wants_write() {
-            if let Err(error) = self.tls.write_tls(&mut Records(socket)) {
+            if let Err(error) = self.tls.write_tls(&mut RecordWriter(socket)) {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                 return Err(Failure::Socket(errno));
             }
@@ -220,7 +220,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Says goodbye, if the socket takes it at once.
+    /// Sends close_notify, if the socket accepts it immediately.
     pub(crate) fn close(&mut self, socket: &impl RawSocket) {
         self.tls.send_close_notify();
         let flushed = self.flush(socket);
@@ -237,7 +237,7 @@ mod tests {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    /// A socket that accepts everything, and receives what a test has put there.
+    /// A socket that accepts everything, and receives bytes that a test has put there.
     #[derive(Default)]
     struct Script(RefCell<Vec<u8>>);
 
@@ -266,7 +266,7 @@ mod tests {
         Channel::new(client.into(), received)
     }
 
-    /// The beginning of a server's first message, in records of 1,000 bytes.
+    /// Returns the beginning of a server's first message, in records of 1,000 bytes.
     fn long_hello(records: usize) -> Vec<u8> {
         let mut message = vec![2, 0, 0xea, 0x60];
         message.resize(records * 1000, 0);

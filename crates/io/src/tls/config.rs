@@ -144,9 +144,9 @@ impl TlsClient {
 
     /// Starts the client side of a connection to the server called `name`.
     pub(crate) fn connect(&self, name: &str) -> Result<Channel, TlsError> {
-        let wrong = || TlsError::Name(name.to_owned());
-        let server = ServerName::try_from(name.to_owned()).or(Err(wrong()))?;
-        let connection = ClientConnection::new(Arc::clone(&self.0), server).or(Err(wrong()))?;
+        let invalid = || TlsError::Name(name.to_owned());
+        let server = ServerName::try_from(name.to_owned()).or(Err(invalid()))?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), server).or(Err(invalid()))?;
         Ok(Channel::new(connection.into(), &[]))
     }
 }

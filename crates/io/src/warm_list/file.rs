@@ -1,4 +1,5 @@
-//! The file of a list: a header, and a packed payload of who it is about and the ranges.
+//! The file of a list: a header, and a compressed payload with the identity of the store and the
+//! ranges.
 
 use super::identity::{Stale, StoreIdentity, StoreKind};
 use crate::owned_file::{self, FileError, Replacement, Secrecy};
@@ -9,41 +10,41 @@ use std::path::{Path, PathBuf};
 const MAGIC: [u8; 8] = *b"LARDERW\n";
 pub(super) const VERSION: u16 = 1;
 pub(super) const HEADER_BYTES: usize = 32;
-/// A longer file is no list: this is room for more ranges than fit into any memory they are for.
+/// Maximum length of a list: room for more ranges than fit into any cache.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// A longer place is cut off.
+/// Maximum length of a path or address; a longer one is truncated.
 const PLACE_BYTES_MAX: usize = u16::MAX as usize;
-/// No store is longer, in blocks (2^60 bytes).
+/// Maximum length of a store in blocks (2^60 bytes).
 const BLOCKS_MAX: u64 = 1 << 48;
 /// Level of zstd: lists are written every few minutes and read once.
 const LEVEL: i32 = 3;
 
-/// Why a list cannot be used.
+/// A reason why a list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// The kernel refused.
+    /// The kernel refused to read it.
     #[error("read the list {}: {source}", path.display())]
     Read {
         /// The list.
         path: PathBuf,
-        /// Why.
+        /// The kernel's reason.
         source: FileError,
     },
-    /// The kernel refused.
+    /// The kernel refused to write it.
     #[error("write the list {}: {source}", path.display())]
     Write {
         /// The list.
         path: PathBuf,
-        /// Why.
+        /// The kernel's reason.
         source: FileError,
     },
-    /// It is something else.
+    /// The file is not a list.
     #[error("use the list {}: it is not a list of resident blocks", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// A later version has written it.
+    /// A later version of Larder has written it.
     #[error("use the list {}: its version is {version}, and {VERSION} is the latest known here",
             path.display())]
     Version {
@@ -52,25 +53,25 @@ pub enum ListError {
         /// Its version.
         version: u16,
     },
-    /// It is not what was written.
-    #[error("use the list {}: it is damaged: {what}", path.display())]
+    /// Its bytes have changed since they were written.
+    #[error("use the list {}: it is damaged: {damage}", path.display())]
     Damaged {
         /// The list.
         path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
+        /// The damage.
+        damage: &'static str,
     },
-    /// It is about another store.
-    #[error("use the list {}: it is stale: {why}", path.display())]
+    /// It belongs to another store.
+    #[error("use the list {}: it is stale: {reason}", path.display())]
     Stale {
         /// The list.
         path: PathBuf,
-        /// Why.
-        why: Stale,
+        /// The reason.
+        reason: Stale,
     },
 }
 
-/// What is wrong with the bytes of a list.
+/// An error in the bytes of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FormatError {
     Foreign,
@@ -80,22 +81,22 @@ pub(super) enum FormatError {
 }
 
 impl FormatError {
-    fn at(self, path: &Path) -> ListError {
+    fn with_path(self, path: &Path) -> ListError {
         let path = path.to_owned();
         match self {
             FormatError::Foreign => ListError::Foreign { path },
             FormatError::Version(version) => ListError::Version { path, version },
-            FormatError::Damaged(what) => ListError::Damaged { path, what },
-            FormatError::Stale(why) => ListError::Stale { path, why },
+            FormatError::Damaged(damage) => ListError::Damaged { path, damage },
+            FormatError::Stale(reason) => ListError::Stale { path, reason },
         }
     }
 }
 
-/// Replaces the list at `path` as a whole: what is there afterwards, whatever happens, is the old
-/// one or this one. Only its owner may read it.
+/// Replaces the list at `path` as a whole: afterwards the file is the old list or the new one, even
+/// if the process or the machine ends meanwhile. Only its owner may read it.
 ///
 /// # Errors
-/// If it cannot be written. The old list is there still.
+/// If it cannot be written. The old list remains.
 pub fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> Result<(), ListError> {
     let write = || -> Result<(), FileError> {
         let bytes = to_bytes(store, ranges)?;
@@ -106,12 +107,13 @@ pub fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> Result
     write().map_err(|source| ListError::Write { path: path.to_owned(), source })
 }
 
-/// The first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in the
-/// order in which they were saved; none if there is no list. `now` is the store as it is.
+/// Returns the first ranges of the list at `path`, at most `ranges_max`, in blocks of 4 KiB and in
+/// the order in which they were saved; none if there is no list. `now` is the current identity of
+/// the store.
 ///
 /// # Errors
-/// If it cannot be read, is no list, of a later version, damaged, or about another store. Whoever
-/// asks does without it.
+/// If the list cannot be read, is not a list, has a later version, is damaged, or belongs to
+/// another store. The caller then continues without it.
 pub fn load(
     path: &Path,
     now: &StoreIdentity,
@@ -122,13 +124,13 @@ pub fn load(
         Err(FileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
-        Err(FileError::TooLong(_)) => return Err(FormatError::Foreign.at(path)),
+        Err(FileError::TooLong(_)) => return Err(FormatError::Foreign.with_path(path)),
         Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
     };
     parse(path, &bytes, now, ranges_max).map(Some)
 }
 
-/// The first ranges of the list whose bytes these are; see [`load`].
+/// Returns the first ranges of the list with these bytes; see [`load`].
 ///
 /// # Errors
 /// As [`load`], with `path` in the message.
@@ -138,28 +140,28 @@ pub fn parse(
     now: &StoreIdentity,
     ranges_max: usize,
 ) -> Result<Vec<Range<u64>>, ListError> {
-    from_bytes(bytes, now, ranges_max).map_err(|wrong| wrong.at(path))
+    from_bytes(bytes, now, ranges_max).map_err(|error| error.with_path(path))
 }
 
-/// The bytes of a list.
+/// Returns the bytes of a list.
 pub(super) fn to_bytes(store: &StoreIdentity, ranges: &[Range<u64>]) -> io::Result<Vec<u8>> {
-    let mut packer = zstd::stream::write::Encoder::new(vec![0; HEADER_BYTES], LEVEL)?;
+    let mut encoder = zstd::stream::write::Encoder::new(vec![0; HEADER_BYTES], LEVEL)?;
     let place = &store.place[..store.place.len().min(PLACE_BYTES_MAX)];
     let place_bytes = u16::try_from(place.len()).expect("it was cut off");
-    packer.write_all(&[store.kind.number()])?;
-    packer.write_all(&place_bytes.to_le_bytes())?;
-    packer.write_all(place)?;
+    encoder.write_all(&[store.kind.number()])?;
+    encoder.write_all(&place_bytes.to_le_bytes())?;
+    encoder.write_all(place)?;
     for number in [store.length, store.device, store.inode, store.changed_ns] {
-        packer.write_all(&number.to_le_bytes())?;
+        encoder.write_all(&number.to_le_bytes())?;
     }
-    packer.write_all(&(ranges.len() as u64).to_le_bytes())?;
+    encoder.write_all(&(ranges.len() as u64).to_le_bytes())?;
     let mut last = 0;
     for range in ranges {
-        put_varint(&mut packer, zigzag(range.start.wrapping_sub(last)))?;
-        put_varint(&mut packer, range.end - range.start)?;
+        put_varint(&mut encoder, zigzag(range.start.wrapping_sub(last)))?;
+        put_varint(&mut encoder, range.end - range.start)?;
         last = range.end;
     }
-    let mut bytes = packer.finish()?;
+    let mut bytes = encoder.finish()?;
     let payload = &bytes[HEADER_BYTES..];
     let too_long = |_| io::Error::other("it would be longer than 4 GiB");
     let payload_bytes = u32::try_from(payload.len()).map_err(too_long)?;
@@ -173,7 +175,7 @@ pub(super) fn to_bytes(store: &StoreIdentity, ranges: &[Range<u64>]) -> io::Resu
     Ok(bytes)
 }
 
-/// The ranges of a list about the store that is there `now`.
+/// Returns the ranges of a list that belongs to the store `now`.
 pub(super) fn from_bytes(
     bytes: &[u8],
     now: &StoreIdentity,
@@ -189,7 +191,7 @@ pub(super) fn from_bytes(
     let word = |at: usize| {
         u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes of a header"))
     };
-    // First, since the header of a later version may be another one.
+    // The version is checked first, since the header of a later version may differ.
     let version = u16::from_le_bytes([header[8], header[9]]);
     if version != VERSION {
         return Err(FormatError::Version(version));
@@ -205,10 +207,10 @@ pub(super) fn from_bytes(
     }
     let malformed =
         |_: io::Error| FormatError::Damaged("its payload is not in the form it should have");
-    let unpacker = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
-    let mut unpacker = BufReader::new(unpacker);
-    identity(&mut unpacker).map_err(malformed)?.check(now).map_err(FormatError::Stale)?;
-    ranges(&mut unpacker, ranges_max).map_err(malformed)
+    let decoder = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
+    let mut decoder = BufReader::new(decoder);
+    identity(&mut decoder).map_err(malformed)?.check(now).map_err(FormatError::Stale)?;
+    ranges(&mut decoder, ranges_max).map_err(malformed)
 }
 
 fn identity(from: &mut impl Read) -> io::Result<StoreIdentity> {
@@ -243,7 +245,7 @@ fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A difference modulo 2^64 as a number that is small if the difference is near 0.
+/// Encodes a difference modulo 2^64 as a number that is small if the difference is near 0.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
 }
@@ -252,7 +254,7 @@ fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// Seven bits a byte, the lowest first; the top bit says that more follow.
+/// Writes seven bits per byte, the lowest first; the top bit is set if more bytes follow.
 fn put_varint(to: &mut impl Write, mut number: u64) -> io::Result<()> {
     let (mut bytes, mut count) = ([0; 10], 0);
     loop {

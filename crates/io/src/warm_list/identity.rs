@@ -1,4 +1,4 @@
-//! Which store a list is about, and whether a store is still that one.
+//! Identity of the store of a list, and its comparison with a store.
 
 use rustix::fs::FileType;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a store is.
+/// Type of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// A file.
@@ -20,7 +20,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// All of them; each is at the place of its number in files.
+    /// All types; each is at the index of its number in files.
     pub(super) const ALL: [StoreKind; 3] = [StoreKind::File, StoreKind::Device, StoreKind::Export];
 
     pub(super) fn number(self) -> u8 {
@@ -42,74 +42,75 @@ impl fmt::Display for StoreKind {
     }
 }
 
-/// A store, as far as it can be told from others without reading it.
+/// Identity of a store, as far as it can be determined without reading data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreIdentity {
-    /// What it is.
+    /// Type of the store.
     pub kind: StoreKind,
-    /// Its absolute path, or its address; at most 65,535 bytes of it are kept.
+    /// Absolute path, or address; a list keeps at most 65,535 bytes of it.
     pub place: Vec<u8>,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Of a file the device that it lies on; else 0.
+    /// Device number of a file; otherwise 0.
     pub device: u64,
-    /// Of a file its inode; else 0.
+    /// Inode number of a file; otherwise 0.
     pub inode: u64,
-    /// Of a file when it was last changed, in nanoseconds since 1970, if it was at rest then;
-    /// 0 if that is not known.
+    /// Time of the last change of a file, in nanoseconds since 1970, if this process was not
+    /// changing it then; 0 if that is unknown.
     pub changed_ns: u64,
 }
 
-/// Why a store is not the one that a list is about; follows "the list is stale:".
+/// A reason why a store is not the one of a list; follows "the list is stale:".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
-    /// It is something else.
+    /// The type differs.
     #[error("it is about {was}, and {is} is served")]
     Kind {
-        /// What it was.
+        /// Type in the list.
         was: StoreKind,
-        /// What it is.
+        /// Current type.
         is: StoreKind,
     },
-    /// It is longer or shorter.
+    /// The length differs.
     #[error("the store was {was} bytes long and now is {is}")]
     Length {
-        /// Bytes that it was long.
+        /// Length in the list, in bytes.
         was: u64,
-        /// Bytes that it is long.
+        /// Current length, in bytes.
         is: u64,
     },
-    /// It is another one.
+    /// It is another store.
     #[error("it is about another store, {was}")]
     Other {
-        /// Where that was.
+        /// Path or address in the list.
         was: String,
     },
-    /// Another file has taken its place.
+    /// The path leads to another file now.
     #[error("the file was replaced by another one")]
     Replaced,
-    /// It was changed by others.
+    /// Another program has changed the file.
     #[error("the file was changed by others since")]
     Changed,
 }
 
-/// When a file was last changed, in nanoseconds since 1970; 0 before that.
+/// Returns the time of the last change of a file, in nanoseconds since 1970; 0 before that.
 fn changed_ns(metadata: &Metadata) -> u64 {
     let ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
     u64::try_from(ns).unwrap_or(0)
 }
 
 impl StoreIdentity {
-    /// The file or block device at `path`, `length` bytes long, as it is now.
+    /// Returns the identity of the file or block device at `path`, which is `length` bytes long
+    /// now.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not report it.
     pub fn of_path(path: &Path, length: u64) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         let is_device = FileType::from_raw_mode(metadata.mode()) == FileType::BlockDevice;
         let place = std::path::absolute(path)?.as_os_str().as_bytes().to_owned();
         Ok(if is_device {
-            // Its number may be another after each boot.
+            // The number of a device may differ after each boot.
             StoreIdentity {
                 kind: StoreKind::Device,
                 device: 0,
@@ -130,28 +131,28 @@ impl StoreIdentity {
         })
     }
 
-    /// The export at this address.
+    /// Returns the identity of the export at this address.
     #[must_use]
     pub fn of_export(address: &str, length: u64) -> Self {
         let place = address.as_bytes().to_owned();
         StoreIdentity { kind: StoreKind::Export, place, length, device: 0, inode: 0, changed_ns: 0 }
     }
 
-    /// The same store at a moment when it is being changed by us.
+    /// Returns the identity of the same store while this process changes it.
     #[must_use]
     pub fn in_use(&self) -> Self {
         StoreIdentity { changed_ns: 0, ..self.clone() }
     }
 
-    /// Whether the store that this is about is the one that is there `now`.
+    /// Checks that the store `now` is the one of this identity.
     ///
-    /// A file is the same if its inode is, and its path or its device: files that are renamed stay
-    /// the same, and so do those on a device that has another number after a boot. A block device
-    /// and an export are the same if their path or address is. Where both times of the last change
-    /// are known they must be equal.
+    /// A file is the same if its inode is, and its path or its device: a renamed file stays the
+    /// same, and so does one on a device that has another number after a boot. A block device and
+    /// an export are the same if their path or address is. If both times of the last change are
+    /// known, they must be equal.
     ///
     /// # Errors
-    /// Why it is another one.
+    /// The reason why it is another one.
     pub fn check(&self, now: &StoreIdentity) -> Result<(), Stale> {
         if self.kind != now.kind {
             return Err(Stale::Kind { was: self.kind, is: now.kind });

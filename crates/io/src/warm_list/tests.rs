@@ -1,5 +1,4 @@
-//! What is saved is read back; what is cut short or changed is refused; stores that are others are
-//! told apart.
+//! Saved lists are read back; truncated or changed ones are refused; other stores are detected.
 
 use super::file::{FormatError, HEADER_BYTES, VERSION, from_bytes, to_bytes};
 use super::{ListError, Stale, StoreIdentity, StoreKind, load, save};
@@ -20,7 +19,7 @@ fn store() -> StoreIdentity {
     }
 }
 
-/// Ranges as a cache gives them, and some that none would give: of any length, in any order.
+/// Returns ranges as a cache saves them, and some that no cache saves: of any length, in any order.
 fn anything(random: &mut impl Rng) -> Vec<Range<u64>> {
     let count = random.next_u64() % 200;
     let scale = random.next_u64() % 48;
@@ -65,29 +64,29 @@ fn every_truncation_and_every_changed_bit_is_refused() {
     let bytes = to_bytes(&store(), &ranges).unwrap();
     let refused = |bytes: &[u8]| from_bytes(bytes, &store(), usize::MAX).unwrap_err();
     for length in 0..bytes.len() {
-        let wrong = refused(&bytes[..length]);
+        let error = refused(&bytes[..length]);
         assert!(
-            matches!(wrong, FormatError::Foreign | FormatError::Damaged(_)),
-            "{length}: {wrong:?}"
+            matches!(error, FormatError::Foreign | FormatError::Damaged(_)),
+            "{length}: {error:?}"
         );
     }
     for bit in 0..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
-        let wrong = refused(&changed);
-        let wanted = match bit / 8 {
-            0..8 => matches!(wrong, FormatError::Foreign),
-            8..10 => matches!(wrong, FormatError::Version(_)),
-            _ => matches!(wrong, FormatError::Damaged(_)),
+        let error = refused(&changed);
+        let is_expected = match bit / 8 {
+            0..8 => matches!(error, FormatError::Foreign),
+            8..10 => matches!(error, FormatError::Version(_)),
+            _ => matches!(error, FormatError::Damaged(_)),
         };
-        assert!(wanted, "bit {bit}: {wrong:?}");
+        assert!(is_expected, "bit {bit}: {error:?}");
     }
     let mut longer = bytes;
     longer.push(0);
     assert!(matches!(refused(&longer), FormatError::Damaged(_)));
 }
 
-/// A list with this packed in place of what was written, and checksums that are right.
+/// Returns a list with this payload, compressed, and correct checksums.
 fn with_payload(raw: &[u8]) -> Vec<u8> {
     let payload = zstd::encode_all(raw, 1).unwrap();
     let mut bytes = to_bytes(&store(), &[]).unwrap();
@@ -106,8 +105,8 @@ fn payloads_of_another_form_are_refused_and_harm_nobody() {
     let raw = zstd::decode_all(&whole[HEADER_BYTES..]).unwrap();
     assert!(from_bytes(&with_payload(&raw), &store(), 9).is_ok());
     for length in 0..raw.len() {
-        let wrong = from_bytes(&with_payload(&raw[..length]), &store(), 9).unwrap_err();
-        assert!(matches!(wrong, FormatError::Damaged(_)), "{length}: {wrong:?}");
+        let error = from_bytes(&with_payload(&raw[..length]), &store(), 9).unwrap_err();
+        assert!(matches!(error, FormatError::Damaged(_)), "{length}: {error:?}");
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x14);
     for _ in 0..5000 {
@@ -125,14 +124,14 @@ fn payloads_of_another_form_are_refused_and_harm_nobody() {
 
 #[test]
 fn other_stores_are_told_apart() {
-    let was = store();
-    let check = |now: StoreIdentity| was.check(&now);
+    let saved = store();
+    let check = |now: StoreIdentity| saved.check(&now);
     assert_eq!(check(store()), Ok(()));
-    // It was renamed; after a boot its device has another number.
+    // A renamed file; a device with another number after a boot.
     assert_eq!(check(StoreIdentity { place: b"/srv/new.img".to_vec(), ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { device: 8, ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { changed_ns: 0, ..store() }), Ok(()));
-    assert_eq!(was.in_use().check(&StoreIdentity { changed_ns: 5, ..store() }), Ok(()));
+    assert_eq!(saved.in_use().check(&StoreIdentity { changed_ns: 5, ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { changed_ns: 5, ..store() }), Err(Stale::Changed));
     assert_eq!(check(StoreIdentity { inode: 5, ..store() }), Err(Stale::Replaced));
     let grown = StoreIdentity { length: 2 << 40, ..store() };
@@ -159,12 +158,12 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     assert_eq!(mode & 0o777, 0o600, "what is asked for is nobody's business");
     let file = std::fs::File::options().write(true).open(&image).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
-    let stale = |wanted: &Stale| match load(&list, &now(), 9) {
-        Err(ListError::Stale { why, .. }) => assert_eq!(why, *wanted),
+    let stale = |expected: &Stale| match load(&list, &now(), 9) {
+        Err(ListError::Stale { reason, .. }) => assert_eq!(reason, *expected),
         other => panic!("{other:?}"),
     };
     stale(&Stale::Changed);
-    // One that was saved while the file was being written to says nothing of that.
+    // A list that was saved while the file was being written does not detect changes.
     save(&list, &now().in_use(), &[0..1, 4..6]).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
     assert!(load(&list, &now(), 9).unwrap().is_some());
@@ -178,17 +177,23 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
 fn what_cannot_be_used_is_said_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let list = directory.path().join("disk.warm");
-    let said = |bytes: &[u8]| {
+    let message = |bytes: &[u8]| {
         std::fs::write(&list, bytes).unwrap();
         load(&list, &store(), 9).unwrap_err().to_string()
     };
-    let place = format!("use the list {}: ", list.display());
-    assert_eq!(said(b"memory = \"1GiB\""), format!("{place}it is not a list of resident blocks"));
-    assert_eq!(said(b""), format!("{place}it is not a list of resident blocks"));
+    let prefix = format!("use the list {}: ", list.display());
+    assert_eq!(
+        message(b"memory = \"1GiB\""),
+        format!("{prefix}it is not a list of resident blocks")
+    );
+    assert_eq!(message(b""), format!("{prefix}it is not a list of resident blocks"));
     let mut bytes = to_bytes(&store(), &[3..4, 8..9]).unwrap();
-    assert_eq!(said(&bytes[..31]), format!("{place}it is damaged: it is cut short"));
+    assert_eq!(message(&bytes[..31]), format!("{prefix}it is damaged: it is cut short"));
     bytes[8..10].copy_from_slice(&(VERSION + 1).to_le_bytes());
-    assert_eq!(said(&bytes), format!("{place}its version is 2, and 1 is the latest known here"));
+    assert_eq!(
+        message(&bytes),
+        format!("{prefix}its version is 2, and 1 is the latest known here")
+    );
     std::fs::remove_file(&list).unwrap();
     std::fs::create_dir(&list).unwrap();
     let error = load(&list, &store(), 9).unwrap_err().to_string();

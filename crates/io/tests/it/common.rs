@@ -11,10 +11,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::time::Duration;
 
-/// Longer than anything here takes, even on a machine that is busy with something else.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+/// Longer than any test takes, even on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(4);
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 pub(crate) struct Random(Xoshiro256PlusPlus);
 
 impl Random {

@@ -1,8 +1,8 @@
-//! A directory with a cache, through the kernel: what programs see against a plain directory on the same
-//! file system and against models, promises, and what other programs change behind it. After each
-//! test nothing may be held and every number must add up.
+//! A directory with a cache, through the kernel: the results of programs are compared with a plain
+//! directory on the same file system and with models; guarantees and changes behind the mount are
+//! tested. After each test no frame may be pinned, and all counters must be consistent.
 //!
-//! As root on a machine with FUSE; else each test says why it is skipped.
+//! The tests need root and a machine with FUSE; otherwise each one reports why it is skipped.
 
 #![expect(unsafe_code, reason = "the tests make system calls directly")]
 #![expect(clippy::print_stderr, reason = "the seed of a failure is printed")]
@@ -48,7 +48,7 @@ const MIB: u64 = 1 << 20;
 #[repr(C, align(4096))]
 struct Aligned<const BYTES: usize>([u8; BYTES]);
 
-/// How files are handled that are called so.
+/// Options for files whose names match a glob.
 #[derive(Clone, Copy)]
 struct Rule {
     glob: &'static str,
@@ -57,21 +57,21 @@ struct Rule {
     page_blocks: u32,
 }
 
-/// What a rule that says nothing comes to, to be made from.
+/// Returns a rule with default options, from which others are made.
 fn rule(glob: &'static str) -> Rule {
     Rule { glob, files: FileOptions::default(), mode: WriteMode::Back, page_blocks: 1 }
 }
 
-/// How a directory is mounted for a test.
+/// Options of a mount for a test.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 struct Setting {
     memory: u64,
     mode: WriteMode,
-    /// Nothing is written before it must be.
+    /// Dirty data is written only when it must be.
     lazy: bool,
     plain: bool,
-    /// For nobody but who mounts, which is not checked.
+    /// Only the user that mounts has access, and the kernel does not check it.
     private: bool,
     ttl: Duration,
     shared: bool,
@@ -102,7 +102,7 @@ struct Service {
     /// Taken out to be closed.
     mount: Option<DirectoryMount>,
     source: TempDir,
-    /// What removes the mountpoint, once nothing is mounted there.
+    /// Removes the mountpoint when no file system is mounted there.
     at: TempDir,
 }
 
@@ -157,27 +157,28 @@ impl Service {
         Service { engine, mount: Some(mount.expect("a mount")), source, at }
     }
 
-    /// A name as programs see it.
+    /// Returns a path through the mount.
     fn path(&self, name: &str) -> PathBuf {
         self.at.path().join(name)
     }
 
-    /// The same name in the directory behind the cache.
+    /// Returns the same path in the directory behind the cache.
     fn behind(&self, name: &str) -> PathBuf {
         self.source.path().join(name)
     }
 
-    /// Bytes that the directory does not have yet.
+    /// Returns the number of bytes that the directory does not have yet.
     fn dirty(&self) -> u64 {
         self.volumes().iter().map(|volume| volume.unclean_bytes()).sum()
     }
 
-    /// The volume of the rest, and those of rules.
+    /// Returns the volume of files without a rule, and those of rules.
     fn volumes(&self) -> &[Arc<ArenaVolume>] {
         self.mount.as_ref().expect("until the end").volumes()
     }
 
-    /// Unmounts, writes everything, and looks whether all adds up; the directory as it is then.
+    /// Unmounts, writes everything, and checks that all counters are consistent. Returns the
+    /// directory.
     fn end(mut self) -> TempDir {
         let mount = self.mount.take().expect("until the end");
         // A program that another test is about to start has all files open until it runs.
@@ -185,7 +186,7 @@ impl Service {
         self.finish(mount)
     }
 
-    /// Does the same after somebody else has unmounted it.
+    /// Does the same after another program has unmounted it.
     fn end_unmounted(mut self) -> TempDir {
         let mount = self.mount.take().expect("until the end");
         self.finish(mount)
@@ -201,7 +202,7 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// After a failure nothing stays mounted.
+    /// Unmounts also after a failure.
     fn drop(&mut self) {
         if let Some(mount) = self.mount.take() {
             drop(mount.unmount(true));

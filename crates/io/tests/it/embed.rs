@@ -59,8 +59,8 @@ fn what_is_written_mapped_and_changed_is_in_the_file_after_closing() {
     view.copy_to(&mut flat);
     assert!(flat == gathered, "the view is still what it was");
     drop(view);
-    let given_up = handle.map_for_change(0, 512, Access::Overwrite).unwrap();
-    drop(given_up);
+    let discarded = handle.map_for_change(0, 512, Access::Overwrite).unwrap();
+    drop(discarded);
     handle.write_stable(20 << 20, b"stable").unwrap();
     let totals = volume.counters();
     let counted =
@@ -123,7 +123,7 @@ fn threads_take_turns_in_changing_a_counter() {
     caches.close().unwrap();
 }
 
-/// Where the child of the test below finds its file.
+/// Environment variable with the file of the child of the test below.
 const CHILD: &str = "LARDER_TEST_JOURNAL";
 
 #[test]
@@ -131,7 +131,7 @@ fn the_child_that_appends_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD) else { return };
     let caches = Caches::new(8 << 20).unwrap();
     let quick = |options: &mut larder_core::volume::VolumeOptions| {
-        // The index lies before the log: a lazy writer that knows of no order writes it first.
+        // The index lies before the log: writeback without ordering would write it first.
         for (name, value) in [("first-delay", 0), ("idle-delay", 0), ("age-max", 10)] {
             options.tunables.set(name, value).unwrap();
         }
@@ -161,7 +161,7 @@ fn a_killed_journal_has_every_record_that_its_index_has() {
             .spawn()
             .unwrap();
         drop(starting);
-        // Until the index on disk has grown, and a little that differs from round to round.
+        // Waits until the index on disk has grown, and for a time that differs from round to round.
         let disk = std::fs::File::open(&path).unwrap();
         let mut entry = [0; 8];
         while entry == [0; 8] {

@@ -1,4 +1,4 @@
-//! The engine: threads, stopping, memory bounds, and stores that fail or stand still.
+//! The engine: threads, stopping, memory bounds, and stores that fail or stall.
 
 use crate::common::{
     Random,
@@ -39,9 +39,9 @@ fn threads_share_a_volume_and_a_drain_leaves_nothing_dirty() {
         let threads: Vec<_> = threads.collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let mut told = Vec::new();
-    engine.drain(|progress| told.push(progress.clone())).unwrap();
-    let last = told.last().expect("progress is told");
+    let mut reports = Vec::new();
+    engine.drain(|progress| reports.push(progress.clone())).unwrap();
+    let last = reports.last().expect("progress is told");
     assert_eq!((last.volume.as_str(), last.left_bytes, &last.error), ("shared", 0, &None));
     assert_eq!(volume.unclean_blocks(), 0);
     for (i, model) in models.iter().enumerate() {
@@ -59,16 +59,17 @@ fn a_stop_tells_what_was_dirty_when_it_began() {
         User::new(&engine, &volume).write(0, &[1; 9000], false).unwrap();
         volume
     });
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     engine
         .drain(|at| {
-            // However soon the second one is written, it is not looked at before the first is.
+            // However early the second volume is written, the drain does not report it before the
+            // first one is clean.
             User::new(&engine, &volumes[1]).flush().unwrap();
-            told.push((at.volume.clone(), at.total_bytes));
+            reports.push((at.volume.clone(), at.total_bytes));
         })
         .unwrap();
-    told.dedup();
-    assert_eq!(told, [("one".to_owned(), 3 * 4096), ("two".to_owned(), 3 * 4096)]);
+    reports.dedup();
+    assert_eq!(reports, [("one".to_owned(), 3 * 4096), ("two".to_owned(), 3 * 4096)]);
     end(&engine);
 }
 
@@ -227,19 +228,20 @@ fn a_store_that_stands_still_holds_up_only_what_needs_it() {
         eventually("the miss is in the store", || {
             engine.cache().gauge(&slow, larder_core::counters::Gauge::InFlight) > 0
         });
-        // Hits and writes of this volume, and anything on another one, need nothing of it.
+        // Hits and writes of this volume, and all requests to another one, need no store operation
+        // of it.
         for i in 0..16 {
             let at = usize::try_from(i * 4096).unwrap();
             assert_eq!(user.read(i * 4096, 4096).unwrap(), data[at..at + 4096]);
             user.write(MIB + i * 4096, &data[..4096], false).unwrap();
         }
-        let mut elsewhere = User::new(&engine, &other);
-        work(&mut elsewhere, 0, 8 << 20, 1);
-        elsewhere.flush().unwrap();
-        elsewhere.close();
+        let mut other_user = User::new(&engine, &other);
+        work(&mut other_user, 0, 8 << 20, 1);
+        other_user.flush().unwrap();
+        other_user.close();
         assert!(!waiting.is_finished(), "the miss waits");
         stalled.store(false, Ordering::Release);
-        // The thread of the store hears of it with the next request that needs it.
+        // The thread of the store notices the resumption with the next request that needs it.
         user.flush().unwrap();
         assert_eq!(waiting.join().unwrap(), vec![0; 100_000]);
     });

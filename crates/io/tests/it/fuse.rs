@@ -1,7 +1,8 @@
-//! Volumes as files, through the kernel: contents against models, promises, refusals, volumes that
-//! come and go. After each test nothing may be held and every number must add up.
+//! Volumes as files, through the kernel: contents against models, guarantees, refusals, volumes
+//! that are added and removed. After each test no frame may be pinned, and all counters must be
+//! consistent.
 //!
-//! As root on a machine with FUSE; else each test says why it is skipped.
+//! The tests need root and a machine with FUSE; otherwise each one reports why it is skipped.
 
 #![expect(unsafe_code, reason = "the tests make system calls directly")]
 mod come_and_go;
@@ -30,12 +31,12 @@ struct Service {
     volume: Arc<ArenaVolume>,
     /// Taken out to be closed.
     mount: Option<VolumeMount>,
-    /// What removes the mountpoint, once nothing is mounted there.
+    /// Removes the mountpoint when no file system is mounted there.
     directory: TempDir,
 }
 
 impl Service {
-    /// A volume of `length` bytes on `store` in a cache of `memory` bytes.
+    /// Mounts a volume of `length` bytes on `store` in a cache of `memory` bytes.
     fn new(memory: u64, length: u64, store: impl Store<ArenaFrames> + 'static) -> Self {
         let engine = rig::engine(memory);
         let volume = rig::volume(&engine, "disk", length, store);
@@ -57,7 +58,7 @@ impl Service {
         self.directory.path().join(name)
     }
 
-    /// The file of the volume, for reading and writing.
+    /// Opens the file of the volume, for reading and writing.
     fn open(&self) -> File {
         let mut options = OpenOptions::new();
         options.read(true).write(true).open(self.path("disk")).expect("it is there")
@@ -73,7 +74,7 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// After a failure nothing stays mounted.
+    /// Unmounts also after a failure.
     fn drop(&mut self) {
         if let Some(mount) = self.mount.take() {
             drop(mount.unmount(true));

@@ -1,5 +1,5 @@
-//! Changes while an engine serves: memory, bounds, policy, modes and volumes, under threads that
-//! know what they must read.
+//! Changes while an engine serves: memory, bounds, policy, modes and volumes, while threads compare
+//! their reads with models.
 
 mod give_back;
 
@@ -32,7 +32,7 @@ fn what_threads_read_does_not_show_what_is_changed_meanwhile() {
     let memory = Memory::new(32 * MIB);
     let served = volume(&engine, "served", 32 * MIB, memory.clone());
     let part = 8 * MIB - 100;
-    let is_over = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     let mut random = Random::new(7);
     let models: Vec<_> = std::thread::scope(|scope| {
         let threads = (0..4).map(|i| {
@@ -47,7 +47,7 @@ fn what_threads_read_does_not_show_what_is_changed_meanwhile() {
         let threads: Vec<_> = threads.collect();
         let changes = scope.spawn(|| {
             let mut changes = 0;
-            while !is_over.load(Ordering::Acquire) {
+            while !has_ended.load(Ordering::Acquire) {
                 change(&engine, &served, &mut random);
                 changes += 1;
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -55,12 +55,12 @@ fn what_threads_read_does_not_show_what_is_changed_meanwhile() {
             changes
         });
         let models = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
-        is_over.store(true, Ordering::Release);
+        has_ended.store(true, Ordering::Release);
         assert!(changes.join().expect("no panic") > 10, "hardly anything was changed");
         models
     });
     let models: Vec<Vec<u8>> = models;
-    // The last change may have promised more than the smallest memory.
+    // The last change may have set a floor above the smallest memory.
     engine.cache().set_bounds(&served, 0, u32::MAX).expect("no bounds");
     engine.set_memory(MEMORY_BYTES_MIN).expect("enough for one volume");
     eventually("the memory is given back", || is_reached(&engine));
@@ -71,7 +71,7 @@ fn what_threads_read_does_not_show_what_is_changed_meanwhile() {
     end(&engine);
 }
 
-/// Changes something at random.
+/// Makes a random change.
 fn change(engine: &Engine, volume: &larder_io::engine::ArenaVolume, random: &mut Random) {
     let cache = engine.cache();
     match random.below(7) {
@@ -110,7 +110,7 @@ fn change(engine: &Engine, volume: &larder_io::engine::ArenaVolume, random: &mut
         5 => {
             volume.set_tunable("dirty-limit", 20 + random.below(800) as u64).expect("in range");
         }
-        // The work counts on its flushes.
+        // The threads depend on their flushes.
         _ => volume.set_flush_mode(FlushMode::Keep),
     }
 }
@@ -151,31 +151,31 @@ fn a_volume_goes_when_nobody_uses_it_and_its_store_has_everything() {
     let engine = engine(8 * MIB);
     let kept = volume(&engine, "kept", MIB, Memory::new(MIB));
     let memory = Memory::new(4 * MIB);
-    let goes = volume(&engine, "goes", 4 * MIB, memory.clone());
-    let (mut user, mut other) = (User::new(&engine, &goes), User::new(&engine, &kept));
+    let removed = volume(&engine, "goes", 4 * MIB, memory.clone());
+    let (mut user, mut other) = (User::new(&engine, &removed), User::new(&engine, &kept));
     user.write(4096, &[3; 9000], false).expect("room");
     other.write(0, &[5; 5000], false).expect("room");
-    let error = engine.remove_volume(&goes, |_| ControlFlow::Continue(())).expect_err("in use");
+    let error = engine.remove_volume(&removed, |_| ControlFlow::Continue(())).expect_err("in use");
     assert!(matches!(error, RemoveError::Refused(SettingError::InUse { lanes: 1, .. })), "{error}");
-    assert_eq!(goes.write_mode(), WriteMode::Back, "it serves on as before");
+    assert_eq!(removed.write_mode(), WriteMode::Back, "it serves on as before");
     user.write(20_000, &[4; 9000], false).expect("room");
     user.close();
-    let mut told = 0;
+    let mut reports = 0;
     let count = |_: &larder_io::engine::StopProgress| {
-        told += 1;
+        reports += 1;
         ControlFlow::Continue(())
     };
-    engine.remove_volume(&goes, count).expect("nobody uses it");
-    assert!(told > 0, "progress is told");
+    engine.remove_volume(&removed, count).expect("nobody uses it");
+    assert!(reports > 0, "progress is told");
     assert_eq!(memory.bytes(4096, 9000), [3; 9000]);
     assert_eq!(memory.bytes(20_000, 9000), [4; 9000]);
-    assert!(goes.is_removed());
+    assert!(removed.is_removed());
     assert_eq!(engine.cache().volumes().len(), 1);
-    let again = engine.remove_volume(&goes, |_| ControlFlow::Continue(()));
+    let again = engine.remove_volume(&removed, |_| ControlFlow::Continue(()));
     assert!(matches!(again, Err(RemoveError::Refused(SettingError::Removed { .. }))));
-    // Its place is another's, which knows nothing of it.
-    let comes = volume(&engine, "comes", 4 * MIB, Memory::new(4 * MIB));
-    let mut user = User::new(&engine, &comes);
+    // Another volume takes its place, and has none of its data.
+    let added = volume(&engine, "comes", 4 * MIB, Memory::new(4 * MIB));
+    let mut user = User::new(&engine, &added);
     assert_eq!(user.read(4096, 9000).expect("the store works"), [0; 9000]);
     assert_eq!(other.read(0, 5000).expect("the store works"), [5; 5000]);
     user.close();

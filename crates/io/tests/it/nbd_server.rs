@@ -1,6 +1,6 @@
-//! The NBD server with this crate's own client, over unix sockets and TCP: right and wrong
-//! requests, right and wrong clients. After each test nothing may be held and every number must add
-//! up.
+//! The NBD server with this crate's own client, over Unix sockets and TCP: correct and wrong
+//! requests, correct and wrong clients. After each test no frame may be pinned, and all counters
+//! must be consistent.
 
 mod errors;
 mod exports;
@@ -32,25 +32,26 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// A server with one volume, on a unix socket or TCP.
+/// A server with one volume, on a Unix socket or TCP.
 struct Service {
     engine: Arc<Engine>,
     volume: Arc<ArenaVolume>,
     server: Server,
     dir: TempDir,
-    /// The directory of the certificates, where there is TLS.
+    /// The directory of the certificates, if there is TLS.
     certificates: Option<TempDir>,
 }
 
 impl Service {
-    /// A volume of `length` bytes on `store` in a cache of `memory` bytes, on a unix socket.
+    /// Starts a server of a volume of `length` bytes on `store` in a cache of `memory` bytes, on a
+    /// Unix socket.
     fn new(memory: u64, length: u64, store: impl Store<ArenaFrames> + 'static) -> Self {
         let engine = rig::engine(memory);
         let volume = rig::volume(&engine, "disk", length, store);
         Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), false)
     }
 
-    /// The same with an observer.
+    /// Starts the same server with an observer.
     fn observed(
         memory: u64,
         length: u64,
@@ -85,7 +86,8 @@ impl Service {
         Service::start_with(engine, volume, map, tcp, options)
     }
 
-    /// A server on TCP with TLS, with the certificates of server and clients in its directory.
+    /// Starts a server on TCP with TLS, with the certificates of server and clients in its
+    /// directory.
     fn start_tls(
         engine: Arc<Engine>,
         volume: Arc<ArenaVolume>,
@@ -94,7 +96,7 @@ impl Service {
     ) -> Self {
         let dir = TempDir::new().expect("a directory");
         let authority = Authority::new();
-        authority.write_own(dir.path());
+        authority.write_certificate(dir.path());
         authority.write_server(dir.path(), &["localhost", "127.0.0.1"]);
         authority.write_client(dir.path());
         let server = TlsServer::from_directory(dir.path(), verify_peer).expect("certificates");
@@ -124,7 +126,7 @@ impl Service {
         Service { engine, volume, server, dir, certificates: None }
     }
 
-    /// The export's address, with TLS where there are certificates.
+    /// Returns the export's address, with TLS if there are certificates.
     fn uri(&self) -> NbdUri {
         let uri: NbdUri = self.server.uri("disk").parse().expect("an address");
         let certificates = self.certificates.as_ref().map(|dir| dir.path().to_owned());
@@ -140,15 +142,15 @@ impl Service {
         let options = ConnectOptions {
             structured,
             base_allocation: structured,
-            timeout: Some(common::PATIENCE),
+            timeout: Some(common::TIMEOUT),
         };
         Client::connect_with(&self.uri(), options).expect("the server takes a client")
     }
 
-    /// A connection in transmission with simple replies, byte by byte in the test's hands.
+    /// Returns a connection in transmission with simple replies, on which the test sends raw bytes.
     fn connect_raw(&self) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).expect("the server listens");
-        stream.set_read_timeout(Some(common::PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(common::TIMEOUT)).expect("a timeout");
         let mut greeting = [0; wire::GREETING_BYTES];
         stream.read_exact(&mut greeting).expect("a greeting");
         let flags = wire::CLIENT_FIXED_NEWSTYLE | wire::CLIENT_NO_ZEROES;
@@ -166,7 +168,7 @@ impl Service {
         self.engine.cache().frames().arena().frames_held()
     }
 
-    /// Closes the server, writes everything, and checks that all is at rest.
+    /// Closes the server, writes everything, and checks that all counters are consistent.
     fn end(self) {
         self.server.close();
         self.engine.drain(|_| {}).expect("the store works");
@@ -178,7 +180,7 @@ fn request(command: u16, cookie: u64, offset: u64, len: u32) -> [u8; wire::REQUE
     wire::Request { flags: 0, command, cookie, offset, len }.to_bytes()
 }
 
-/// The next simple reply: its error value, once its cookie was seen to be right.
+/// Receives the next simple reply; returns its error value after a check of its cookie.
 fn simple_reply(stream: &mut UnixStream, cookie: u64) -> u32 {
     let mut reply = [0; wire::SIMPLE_REPLY_BYTES];
     stream.read_exact(&mut reply).expect("a reply");

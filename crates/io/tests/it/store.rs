@@ -1,6 +1,6 @@
-//! Stores on files, on io_uring and on plain calls alike, through the trait that the cache uses.
+//! Stores on files, with io_uring and with plain calls, through the trait that the cache uses.
 
-use crate::common::{PATIENCE, Random, spawn::starting};
+use crate::common::{Random, TIMEOUT, spawn::starting};
 use larder_core::clock::Clock;
 use larder_core::frames::Frames;
 use larder_core::store::{
@@ -40,8 +40,8 @@ fn image(dir: &TempDir, length: u64) -> PathBuf {
     path
 }
 
-/// A store, driven by hand.
-struct Driven {
+/// A store that a test drives directly.
+struct DrivenStore {
     store: Box<dyn EngineStore>,
     map: Arc<dyn AllocationMap>,
     frames: ArenaFrames,
@@ -52,10 +52,10 @@ struct Driven {
     next_tag: u64,
 }
 
-impl Driven {
+impl DrivenStore {
     fn new(opened: Opened) -> Self {
         let options = ArenaOptions { frames: FRAMES, huge_pages: false, lock: false };
-        Driven {
+        DrivenStore {
             store: opened.store,
             map: opened.map,
             frames: ArenaFrames::new(Arena::new(options).expect("a few megabytes")),
@@ -67,7 +67,7 @@ impl Driven {
         }
     }
 
-    /// Cuts a range into segments of random frames; a write's have their bytes.
+    /// Splits a range into segments of random frames; those of a write get its bytes.
     fn segments(
         &mut self,
         kind: StoreOpKind,
@@ -83,12 +83,12 @@ impl Driven {
             let offset = if whole { 0 } else { offset };
             let part = most.min(4096 - offset).min(len - at);
             let frame = self.free.pop().expect("few operations in flight");
-            let mut own = self.frames.try_write_pin(frame).expect("a free frame");
+            let mut pin = self.frames.try_write_pin(frame).expect("a free frame");
             let buffer = if kind == StoreOpKind::Read {
-                Buffer::Owned(own)
+                Buffer::Owned(pin)
             } else {
-                self.frames.write(&mut own, offset, &data[at..at + part]);
-                Buffer::Pinned(self.frames.downgrade(own))
+                self.frames.write(&mut pin, offset, &data[at..at + part]);
+                Buffer::Pinned(self.frames.downgrade(pin))
             };
             let small = |n| u32::try_from(n).expect("below a frame");
             segments.push(Segment { buffer, offset: small(offset), len: small(part) });
@@ -107,7 +107,7 @@ impl Driven {
         tag
     }
 
-    /// Waits until something is done: tags, results, and the bytes of reads.
+    /// Waits for completed operations; returns their tags, results, and the bytes of reads.
     fn wait(&mut self) -> Vec<(u64, Result<Vec<u8>, StoreError>)> {
         let (mut done, started) = (Vec::new(), Instant::now());
         loop {
@@ -115,7 +115,7 @@ impl Driven {
             if !done.is_empty() {
                 return done.into_iter().map(|done| self.settle(done)).collect();
             }
-            assert!(started.elapsed() < PATIENCE, "an operation does not end");
+            assert!(started.elapsed() < TIMEOUT, "an operation does not end");
             self.store.wait(&self.waker, Some(Duration::from_secs(1))).expect("waiting works");
         }
     }
@@ -125,7 +125,7 @@ impl Driven {
         for Segment { buffer, offset, len } in done.op.segments {
             let pin = match buffer {
                 Buffer::Pinned(pin) => pin,
-                Buffer::Owned(own) => self.frames.downgrade(own),
+                Buffer::Owned(pin) => self.frames.downgrade(pin),
             };
             if done.op.kind == StoreOpKind::Read {
                 let at = bytes.len();
@@ -162,7 +162,7 @@ impl Driven {
 }
 
 /// Runs a test on each kind of store that the kernel allows.
-fn on_each_kind(path: &Path, test: impl Fn(&mut Driven)) {
+fn on_each_kind(path: &Path, test: impl Fn(&mut DrivenStore)) {
     for plain in [false, true] {
         let options = OpenOptions { plain, ..OpenOptions::default() };
         let opened = open(path, options, clock()).expect("the image opens");
@@ -170,7 +170,7 @@ fn on_each_kind(path: &Path, test: impl Fn(&mut Driven)) {
             skip(opened.notes.join("; "));
             continue;
         }
-        let mut driven = Driven::new(opened);
+        let mut driven = DrivenStore::new(opened);
         test(&mut driven);
         assert_eq!(driven.store.in_flight(), 0);
         assert_eq!(driven.frames.arena().frames_held(), 0, "all frames came back");
@@ -185,8 +185,11 @@ fn range(random: &mut Random, granule: usize, length: usize) -> Range<usize> {
     start * granule..((start + count) * granule).min(length)
 }
 
-/// Takes in what is done, checking reads against the bytes they had to bring.
-fn take_in(driven: &mut Driven, in_flight: &mut HashMap<u64, (Range<usize>, Option<Vec<u8>>)>) {
+/// Processes completed operations, and compares reads with the expected bytes.
+fn process_completions(
+    driven: &mut DrivenStore,
+    in_flight: &mut HashMap<u64, (Range<usize>, Option<Vec<u8>>)>,
+) {
     for (tag, result) in driven.wait() {
         let (_, expected) = in_flight.remove(&tag).expect("done once");
         let bytes = result.expect("nothing fails here");
@@ -196,17 +199,17 @@ fn take_in(driven: &mut Driven, in_flight: &mut HashMap<u64, (Range<usize>, Opti
     }
 }
 
-/// Random operations, eight in flight that do not meet, against a vector of bytes.
-fn against_a_model(driven: &mut Driven, model: &mut [u8], seed: u64) {
+/// Random operations, up to eight in flight that do not overlap, against a vector of bytes.
+fn against_a_model(driven: &mut DrivenStore, model: &mut [u8], seed: u64) {
     let mut random = Random::new(seed);
     let mut in_flight: HashMap<u64, (Range<usize>, Option<Vec<u8>>)> = HashMap::new();
     let granule = driven.store.geometry().granule as usize;
     for _ in 0..400 {
         let range = range(&mut random, granule, model.len());
-        let meets =
+        let overlaps =
             |(other, _): &(Range<usize>, _)| other.start < range.end && range.start < other.end;
-        while in_flight.len() >= 8 || in_flight.values().any(meets) {
-            take_in(driven, &mut in_flight);
+        while in_flight.len() >= 8 || in_flight.values().any(overlaps) {
+            process_completions(driven, &mut in_flight);
         }
         let (offset, len) = (range.start as u64, range.len());
         let (kind, data) = match random.below(16) {
@@ -232,7 +235,7 @@ fn against_a_model(driven: &mut Driven, model: &mut [u8], seed: u64) {
         in_flight.insert(tag, (range, expected));
     }
     while !in_flight.is_empty() {
-        take_in(driven, &mut in_flight);
+        process_completions(driven, &mut in_flight);
     }
 }
 
@@ -379,7 +382,7 @@ fn a_read_only_store_reads_and_refuses_to_write() {
     let path = image(&dir, 1 << 20);
     for plain in [false, true] {
         let options = OpenOptions { read_only: true, plain };
-        let mut driven = Driven::new(open(&path, options, clock()).unwrap());
+        let mut driven = DrivenStore::new(open(&path, options, clock()).unwrap());
         assert_eq!(driven.read(4096, 8192).unwrap(), [0; 8192]);
         for kind in [WRITE, KEEP, StoreOpKind::Discard] {
             let error = driven.call(kind, 0, 4096, &[1; 4096]).unwrap_err();
@@ -388,7 +391,7 @@ fn a_read_only_store_reads_and_refuses_to_write() {
     }
 }
 
-/// A small file system in memory, taken away at the end.
+/// A small file system in memory, unmounted at the end.
 struct Mounted(TempDir);
 
 impl Mounted {
@@ -479,7 +482,7 @@ fn a_store_that_is_dropped_waits_for_the_kernel() {
         skip(opened.notes.join("; "));
         return;
     }
-    let mut driven = Driven::new(opened);
+    let mut driven = DrivenStore::new(opened);
     for i in 0..32 {
         driven.submit(StoreOpKind::Read, i * 65536, 65536, &[]);
         let mut done = Vec::new();
@@ -488,7 +491,7 @@ fn a_store_that_is_dropped_waits_for_the_kernel() {
             driven.settle(done).1.unwrap();
         }
     }
-    let Driven { store, frames, map, .. } = driven;
+    let DrivenStore { store, frames, map, .. } = driven;
     drop(store);
     drop(frames);
     open_file(&path, false).expect("the lock is free, though the map lives");

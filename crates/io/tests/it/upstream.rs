@@ -1,5 +1,5 @@
-//! Exports of NBD servers as stores: Larder's own server as the upstream, on a disk that loses what
-//! was not flushed when it is killed; and nbdkit and qemu-nbd, where they are installed.
+//! Exports of NBD servers as stores: Larder's own server as the upstream, on a disk that loses
+//! unflushed data when the server is killed; and nbdkit and qemu-nbd, if they are installed.
 
 mod failed_flush;
 mod hostile;
@@ -22,11 +22,11 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 
 fn connect(uri: &NbdUri) -> Client {
-    let options = ConnectOptions { timeout: Some(common::PATIENCE), ..ConnectOptions::default() };
+    let options = ConnectOptions { timeout: Some(common::TIMEOUT), ..ConnectOptions::default() };
     Client::connect_with(uri, options).expect("the server takes a client")
 }
 
-/// A server that can be killed. What it has not flushed may be gone then, sector by sector.
+/// A server that can be killed. Unflushed data may then be lost, sector by sector.
 struct Origin {
     dir: TempDir,
     length: u64,
@@ -37,7 +37,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// An origin of zeros that is up. In write-back it loses most when it is killed.
+    /// Starts an origin of zeros. In write-back mode it loses most data when it is killed.
     fn new(length: u64, mode: WriteMode) -> Self {
         let dir = TempDir::new().expect("a directory");
         let content = SparseBytes::default();
@@ -78,7 +78,7 @@ impl Origin {
         self.content = disk.lock().expect("no holder panics").after_crash(self.lives);
     }
 
-    /// What it has after it was killed.
+    /// Returns its content after it was killed.
     fn bytes(&self) -> Vec<u8> {
         assert!(self.running.is_none(), "it was killed");
         let mut bytes = vec![0; usize::try_from(self.length).expect("megabytes")];
@@ -87,7 +87,7 @@ impl Origin {
     }
 }
 
-/// A cache with an upstream volume, served on a unix socket.
+/// A cache with an upstream volume, served on a Unix socket.
 struct Downstream {
     engine: Arc<Engine>,
     volume: Arc<ArenaVolume>,
@@ -114,7 +114,7 @@ impl Downstream {
         connect(&self.server.uri("cached").parse().expect("an address"))
     }
 
-    /// Writes everything and checks that all is at rest.
+    /// Writes everything and checks that all counters are consistent.
     fn end(self) {
         self.server.close();
         self.engine.drain(|_| {}).expect("the store works");

@@ -1,19 +1,19 @@
-//! Footprints of invented machines, including devices that the test machine may lack, and a table
+//! Footprints of simulated machines, including devices that the test machine may lack, and a table
 //! of pairs that are the same data or not.
 
 use super::*;
 use std::collections::HashMap;
 
-/// An invented machine.
+/// A simulated machine.
 #[derive(Default)]
-struct Invented {
+struct SimulatedMachine {
     disks: HashMap<u64, Disk>,
     filesystems: HashMap<u64, FileSystem>,
-    inodes: Vec<(Place, Inode)>,
+    inodes: Vec<(FsPath, Inode)>,
     mounts: Vec<(PathBuf, NestedMount)>,
 }
 
-impl Machine for Invented {
+impl Machine for SimulatedMachine {
     fn disk(&self, number: u64) -> Disk {
         self.disks.get(&number).cloned().unwrap_or(Disk::Whole { members: Vec::new() })
     }
@@ -22,8 +22,8 @@ impl Machine for Invented {
         self.filesystems.get(&number).cloned().unwrap_or_default()
     }
 
-    fn inode(&self, place: &Place) -> Option<Inode> {
-        self.inodes.iter().find(|(known, _)| known == place).map(|&(_, inode)| inode)
+    fn inode(&self, fs_path: &FsPath) -> Option<Inode> {
+        self.inodes.iter().find(|(known, _)| known == fs_path).map(|&(_, inode)| inode)
     }
 
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount> {
@@ -34,7 +34,8 @@ impl Machine for Invented {
 
 const MIB: u64 = 1 << 20;
 
-/// Disks: sda with sda1 and sda2; md0 of sdb and sdc; lv1 and lv2 in a group on sda2; crypt on md0.
+/// Disks: sda with sda1 and sda2; md0 of sdb and sdc; lv1 and lv2 in a volume group on sda2; crypt
+/// on md0.
 const SDA: u64 = 800;
 const SDA1: u64 = 801;
 const SDA2: u64 = 802;
@@ -44,8 +45,8 @@ const MD0: u64 = 900;
 const LV1: u64 = 2530;
 const LV2: u64 = 2531;
 const CRYPT: u64 = 2532;
-/// Loop devices: on the image, on its second half, a partition of the first, one on an image in a
-/// file system on an image, and one on sda2.
+/// Loop devices: on the image, on its second half, two partitions of the first one, one on an image
+/// in a file system on an image, and one on sda2.
 const LOOP: u64 = 700;
 const LOOP_HALF: u64 = 701;
 const LOOP_P1: u64 = 25900;
@@ -53,7 +54,7 @@ const LOOP_P2: u64 = 25901;
 const LOOP_INNER: u64 = 702;
 const LOOP_SDA2: u64 = 703;
 /// File systems: on sda1, on the loop device, in the nested image, an overlay, on lv1, one of two
-/// disks (as btrfs), a Larder mount, on a loop device on a file of it.
+/// disks (as btrfs), a Larder mount, on a loop device on a file of that mount.
 const ROOT: u64 = SDA1;
 const ON_LOOP: u64 = LOOP;
 const INNER: u64 = LOOP_INNER;
@@ -63,25 +64,25 @@ const POOLED: u64 = 51;
 const LARDER: u64 = 52;
 const ON_LARDER: u64 = 704;
 
-fn place(filesystem: u64, path: &str) -> Place {
-    Place { filesystem, path: path.into() }
+fn fs_path(filesystem: u64, path: &str) -> FsPath {
+    FsPath { filesystem, path: path.into() }
 }
 
-/// Inode numbers count up as files are invented.
-fn machine() -> Invented {
-    let mut invented = Invented::default();
+/// Inode numbers count up as files are added.
+fn machine() -> SimulatedMachine {
+    let mut machine = SimulatedMachine::default();
     let whole = |members: &[u64]| Disk::Whole { members: members.to_vec() };
     let part = |of, start, bytes| Disk::Part { of, start: start * MIB, bytes: bytes * MIB };
-    let on_file = |inode, place, start, bytes| Disk::Loop {
+    let on_file = |inode, fs_path, start, bytes| Disk::Loop {
         inode,
         links: 1,
-        place: Some(place),
+        fs_path: Some(fs_path),
         start: start * MIB,
         bytes: bytes * MIB,
     };
-    let image = place(ROOT, "/srv/images/a.img");
-    let inner = place(ON_LOOP, "/deep/inner.img");
-    invented.disks.extend([
+    let image = fs_path(ROOT, "/srv/images/a.img");
+    let inner = fs_path(ON_LOOP, "/deep/inner.img");
+    machine.disks.extend([
         (SDA1, part(SDA, 1, 100)),
         (SDA2, part(SDA, 101, 100)),
         (MD0, whole(&[SDB, SDC])),
@@ -94,15 +95,15 @@ fn machine() -> Invented {
         (LOOP_P2, part(LOOP, 32, 32)),
         (LOOP_INNER, on_file((ON_LOOP, 20), inner, 0, 16)),
         (LOOP_SDA2, part(SDA2, 0, 100)),
-        (ON_LARDER, on_file((LARDER, 30), place(LARDER, "/disk"), 0, 64)),
+        (ON_LARDER, on_file((LARDER, 30), fs_path(LARDER, "/disk"), 0, 64)),
     ]);
-    let linked = Some(place(ROOT, "/elsewhere/c.img"));
+    let linked = Some(fs_path(ROOT, "/elsewhere/c.img"));
     let on_linked =
-        Disk::Loop { inode: (ROOT, 14), place: linked, links: 2, start: 0, bytes: 64 * MIB };
-    invented.disks.insert(LOOP_LINKED, on_linked);
+        Disk::Loop { inode: (ROOT, 14), fs_path: linked, links: 2, start: 0, bytes: 64 * MIB };
+    machine.disks.insert(LOOP_LINKED, on_linked);
     let on = |disks: &[u64]| FileSystem { disks: disks.to_vec(), ..FileSystem::default() };
-    let layers = vec![place(ROOT, "/upper"), place(ROOT, "/lower")];
-    invented.filesystems.extend([
+    let layers = vec![fs_path(ROOT, "/upper"), fs_path(ROOT, "/lower")];
+    machine.filesystems.extend([
         (ROOT, on(&[SDA1])),
         (ON_LOOP, on(&[LOOP])),
         (INNER, on(&[LOOP_INNER])),
@@ -123,25 +124,30 @@ fn machine() -> Invented {
         (ROOT, "/lower/kept", 13),
         (ON_LOOP, "/deep", 21),
     ];
-    invented.inodes.extend(names.map(|(at, path, inode)| (place(at, path), (at, inode))));
-    let directory = |filesystem, path| NestedMount { place: place(filesystem, path), file: None };
+    machine.inodes.extend(names.map(|(at, path, inode)| (fs_path(at, path), (at, inode))));
+    let directory =
+        |filesystem, path| NestedMount { fs_path: fs_path(filesystem, path), file: None };
     let mounted_image =
-        NestedMount { place: place(ROOT, "/srv/images/a.img"), file: Some((ROOT, 10)) };
-    invented.mounts = vec![
+        NestedMount { fs_path: fs_path(ROOT, "/srv/images/a.img"), file: Some((ROOT, 10)) };
+    machine.mounts = vec![
         ("/srv/inside".into(), directory(ON_LOOP, "/")),
         ("/bind/images".into(), directory(ROOT, "/srv/images")),
         ("/single/image".into(), mounted_image),
     ];
-    invented
+    machine
 }
 
 fn file(filesystem: u64, path: &str, inode: u64) -> CachedData {
-    CachedData::File { inode: (filesystem, inode), place: Some(place(filesystem, path)), links: 1 }
+    CachedData::File {
+        inode: (filesystem, inode),
+        fs_path: Some(fs_path(filesystem, path)),
+        links: 1,
+    }
 }
 
 fn tree(filesystem: u64, path: &str, inode: u64, at: &str) -> CachedData {
-    let place = Some(place(filesystem, path));
-    CachedData::Tree { inode: (filesystem, inode), place, at: at.into() }
+    let fs_path = Some(fs_path(filesystem, path));
+    CachedData::Tree { inode: (filesystem, inode), fs_path, at: at.into() }
 }
 
 fn image() -> CachedData {
@@ -159,21 +165,21 @@ fn single() -> CachedData {
 
 /// A file of the file system on the loop device, which is not in the mount table.
 fn unlisted() -> CachedData {
-    CachedData::File { inode: (ON_LOOP, 24), place: None, links: 1 }
+    CachedData::File { inode: (ON_LOOP, 24), fs_path: None, links: 1 }
 }
 
-/// The image again, under an unknown name.
+/// The image again, by an unknown name.
 fn nameless() -> CachedData {
-    CachedData::File { inode: (ROOT, 10), place: None, links: 1 }
+    CachedData::File { inode: (ROOT, 10), fs_path: None, links: 1 }
 }
 
-/// A loop device on such a file.
+/// A loop device on the file of [`linked`].
 const LOOP_LINKED: u64 = 705;
 
-/// A file with one more name at an unknown path.
+/// A file with another name at an unknown path.
 fn linked() -> CachedData {
-    let place = Some(place(ROOT, "/elsewhere/c.img"));
-    CachedData::File { inode: (ROOT, 14), place, links: 2 }
+    let fs_path = Some(fs_path(ROOT, "/elsewhere/c.img"));
+    CachedData::File { inode: (ROOT, 14), fs_path, links: 2 }
 }
 
 /// A directory that is reached only through a bind mount, so that its parents are not visible.
@@ -181,7 +187,7 @@ fn bound(path: &str, inode: u64) -> CachedData {
     tree(ROOT, path, inode, "/bound")
 }
 
-/// Pairs of subjects, with whether they are the same data.
+/// Pairs of cached data, each with a flag that is true if they are the same data.
 type Case = (&'static str, CachedData, CachedData, bool);
 
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -330,10 +336,10 @@ fn cases() -> Vec<Case> {
 #[test]
 fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
     let machine = machine();
-    for (what, one, other, expected) in cases() {
+    for (case, one, other, expected) in cases() {
         let (one, other) = (footprint(&one, &machine), footprint(&other, &machine));
-        assert_eq!(overlap(&one, &other).is_some(), expected, "{what}: {one:#?} {other:#?}");
-        assert_eq!(overlap(&other, &one).is_some(), expected, "{what}, the other way round");
+        assert_eq!(overlap(&one, &other).is_some(), expected, "{case}: {one:#?} {other:#?}");
+        assert_eq!(overlap(&other, &one).is_some(), expected, "{case}, the other way round");
     }
 }
 
@@ -354,7 +360,9 @@ fn a_layer_that_cannot_be_found_is_known_to_all_that_lies_above() {
     let unresolved = UnresolvedLayer { name: "up".into(), at: "/ov".into() };
     let filesystem = FileSystem { unresolved: Some(unresolved.clone()), ..FileSystem::default() };
     machine.filesystems.insert(60, filesystem);
-    machine.mounts.push(("/above/ov".into(), NestedMount { place: place(60, "/"), file: None }));
+    machine
+        .mounts
+        .push(("/above/ov".into(), NestedMount { fs_path: fs_path(60, "/"), file: None }));
     let found = |subject: &CachedData| footprint_with_unresolved(subject, &machine).1;
     for subject in [file(60, "/f", 1), tree(60, "/d", 2, "/ov/d"), tree(ROOT, "/a", 9, "/above")] {
         assert_eq!(found(&subject), std::slice::from_ref(&unresolved), "{subject:?}");
@@ -370,7 +378,7 @@ fn a_directory_that_was_renamed_is_known_by_its_inode() {
     let successor = footprint(&tree(ROOT, "/srv/images", 40, "/srv/images"), &machine);
     let elsewhere = CachedData::File {
         inode: (ROOT, 41),
-        place: Some(place(ROOT, "/srv/images/b.img")),
+        fs_path: Some(fs_path(ROOT, "/srv/images/b.img")),
         links: 1,
     };
     assert!(overlap(&successor, &footprint(&elsewhere, &machine)).is_none(), "another inode");
@@ -378,11 +386,11 @@ fn a_directory_that_was_renamed_is_known_by_its_inode() {
 
 #[test]
 fn circular_facts_come_to_an_end() {
-    let mut machine = Invented::default();
+    let mut machine = SimulatedMachine::default();
     machine.disks.insert(1, Disk::Whole { members: vec![2] });
     machine.disks.insert(2, Disk::Part { of: 3, start: 1, bytes: 9 });
     machine.disks.insert(3, Disk::Part { of: 2, start: 1, bytes: 9 });
-    let layers = vec![place(7, "/a"), place(7, "/b")];
+    let layers = vec![fs_path(7, "/a"), fs_path(7, "/b")];
     machine.filesystems.insert(7, FileSystem { disks: vec![1], layers, unresolved: None });
     assert!(!footprint(&CachedData::Disk(2), &machine).iter().any(|part| part.range.end > 10));
     assert!(footprint(&CachedData::FileSystem(7), &machine).len() <= PARTS_MAX);

@@ -4,18 +4,18 @@
 //! overlay has the inode number of its upper directory, or of its only layer, if all layers lie in
 //! one file system or `xino` is on.
 
-use super::super::footprint::{Place, UnresolvedLayer};
-use super::{Located, ThisMachine, foreign, open_mount, path_of, split};
+use super::super::footprint::{FsPath, UnresolvedLayer};
+use super::{FileLocation, ThisMachine, foreign, open_mount, path_of, split};
 use crate::mount_table::{MountLine, unescape};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 
-/// One layer, by all names that its option may mean.
+/// The possible names of one layer, since its mount option may be escaped or not.
 type LayerNames = Vec<PathBuf>;
 
 impl ThisMachine {
     /// Returns the directories that an overlay merges, and one that cannot be found.
-    pub(super) fn layers(&self, overlay: &MountLine) -> (Vec<Place>, Option<UnresolvedLayer>) {
+    pub(super) fn layers(&self, overlay: &MountLine) -> (Vec<FsPath>, Option<UnresolvedLayer>) {
         let names = names(&overlay.options);
         let shows = |mount: &&MountLine| mount.filesystem == overlay.filesystem;
         let mountpoints: Vec<_> = self.known_mounts().filter(shows).collect();
@@ -25,7 +25,7 @@ impl ThisMachine {
             .filter(is_whole)
             .find_map(|mount| Some(rustix::fs::fstat(open_mount(mount, &mount.at)?).ok()?.st_ino));
         let is_relative = names.iter().flatten().any(|name| name.is_relative());
-        // Relative names begin at an unknown directory, such as one above the mountpoint.
+        // Relative names begin at an unknown directory, such as an ancestor of the mountpoint.
         let above = mountpoints.iter().flat_map(|mount| mount.at.ancestors().skip(1));
         let above: Vec<_> = above.filter(|_| is_relative).map(Path::to_owned).collect();
         let bases = if is_relative { above } else { vec![PathBuf::from("/")] };
@@ -34,13 +34,14 @@ impl ThisMachine {
             let found: Vec<_> =
                 names.iter().map(|names| self.layer(overlay, names, &base)).collect();
             let whole: Option<Vec<_>> = found.iter().cloned().collect();
-            let is_it = |layers: &Vec<Located>| is_confirmed(layers, root, is_relative);
-            if let Some(layers) = whole.filter(is_it) {
-                return (layers.into_iter().filter_map(|layer| layer.place).collect(), None);
+            let is_right = |layers: &Vec<FileLocation>| is_confirmed(layers, root, is_relative);
+            if let Some(layers) = whole.filter(is_right) {
+                return (layers.into_iter().filter_map(|layer| layer.fs_path).collect(), None);
             }
             known.push(found);
         }
-        // Layers with absolute names are kept: they are right unless others have their names.
+        // Layers with absolute names are kept: they are right unless other directories have these
+        // names now.
         let known = known.pop().filter(|_| !is_relative).unwrap_or_default();
         let missing = known.iter().position(Option::is_none);
         let upper = upper_directory(&overlay.options);
@@ -49,30 +50,30 @@ impl ThisMachine {
             None => upper.or_else(|| names.first()?.first().cloned()),
         };
         let unresolved = UnresolvedLayer { name: name.unwrap_or_default(), at: overlay.at.clone() };
-        (known.into_iter().flatten().filter_map(|layer| layer.place).collect(), Some(unresolved))
+        (known.into_iter().flatten().filter_map(|layer| layer.fs_path).collect(), Some(unresolved))
     }
 
     /// Returns the directory that one of the names leads to.
-    fn layer(&self, overlay: &MountLine, names: &LayerNames, base: &Path) -> Option<Located> {
-        // A name is that of the mount namespace of the overlay, or of the one that created it.
+    fn layer(&self, overlay: &MountLine, names: &LayerNames, base: &Path) -> Option<FileLocation> {
+        // A name is valid in the mount namespace of the overlay, or in the one that created it.
         let namespace = foreign::root_of(&overlay.at);
         let paths = names.iter().flat_map(|name| {
-            let there = namespace.as_ref().filter(|_| name.is_absolute());
-            let there = there.map(|root| foreign::below(root, name));
-            there.into_iter().chain([base.join(name)])
+            let inside = namespace.as_ref().filter(|_| name.is_absolute());
+            let inside = inside.map(|root| foreign::below(root, name));
+            inside.into_iter().chain([base.join(name)])
         });
         let found = paths.filter_map(|path| self.locate_path(&path));
-        found.into_iter().find(|found| found.kind == FileType::Directory && found.place.is_some())
+        found.into_iter().find(|found| found.kind == FileType::Directory && found.fs_path.is_some())
     }
 }
 
-/// Returns whether these are the layers of an overlay whose root has this inode number.
-fn is_confirmed(layers: &[Located], root: Option<u64>, must_be: bool) -> bool {
+/// Returns true if these are the layers of an overlay whose root has this inode number.
+fn is_confirmed(layers: &[FileLocation], root: Option<u64>, required: bool) -> bool {
     let is_layer = |inode| layers.iter().any(|layer| layer.inode.1 == inode);
     let is_one_filesystem = layers.windows(2).all(|pair| pair[0].inode.0 == pair[1].inode.0);
     match root {
-        Some(inode) if must_be || is_one_filesystem => is_layer(inode),
-        _ => !must_be,
+        Some(inode) if required || is_one_filesystem => is_layer(inode),
+        _ => !required,
     }
 }
 
@@ -114,7 +115,7 @@ fn split_names(list: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// Returns a name without its escapes, as most options have it, and as it is.
+/// Returns a name without its escapes, as most options contain it, and unchanged.
 fn both_names(name: &[u8]) -> LayerNames {
     let mut names = vec![path_of(without_escapes(name)), path_of(name)];
     names.dedup();

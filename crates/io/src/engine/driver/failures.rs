@@ -3,8 +3,8 @@
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::StoreError;
 
-/// Least time between two lines about one store. A store that fails now and then must not fill the
-/// log.
+/// Minimum time between two lines about one store, so that a store that fails intermittently does
+/// not fill the log.
 const INTERVAL: Nanos = 10 * SECOND;
 
 /// Effect of the store's errors on the writes of a volume.
@@ -20,7 +20,8 @@ pub(super) enum WriteState {
 }
 
 impl WriteState {
-    /// True if a line about `other` says the same as one about this state, except for the place.
+    /// Returns true if a line about `other` would say the same as one about this state, except for
+    /// the offset.
     fn is_like(&self, other: &WriteState) -> bool {
         match (self, other) {
             (WriteState::Working, WriteState::Working) => true,
@@ -31,24 +32,24 @@ impl WriteState {
     }
 }
 
-/// Decides which changes of the state of one store are logged.
+/// Selects the changes of the state of one store that are logged.
 #[derive(Debug, Default)]
 pub(super) struct WriteFailures {
     logged: WriteState,
     logged_at: Option<Nanos>,
-    /// Time at which a change that came too early is to be looked at again.
+    /// Time at which a change that came too early is checked again.
     due: Option<Nanos>,
 }
 
 impl WriteFailures {
-    /// Records the state. Returns true if it differs from the last one that was logged, and is to
+    /// Records the state. Returns true if it differs from the last state that was logged, and must
     /// be logged now.
     pub(super) fn note_write_state(&mut self, now: Nanos, state: &WriteState) -> bool {
         self.due = None;
         if self.logged.is_like(state) {
             return false;
         }
-        // That writes begin to be refused is always said at once.
+        // The transition to refused writes is always logged immediately.
         let is_urgent =
             matches!((&self.logged, state), (WriteState::Failing(_), WriteState::Refusing(_)));
         let earliest = self.logged_at.map_or(0, |at| at + INTERVAL);
@@ -60,7 +61,7 @@ impl WriteFailures {
         true
     }
 
-    /// Returns the time at which the state is to be recorded again, if there is one.
+    /// Returns the time at which the caller records the state again, if any.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.due
     }

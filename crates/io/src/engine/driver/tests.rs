@@ -51,26 +51,26 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// A store that completes an operation at the second poll, and for which a long time passes while
-/// the engine is idle.
-struct Late {
+/// A store that completes an operation at the second poll. While it is idle, the clock advances by
+/// a long time.
+struct DelayedStore {
     clock: Arc<VirtualClock>,
-    looks: u32,
+    polls: u32,
     op: Option<StoreOp<ArenaFrames>>,
 }
 
-impl Store<ArenaFrames> for Late {
+impl Store<ArenaFrames> for DelayedStore {
     fn geometry(&self) -> Geometry {
         GEOMETRY
     }
 
     fn submit(&mut self, _: Nanos, _: &ArenaFrames, op: StoreOp<ArenaFrames>) {
-        (self.looks, self.op) = (0, Some(op));
+        (self.polls, self.op) = (0, Some(op));
     }
 
     fn reap(&mut self, now: Nanos, _: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
-        self.looks += 1;
-        if let Some(op) = self.op.take_if(|_| self.looks > 1) {
+        self.polls += 1;
+        if let Some(op) = self.op.take_if(|_| self.polls > 1) {
             done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
         }
     }
@@ -80,7 +80,7 @@ impl Store<ArenaFrames> for Late {
     }
 }
 
-impl EngineStore for Late {
+impl EngineStore for DelayedStore {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         if self.op.is_none() {
             waker.sleep(None, timeout)?;
@@ -92,15 +92,15 @@ impl EngineStore for Late {
 
 #[test]
 fn a_store_that_was_idle_is_not_said_to_be_silent() {
-    let said = Arc::new(Mutex::new(String::new()));
-    tracing::subscriber::set_global_default(Log(Arc::clone(&said))).unwrap();
+    let log = Arc::new(Mutex::new(String::new()));
+    tracing::subscriber::set_global_default(Log(Arc::clone(&log))).unwrap();
     let arena = Arena::new(ArenaOptions { frames: 1024, huge_pages: false, lock: false }).unwrap();
     let cache = Arc::new(Cache::new(ArenaFrames::new(arena), 1));
     let clock = Arc::new(VirtualClock::at(0));
     let waker = Waker::new().unwrap();
     let options = VolumeOptions::new("idle", GEOMETRY);
     let volume = cache.add_volume(options, Box::new(waker.clone()));
-    let store = Box::new(Late { clock: Arc::clone(&clock), looks: 0, op: None });
+    let store = Box::new(DelayedStore { clock: Arc::clone(&clock), polls: 0, op: None });
     let at: Arc<dyn Clock> = clock;
     let mut driver =
         Driver::start(Arc::clone(&cache), Arc::clone(&volume), Arc::clone(&at), waker, store)
@@ -122,6 +122,6 @@ fn a_store_that_was_idle_is_not_said_to_be_silent() {
     session.close(&cache);
     driver.quit();
     assert!(at.now() >= 1000 * SECOND, "it was idle for long");
-    let said = said.lock().unwrap();
-    assert!(!said.contains("does not answer"), "{said}");
+    let log = log.lock().unwrap();
+    assert!(!log.contains("does not answer"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! The client against servers that send a byte from time to time, and replies without end.
+//! The client against servers that send one byte at a time, and against endless replies.
 
 use super::scripted::{greet, receive_option, receive_request, shake_hands};
 use crate::front::nbd::wire::{self, OptionReplyHeader};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use zerocopy::IntoBytes;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
-/// Well below the time limit; the bytes together are well above it.
+/// Well below the time limit; all pauses together are well above it.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves one client, which connects with a time limit.
@@ -27,7 +27,7 @@ fn connect(
     (Client::connect_with(&uri, options), thread)
 }
 
-/// Sends bytes one by one, until the client leaves.
+/// Sends bytes one by one, until the client disconnects.
 fn drip(stream: &mut UnixStream, bytes: &[u8]) {
     for byte in bytes {
         if stream.write_all(&[*byte]).is_err() {
@@ -59,7 +59,7 @@ fn an_answer_that_drips_ends_the_connection() {
     thread.join().unwrap();
 }
 
-/// Each chunk arrives in time; the whole answer does not.
+/// Each chunk arrives in time; the whole reply does not.
 #[test]
 fn an_answer_whose_chunks_drip_ends_the_connection() {
     let (client, thread) = connect(|mut stream| {

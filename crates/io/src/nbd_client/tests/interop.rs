@@ -1,5 +1,5 @@
-//! Others' ways to shake hands: a server that is too old for `GO`, and libnbd's `nbdinfo` as the
-//! client of Larder's handshake.
+//! Interoperability of the handshake: a server that is too old for `GO`, and libnbd's `nbdinfo` as
+//! the client of Larder's handshake.
 
 use super::scripted::{data_chunk, greet, receive_option, serve};
 use crate::front::nbd::wire::{self, OptionReplyHeader};
@@ -46,7 +46,7 @@ fn libnbd_understands_our_handshake() {
     let read = |request: wire::Request| {
         data_chunk(request.cookie, true, request.offset, &vec![0; request.len as usize])
     };
-    // nbdinfo connects again for each export; what it does not use goes with the process.
+    // nbdinfo connects again for each export; unused sessions end with the process.
     let (uri, _thread, _dir) = serve(16, read);
     let run = |args: &[&str]| {
         let output = Command::new("nbdinfo").args(args).arg(uri.to_string()).output().unwrap();

@@ -1,4 +1,4 @@
-//! The client against Debian's nbdkit: an independent reading of the protocol.
+//! The client against Debian's nbdkit, an independent implementation of the protocol.
 
 use crate::front::nbd::wire::{self, Errno};
 use crate::nbd_client::{
@@ -11,17 +11,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_mins(4);
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 struct Nbdkit {
     child: Child,
     uri: NbdUri,
-    /// Holds the socket.
+    /// Directory of the socket.
     _dir: TempDir,
 }
 
 impl Nbdkit {
-    /// A server on a unix socket, or nothing where nbdkit is not installed.
+    /// Starts a server on a Unix socket; `None` if nbdkit is not installed.
     fn start(args: &[&str]) -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let address = NbdAddress::Unix(dir.path().join("socket"));
@@ -45,14 +45,14 @@ impl Nbdkit {
         while Client::connect(&server.uri).is_err_and(|e| matches!(e, ClientError::Connect { .. }))
         {
             assert_eq!(server.child.try_wait().unwrap(), None, "nbdkit stays up");
-            assert!(started.elapsed() < PATIENCE, "nbdkit listens in time");
+            assert!(started.elapsed() < TIMEOUT, "nbdkit listens in time");
             std::thread::sleep(Duration::from_millis(5));
         }
         Some(server)
     }
 
     fn client(&self, structured: bool) -> Client {
-        let options = ConnectOptions { structured, base_allocation: true, timeout: Some(PATIENCE) };
+        let options = ConnectOptions { structured, base_allocation: true, timeout: Some(TIMEOUT) };
         Client::connect_with(&self.uri, options).unwrap()
     }
 }
@@ -109,7 +109,8 @@ fn every_call_works_with_structured_and_simple_replies() {
 
 #[test]
 fn holes_and_data_of_one_read_come_together() {
-    // The data plugin is sparse, and a read of hole, data and hole comes in what chunks it likes.
+    // The data plugin is sparse, and nbdkit may split a read of hole, data and hole into any
+    // chunks.
     let args = ["data", "@0x8000 1 2 3 @0x20000 4", "size=1M"];
     let Some(server) = Nbdkit::start(&args) else {
         return;

@@ -1,4 +1,4 @@
-//! The client against Larder's own handshake and scripted answers, right and wrong.
+//! The client against Larder's own handshake and scripted replies, right and wrong.
 
 use crate::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress,
@@ -26,7 +26,7 @@ fn exports() -> Vec<ExportInfo> {
     }]
 }
 
-/// Brings a client to transmission; `None` if it left before.
+/// Completes the handshake with a client; `None` if the client leaves before transmission.
 pub(super) fn shake_hands(stream: &mut UnixStream) -> Option<Negotiated> {
     let mut handshake = Handshake::new(&exports(), HandshakeLimits::default());
     let mut input = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn receive_option(stream: &mut UnixStream) -> u32 {
     option
 }
 
-/// Receives a request without a payload; none if the client has left.
+/// Receives a request without a payload; `None` if the client has left.
 pub(super) fn receive_request(stream: &mut UnixStream) -> Option<wire::Request> {
     let mut header = [0; wire::REQUEST_BYTES];
     stream.read_exact(&mut header).ok()?;
@@ -76,7 +76,7 @@ pub(super) fn receive_request(stream: &mut UnixStream) -> Option<wire::Request> 
 
 pub(super) type Answer = fn(wire::Request) -> Vec<u8>;
 
-/// Serves `sessions` clients; each request is answered with what `answer` makes of it.
+/// Serves `sessions` clients; `answer` returns the reply to each request.
 pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>, TempDir) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
@@ -103,7 +103,7 @@ pub(super) fn serve(sessions: usize, answer: Answer) -> (NbdUri, JoinHandle<()>,
     (NbdUri { address: NbdAddress::Unix(path), export: "disk".into(), tls: None }, thread, dir)
 }
 
-/// What becomes of a read of 1024 bytes at 512 that is answered so.
+/// Returns the result of a read of 1024 bytes at 512 to which the server replies with `answer`.
 fn read_answered(answer: Answer) -> Result<Vec<u8>, ClientError> {
     let (uri, thread, _dir) = serve(1, answer);
     let mut client = Client::connect(&uri).unwrap();
@@ -223,7 +223,7 @@ fn a_write_that_is_answered_before_its_data_are_read_keeps_its_buffer() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    // More than a socket holds, so that the client is still sending when it is answered.
+    // More data than a socket buffers, so that the client is still sending when the reply arrives.
     let len = 8 << 20;
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -262,7 +262,8 @@ fn block_status_gives_the_extents() {
     thread.join().unwrap();
 }
 
-/// A block status of as many extents of 512 bytes as fit, and their state by number.
+/// Returns a block status with as many extents of 512 bytes as fit; `state` gives their states by
+/// number.
 fn many_extents(request: wire::Request, state: fn(u32) -> u32) -> Vec<u8> {
     let count = request.len / 512;
     let id = wire::BASE_ALLOCATION_ID;
@@ -275,7 +276,7 @@ fn many_extents(request: wire::Request, state: fn(u32) -> u32) -> Vec<u8> {
 #[test]
 fn extents_of_one_state_are_merged_and_the_first_ones_are_kept() {
     let (uri, thread, _dir) = serve(1, |request| {
-        // At the start every second one is a hole; elsewhere all are.
+        // At the start every second extent is a hole; elsewhere all are.
         let is_mixed = request.offset == 0;
         many_extents(request, if is_mixed { |number| number % 2 } else { |_| wire::STATE_HOLE })
     });
@@ -289,21 +290,21 @@ fn extents_of_one_state_are_merged_and_the_first_ones_are_kept() {
     thread.join().unwrap();
 }
 
-/// Data chunks of one byte for the bytes of a read at these places.
-fn bytes_at(request: wire::Request, places: impl Iterator<Item = u32>) -> Vec<u8> {
+/// Returns data chunks of one byte for the bytes of a read at these offsets.
+fn bytes_at(request: wire::Request, offsets: impl Iterator<Item = u32>) -> Vec<u8> {
     let chunk = |at: u32| data_chunk(request.cookie, false, request.offset + u64::from(at), &[7]);
-    places.flat_map(chunk).collect()
+    offsets.flat_map(chunk).collect()
 }
 
 #[test]
 fn chunks_of_one_byte_take_no_memory_that_lasts() {
     let (uri, thread, _dir) = serve(1, |request| {
-        // Forward, and backward.
+        // The first half arrives forward, the second one backward.
         let (half, mut bytes) = (request.len / 2, Vec::new());
         bytes.extend(bytes_at(request, 0..half));
         bytes.extend(bytes_at(request, (half + 1..request.len).rev()));
         if request.offset == 0 {
-            // The rest comes later: the read has two parts now.
+            // One byte is still missing: the read has two parts now.
             return bytes;
         }
         bytes.extend(bytes_at(request, half..=half));

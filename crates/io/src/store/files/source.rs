@@ -1,9 +1,9 @@
-//! A file of a directory behind the cache: its descriptors, its size and times as they are for those
-//! who use it, and where in the store its data lies.
+//! A file of a directory behind the cache: its descriptors, its size and times as users of the
+//! mount see them, and the location of its data in the store.
 //!
-//! Invariants: the size is at least as new as the directory's; nothing behind it is ever given to the
-//! directory. Times that the directory gets only because data is written late are never shown: it is
-//! given those of the write(2) that brought the data.
+//! Invariants: the size is at least as new as the directory's; bytes behind it are never written to
+//! the directory. Times that the directory gets only because data is written late are never shown:
+//! the cache sets them to those of the write(2) that brought the data.
 
 mod access;
 mod pages;
@@ -28,9 +28,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// `STATX_DIOALIGN` of linux/stat.h, which says what direct I/O must be aligned to.
+/// `STATX_DIOALIGN` of linux/stat.h, which requests the alignment for direct I/O.
 const DIO_ALIGN: u32 = 0x2000;
-/// What is assumed where the file system does not say.
+/// Alignment that is assumed if the file system reports none.
 const ALIGN: u64 = 512;
 
 /// Seconds since 1970, and nanoseconds.
@@ -39,26 +39,27 @@ type Time = (i64, i64);
 /// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
-/// The latest time, in nanoseconds, that the directory's file system was seen to have noted.
-static NOTED: AtomicI64 = AtomicI64::new(0);
+/// The latest time, in nanoseconds, that the directory's file system is known to have recorded.
+static LATEST_TIME: AtomicI64 = AtomicI64::new(0);
 
-/// Now, as a file system would note it: by the clock that moves with the ticks of the kernel, or as
-/// finely as it has just noted something else. So a later change never gets an older time than one
-/// before it, whether its time is noted here or in the directory.
+/// Returns the current time as a file system would record it: by the clock that advances with the
+/// ticks of the kernel, or the latest time that the file system has recorded, if that is later. So
+/// a later change never gets an older time than an earlier one, whether the time is recorded here
+/// or in the directory.
 fn now() -> Time {
     let coarse = clock_gettime(ClockId::RealtimeCoarse);
     let coarse = nanos_of((coarse.tv_sec, coarse.tv_nsec));
-    let now = coarse.max(NOTED.load(Ordering::Acquire));
+    let now = coarse.max(LATEST_TIME.load(Ordering::Acquire));
     (now.div_euclid(SECOND), now.rem_euclid(SECOND))
 }
 
-/// Takes notice of a time that the directory's file system has noted, unless it is of the future.
-fn note(time: Time) {
+/// Records a time that the directory's file system has recorded, unless it lies in the future.
+fn note_time(time: Time) {
     let time = nanos_of(time);
-    if time > NOTED.load(Ordering::Relaxed) {
+    if time > LATEST_TIME.load(Ordering::Relaxed) {
         let now = clock_gettime(ClockId::Realtime);
         if time <= nanos_of((now.tv_sec, now.tv_nsec)) {
-            NOTED.fetch_max(time, Ordering::AcqRel);
+            LATEST_TIME.fetch_max(time, Ordering::AcqRel);
         }
     }
 }
@@ -79,19 +80,21 @@ fn size_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// A path that leads to what is open, for calls that take no descriptor.
+/// Returns a path that leads to an open file, for calls that take no descriptor.
 pub(crate) fn link_to(file: impl AsFd) -> String {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }
 
-/// What the directory's file is to become once nothing of it is under way in the store.
+/// A change of the file in the directory that waits until no operation on it is in flight in the
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingChange {
-    /// It stays as it is, and what is cached is forgotten.
+    /// The file stays unchanged, and its cached data is dropped.
     Forget,
-    /// It becomes shorter, if it was not written to through the mount since it had been so often.
+    /// The file is truncated, unless it has been written through the mount since its number of
+    /// writes was `writes`.
     Truncate { size: u64, writes: u64 },
-    /// As for `Forget`, under the same condition.
+    /// As for `Forget`, on the same condition.
     Renew(u64),
 }
 
@@ -100,91 +103,90 @@ pub(crate) enum PendingChange {
 struct Access {
     direct: Option<Arc<OwnedFd>>,
     buffered: Option<Arc<OwnedFd>>,
-    /// Whether they are for writing too.
+    /// True if they are open for writing, too.
     direct_writes: bool,
     buffered_writes: bool,
     /// 0 if direct I/O does not work.
     align: Option<u64>,
 }
 
-/// Times, and how the directory had them when what it had was of our doing.
+/// The times of the file, and those that the directory had after the last change by this process.
 #[derive(Debug, Default)]
-struct Meta {
-    /// The size is larger than the directory's because of data that is not written yet.
+struct FileMetadata {
+    /// True if the size is larger than the directory's because of unwritten data.
     grown: bool,
     mtime: Option<Time>,
     ctime: Option<Time>,
     settled_mtime: Option<Time>,
     settled_ctime: Option<Time>,
-    /// Writes that the directory's file has under way.
+    /// Number of writes to the file in the directory that are in flight.
     writing: u32,
-    /// Somebody else has changed the file: what is cached of it is old.
+    /// True if another process has changed the file: its cached data is outdated.
     stale: bool,
 }
 
 /// A file of the directory.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
-    /// What names it; nothing can be read or written by it.
+    /// Descriptor that identifies the file; data cannot be read or written through it.
     path: OwnedFd,
     access: Mutex<Access>,
     size: AtomicU64,
-    meta: Mutex<Meta>,
+    meta: Mutex<FileMetadata>,
     /// The segment of its first bytes, plus one; 0 if it has none.
-    first: AtomicU32,
-    /// Those of the rest, by number. Whoever holds it decides of the section too.
-    more: Mutex<BTreeMap<u64, u32>>,
-    /// Whose segments these are: files of one rule have a store of their own.
+    first_segment: AtomicU32,
+    /// The other segments, by number. The holder of this lock also determines the section.
+    other_segments: Mutex<BTreeMap<u64, u32>>,
+    /// Section of the segments: files of one rule have a separate store.
     section: AtomicUsize,
-    /// How often it was opened.
+    /// Number of openings so far.
     openings: AtomicU64,
-    /// It was renamed and belongs to another section once nobody has it open.
-    moves: AtomicBool,
-    /// So much of it is pinned in the cache, from its beginning on.
+    /// True if the file was renamed, and moves to another section when no process has it open.
+    move_pending: AtomicBool,
+    /// Number of bytes that are pinned in the cache, from the start of the file.
     pinned: AtomicU64,
-    /// Nobody can read it any more: nothing of it need be written.
+    /// True if no process can read the file any more: its data need not be written.
     dead: AtomicBool,
-    /// The last error of a late write, for whoever closes the file.
-    late: Mutex<Option<Errno>>,
-    /// Why the last write that failed has, until a flush has succeeded.
+    /// The last error of a late write, for the next close of the file.
+    late_error: Mutex<Option<Errno>>,
+    /// Error of the last failed write, until a flush succeeds.
     failure: Mutex<Option<Errno>>,
     /// Time until which writes are refused, in milliseconds of the clock in `refusal.rs`; or 0.
     refused_until_ms: AtomicU64,
-    /// A failed fsync(2): what it lost is not known, so that all later ones fail too.
+    /// Error of a failed fsync(2): the lost data is unknown, so all later ones fail too.
     flush_failed: Mutex<Option<Errno>>,
-    act: Mutex<PendingChange>,
-    /// Held by whoever changes the file as a whole.
+    pending_change: Mutex<PendingChange>,
+    /// Held while the file as a whole is changed.
     changing: Mutex<()>,
     written: AtomicBool,
-    /// Writes that have begun to come into the cache, and those that are over.
-    begun: AtomicU64,
-    over: AtomicU64,
-    /// It is not what it was when it was opened last: others have changed it.
-    anew: AtomicBool,
-    /// How many had begun when it was last taken as others had left it.
-    renewed: AtomicU64,
+    /// Numbers of writes that have begun to enter the cache, and of those that have ended.
+    writes_begun: AtomicU64,
+    writes_ended: AtomicU64,
+    /// True if other processes have changed the file since it was last opened.
+    changed_by_others: AtomicBool,
+    /// Number of begun writes when the state of the directory was last adopted.
+    writes_adopted: AtomicU64,
     /// Time of the last check for changes by others, in nanoseconds of the engine's clock.
     checked_at: AtomicU64,
-    /// Number of fsync(2) that are not answered, which flushes have to make more than data stable
-    /// for.
-    metadata: AtomicUsize,
-    /// How often it is open.
-    opens: AtomicUsize,
-    /// Up to here something of it may be in the cache.
-    reach: AtomicU64,
+    /// Number of fsync(2) calls in flight, for which flushes must also make metadata stable.
+    fsyncs_in_flight: AtomicUsize,
+    /// Number of times that it is open now.
+    open_count: AtomicUsize,
+    /// End of the part of the file that may be in the cache.
+    cached_end: AtomicU64,
     /// Alignment that direct I/O by users of the file needs, plus one; 0 if unknown.
     alignment: AtomicU32,
     /// Rights that the file gives to programs executed from it.
     rights: Rights,
     /// Pages of the file in the kernel's page cache.
     pages: Pages,
-    /// Whether it can be opened again whatever its mode becomes.
+    /// True if it can be opened again whatever its mode becomes.
     reopens: bool,
-    /// Requests by what the cache made of them, in the order of [`Class::ALL`].
+    /// Numbers of requests by the result of the cache, in the order of [`Class::ALL`].
     requests: [AtomicU32; Class::ALL.len()],
 }
 
-/// What stat(2) shall say.
+/// Attributes for a reply to stat(2).
 #[derive(Debug)]
 pub(crate) struct Attributes {
     pub(crate) stat: Stat,
@@ -195,44 +197,45 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Blocks of 512 bytes that it takes; data that is not written yet is counted as if it were.
+    /// Returns the number of allocated blocks of 512 bytes; unwritten data counts as if it were
+    /// written.
     pub(crate) fn blocks(&self) -> u64 {
-        let has = u64::try_from(self.stat.st_blocks).unwrap_or(0);
-        if self.grown { has.max(self.size.div_ceil(512)) } else { has }
+        let blocks = u64::try_from(self.stat.st_blocks).unwrap_or(0);
+        if self.grown { blocks.max(self.size.div_ceil(512)) } else { blocks }
     }
 }
 
 impl SourceFile {
-    /// The file of a section that `path`, opened with `O_PATH`, names. `reopens` says whether this
-    /// process may open it whatever its mode becomes, as root may.
+    /// Creates the file of a section that `path`, opened with `O_PATH`, identifies. `reopens` is
+    /// true if this process may open it whatever its mode becomes, as root may.
     pub(crate) fn new(path: OwnedFd, section: usize, reopens: bool) -> Self {
         SourceFile {
             path,
             access: Mutex::default(),
             size: AtomicU64::new(0),
             meta: Mutex::default(),
-            first: AtomicU32::new(0),
-            more: Mutex::default(),
+            first_segment: AtomicU32::new(0),
+            other_segments: Mutex::default(),
             section: AtomicUsize::new(section),
             openings: AtomicU64::new(0),
-            moves: AtomicBool::new(false),
+            move_pending: AtomicBool::new(false),
             pinned: AtomicU64::new(0),
             dead: AtomicBool::new(false),
-            late: Mutex::new(None),
+            late_error: Mutex::new(None),
             failure: Mutex::new(None),
             refused_until_ms: AtomicU64::new(0),
             flush_failed: Mutex::new(None),
-            act: Mutex::new(PendingChange::Forget),
+            pending_change: Mutex::new(PendingChange::Forget),
             changing: Mutex::new(()),
             written: AtomicBool::new(false),
-            begun: AtomicU64::new(0),
-            over: AtomicU64::new(0),
-            anew: AtomicBool::new(false),
-            renewed: AtomicU64::new(0),
+            writes_begun: AtomicU64::new(0),
+            writes_ended: AtomicU64::new(0),
+            changed_by_others: AtomicBool::new(false),
+            writes_adopted: AtomicU64::new(0),
             checked_at: AtomicU64::new(0),
-            metadata: AtomicUsize::new(0),
-            opens: AtomicUsize::new(0),
-            reach: AtomicU64::new(0),
+            fsyncs_in_flight: AtomicUsize::new(0),
+            open_count: AtomicUsize::new(0),
+            cached_end: AtomicU64::new(0),
             alignment: AtomicU32::new(0),
             rights: Rights::default(),
             pages: Pages::default(),
@@ -241,12 +244,12 @@ impl SourceFile {
         }
     }
 
-    /// The descriptor that names it.
+    /// Returns the descriptor that identifies the file.
     pub(crate) fn path(&self) -> BorrowedFd<'_> {
         self.path.as_fd()
     }
 
-    /// Names it by another descriptor of the same inode from now on, if dup3(2) succeeds.
+    /// Replaces that descriptor by another one of the same inode, if dup3(2) succeeds.
     pub(crate) fn set_path(&self, path: &OwnedFd) {
         let (from, to) = (path.as_raw_fd(), self.path.as_raw_fd());
         // SAFETY: `self.path` owns `to` and stays open; a thread that uses the number meanwhile
@@ -255,12 +258,12 @@ impl SourceFile {
         debug_assert_eq!(copied, to, "both descriptors are open");
     }
 
-    /// A path that leads to it, for calls that take no descriptor.
+    /// Returns a path that leads to the file, for calls that take no descriptor.
     pub(crate) fn link(&self) -> String {
         link_to(&self.path)
     }
 
-    /// Where it is in the directory, for messages.
+    /// Returns the path of the file in the directory, for messages.
     pub(crate) fn name(&self) -> String {
         let found = rustix::fs::readlink(self.link(), Vec::new());
         found.map_or_else(|_| "a file".into(), |name| name.to_string_lossy().into_owned())
@@ -270,61 +273,64 @@ impl SourceFile {
         self.size.load(Ordering::Acquire)
     }
 
-    /// It is open once more.
+    /// Records an opening.
     pub(crate) fn opened(&self) {
-        // Under the lock, so that nobody finds it closed and moves it after this.
-        let _section_stays = self.more.lock().expect("no holder panics");
+        // The lock prevents a thread that found the file closed from moving it after this.
+        let _section_stays = self.other_segments.lock().expect("no holder panics");
         self.openings.fetch_add(1, Ordering::AcqRel);
-        if self.opens.fetch_add(1, Ordering::AcqRel) == 0 {
+        if self.open_count.fetch_add(1, Ordering::AcqRel) == 0 {
             self.forget_pages();
         }
     }
 
-    /// How often it was opened.
+    /// Returns the number of openings so far.
     pub(crate) fn openings(&self) -> u64 {
         self.openings.load(Ordering::Acquire)
     }
 
-    /// So much of it is pinned, from its beginning on. Changed by who has [`SourceFile::change`].
+    /// Returns the number of pinned bytes from the start. Only a holder of [`SourceFile::change`]
+    /// changes it.
     pub(crate) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Acquire)
     }
 
-    /// So much of it is pinned from now on.
+    /// Sets the number of pinned bytes from the start.
     pub(crate) fn set_pinned(&self, end: u64) {
         self.pinned.store(end, Ordering::Release);
     }
 
-    /// It is open once less; whether it was the last time.
+    /// Records a close; returns true if the file is not open any more.
     pub(crate) fn closed(&self) -> bool {
-        self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+        self.open_count.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Records that it is not open any more, after the end of the mount; returns whether it was.
+    /// Records that the file is not open any more, after the end of the mount; returns true if it
+    /// was.
     pub(crate) fn close_all(&self) -> bool {
-        self.opens.swap(0, Ordering::AcqRel) > 0
+        self.open_count.swap(0, Ordering::AcqRel) > 0
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.opens.load(Ordering::Acquire) > 0
+        self.open_count.load(Ordering::Acquire) > 0
     }
 
-    /// Closes the descriptors for data if nobody has it open and they can be had again.
+    /// Closes the descriptors for data if no process has the file open and they can be opened
+    /// again.
     pub(crate) fn rest(&self) {
         if self.reopens && !self.is_open() {
             self.close_data();
         }
     }
 
-    /// The end of what may be in the cache of it.
+    /// Returns the end of the part of the file that may be in the cache.
     pub(crate) fn reach(&self) -> u64 {
-        self.reach.load(Ordering::Acquire)
+        self.cached_end.load(Ordering::Acquire)
     }
 
-    /// Something up to `end` may come into the cache.
+    /// Records that bytes up to `end` may enter the cache.
     pub(crate) fn note_reach(&self, end: u64) {
-        if end > self.reach.load(Ordering::Relaxed) {
-            self.reach.fetch_max(end, Ordering::AcqRel);
+        if end > self.cached_end.load(Ordering::Relaxed) {
+            self.cached_end.fetch_max(end, Ordering::AcqRel);
         }
     }
 
@@ -332,36 +338,39 @@ impl SourceFile {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Nothing of it need be written any more.
+    /// Records that data of the file need not be written any more.
     pub(crate) fn die(&self) {
         self.dead.store(true, Ordering::Release);
     }
 
-    /// What is to be done once nothing is under way.
-    pub(crate) fn plan(&self, act: PendingChange) {
-        *self.act.lock().expect("no holder panics") = act;
+    /// Plans a change for the time when no operation is in flight.
+    pub(crate) fn plan(&self, change: PendingChange) {
+        *self.pending_change.lock().expect("no holder panics") = change;
     }
 
-    pub(super) fn take_act(&self) -> PendingChange {
-        std::mem::replace(&mut *self.act.lock().expect("no holder panics"), PendingChange::Forget)
+    pub(super) fn take_pending_change(&self) -> PendingChange {
+        std::mem::replace(
+            &mut *self.pending_change.lock().expect("no holder panics"),
+            PendingChange::Forget,
+        )
     }
 
-    /// Counts a request by the worst of what the cache made of its pages.
+    /// Counts a request by the worst class of its pages.
     pub(crate) fn count(&self, classes: Classes) {
-        let place =
+        let index =
             classes.worst().and_then(|worst| Class::ALL.iter().position(|class| *class == worst));
-        if let Some(place) = place {
-            self.requests[place].fetch_add(1, Ordering::Relaxed);
+        if let Some(index) = index {
+            self.requests[index].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Requests since it is known here, by class.
+    /// Returns the numbers of requests since the cache knows the file, by class.
     pub(crate) fn requests(&self) -> Vec<(Class, u64)> {
         let counts = self.requests.iter().map(|count| u64::from(count.load(Ordering::Relaxed)));
         Class::ALL.into_iter().zip(counts).collect()
     }
 
     pub(crate) fn opens(&self) -> usize {
-        self.opens.load(Ordering::Acquire)
+        self.open_count.load(Ordering::Acquire)
     }
 }

@@ -1,18 +1,19 @@
-//! What the server was given and may still lose: everything that it has answered since the last
-//! flush, with its bytes.
+//! Changes that the server may still lose: everything that it has answered since the last flush,
+//! with its data.
 //!
-//! A server that was restarted behind a broken connection has lost any of it, and nothing in the
-//! protocol tells. So it is given again, in its order, before anything else. Invariants: an entry
-//! stays until a flush that was sent after its answer has succeeded; the bytes of all entries are
-//! bounded by the room that the caller looks for before it sends.
+//! A server that was restarted behind a broken connection may have lost any of them, and the
+//! protocol does not report that. So the store sends all of them again, in their order, before
+//! anything else. Invariants: an entry stays until a flush that was sent after its reply has
+//! succeeded; the bytes of all entries are bounded by the room that the caller checks before it
+//! sends.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What an entry takes up besides its bytes.
+/// Bytes of an entry besides its data.
 const ENTRY_BYTES: usize = 64;
 
-/// What to do again.
+/// A change to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Write these bytes.
@@ -37,12 +38,12 @@ impl Entry {
     }
 }
 
-/// Changes that were answered and not flushed, in the order of their answers.
+/// Changes that were answered and not flushed, in the order of the replies.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// Entries that were ever dropped: the number of the first one that is there.
+    /// Number of entries that were dropped, which is the number of the first remaining one.
     first: u64,
 }
 
@@ -55,26 +56,26 @@ impl Journal {
         self.entries.is_empty()
     }
 
-    /// Notes a change that was answered.
+    /// Adds a change that was answered.
     pub(super) fn push(&mut self, range: Range<u64>, change: Change) {
         let entry = Entry { range, change };
         self.bytes += entry.bytes();
         self.entries.push_back(entry);
     }
 
-    /// The number after the last entry: what a flush that is sent now covers.
+    /// Returns the number after the last entry, up to which a flush that is sent now covers.
     pub(super) fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
 
-    /// The number of the first entry.
+    /// Returns the number of the first entry.
     pub(super) fn start(&self) -> u64 {
         self.first
     }
 
-    /// Drops the entries before `end`, which are stable. Returns a buffer of one of them, to be
-    /// used again.
-    pub(super) fn flushed(&mut self, end: u64) -> Option<Vec<u8>> {
+    /// Drops the entries before `end`, which are stable. Returns the buffer of one of them for
+    /// reuse.
+    pub(super) fn drop_flushed(&mut self, end: u64) -> Option<Vec<u8>> {
         let mut spare = None;
         while self.first < end
             && let Some(entry) = self.entries.pop_front()
@@ -88,7 +89,7 @@ impl Journal {
         spare
     }
 
-    /// An entry by number.
+    /// Returns the entry with this number.
     pub(super) fn get(&self, number: u64) -> Option<&Entry> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get(index)
@@ -109,15 +110,15 @@ mod tests {
         journal.push(0..10, Change::Write(vec![2; 10]));
         journal.push(20..30, Change::Zero { keep_allocated: true });
         assert_eq!(journal.bytes(), 60 + 7 * ENTRY_BYTES);
-        assert_eq!(journal.flushed(covered), Some(vec![1; 10]));
+        assert_eq!(journal.drop_flushed(covered), Some(vec![1; 10]));
         assert_eq!((journal.start(), journal.end()), (5, 7));
         let kept = Entry { range: 0..10, change: Change::Write(vec![2; 10]) };
         assert_eq!(journal.get(5), Some(&kept));
         assert_eq!((journal.get(4), journal.get(7)), (None, None));
-        // An earlier flush that is told later covers nothing more.
-        assert_eq!(journal.flushed(3), None);
+        // An earlier flush that completes later covers nothing more.
+        assert_eq!(journal.drop_flushed(3), None);
         assert_eq!(journal.bytes(), 10 + 2 * ENTRY_BYTES);
-        journal.flushed(7);
+        journal.drop_flushed(7);
         assert!(journal.is_empty() && journal.bytes() == 0);
     }
 }

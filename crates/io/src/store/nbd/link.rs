@@ -1,8 +1,8 @@
-//! The connection to the server, and the way back to one.
+//! The connection to the server, and reconnection.
 //!
-//! While there is none, a thread of its own tries to connect, at once and then after 0.1 s, twice
-//! as long each time, up to 5 s, until a connection has brought an answer: neither a name that is
-//! not found nor a host that does not answer keeps the thread of the store.
+//! While there is none, a separate thread tries to connect: immediately, then after 0.1 s, then
+//! after twice as long each time, up to 5 s, until the server replies on a connection. Neither a
+//! name that is not found nor a host that does not reply blocks the thread of the store.
 
 use crate::fault::{self, point};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
@@ -19,12 +19,12 @@ const DELAY_MAX: Nanos = 5 * SECOND;
 type Outcome = Result<Client, ClientError>;
 
 /// Reports the outcome of an attempt to the thread of the store.
-fn set(to: &Mutex<Option<Outcome>>, waker: &Waker, outcome: Outcome) {
+fn report_outcome(to: &Mutex<Option<Outcome>>, waker: &Waker, outcome: Outcome) {
     *to.lock().expect("no holder panics") = Some(outcome);
     waker.notify();
 }
 
-/// A connection, or the attempts to make one.
+/// A connection, or the attempts to establish one.
 pub(super) enum Link {
     Up(Up),
     Down(Down),
@@ -34,13 +34,13 @@ pub(super) enum Link {
 /// is lost before that does not count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
-    /// When the connection was lost.
+    /// Time at which the connection was lost.
     pub(super) since: Nanos,
     /// Delay before the latest attempt.
     delay: Nanos,
 }
 
-/// With a connection.
+/// State with a connection.
 pub(super) struct Up {
     pub(super) client: Box<Client>,
     connected_at: Nanos,
@@ -50,10 +50,10 @@ pub(super) struct Up {
     pub(super) first_sent: Option<u64>,
 }
 
-/// Without a connection.
+/// State without a connection.
 pub(super) struct Down {
     pub(super) outage: Outage,
-    /// Why, or why there still is none: can follow "failed to".
+    /// The reason of the outage, or of the last failed attempt: can follow "failed to".
     pub(super) reason: String,
     retry_at: Nanos,
     attempt: Option<Arc<Mutex<Option<Outcome>>>>,
@@ -77,19 +77,20 @@ impl Up {
     pub(super) fn lost(&self, now: Nanos, reason: String) -> Down {
         let Some(outage) = self.outage else {
             let outage = Outage { since: now, delay: 0 };
-            // A server that answers, and closes each connection soon, gets few of them.
+            // A server that replies, and closes each connection soon, gets only a few of them.
             let retry_at = now.max(self.connected_at.saturating_add(DELAY_MIN));
             return Down { outage, reason, retry_at, attempt: None };
         };
         let mut down = Down { outage, reason: String::new(), retry_at: now, attempt: None };
-        down.failed(now, reason);
+        down.schedule_retry(now, reason);
         down
     }
 }
 
 impl Down {
-    /// Starts a try if it is time for one; says when to look again, if `waker` does not.
-    pub(super) fn run_maintenance(
+    /// Starts an attempt if it is time for one. Returns the time of the next call, unless an
+    /// attempt is running, which notifies `waker`.
+    pub(super) fn start_attempt(
         &mut self,
         now: Nanos,
         (uri, options): (&NbdUri, ConnectOptions),
@@ -106,12 +107,12 @@ impl Down {
         let (to_at_panic, waker_at_panic) = (Arc::clone(&to), waker.clone());
         let connect = move || {
             point("reconnect", &uri.export);
-            set(&to, &waker, Client::connect_with(&uri, options));
+            report_outcome(&to, &waker, Client::connect_with(&uri, options));
         };
         let failed = move |panic: &dyn fmt::Display| {
             tracing::error!("an attempt to reconnect has failed: {panic}");
             let error = ClientError::Io(io::Error::other(panic.to_string()));
-            set(&to_at_panic, &waker_at_panic, Err(error));
+            report_outcome(&to_at_panic, &waker_at_panic, Err(error));
         };
         let spawned = fault::spawn("reconnect", None, connect, failed);
         match spawned {
@@ -120,27 +121,27 @@ impl Down {
                 None
             }
             Err(error) => {
-                self.failed(now, format!("start a thread: {error}"));
+                self.schedule_retry(now, format!("start a thread: {error}"));
                 Some(self.retry_at)
             }
         }
     }
 
-    /// The connection, if a try has brought one.
+    /// Returns the connection, if an attempt has established one.
     pub(super) fn take(&mut self, now: Nanos) -> Option<Client> {
         let outcome = self.attempt.as_ref()?.lock().expect("no holder panics").take()?;
         self.attempt = None;
         match outcome {
             Ok(client) => Some(client),
             Err(error) => {
-                self.failed(now, error.to_string());
+                self.schedule_retry(now, error.to_string());
                 None
             }
         }
     }
 
-    /// A try failed: the next one comes later.
-    pub(super) fn failed(&mut self, now: Nanos, reason: String) {
+    /// Schedules the next attempt after a failed one.
+    pub(super) fn schedule_retry(&mut self, now: Nanos, reason: String) {
         self.outage.delay = (self.outage.delay * 2).clamp(DELAY_MIN, DELAY_MAX);
         self.retry_at = now + self.outage.delay;
         self.reason = reason;

@@ -1,10 +1,10 @@
-//! Holes of an upstream export, for clients that ask.
+//! Holes of an upstream export, for clients that query them.
 //!
-//! Clients ask in their own threads; the one connection belongs to the thread of the store. So a
-//! question is left here, the thread is woken, and the answer is waited for, one question at a
-//! time. A server that does not answer one in time gets no further questions for a while. The last
-//! answer is kept as long as nothing was changed since it was asked for. Invariant: what is called
-//! a hole was one at some time after the call began; everything that is not known is called data.
+//! Clients query in their own threads, but only the thread of the store uses the connection. So a
+//! client leaves its query here, wakes that thread, and waits for the reply, one query at a time. A
+//! server that does not reply to one in time gets no further queries for a while. The last reply is
+//! kept as long as the export has not changed since its query. Invariant: a range that is reported
+//! as a hole was one at some time after the call began; all unknown ranges are reported as data.
 
 use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use crate::nbd_client::Extent;
@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a client waits before it is told that all is data.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Time without questions after one that the server did not answer in time: all is data.
-const SILENCE: Duration = Duration::from_secs(30);
-/// A question is at least so long, since the next one will be for what follows.
-const ASK_BYTES_MIN: u64 = 64 << 20;
+/// Time that a client waits before everything is reported as data.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time without queries after one that the server did not answer in time: everything is data.
+const QUERY_PAUSE: Duration = Duration::from_secs(30);
+/// Minimum length of a query, since the next one will be for the bytes that follow.
+const QUERY_BYTES_MIN: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
-struct Answer {
-    /// Changes when it was asked for.
+struct QueryAnswer {
+    /// Number of changes when the query was sent.
     changes: u64,
-    /// Ends of runs, and whether each is a hole; the first starts at `start`. The state after the
-    /// last one is unknown. The client limits their number.
+    /// Ends of runs, each with true for a hole; the first run starts at `start`. The state after
+    /// the last one is unknown. The client limits their number.
     start: u64,
     runs: Vec<(u64, bool)>,
 }
 
-impl Answer {
+impl QueryAnswer {
     fn at(&self, offset: u64, len: u64) -> Option<MapExtent> {
         let index = self.runs.partition_point(|&(end, _)| end <= offset);
         let &(end, hole) = self.runs.get(index).filter(|_| offset >= self.start)?;
@@ -40,107 +40,107 @@ impl Answer {
     }
 }
 
-/// What has become of a question.
+/// State of the reply to a query.
 #[derive(Debug, Default)]
-enum Reply {
+enum QueryReply {
     #[default]
-    Due,
-    /// There is nobody to answer it.
-    Never,
-    Known(Answer),
+    Pending,
+    /// No connection can answer the query.
+    Unavailable,
+    Known(QueryAnswer),
 }
 
 #[derive(Debug, Default)]
-struct Board {
-    question: Option<(u64, u64)>,
-    reply: Reply,
-    kept: Option<Answer>,
-    /// A client waits for the answer to its question.
-    is_asking: bool,
-    silent_until: Option<Instant>,
+struct QueryState {
+    query: Option<(u64, u64)>,
+    reply: QueryReply,
+    kept: Option<QueryAnswer>,
+    /// True while a client waits for the reply to its query.
+    is_pending: bool,
+    paused_until: Option<Instant>,
 }
 
-impl Board {
-    fn is_silent(&self) -> bool {
-        self.silent_until.is_some_and(|until| Instant::now() < until)
+impl QueryState {
+    fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 }
 
-/// Where questions and answers are left.
+/// Queries of clients, and replies of the server.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct HoleQueries {
     length: u64,
     granule: u64,
-    board: Mutex<Board>,
+    state: Mutex<QueryState>,
     replied: Condvar,
-    has_question: AtomicBool,
-    /// Whether there is somebody to ask.
+    has_query: AtomicBool,
+    /// True if there is a connection that supports queries.
     up: AtomicBool,
     changes: AtomicU64,
     waker: OnceLock<Waker>,
 }
 
-impl Shared {
+impl HoleQueries {
     pub(super) fn new(length: u64, granule: u32) -> Self {
-        Shared {
+        HoleQueries {
             length,
             granule: granule.into(),
-            board: Mutex::default(),
+            state: Mutex::default(),
             replied: Condvar::new(),
-            has_question: AtomicBool::new(false),
+            has_query: AtomicBool::new(false),
             up: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             waker: OnceLock::new(),
         }
     }
 
-    /// Who is to be woken by a question; whether there is one already.
+    /// Sets the waker that a query notifies; returns true if there is a query already.
     pub(super) fn set_waker(&self, waker: &Waker) -> bool {
         if self.waker.get().is_none() {
-            // Under the lock: who asks finds the waker, or is found.
-            let _board = self.board.lock().expect("no holder panics");
+            // Under the lock: a client with a query finds the waker, or its query is found here.
+            let _state = self.state.lock().expect("no holder panics");
             self.waker.get_or_init(|| waker.clone());
         }
-        self.has_question.load(Ordering::Acquire)
+        self.has_query.load(Ordering::Acquire)
     }
 
-    /// The connection came or went. What was asked of a lost one is not answered.
+    /// Records that a connection was established or lost. Queries to a lost one get no reply.
     pub(super) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Release);
-        let mut board = self.board.lock().expect("no holder panics");
+        let mut state = self.state.lock().expect("no holder panics");
         if !up {
-            (board.question, board.kept, board.reply) = (None, None, Reply::Never);
-            self.has_question.store(false, Ordering::Release);
+            (state.query, state.kept, state.reply) = (None, None, QueryReply::Unavailable);
+            self.has_query.store(false, Ordering::Release);
         }
         self.replied.notify_all();
     }
 
-    /// Something was or is being changed: what was known of holes is not, any more.
+    /// Records a change of the export, after which the known holes are outdated.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The range that is asked for, if one is, in whole granules.
-    pub(super) fn take_question(&self) -> Option<(u64, u32)> {
-        if !self.has_question.swap(false, Ordering::AcqRel) {
+    /// Returns the range of the query, if there is one, in whole granules.
+    pub(super) fn take_query(&self) -> Option<(u64, u32)> {
+        if !self.has_query.swap(false, Ordering::AcqRel) {
             return None;
         }
-        let (offset, len) = self.board.lock().expect("no holder panics").question.take()?;
+        let (offset, len) = self.state.lock().expect("no holder panics").query.take()?;
         let start = offset - offset % self.granule;
-        let end = (offset + len.max(ASK_BYTES_MIN)).min(self.length);
+        let end = (offset + len.max(QUERY_BYTES_MIN)).min(self.length);
         let most = u64::from(u32::MAX) - u64::from(u32::MAX) % self.granule;
         let len = (end - start).next_multiple_of(self.granule).min(most).min(self.length - start);
         Some((start, u32::try_from(len).expect("at most what a request can say")))
     }
 
-    /// How many changes there were; to be given back with the answer.
+    /// Returns the number of changes, which the caller passes back with the reply.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The answer to a question that was taken when there had been so many changes.
+    /// Records the reply to a query that was taken when the number of changes was `changes`.
     pub(super) fn reply(&self, start: u64, changes: u64, extents: Option<&[Extent]>) {
-        let answer = extents.map_or(Reply::Never, |extents| {
+        let answer = extents.map_or(QueryReply::Unavailable, |extents| {
             let mut end = start;
             let mut runs: Vec<(u64, bool)> = Vec::new();
             for extent in extents {
@@ -151,50 +151,51 @@ impl Shared {
                     _ => runs.push((end, hole)),
                 }
             }
-            Reply::Known(Answer { changes, start, runs })
+            QueryReply::Known(QueryAnswer { changes, start, runs })
         });
-        self.board.lock().expect("no holder panics").reply = answer;
+        self.state.lock().expect("no holder panics").reply = answer;
         self.replied.notify_all();
     }
 
-    /// Returns the extent at `offset`, or none if the server does not tell it in time. The time
-    /// includes the wait for the questions of other clients.
+    /// Returns the extent at `offset`, or none if the server does not report it in time. The time
+    /// includes the wait for the queries of other clients.
     fn query(&self, offset: u64, len: u64) -> Option<MapExtent> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + QUERY_TIMEOUT;
         let left = || deadline.saturating_duration_since(Instant::now());
         let before = self.changes();
-        let board = self.board.lock().expect("no holder panics");
-        let mut board = self
+        let state = self.state.lock().expect("no holder panics");
+        let mut state = self
             .replied
-            .wait_timeout_while(board, left(), |board| board.is_asking && !board.is_silent())
+            .wait_timeout_while(state, left(), |state| state.is_pending && !state.is_paused())
             .expect("no holder panics")
             .0;
-        if let Some(kept) = &board.kept
+        if let Some(kept) = &state.kept
             && kept.changes == before
             && let Some(extent) = kept.at(offset, len)
         {
             return Some(extent);
         }
-        if board.is_asking || board.is_silent() || !self.up.load(Ordering::Acquire) {
+        if state.is_pending || state.is_paused() || !self.up.load(Ordering::Acquire) {
             return None;
         }
-        (board.question, board.reply, board.is_asking) = (Some((offset, len)), Reply::Due, true);
-        self.has_question.store(true, Ordering::Release);
+        (state.query, state.reply, state.is_pending) =
+            (Some((offset, len)), QueryReply::Pending, true);
+        self.has_query.store(true, Ordering::Release);
         if let Some(waker) = self.waker.get() {
             waker.notify();
         }
-        let (mut board, _) = self
+        let (mut state, _) = self
             .replied
-            .wait_timeout_while(board, left(), |board| matches!(board.reply, Reply::Due))
+            .wait_timeout_while(state, left(), |state| matches!(state.reply, QueryReply::Pending))
             .expect("no holder panics");
-        board.is_asking = false;
+        state.is_pending = false;
         self.replied.notify_all();
-        // The answer to one who did not wait for it may come now; it may be too old.
-        let answer = match std::mem::take(&mut board.reply) {
-            Reply::Known(answer) => answer,
-            Reply::Never => return None,
-            Reply::Due => {
-                board.silent_until = Some(Instant::now() + SILENCE);
+        // The reply to a client that has stopped waiting may arrive now; it may be too old.
+        let answer = match std::mem::take(&mut state.reply) {
+            QueryReply::Known(answer) => answer,
+            QueryReply::Unavailable => return None,
+            QueryReply::Pending => {
+                state.paused_until = Some(Instant::now() + QUERY_PAUSE);
                 return None;
             }
         };
@@ -202,14 +203,14 @@ impl Shared {
             return None;
         }
         let extent = answer.at(offset, len);
-        board.kept = Some(answer);
+        state.kept = Some(answer);
         extent
     }
 }
 
-/// The map of an export.
+/// The allocation map of an export.
 #[derive(Debug)]
-pub(super) struct NbdMap(pub(super) std::sync::Arc<Shared>);
+pub(super) struct NbdMap(pub(super) std::sync::Arc<HoleQueries>);
 
 impl AllocationMap for NbdMap {
     fn extent(&self, offset: u64, len: u64) -> MapExtent {
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn clients_do_not_wait_one_after_another_for_a_server_that_does_not_answer() {
-        let shared = Shared::new(1 << 30, 512);
+        let shared = HoleQueries::new(1 << 30, 512);
         shared.set_up(true);
         let begin = Instant::now();
         std::thread::scope(|scope| {
@@ -232,15 +233,15 @@ mod tests {
                 scope.spawn(move || assert_eq!(shared.query(client << 20, 4096), None));
             }
         });
-        assert!(begin.elapsed() < 5 * PATIENCE, "20 clients took {:?}", begin.elapsed());
+        assert!(begin.elapsed() < 5 * QUERY_TIMEOUT, "20 clients took {:?}", begin.elapsed());
         let begin = Instant::now();
         assert_eq!(shared.query(0, 4096), None);
-        assert!(begin.elapsed() < PATIENCE, "the next one took {:?}", begin.elapsed());
+        assert!(begin.elapsed() < QUERY_TIMEOUT, "the next one took {:?}", begin.elapsed());
     }
 
     #[test]
     fn neighbours_of_one_kind_are_one_run() {
-        let shared = Shared::new(1 << 20, 512);
+        let shared = HoleQueries::new(1 << 20, 512);
         let extent = |number: usize| {
             // Of the four states only one is a hole that reads as zeros.
             let state = [0, STATE_HOLE, STATE_ZERO, STATE_HOLE | STATE_ZERO];
@@ -248,7 +249,8 @@ mod tests {
         };
         let extents: Vec<_> = (0..64).map(extent).collect();
         shared.reply(0, 0, Some(&extents));
-        let Reply::Known(answer) = std::mem::take(&mut shared.board.lock().unwrap().reply) else {
+        let QueryReply::Known(answer) = std::mem::take(&mut shared.state.lock().unwrap().reply)
+        else {
             panic!("an answer");
         };
         assert_eq!(answer.runs.len(), 32, "{answer:?}");

@@ -1,7 +1,7 @@
-//! Connecting to an export for the first time: whether a cache can keep its promises on it.
+//! First connection to an export, and the checks that a cache can keep its guarantees on it.
 
 use super::link::{Link, Up};
-use super::map::{NbdMap, Shared};
+use super::map::{HoleQueries, NbdMap};
 use super::{ANSWER_TIME_MAX, NbdStore};
 use crate::claim::{Claim, ClaimError};
 use crate::front::nbd::wire;
@@ -14,30 +14,30 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest read or write that is sent: the longest that a cache asks for.
+/// Maximum length of a read or write that is sent: the longest that a cache submits.
 const PIECE_BYTES_MAX: u32 = 1 << 20;
-/// The longest trim or zeroing that is sent, so that none keeps the server for minutes.
-pub(super) const EXCLUDE_BYTES_MAX: u32 = 1 << 30;
-/// Least bytes of buffers: room for two of the largest pieces in each of three places.
+/// Maximum length of a trim or zeroing that is sent, so that none occupies the server for minutes.
+pub(super) const DISCARD_BYTES_MAX: u32 = 1 << 30;
+/// Minimum bytes of buffers: room for two of the largest pieces in each of three places.
 const MEMORY_BYTES_MIN: u64 = 6 * PIECE_BYTES_MAX as u64;
-/// More bring nothing on the way to any disk.
+/// Maximum bytes of buffers: more do not speed up any disk.
 const MEMORY_BYTES_MAX: u64 = 48 << 20;
 
-/// How to open an export.
+/// Options for opening an export.
 #[derive(Clone, Copy, Debug)]
 pub struct NbdOptions {
     /// Never write.
     pub read_only: bool,
-    /// Nothing is promised, so the server need not know flushes.
+    /// Nothing is guaranteed, so the server need not support flushes.
     pub ignore_flushes: bool,
-    /// Bytes for all that is in flight and all that is kept until a flush.
+    /// Bytes for all data in flight and all copies that are kept until a flush.
     pub memory_bytes: u64,
-    /// How long operations wait for a connection before they fail.
+    /// Time that operations wait for a connection before they fail.
     pub away_after: Duration,
 }
 
 impl NbdOptions {
-    /// The bytes of buffers beside a cache of `cache_bytes`: an eighth of it, 6 to 48 MiB.
+    /// Returns the bytes of buffers for a cache of `cache_bytes`: an eighth of it, 6 to 48 MiB.
     #[must_use]
     pub fn memory_beside(cache_bytes: u64) -> u64 {
         (cache_bytes / 8).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
@@ -45,7 +45,7 @@ impl NbdOptions {
 }
 
 impl Default for NbdOptions {
-    /// To be written, with flushes, in 12 MiB; operations wait for 20 seconds.
+    /// Writable, with flushes, in 12 MiB; operations wait for 20 seconds.
     fn default() -> Self {
         NbdOptions {
             read_only: false,
@@ -56,23 +56,23 @@ impl Default for NbdOptions {
     }
 }
 
-/// Why an export cannot be a store.
+/// A reason why an export cannot be a store.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// No connection, or no such export.
+    /// There is no connection, or no such export.
     #[error("open {place}: {error}")]
     Connect {
         /// The address.
         place: String,
-        /// Why not; boxed, since it is large.
+        /// The reason; boxed, since it is large.
         error: Box<ClientError>,
     },
-    /// It is there, and of no use.
+    /// The export exists, but is unusable.
     #[error("serve {place}: {reason}")]
     Unfit {
         /// The address.
         place: String,
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         reason: String,
     },
     /// Another cache of this machine has the export.
@@ -80,7 +80,7 @@ pub enum UpstreamError {
     Claimed(#[from] ClaimError),
 }
 
-/// What the server knows, as far as it matters to a store.
+/// Features of the server that matter to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Features(u16);
 
@@ -101,21 +101,24 @@ impl Features {
         self.0 & wire::FLAG_SEND_WRITE_ZEROES != 0
     }
 
-    /// It says that it can zero, and cannot.
-    pub(super) fn never_zero(&mut self) {
+    /// Clears the feature of zeroing: the server offers it, but fails it.
+    pub(super) fn clear_zero(&mut self) {
         self.0 &= !wire::FLAG_SEND_WRITE_ZEROES;
     }
 
-    /// Whether an export that was connected to again is what it was: takes on what it knows now.
-    pub(super) fn check_again(
+    /// Checks that an export is the same after a reconnection, and adopts the current features of
+    /// the server.
+    pub(super) fn update(
         &mut self,
         details: &ExportDetails,
         geometry: Geometry,
     ) -> Result<(), String> {
         let Geometry { length, granule, read_only } = geometry;
         if details.length != length {
-            let is = details.length;
-            return Err(format!("find what was there: it was {length} bytes long and now is {is}"));
+            let length_now = details.length;
+            return Err(format!(
+                "find what was there: it was {length} bytes long and now is {length_now}"
+            ));
         }
         if details.has(wire::FLAG_READ_ONLY) && !read_only {
             return Err("write to it: it is read-only now".to_owned());
@@ -135,7 +138,7 @@ impl Features {
     }
 }
 
-/// The smallest unit that the cache may use.
+/// Returns the smallest granule that the cache may use.
 fn granule_of(sizes: BlockSizes) -> Option<u32> {
     [512, 4096].into_iter().find(|&granule| sizes.min <= granule && granule <= sizes.max)
 }
@@ -145,8 +148,8 @@ fn granule_of(sizes: BlockSizes) -> Option<u32> {
 pub struct Upstream {
     /// The store, with its map.
     pub opened: Opened,
-    /// The same for two addresses of one export, as far as can be known: the address that the name
-    /// of the host led to, and the server's own name of the export.
+    /// Equal for two addresses of one export, as far as a client can know: the address to which the
+    /// name of the host led, and the server's own name of the export.
     pub identity: String,
 }
 
@@ -166,7 +169,7 @@ pub fn open_nbd(
         .map_err(|error| UpstreamError::Connect { place: place.clone(), error: Box::new(error) })?;
     let details = client.info().clone();
     let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
-    let geometry = fit(&details, options).map_err(unfit)?;
+    let geometry = check_export(&details, options).map_err(unfit)?;
     let features = Features(details.flags);
     let mut notes = Vec::new();
     if !geometry.read_only && !features.flush() {
@@ -174,7 +177,7 @@ pub fn open_nbd(
     }
     let identity = format!("{} {}", client.peer(), details.name);
     let claim = Claim::of_export(&identity, &place, options.read_only)?;
-    let shared = Arc::new(Shared::new(geometry.length, geometry.granule));
+    let shared = Arc::new(HoleQueries::new(geometry.length, geometry.granule));
     shared.set_up(true);
     let map: Arc<dyn AllocationMap> = match details.base_allocation {
         Some(_) => Arc::new(NbdMap(Arc::clone(&shared))),
@@ -186,7 +189,7 @@ pub fn open_nbd(
     let up = Up::new(Box::new(client), clock.now(), None);
     let store = NbdStore {
         uri: uri.clone(),
-        place,
+        address: place,
         connect,
         geometry,
         features,
@@ -212,15 +215,15 @@ pub fn open_nbd(
         flushing: false,
         flush_error: None,
         map: shared,
-        spare: Vec::new(),
+        spare_buffers: Vec::new(),
         done: Vec::new(),
         _claim: claim,
     };
     Ok(Upstream { opened: Opened { store: Box::new(store), map, notes }, identity })
 }
 
-/// What an export is as a store, or why it is none.
-fn fit(details: &ExportDetails, options: NbdOptions) -> Result<Geometry, String> {
+/// Returns the geometry of an export as a store, or the reason why it is unusable.
+fn check_export(details: &ExportDetails, options: NbdOptions) -> Result<Geometry, String> {
     let length = details.length;
     if length == 0 {
         return Err("it is empty".to_owned());
@@ -240,8 +243,8 @@ fn fit(details: &ExportDetails, options: NbdOptions) -> Result<Geometry, String>
     if details.has(wire::FLAG_READ_ONLY) && !options.read_only {
         return Err("the server lets nobody write to it; use --write-mode read-only".to_owned());
     }
-    let promised = !options.read_only && !options.ignore_flushes;
-    if promised && !details.has(wire::FLAG_SEND_FLUSH) {
+    let is_guaranteed = !options.read_only && !options.ignore_flushes;
+    if is_guaranteed && !details.has(wire::FLAG_SEND_FLUSH) {
         return Err("the server knows no flush, so nothing could be promised to survive a crash; \
                     use --write-mode read-only, or --flush ignore to do without the promise"
             .to_owned());

@@ -1,4 +1,4 @@
-//! Pieces of operations: what they become on the wire, and what their answers mean.
+//! Pieces of operations: their requests on the wire, and the meaning of their replies.
 
 use super::journal::Change;
 use super::{Job, NbdStore};
@@ -10,17 +10,17 @@ use larder_core::frames::Frames;
 use larder_core::store::{Buffer, Segment, StoreError, StoreErrorKind};
 use std::ops::Range;
 
-/// Buffers that are kept to be used again.
+/// Maximum number of buffers that are kept for reuse.
 const SPARE_MAX: usize = 16;
 
-/// What a piece asks for.
+/// The operation of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceOperation {
     Read,
     Write {
         fua: bool,
     },
-    /// Zeros that are written, where the server cannot make them.
+    /// Zeros that are written, if the server cannot make them.
     Zeros,
     Zero {
         keep_allocated: bool,
@@ -28,23 +28,23 @@ pub(super) enum PieceOperation {
     Trim,
     /// A flush that has not been sent.
     Flush,
-    /// A flush that was sent when the journal ended there, after this many discards.
+    /// A flush that was sent when the journal ended at `end`, after this many discards.
     Flushing {
         end: u64,
         discards: u64,
     },
-    /// An entry of the journal once more.
+    /// An entry of the journal, sent again.
     Repeat {
         number: u64,
     },
-    /// A question for holes, asked when there had been so many changes.
+    /// A query for holes, sent when the number of changes was `changes`.
     Status {
         changes: u64,
     },
 }
 
 impl PieceOperation {
-    /// Whether it changes what holes there are, and is to be repeated if it gets lost.
+    /// Returns true if it changes the holes, and must be repeated if it gets lost.
     pub(super) fn is_change(self) -> bool {
         matches!(
             self,
@@ -53,11 +53,11 @@ impl PieceOperation {
     }
 }
 
-/// A part of an operation, or something of the store's own.
+/// A part of an operation, or a request of the store itself.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) job: Option<usize>,
-    pub(super) what: PieceOperation,
+    pub(super) operation: PieceOperation,
     pub(super) range: Range<u64>,
 }
 
@@ -70,9 +70,9 @@ impl Piece {
         u32::try_from(self.len()).expect("cut to what a request can have")
     }
 
-    /// Bytes of the buffer that goes with the request.
+    /// Returns the bytes of the request's buffer.
     pub(super) fn buffer_bytes(&self) -> usize {
-        match self.what {
+        match self.operation {
             PieceOperation::Read
             | PieceOperation::Write { .. }
             | PieceOperation::Zeros
@@ -81,16 +81,16 @@ impl Piece {
         }
     }
 
-    /// Bytes that the journal will have of it.
+    /// Returns the bytes of data that it adds to the journal.
     pub(super) fn change_bytes(&self) -> usize {
-        match self.what {
+        match self.operation {
             PieceOperation::Write { .. } | PieceOperation::Zeros => self.len(),
             _ => 0,
         }
     }
 }
 
-/// What an error value of the server means for a store.
+/// Returns the kind of store error for an error value of the server.
 fn kind(errno: Errno) -> StoreErrorKind {
     match errno {
         Errno::NoSpace => StoreErrorKind::NoSpace,
@@ -100,8 +100,8 @@ fn kind(errno: Errno) -> StoreErrorKind {
     }
 }
 
-/// The parts of an operation's memory that `range` of the store falls on.
-fn each_part(
+/// Calls `each` for the parts of an operation's memory that belong to `range` of the store.
+fn for_each_part(
     segments: &mut [Segment<ArenaFrames>],
     start: u64,
     range: &Range<u64>,
@@ -122,28 +122,28 @@ fn each_part(
 
 impl NbdStore {
     fn buffer(&mut self, len: usize) -> Vec<u8> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
+        let mut buffer = self.spare_buffers.pop().unwrap_or_default();
         buffer.resize(len, 0);
         buffer
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {
-        // What a server with large blocks needed is not kept for ever.
+        // Large buffers, which a server with large blocks needs, are not kept.
         let fits = buffer.capacity() > 0 && buffer.capacity() * SPARE_MAX <= self.buffer_bytes;
-        if fits && self.spare.len() < SPARE_MAX {
-            self.spare.push(buffer);
+        if fits && self.spare_buffers.len() < SPARE_MAX {
+            self.spare_buffers.push(buffer);
         }
     }
 
-    /// The request of a piece.
+    /// Returns the request of a piece.
     pub(super) fn request(&mut self, frames: &ArenaFrames, piece: &Piece) -> Request {
         let offset = piece.range.start;
-        match piece.what {
+        match piece.operation {
             PieceOperation::Read => Request::read(offset, self.buffer(piece.len())),
             PieceOperation::Write { fua } => {
                 let mut bytes = self.buffer(piece.len());
                 let op = &mut self.job(piece.job.expect("a piece of a job")).op;
-                each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
+                for_each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
                     let Buffer::Pinned(pin) = buffer else { unreachable!("a write pins") };
                     frames.read(pin, within, &mut bytes[part]);
                 });
@@ -173,26 +173,31 @@ impl NbdStore {
         }
     }
 
-    /// Takes in an answer.
-    pub(super) fn answered(&mut self, frames: &ArenaFrames, now: Nanos, answer: Completion) {
-        let Completion { cookie, result, data, extents } = answer;
+    /// Processes the reply to a piece.
+    pub(super) fn complete_piece(
+        &mut self,
+        frames: &ArenaFrames,
+        now: Nanos,
+        completion: Completion,
+    ) {
+        let Completion { cookie, result, data, extents } = completion;
         let piece = self.sent.remove(&cookie).expect("the client knows what it was asked");
         self.sent_bytes -= piece.buffer_bytes();
-        if piece.what.is_change() {
+        if piece.operation.is_change() {
             self.map.changed();
             self.sent_change_bytes -= piece.change_bytes();
         }
         let error = result.err().map(|error| self.error(&piece, &error));
-        match (piece.what, &error) {
+        match (piece.operation, &error) {
             (PieceOperation::Read, None) => {
                 let op = &mut self.job(piece.job.expect("a piece of a job")).op;
-                each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
-                    let Buffer::Owned(own) = buffer else { unreachable!("a read owns") };
-                    frames.write(own, within, &data[part]);
+                for_each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
+                    let Buffer::Owned(pin) = buffer else { unreachable!("a read owns") };
+                    frames.write(pin, within, &data[part]);
                 });
                 self.recycle(data);
             }
-            // One with FUA is stable, but an older one that is repeated must not undo it.
+            // A write with FUA is stable, but an older one that is repeated must not undo it.
             (PieceOperation::Write { .. } | PieceOperation::Zeros, None)
                 if self.features.flush() =>
             {
@@ -204,21 +209,21 @@ impl NbdStore {
             (PieceOperation::Zero { .. }, Some(error))
                 if error.kind == StoreErrorKind::Unsupported =>
             {
-                self.zeros_instead(&piece);
+                self.write_zeros_instead(&piece);
                 return;
             }
             (PieceOperation::Flushing { end, discards }, None) => {
-                if let Some(spare) = self.journal.flushed(end) {
+                if let Some(spare) = self.journal.drop_flushed(end) {
                     self.recycle(spare);
                 }
                 self.discards_flushed = discards;
-                let changing = |piece: &Piece| {
-                    piece.what.is_change() || matches!(piece.what, PieceOperation::Trim)
+                let is_unflushed = |piece: &Piece| {
+                    piece.operation.is_change() || matches!(piece.operation, PieceOperation::Trim)
                 };
                 let flushed = self.flush_error.is_none()
                     && self.journal.is_empty()
                     && discards == self.discards
-                    && !self.sent.values().any(changing);
+                    && !self.sent.values().any(is_unflushed);
                 self.control.set_unflushed(!flushed);
             }
             (PieceOperation::Trim, None) => self.discards += 1,
@@ -231,24 +236,24 @@ impl NbdStore {
             }
             _ => self.recycle(data),
         }
-        if matches!(piece.what, PieceOperation::Flushing { .. }) && piece.job.is_none() {
+        if matches!(piece.operation, PieceOperation::Flushing { .. }) && piece.job.is_none() {
             self.flushing = false;
         }
         let Some(index) = piece.job else { return };
         let job: &mut Job = self.job(index);
-        job.left -= 1;
+        job.pieces_left -= 1;
         if let Some(error) = error {
             job.error.get_or_insert(error);
         }
-        self.end_if_over(index, now);
+        self.finish_if_complete(index, now);
     }
 
-    /// A server that says after all that it cannot zero is given zeros.
-    fn zeros_instead(&mut self, piece: &Piece) {
-        self.features.never_zero();
+    /// Writes zeros to a server that offers zeroing, but fails it.
+    fn write_zeros_instead(&mut self, piece: &Piece) {
+        self.features.clear_zero();
         let index = piece.job.expect("a piece of a job");
-        self.job(index).left -= 1;
-        self.cut_range(index, PieceOperation::Zeros, &piece.range, self.piece_bytes);
+        self.job(index).pieces_left -= 1;
+        self.split_range(index, PieceOperation::Zeros, &piece.range, self.piece_bytes);
     }
 
     /// Records a failure after which any data that the server has not flushed may be lost. All
@@ -257,7 +262,7 @@ impl NbdStore {
     fn record_loss(&mut self, error: &StoreError) {
         if self.flush_error.is_none() {
             tracing::error!(
-                place = self.place,
+                place = self.address,
                 %error,
                 "the server failed a flush or a repeated write: data written since its last \
                  successful flush may be lost. Every flush of the volume fails until larder opens \
@@ -267,17 +272,17 @@ impl NbdStore {
             // A stop reports it.
             self.control.set_unflushed(true);
         } else {
-            tracing::debug!(place = self.place, %error, "another flush or repeated write failed");
+            tracing::debug!(place = self.address, %error, "another flush or repeated write failed");
         }
         for job in self.jobs.iter_mut().flatten().filter(|job| job.needs_flush) {
             job.error.get_or_insert_with(|| error.clone());
         }
-        self.journal.flushed(self.journal.end());
+        self.journal.drop_flushed(self.journal.end());
     }
 
     fn error(&self, piece: &Piece, error: &RequestError) -> StoreError {
         let (start, len) = (piece.range.start, piece.range.end - piece.range.start);
-        let what = match piece.what {
+        let operation = match piece.operation {
             PieceOperation::Read => "read",
             PieceOperation::Write { .. } | PieceOperation::Zeros => "write",
             PieceOperation::Zero { .. } => "zero",
@@ -287,11 +292,11 @@ impl NbdStore {
             PieceOperation::Flush | PieceOperation::Flushing { .. } => {
                 return StoreError::new(
                     kind(error.errno),
-                    format!("flush {}: {error}", self.place),
+                    format!("flush {}: {error}", self.address),
                 );
             }
         };
-        let message = format!("{what} {len} bytes at {start} of {}: {error}", self.place);
+        let message = format!("{operation} {len} bytes at {start} of {}: {error}", self.address);
         StoreError::new(kind(error.errno), message)
     }
 }

@@ -1,5 +1,5 @@
-//! A connection is lost and found: what was sent goes back, what was not flushed is given again,
-//! and who waits for too long is told.
+//! Loss of the connection, and recovery: sent pieces are requeued, unflushed changes are sent
+//! again, and operations that wait for too long fail.
 
 use super::link::{Link, Up};
 use super::pieces::{Piece, PieceOperation};
@@ -8,30 +8,34 @@ use crate::nbd_client::ClientError;
 use larder_core::clock::Nanos;
 use larder_core::store::{StoreDone, StoreError, StoreErrorKind};
 
-/// Has a flush follow the writes that were to be stable by FUA, which the server does not know any
-/// more. It may be another server than the one that did the first pieces of a write.
+/// Adds a flush after writes with FUA, which the server no longer supports. It may be another
+/// server than the one that executed the first pieces of a write.
 fn flush_after_writes<'a>(jobs: &mut [Option<Job>], pieces: impl Iterator<Item = &'a mut Piece>) {
     for piece in pieces {
-        let PieceOperation::Write { fua: true } = piece.what else { continue };
-        piece.what = PieceOperation::Write { fua: false };
+        let PieceOperation::Write { fua: true } = piece.operation else { continue };
+        piece.operation = PieceOperation::Write { fua: false };
         if let Some(job) = piece.job.and_then(|index| jobs[index].as_mut()) {
-            (job.needs_flush, job.then_flush) = (true, true);
+            (job.needs_flush, job.flush_follows) = (true, true);
         }
     }
 }
 
 impl NbdStore {
-    /// The next entry of the journal to be repeated, unless it meets one that is under way.
+    /// Returns the next entry of the journal to repeat, unless it overlaps a piece in flight.
     pub(super) fn next_repeat(&mut self) -> Option<Piece> {
         let number = self.repeat?;
         let Some(entry) = self.journal.get(number) else {
             if self.sent.is_empty() {
-                tracing::info!(place = self.place, "what was not flushed has been given again");
+                tracing::info!(place = self.address, "what was not flushed has been given again");
                 self.repeat = None;
-                // It has been lost once: now rather than later.
+                // The changes were lost once, so they are flushed now rather than later.
                 self.flushing = !self.journal.is_empty();
                 if self.flushing {
-                    return Some(Piece { job: None, what: PieceOperation::Flush, range: 0..0 });
+                    return Some(Piece {
+                        job: None,
+                        operation: PieceOperation::Flush,
+                        range: 0..0,
+                    });
                 }
                 return self.next_piece();
             }
@@ -39,27 +43,27 @@ impl NbdStore {
         };
         let piece = Piece {
             job: None,
-            what: PieceOperation::Repeat { number },
+            operation: PieceOperation::Repeat { number },
             range: entry.range.clone(),
         };
-        let meets = |other: &Piece| {
+        let overlaps = |other: &Piece| {
             other.range.start < piece.range.end && piece.range.start < other.range.end
         };
-        if self.sent.values().any(meets) || !self.has_room(&piece) {
+        if self.sent.values().any(overlaps) || !self.has_room(&piece) {
             return None;
         }
         self.repeat = Some(number + 1);
         Some(piece)
     }
 
-    /// The connection is of no more use: what was sent is to be sent again. The first request of a
-    /// connection that has brought no answer is sent last: a server that closes each connection at
-    /// one request answers the others first.
-    pub(super) fn lose(&mut self, now: Nanos, error: &ClientError) {
+    /// Handles the loss of the connection: sent pieces are requeued. The first request of a
+    /// connection that has brought no reply is sent last: a server that closes each connection at
+    /// one request then replies to the others first.
+    pub(super) fn handle_loss(&mut self, now: Nanos, error: &ClientError) {
         let Link::Up(up) = &self.link else { return };
         if !self.control.is_ended() {
             self.losses.log(|count| {
-                let place = &self.place;
+                let place = &self.address;
                 tracing::warn!(place, %error, count, "the connection is lost; trying again");
             });
         }
@@ -72,13 +76,13 @@ impl NbdStore {
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
         self.flushing = false;
         for (cookie, mut piece) in self.sent.drain() {
-            if let PieceOperation::Flushing { .. } = piece.what {
-                piece.what = PieceOperation::Flush;
+            if let PieceOperation::Flushing { .. } = piece.operation {
+                piece.operation = PieceOperation::Flush;
             }
             if piece.job.is_none_or(|index| self.jobs[index].is_none()) {
                 continue;
             }
-            let is_change = piece.what.is_change() && self.features.flush();
+            let is_change = piece.operation.is_change() && self.features.flush();
             let queue = if is_change { &mut self.changes } else { &mut self.ready };
             if suspect == Some(cookie) {
                 queue.push_back(piece);
@@ -88,16 +92,17 @@ impl NbdStore {
         }
     }
 
-    /// Goes on with a connection that a try has brought, or gives up for now what waited too long.
+    /// Continues on a connection that an attempt has established, or fails operations that waited
+    /// too long.
     pub(super) fn recover(&mut self, now: Nanos) {
         let is_ended = self.control.is_ended();
         if is_ended && self.jobs.len() > self.free_jobs.len() {
-            self.lose(now, &ClientError::Failed);
+            self.handle_loss(now, &ClientError::Failed);
         }
         let Link::Down(down) = &mut self.link else { return };
         if let Some(mut client) = down.take(now) {
             let had_fua = self.features.fua();
-            match self.features.check_again(client.info(), self.geometry) {
+            match self.features.update(client.info(), self.geometry) {
                 Ok(()) => {
                     if had_fua && !self.features.fua() {
                         flush_after_writes(
@@ -107,7 +112,7 @@ impl NbdStore {
                     }
                     let again = self.journal.end() - self.journal.start();
                     self.reconnections.log(|count| {
-                        tracing::warn!(place = self.place, again, count, "connected again");
+                        tracing::warn!(place = self.address, again, count, "connected again");
                     });
                     self.map.set_up(client.info().base_allocation.is_some());
                     client.end_with(self.control.flag());
@@ -115,16 +120,16 @@ impl NbdStore {
                     self.repeat = Some(self.journal.start());
                     return;
                 }
-                Err(reason) => down.failed(now, reason),
+                Err(reason) => down.schedule_retry(now, reason),
             }
         }
         let latest = now.checked_sub(self.away_after);
-        let is_over = |since: Nanos| is_ended || latest.is_some_and(|latest| since <= latest);
-        let all_over = is_over(down.outage.since);
-        let message = format!("reach {}: {}", self.place, down.reason);
+        let has_expired = |since: Nanos| is_ended || latest.is_some_and(|latest| since <= latest);
+        let all_expired = has_expired(down.outage.since);
+        let message = format!("reach {}: {}", self.address, down.reason);
         for index in 0..self.jobs.len() {
-            let over = |job: &mut Job| all_over || job.lost_at.is_some_and(is_over);
-            let Some(job) = self.jobs[index].take_if(over) else { continue };
+            let is_expired = |job: &mut Job| all_expired || job.lost_at.is_some_and(has_expired);
+            let Some(job) = self.jobs[index].take_if(is_expired) else { continue };
             let Job { op, started_at, .. } = job;
             self.free_jobs.push(index);
             let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));

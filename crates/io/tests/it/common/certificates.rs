@@ -1,4 +1,4 @@
-//! Certificates made for a test, in directories as servers and clients want them.
+//! Certificates for a test, in directories with the layout that servers and clients expect.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// An authority that vouches for whom a test wants.
+/// An authority that signs any certificate that a test requests.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -25,8 +25,8 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Writes the authority's own certificate.
-    pub(crate) fn write_own(&self, directory: &Path) {
+    /// Writes the certificate of the authority.
+    pub(crate) fn write_certificate(&self, directory: &Path) {
         std::fs::write(directory.join("ca-cert.pem"), &self.pem).expect("a directory");
     }
 
@@ -40,11 +40,11 @@ impl Authority {
         self.write(directory, "client", &[], ExtendedKeyUsagePurpose::ClientAuth);
     }
 
-    fn write(&self, directory: &Path, who: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) {
+    fn write(&self, directory: &Path, role: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of hosts");
-        params.distinguished_name.push(DnType::CommonName, format!("a {who} of a test"));
+        params.distinguished_name.push(DnType::CommonName, format!("a {role} of a test"));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![usage];
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
@@ -53,7 +53,7 @@ impl Authority {
             std::fs::write(&path, pem).expect("a directory");
             std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("our file");
         };
-        write(format!("{who}-cert.pem"), certificate.pem());
-        write(format!("{who}-key.pem"), key.serialize_pem());
+        write(format!("{role}-cert.pem"), certificate.pem());
+        write(format!("{role}-key.pem"), key.serialize_pem());
     }
 }

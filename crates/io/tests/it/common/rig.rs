@@ -1,6 +1,6 @@
-//! An engine with stores in memory that a test can look into, and waiting for a condition.
+//! An engine with stores in memory that a test can read, and a wait for a condition.
 
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use larder_core::clock::Nanos;
 use larder_core::store::{Geometry, MemoryStore, Store, StoreDone, StoreOp};
 use larder_core::volume::VolumeOptions;
@@ -19,7 +19,7 @@ impl Memory {
         Memory(Arc::new(Mutex::new(MemoryStore::new(geometry(length)))))
     }
 
-    /// Bytes that the store has.
+    /// Returns bytes that the store has.
     pub(crate) fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.0.lock().expect("no holder panics").bytes().read(offset, &mut bytes);
@@ -64,7 +64,7 @@ pub(crate) fn engine(memory_bytes: u64) -> Arc<Engine> {
     Arc::new(Engine::new(options).expect("memory for a test"))
 }
 
-/// A volume of `length` bytes on `store`.
+/// Adds a volume of `length` bytes on `store`.
 pub(crate) fn volume(
     engine: &Engine,
     name: &str,
@@ -76,7 +76,8 @@ pub(crate) fn volume(
     engine.add_volume(options, store).expect("a thread for a volume")
 }
 
-/// Ends the threads of the stores; then nothing may be held and every number must add up.
+/// Ends the threads of the stores; then no frame may be pinned, and all counters must be
+/// consistent.
 pub(crate) fn end(engine: &Engine) {
     engine.shut_down();
     engine.cache().check(engine.now());
@@ -84,10 +85,10 @@ pub(crate) fn end(engine: &Engine) {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(condition_text: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(started.elapsed() < TIMEOUT, "in vain: {condition_text}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

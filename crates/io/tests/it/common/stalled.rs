@@ -1,4 +1,4 @@
-//! A store that stands still until it is let go.
+//! A store that stalls until the test resumes it.
 
 use super::rig::Memory;
 use larder_core::request::{Request, RequestOp};
@@ -9,10 +9,10 @@ use larder_io::frames::ArenaFrames;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What lets it go.
+/// Switch that resumes the store.
 pub(crate) struct Stalled(Arc<AtomicBool>);
 
-/// A store of `length` bytes that stands still.
+/// Returns a store of `length` bytes that stalls, and its switch.
 pub(crate) fn stalled(length: u64) -> (impl Store<ArenaFrames>, Stalled) {
     let store = DelayStore::new(Memory::new(length), 0);
     let switch = store.stall_switch();
@@ -21,8 +21,8 @@ pub(crate) fn stalled(length: u64) -> (impl Store<ArenaFrames>, Stalled) {
 }
 
 impl Stalled {
-    /// Lets it go on. Its thread hears of it with the next request, which is made here.
-    pub(crate) fn go_on(self, engine: &Engine, volume: &Arc<ArenaVolume>) {
+    /// Resumes the store. Its thread notices that at the next request, which this function submits.
+    pub(crate) fn resume(self, engine: &Engine, volume: &Arc<ArenaVolume>) {
         self.0.store(false, Ordering::Release);
         let mut session = BlockingSession::open(engine, volume).expect("the volume is open");
         session.start_flush(Request::new(RequestOp::Flush, 0..0));

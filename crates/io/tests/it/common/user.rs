@@ -1,4 +1,4 @@
-//! A thread's way to a volume with calls that wait, and work whose result is known.
+//! A thread's blocking session on a volume, and random work with a known result.
 
 use crate::common::Random;
 use larder_core::request::{Request, RequestOp};
@@ -7,7 +7,7 @@ use larder_io::blocking::BlockingSession;
 use larder_io::engine::{ArenaVolume, Engine};
 use std::sync::Arc;
 
-/// A thread's way to a volume, with calls that wait.
+/// A thread's blocking session on a volume.
 pub(crate) struct User(BlockingSession);
 
 impl User {
@@ -41,7 +41,8 @@ impl User {
     }
 }
 
-/// Random requests in one part of a volume, against a vector of bytes; what it holds at the end.
+/// Runs random requests in one part of a volume, and compares them with a vector of bytes. Returns
+/// the content at the end.
 pub(crate) fn work(user: &mut User, base: u64, len: usize, seed: u64) -> Vec<u8> {
     let (mut random, mut model) = (Random::new(seed), vec![0; len]);
     for _ in 0..300 {

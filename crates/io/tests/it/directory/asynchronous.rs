@@ -1,6 +1,6 @@
 //! Many asynchronous direct writes to a file that is mapped and stored to.
 //!
-//! Such writes take the kernel's background requests, which pages of the mapping need as well.
+//! Such writes use the kernel's background requests, which pages of the mapping need as well.
 
 use super::elsewhere;
 use super::{Aligned, MIB, Service, Setting, can_mount};
@@ -14,26 +14,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 512;
-/// More than the kernel has background requests.
+/// More than the kernel's number of background requests.
 const DEPTH: u32 = 128;
 const WRITES: usize = 2000;
 
 /// A mapping that several threads store to.
 struct Map(*mut [AtomicU64; PAGE / 8]);
 
-// SAFETY: its words are used as atomics alone.
+// SAFETY: its words are used only as atomics.
 unsafe impl Sync for Map {}
 
 impl Map {
     fn word(&self, page: usize) -> &AtomicU64 {
-        // SAFETY: the mapping has so many pages.
+        // SAFETY: the mapping has that many pages.
         let page = unsafe { self.0.add(page % PAGES) };
-        // SAFETY: it stays until the process ends.
+        // SAFETY: the mapping exists until the process ends.
         unsafe { &(*page)[0] }
     }
 }
 
-/// Writes to all pages of a file in turn, `DEPTH` of them at a time, while two threads store to
+/// Writes to all pages of a file in turn, with `DEPTH` writes in flight, while two threads store to
 /// them.
 fn write_beside_stores(path: &Path) {
     let flags = OFlags::CREATE | OFlags::RDWR;
@@ -43,13 +43,13 @@ fn write_beside_stores(path: &Path) {
     let direct = direct.expect("it is there");
     let (both, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     let len = PAGES * PAGE;
-    // SAFETY: a new mapping, where the kernel wants it.
+    // SAFETY: a new mapping at an address that the kernel chooses.
     let map = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, both, shared, &file, 0) };
     let map = Map(map.expect("it can be mapped").cast());
-    let is_over = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     let store = |step: usize| {
         for number in 0.. {
-            if is_over.load(Ordering::Relaxed) {
+            if has_ended.load(Ordering::Relaxed) {
                 break;
             }
             map.word(number * step).fetch_add(1, Ordering::Relaxed);
@@ -68,7 +68,7 @@ fn write_beside_stores(path: &Path) {
                 let write = opcode::Write::new(descriptor, bytes.0.as_ptr(), 4096);
                 let at = (begun * 7 % PAGES * PAGE) as u64;
                 let write = write.offset(at).build();
-                // SAFETY: the bytes and the descriptor stay until all writes are done.
+                // SAFETY: the bytes and the descriptor stay until all writes have completed.
                 unsafe { ring.submission().push(&write) }.expect("there is room for it");
                 begun += 1;
             }
@@ -78,14 +78,14 @@ fn write_beside_stores(path: &Path) {
                 done += 1;
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
     });
 }
 
-/// The part of another process.
+/// The part of the test that another process runs.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("asynchronous") else { return };
+    let Some(words) = elsewhere::arguments("asynchronous") else { return };
     let [path] = words.as_slice() else { panic!("{words:?}") };
     write_beside_stores(Path::new(path));
 }

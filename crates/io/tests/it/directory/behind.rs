@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-fn asking() -> Setting {
+fn zero_ttl() -> Setting {
     Setting { ttl: Duration::ZERO, ..Setting::default() }
 }
 
@@ -19,7 +19,7 @@ fn a_file_that_others_change_is_read_anew_when_it_is_opened() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(asking());
+    let service = Service::new(zero_ttl());
     fs::write(service.path("f"), "ours").expect("a file");
     assert_eq!(fs::read(service.path("f")).expect("it"), b"ours");
     fs::File::open(service.path("f"))
@@ -41,7 +41,7 @@ fn a_file_that_others_cut_ends_where_they_cut_it() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(asking());
+    let service = Service::new(zero_ttl());
     fs::write(service.path("f"), vec![1; 100_000]).expect("a file");
     fs::File::open(service.path("f"))
         .and_then(|file| file.sync_all())
@@ -77,7 +77,7 @@ fn a_directory_is_mounted_once_and_not_inside_of_itself() {
         let refused = refused.expect_err("it overlaps").to_string();
         let (source, at) = (service.source.path().display(), service.at.path().display());
         let other = format!("with the directory {source}, mounted at {at} caches the same data");
-        // Other tests cache what lies beside this one.
+        // Other tests cache other directories in the parent of this one.
         let is_above = directory != service.behind("inner");
         assert!(refused.contains(&other) || is_above, "{refused}");
         assert!(refused.contains("two caches of the same data lose changes"), "{refused}");
@@ -106,10 +106,10 @@ fn a_file_that_others_have_made_is_not_given_to_the_user_who_wants_to_make_it() 
         let behind = service.behind("open").join(name);
         fs::write(&behind, "theirs").expect("room");
         fs::set_permissions(&behind, Permissions::from_mode(mode)).expect("ours");
-        let how = || fs::OpenOptions::new().create(true).read(true).append(true).clone();
-        let opened = as_other(|| how().open(&path));
+        let options = || fs::OpenOptions::new().create(true).read(true).append(true).clone();
+        let opened = as_other(|| options().open(&path));
         assert_eq!(opened.is_ok(), mode == 0o666, "{name}: {opened:?}");
-        let exclusively = as_other(|| how().create_new(true).open(directory.join(name)));
+        let exclusively = as_other(|| options().create_new(true).open(directory.join(name)));
         let refused = exclusively.expect_err("it is there").kind();
         assert_eq!(refused, std::io::ErrorKind::AlreadyExists);
         let found = fs::metadata(&behind).expect("it is there");
@@ -128,7 +128,7 @@ fn a_directory_that_takes_the_place_of_a_new_one_keeps_its_owner() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(asking());
+    let service = Service::new(zero_ttl());
     let (path, behind) = (service.path("x"), service.behind("x"));
     for open in [service.at.path(), service.source.path()] {
         fs::set_permissions(open, Permissions::from_mode(0o777)).expect("ours");
@@ -137,10 +137,10 @@ fn a_directory_that_takes_the_place_of_a_new_one_keeps_its_owner() {
     fs::create_dir(&theirs).expect("room");
     fs::write(theirs.join("secret"), "theirs").expect("room");
     let begun = Instant::now();
-    let is_over = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 if fs::rename(&theirs, &behind).is_ok() {
                     std::thread::sleep(Duration::from_millis(1));
                     fs::rename(&behind, &theirs).expect("it is there");
@@ -153,7 +153,7 @@ fn a_directory_that_takes_the_place_of_a_new_one_keeps_its_owner() {
                 std::thread::yield_now();
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
     });
     assert_eq!(fs::metadata(&theirs).expect("it is there").uid(), 0);
     fs::create_dir(service.path("y")).expect("room");

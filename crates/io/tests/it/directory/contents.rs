@@ -1,4 +1,4 @@
-//! What is special about contents: mappings, places far away, borders of segments, appending.
+//! Special cases of contents: mappings, large offsets, borders of segments, appending.
 
 use super::{MIB, Service, Setting, can_mount};
 use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags};
@@ -64,7 +64,7 @@ fn a_read_beside_a_truncation_does_not_bring_the_old_data_back() {
     }
     let service = Service::new(Setting::default());
     for round in 0..larder_testing::budget(100, 5_000) {
-        // Nothing of it is cached.
+        // No data of the file is cached.
         let name = format!("f{round}");
         fs::write(service.behind(&name), [7; LEN]).expect("a file");
         let (file, other) = (open(&service, &name), open(&service, &name));
@@ -116,7 +116,7 @@ fn a_truncation_that_fails_loses_nothing() {
     check(&File::open(source.path().join("f")).expect("it is there"));
 }
 
-/// The block that the new end lies in is forgotten by a truncation.
+/// A truncation drops the block of the new end from the cache.
 #[test]
 fn a_truncation_keeps_what_is_written_meanwhile_before_the_new_end() {
     const SIZE: u64 = 64 << 10;
@@ -154,7 +154,7 @@ fn holes_of_a_huge_file_are_zeros_until_they_are_written() {
     if !can_mount() {
         return;
     }
-    // Files in memory may be as long as that.
+    // A file on tmpfs may be that long.
     let source = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let service = Service::over(source, Setting::default());
     let file = open(&service, "huge");
@@ -187,11 +187,11 @@ fn shared_mappings_and_writes_see_one_another() {
     file.set_len(MIB).expect("longer");
     let len = 1 << 20;
     let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
     let start =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, read_write, shared, &file, 0) };
     let start = start.expect("shared mappings are allowed").cast::<u8>();
-    // SAFETY: the mapping has so many bytes, and nobody else uses it.
+    // SAFETY: the mapping has that many bytes, and no other code uses it.
     let mapped = unsafe { std::slice::from_raw_parts_mut(start, len) };
     assert_eq!((mapped[4_999], mapped[5_000], mapped[14_999], mapped[15_000]), (0, 7, 7, 0));
     mapped[20_000..30_000].fill(9);
@@ -201,7 +201,7 @@ fn shared_mappings_and_writes_see_one_another() {
     file.write_all_at(&[5; 100], 25_000).expect("room");
     assert_eq!(mapped[25_050], 5, "the mapping sees what write(2) wrote");
     file.sync_all().expect("the directory works");
-    // SAFETY: it is the mapping from above, of which nothing is used any more.
+    // SAFETY: the range is the mapping from above, which is not used any more.
     unsafe { rustix::mm::munmap(start.cast(), len) }.expect("it is mapped");
     let behind = fs::read(service.behind("mapped")).expect("a file");
     assert!(behind[20_000..25_000] == [9; 5_000] && behind[25_000..25_100] == [5; 100]);

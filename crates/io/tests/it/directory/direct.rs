@@ -41,9 +41,9 @@ fn direct_io_must_be_aligned_as_on_the_directory() {
         return;
     }
     let source = tempfile::tempdir().expect("a directory");
-    let wanted = transfers(&source.path().join("f"));
+    let expected = transfers(&source.path().join("f"));
     let service = Service::over(source, Setting::default());
-    assert_eq!(transfers(&service.path("f")), wanted);
+    assert_eq!(transfers(&service.path("f")), expected);
     service.end();
 }
 
@@ -54,17 +54,17 @@ fn direct_io_on_what_takes_anything_takes_anything() {
     }
     let source = tempfile::tempdir().expect("a directory");
     let mounted = Mounted::new(source.path(), MountFlags::empty());
-    let wanted = transfers(&source.path().join("f"));
+    let expected = transfers(&source.path().join("f"));
     let service = Service::over(source, Setting::default());
     let found = transfers(&service.path("f"));
     let source = service.end();
     drop((mounted, source));
-    if wanted.len() > 1 {
-        assert_eq!(found, wanted);
+    if expected.len() > 1 {
+        assert_eq!(found, expected);
     }
 }
 
-/// Requests the handle of a file; returns the error, if there is one.
+/// Requests the handle of a file; returns the error, if any.
 fn handle_error(path: &Path) -> Option<Errno> {
     #[repr(C)]
     struct Handle {

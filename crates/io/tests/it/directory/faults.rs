@@ -1,7 +1,7 @@
-//! A directory that goes wrong behind the cache: full, read-only, unmounted. Whoever has to know is
-//! told, nothing that was accepted is lost, and nobody waits for ever.
+//! Failures of a directory behind the cache: full, read-only, unmounted. The affected programs get
+//! the errors, no accepted data is lost, and no program waits forever.
 
-use super::promises::Small;
+use super::promises::SmallFileSystem;
 use super::{Service, Setting, can_mount};
 use crate::common::{rig, spawn::closing};
 use larder_core::cache::AtRisk;
@@ -18,17 +18,17 @@ fn lazy() -> Setting {
     Setting { lazy: true, ..Setting::default() }
 }
 
-/// Mounts a small file system in memory over a directory, unseen by other namespaces.
+/// Mounts a small file system in memory over a directory, invisible in other mount namespaces.
 fn mount_small(path: &Path) {
     let flags = MountFlags::empty();
     rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"size=1m").expect("root may");
     rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
 }
 
-/// Closes a file as a program does that looks at what close(2) says.
+/// Closes a file as a program that checks the result of close(2).
 fn close(file: File) -> Result<(), Errno> {
     let descriptor = file.into_raw_fd();
-    // SAFETY: the descriptor was this file's alone, which is given up.
+    // SAFETY: only this file owned the descriptor, and it has given it up.
     if unsafe { libc::close(descriptor) } == 0 {
         return Ok(());
     }
@@ -43,10 +43,10 @@ fn an_error_of_a_late_write_is_told_by_close_to_its_own_file_and_listed_under_it
     let source = tempfile::tempdir().expect("a directory");
     let path = source.path().to_owned();
     mount_small(&path);
-    let small = Small(&path);
+    let small = SmallFileSystem(&path);
     fs::create_dir(path.join("logs")).expect("room");
     fs::write(path.join("fits"), vec![1; 100_000]).expect("room");
-    // What has its place in the directory can be written there, and nothing more.
+    // Data that has its space in the directory can be written, and no other data.
     let room = fs::write(path.join("filler"), vec![0; 2 << 20]).expect_err("it is small");
     assert_eq!(Errno::from_io_error(&room), Some(Errno::NOSPC));
     let service = Service::over(source, Setting::default());
@@ -66,12 +66,12 @@ fn an_error_of_a_late_write_is_told_by_close_to_its_own_file_and_listed_under_it
     let [file] = &listed[..] else { panic!("one file: {listed:?}") };
     assert_eq!(file.path, "logs/large");
     assert!(file.failing_bytes > 0 && file.failing_bytes <= 303_104, "{file:?}");
-    assert!(file.error.as_ref().is_some_and(|why| why.contains("No space left")), "{file:?}");
+    assert!(file.error.as_ref().is_some_and(|error| error.contains("No space left")), "{file:?}");
     assert!(mount.failing("another", &risk.failing).is_empty());
     assert_eq!(close(fits), Ok(()), "its own data could be written");
     assert_eq!(close(large), Err(Errno::NOSPC));
     drop(guard);
-    // It is kept, read from the cache, and written once there is room.
+    // The data is kept, read from the cache, and written when there is room.
     assert!(fs::read(service.path("logs/large")).expect("it") == [2; 300_000]);
     let again = OpenOptions::new().write(true).open(service.path("logs/large")).expect("it");
     assert_eq!(again.sync_all().map_err(|e| Errno::from_io_error(&e)), Err(Some(Errno::NOSPC)));
@@ -94,7 +94,7 @@ fn a_directory_that_becomes_read_only_refuses_and_loses_nothing() {
     let source = tempfile::tempdir().expect("a directory");
     let path = source.path().to_owned();
     mount_small(&path);
-    let small = Small(&path);
+    let small = SmallFileSystem(&path);
     let service = Service::over(source, lazy());
     fs::write(service.path("f"), vec![1; 100_001]).expect("room");
     assert_eq!(fs::metadata(service.behind("f")).expect("it").len(), 0, "only in the cache");
@@ -159,22 +159,22 @@ fn what_was_not_written_is_laid_over_a_file_that_others_have_cut() {
     fs::write(service.path("f"), vec![1; 300_000]).expect("a file");
     let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
     file.sync_all().expect("the directory works");
-    // The first lies before the new end, the second behind it.
+    // The first one lies before the new end, the second one behind it.
     file.write_all_at(&[2; 10_240], 5_120).expect("room");
     file.write_all_at(&[3; 10_240], 204_800).expect("room");
     let behind = OpenOptions::new().write(true).open(service.behind("f")).expect("it");
     behind.set_len(100_000).expect("shorter");
     behind.write_all_at(&[9; 1000], 50_000).expect("room");
-    let mut wanted = vec![1; 100_000];
-    wanted[5_120..15_360].fill(2);
-    wanted[50_000..51_000].fill(9);
-    wanted.resize(204_800, 0);
-    wanted.resize(215_040, 3);
-    assert!(fs::read(service.path("f")).expect("it") == wanted, "as it is opened");
-    assert!(fs::read(service.behind("f")).expect("it") == wanted, "and in the directory");
+    let mut expected = vec![1; 100_000];
+    expected[5_120..15_360].fill(2);
+    expected[50_000..51_000].fill(9);
+    expected.resize(204_800, 0);
+    expected.resize(215_040, 3);
+    assert!(fs::read(service.path("f")).expect("it") == expected, "as it is opened");
+    assert!(fs::read(service.behind("f")).expect("it") == expected, "and in the directory");
     assert_eq!(file.metadata().expect("it is open").len(), 215_040);
     drop(file);
-    // With nothing to be written it ends where they cut it.
+    // Without unwritten data the file ends where the other program cut it.
     behind.set_len(5).expect("shorter");
     assert_eq!(fs::metadata(service.path("f")).expect("it").len(), 5);
     assert_eq!(fs::read(service.path("f")).expect("it"), [1; 5]);
@@ -190,17 +190,17 @@ fn what_others_append_is_not_overwritten_by_what_was_not_written() {
     let service = Service::new(setting);
     fs::write(service.path("f"), vec![1; 10_001]).expect("a file");
     File::open(service.path("f")).and_then(|f| f.sync_all()).expect("the directory works");
-    // In the same sector as what they append.
+    // In the same sector as the bytes that the other program appends.
     let file = OpenOptions::new().write(true).open(service.path("f")).expect("it");
     file.write_all_at(&[2; 1], 10_000).expect("room");
     let behind = OpenOptions::new().write(true).open(service.behind("f")).expect("it");
     behind.write_all_at(&[9; 1000], 10_001).expect("room");
-    let mut wanted = vec![1; 10_000];
-    wanted.push(2);
-    wanted.resize(11_001, 9);
+    let mut expected = vec![1; 10_000];
+    expected.push(2);
+    expected.resize(11_001, 9);
     assert_eq!(fs::metadata(service.path("f")).expect("it").len(), 11_001);
-    assert!(fs::read(service.path("f")).expect("it") == wanted);
+    assert!(fs::read(service.path("f")).expect("it") == expected);
     drop(file);
     let source = service.end();
-    assert!(fs::read(source.path().join("f")).expect("it") == wanted);
+    assert!(fs::read(source.path().join("f")).expect("it") == expected);
 }

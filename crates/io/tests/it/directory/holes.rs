@@ -1,7 +1,7 @@
 //! Threads that write to a file, and threads that store into the same pages through a mapping:
 //! neither may lose data.
 //!
-//! Runs in a process of its own, like all tests that map files that this process serves.
+//! Runs in a separate process, as all tests that map files which this process serves.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
@@ -21,7 +21,7 @@ const PAIRS: usize = 4;
 /// Number of files, one after the other, unless the environment sets it.
 const ROUNDS: &str = "40";
 
-/// Offset in a page of a thread's mark. Marks of writers and storers lie side by side.
+/// Returns the offset of a thread's mark in a page. Marks of writers and storers are adjacent.
 fn mark_at(thread: usize, page: usize) -> usize {
     page * PAGE + thread * size_of::<u64>()
 }
@@ -44,20 +44,20 @@ impl Map {
         Map(map.expect("it can be mapped").cast())
     }
 
-    fn at(&self, place: usize) -> *mut u64 {
-        assert!(place < BYTES && place.is_multiple_of(8));
+    fn at(&self, offset: usize) -> *mut u64 {
+        assert!(offset < BYTES && offset.is_multiple_of(8));
         // SAFETY: the offset lies in the mapping.
-        unsafe { self.0.add(place) }.cast()
+        unsafe { self.0.add(offset) }.cast()
     }
 
-    fn store(&self, place: usize, value: u64) {
+    fn store(&self, offset: usize, value: u64) {
         // SAFETY: the offset belongs to this thread.
-        unsafe { self.at(place).write_volatile(value) };
+        unsafe { self.at(offset).write_volatile(value) };
     }
 
-    fn load(&self, place: usize) -> u64 {
+    fn load(&self, offset: usize) -> u64 {
         // SAFETY: the file has these bytes, and the storing threads have ended.
-        unsafe { self.at(place).read_volatile() }
+        unsafe { self.at(offset).read_volatile() }
     }
 }
 
@@ -68,14 +68,14 @@ impl Drop for Map {
     }
 }
 
-fn verify(round: usize, how: &str, load: impl Fn(usize) -> u64) {
+fn verify(round: usize, access: &str, load: impl Fn(usize) -> u64) {
     for (page, thread) in (0..PAGES).flat_map(|page| (0..2 * PAIRS).map(move |i| (page, i))) {
         let found = load(mark_at(thread, page));
-        let who = if thread < PAIRS { "stored" } else { "written" };
+        let action = if thread < PAIRS { "stored" } else { "written" };
         assert_eq!(
             found,
             mark(thread, page, round),
-            "round {round}, page {page}, what thread {thread} has {who}, {how}"
+            "round {round}, page {page}, what thread {thread} has {action}, {access}"
         );
     }
 }
@@ -86,8 +86,8 @@ fn bytes_of(file: &OwnedFd) -> Vec<u8> {
     bytes
 }
 
-fn word(bytes: &[u8], place: usize) -> u64 {
-    u64::from_le_bytes(bytes[place..place + 8].try_into().expect("8 bytes"))
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("8 bytes"))
 }
 
 fn round(path: &Path, round: usize) {
@@ -102,33 +102,33 @@ fn round(path: &Path, round: usize) {
             scope.spawn(move || {
                 start.wait();
                 for step in 0..PAGES {
-                    // Half of the threads go backwards, so that all meet.
+                    // Half of the threads go backwards, so that all of them meet.
                     let page = if thread % 2 == 0 { step } else { PAGES - 1 - step };
-                    let (place, value) = (mark_at(thread, page), mark(thread, page, round));
+                    let (offset, value) = (mark_at(thread, page), mark(thread, page, round));
                     if thread < PAIRS {
-                        map.store(place, value);
+                        map.store(offset, value);
                     } else {
                         let bytes = value.to_le_bytes();
-                        let written = rustix::io::pwrite(file, &bytes, place as u64);
+                        let written = rustix::io::pwrite(file, &bytes, offset as u64);
                         assert_eq!(written, Ok(bytes.len()));
                     }
                 }
             });
         }
     });
-    verify(round, "in the mapping", |place| map.load(place));
+    verify(round, "in the mapping", |offset| map.load(offset));
     let bytes = bytes_of(&file);
-    verify(round, "as read", |place| word(&bytes, place));
+    verify(round, "as read", |offset| word(&bytes, offset));
     drop((map, file));
     let again = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).expect("it is there");
     let bytes = bytes_of(&again);
-    verify(round, "as read after it was closed", |place| word(&bytes, place));
+    verify(round, "as read after it was closed", |offset| word(&bytes, offset));
 }
 
 /// The test body, run by another process.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("holes") else { return };
+    let Some(words) = elsewhere::arguments("holes") else { return };
     let [path, rounds] = words.as_slice() else { panic!("{words:?}") };
     for number in 0..rounds.parse().expect("a number") {
         round(Path::new(path), number);
@@ -147,7 +147,7 @@ fn rounds(setting: Setting) {
     let source = service.end();
     let last = rounds.parse::<usize>().expect("a number") - 1;
     let bytes = std::fs::read(source.path().join("file")).expect("it is there");
-    verify(last, "in the directory behind", |place| word(&bytes, place));
+    verify(last, "in the directory behind", |offset| word(&bytes, offset));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Locks, copies within the kernel, access lists and syncfs(2): what the kernel does for a mount
-//! with a little help of ours.
+//! Locks, copies within the kernel, access lists and syncfs(2): functions of the kernel that need
+//! support by the mount.
 
 use super::privileges::as_other;
-use super::promises::Small;
+use super::promises::SmallFileSystem;
 use super::{MIB, Service, Setting, can_mount, elsewhere};
 use crate::common::rig;
 use larder_testing::skip;
@@ -14,16 +14,17 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// An access list of version 2: the owner all, user 7 reading, the group and the mask reading,
-/// others nothing. Tag, rights and who, as the kernel's `posix_acl_xattr.h` has them.
+/// An access list of version 2: the owner has all rights, user 7 reads, the group and the mask
+/// read, others have none. Each entry has tag, rights and ID, as in the kernel's
+/// `posix_acl_xattr.h`.
 const ACCESS: [(u16, u16, u32); 5] =
     [(1, 7, u32::MAX), (2, 4, 7), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
 
 /// Returns [`ACCESS`] as the value of the extended attribute.
 fn list() -> Vec<u8> {
-    let entries = ACCESS.into_iter().flat_map(|(tag, rights, who)| {
+    let entries = ACCESS.into_iter().flat_map(|(tag, rights, id)| {
         let mut bytes = [tag.to_le_bytes(), rights.to_le_bytes()].concat();
-        bytes.extend(who.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
         bytes
     });
     2u32.to_le_bytes().into_iter().chain(entries).collect()
@@ -54,10 +55,10 @@ fn locks_hold_between_openings_and_between_programs() {
     service.end();
 }
 
-/// The part of another process, since such locks belong to processes.
+/// The part of the test that another process runs, since such locks belong to processes.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("locks") else { return };
+    let Some(words) = elsewhere::arguments("locks") else { return };
     let file = open(Path::new(&words[0]));
     let refused = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
     assert!(matches!(refused, Err(Errno::AGAIN | Errno::ACCESS)), "{refused:?}");
@@ -121,7 +122,7 @@ fn access_list(private: bool) {
     service.end();
 }
 
-/// NFS 4, SMB, FAT and ramfs have no such lists.
+/// NFS 4, SMB, FAT and ramfs do not support such lists.
 #[test]
 fn a_source_without_access_lists_has_the_rights_of_its_modes() {
     if !can_mount() {
@@ -130,7 +131,7 @@ fn a_source_without_access_lists_has_the_rights_of_its_modes() {
     let source = tempfile::tempdir().expect("a directory");
     let path = source.path().to_owned();
     rustix::mount::mount("ramfs", &path, "ramfs", MountFlags::empty(), None).expect("root may");
-    let small = Small(&path);
+    let small = SmallFileSystem(&path);
     rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE).expect("root may");
     let name = "system.posix_acl_access";
     assert_eq!(rustix::fs::getxattr(&path, name, &mut [0; 99][..]), Err(Errno::OPNOTSUPP));
@@ -163,7 +164,7 @@ fn syncfs_of_the_mount_loses_nothing_and_fsync_keeps_its_promise_after_it() {
     let service = Service::new(Setting { lazy: true, ..Setting::default() });
     fs::write(service.path("f"), [3; 70_000]).expect("room");
     let file = open(&service.path("f"));
-    // The kernel asks for this in file systems of its own alone, as docs/mount.md says.
+    // The kernel sends this request only for its own file systems, as docs/mount.md says.
     rustix::fs::syncfs(&file).expect("nothing is wrong");
     assert!(fs::read(service.path("f")).expect("it") == [3; 70_000]);
     file.sync_all().expect("the directory works");
@@ -172,7 +173,8 @@ fn syncfs_of_the_mount_loses_nothing_and_fsync_keeps_its_promise_after_it() {
     service.end();
 }
 
-/// Every thread of the mount would wait for the owner of the files, and nobody else be served.
+/// Otherwise every thread of the mount would wait for the owner of the files, and no other request
+/// would be served.
 #[test]
 fn files_that_another_process_has_leases_on_keep_nobody_else_waiting() {
     const LEASED: usize = 16;
@@ -227,16 +229,16 @@ fn lease(path: &Path) -> File {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).open(path).expect("room");
     let number = file.as_raw_fd();
-    // SAFETY: it changes the signal of this descriptor to one that is ignored by default.
+    // SAFETY: the call changes the signal of this descriptor to one that is ignored by default.
     assert_eq!(unsafe { libc::fcntl(number, F_SETSIG, libc::SIGURG) }, 0);
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     assert_eq!(unsafe { libc::fcntl(number, libc::F_SETLEASE, libc::F_WRLCK) }, 0);
     file
 }
 
-/// Returns the type of a lease that the kernel leaves to a process: a smaller one once another
-/// process has to wait for it.
+/// Returns the type of a lease that the kernel leaves to a process: a weaker one once another
+/// process waits for it.
 fn type_of_lease(file: &File) -> libc::c_int {
-    // SAFETY: it takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) }
 }

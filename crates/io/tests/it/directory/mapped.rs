@@ -1,10 +1,10 @@
-//! Random operations on contents, mappings included, on several threads: what comes back must be
-//! what a plain model says, on a mounted directory and on a plain directory of the same file system.
+//! Random operations on contents, mappings included, on several threads: the results must match a
+//! plain model, on a mounted directory and on a plain directory of the same file system.
 //!
-//! A mapping may be touched only where its file has bytes, so steps are made from the model. What a
-//! private mapping holds is looked at right after it is written to: whether it sees what others
-//! write to the file later is nobody's promise. All of it is done by a process of its own, since a
-//! process that touches a mapping of what it serves itself can wait for itself.
+//! A mapping may be accessed only where its file has bytes, so steps are generated from the model.
+//! The content of a private mapping is compared right after a write to it: POSIX does not define
+//! whether it shows later writes of others to the file. All of this runs in a separate process,
+//! since a process that accesses a mapping of a file that it serves can deadlock.
 
 use super::{MIB, Service, Setting, can_mount, elsewhere};
 use crate::common::Random;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const FILES: usize = 3;
 const MAPS_MAX: usize = 4;
 const PAGE: usize = 4096;
-/// No file becomes longer.
+/// Maximum length of a file.
 const LENGTH_MAX: usize = 600_000;
 
 #[derive(Clone, Debug)]
@@ -79,17 +79,17 @@ enum Step {
         map: usize,
         wait: bool,
     },
-    /// Maps a file privately, writes, and answers what the mapping then has around it.
+    /// Maps a file privately, writes, and returns the whole content of the mapping.
     MapPrivate {
         file: usize,
         at: usize,
         len: usize,
         seed: u8,
     },
-    /// Maps what cannot be mapped.
-    MapWrong {
+    /// Attempts an invalid mapping.
+    MapInvalid {
         file: usize,
-        how: usize,
+        case: usize,
     },
 }
 
@@ -97,29 +97,29 @@ fn bytes_of(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| seed.wrapping_add(u8::try_from(i * 11 % 251).expect("small"))).collect()
 }
 
-/// What all of it must be.
+/// The expected contents.
 #[derive(Default)]
 struct Model {
     files: [Vec<u8>; FILES],
-    /// The file, and how many of its bytes were there.
+    /// The file, and its length when it was mapped.
     maps: Vec<(usize, usize)>,
 }
 
 impl Model {
-    /// How much of a mapping may be touched.
+    /// Returns the length of the part of a mapping that may be accessed.
     fn reach(&self, map: usize) -> usize {
         let (file, len) = self.maps[map];
         len.min(self.files[file].len())
     }
 
-    /// Puts bytes at a place of a file, which becomes as long as that needs.
+    /// Writes bytes to a file, and extends it if needed.
     fn put(&mut self, file: usize, at: usize, bytes: &[u8]) {
         let whole = &mut self.files[file];
         whole.resize(whole.len().max(at + bytes.len()), 0);
         whole[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// What is read of a file.
+    /// Returns the result of a read of a file.
     fn get(&self, file: usize, at: usize, len: usize) -> Vec<u8> {
         let whole = &self.files[file];
         let start = at.min(whole.len());
@@ -155,7 +155,7 @@ impl Model {
                 let (at, len) = range(random, size);
                 Step::MapPrivate { file, at, len, seed }
             }
-            (19, _) => Step::MapWrong { file, how: random.below(4) },
+            (19, _) => Step::MapInvalid { file, case: random.below(4) },
             (20..27, _) => {
                 let (at, bits) = (place(random), random.below(17));
                 let len = (1 + random.below(1 << bits)).min(LENGTH_MAX - at);
@@ -185,7 +185,7 @@ impl Model {
         }
     }
 
-    /// Does a step; what it must bring.
+    /// Performs a step; returns its expected result.
     fn perform(&mut self, step: &Step) -> Result<Vec<u8>, Errno> {
         match *step {
             Step::Write { file, at, len, seed } => self.put(file, at, &bytes_of(seed, len)),
@@ -220,15 +220,15 @@ impl Model {
                 whole[at..at + len].copy_from_slice(&bytes_of(seed, len));
                 return Ok(whole);
             }
-            Step::MapWrong { how: 0 | 1, .. } => return Err(Errno::ACCESS),
-            Step::MapWrong { .. } => return Err(Errno::INVAL),
+            Step::MapInvalid { case: 0 | 1, .. } => return Err(Errno::ACCESS),
+            Step::MapInvalid { .. } => return Err(Errno::INVAL),
             Step::MapSync { .. } | Step::Sync { .. } | Step::Reopen { .. } => {}
         }
         Ok(Vec::new())
     }
 }
 
-/// A mapping, gone when it is dropped.
+/// A mapping, which is removed when this is dropped.
 struct Map {
     start: *mut u8,
     len: usize,
@@ -237,48 +237,48 @@ struct Map {
 impl Map {
     fn new(file: &OwnedFd, len: usize, flags: MapFlags, writes: bool) -> Result<Map, Errno> {
         let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }?;
         Ok(Map { start: start.cast(), len })
     }
 
-    /// The first `len` bytes, which the file must have.
+    /// Returns the first `len` bytes, which the file must have.
     fn bytes(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= self.len.next_multiple_of(PAGE), "inside of the mapping");
-        // SAFETY: so many bytes are mapped, and only this thread uses the mapping.
+        // SAFETY: that many bytes are mapped, and only this thread uses the mapping.
         unsafe { std::slice::from_raw_parts_mut(self.start, len) }
     }
 
     fn sync(&self, wait: bool) -> Result<(), Errno> {
         let flags = if wait { MsyncFlags::SYNC } else { MsyncFlags::ASYNC };
-        // SAFETY: exactly what was mapped; the call changes nothing in it.
+        // SAFETY: the range is exactly the mapping; the call changes nothing in it.
         unsafe { rustix::mm::msync(self.start.cast(), self.len, flags) }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and no reference into it is left.
+        // SAFETY: the range is exactly the mapping, and no reference into it is left.
         unsafe { rustix::mm::munmap(self.start.cast(), self.len) }.expect("it is mapped");
     }
 }
 
-/// The files of a directory, open, and mappings of them.
-struct World {
+/// The open files of a directory, and mappings of them.
+struct OpenFiles {
     root: PathBuf,
     files: Vec<OwnedFd>,
     maps: Vec<Map>,
 }
 
-impl World {
+impl OpenFiles {
     fn new(root: PathBuf) -> Self {
         fs::create_dir(&root).expect("a directory");
-        let mut world = World { root, files: Vec::new(), maps: Vec::new() };
-        world.files = (0..FILES)
-            .map(|file| world.open(file, OFlags::RDWR | OFlags::CREATE).expect("a file"))
+        let mut directory = OpenFiles { root, files: Vec::new(), maps: Vec::new() };
+        directory.files = (0..FILES)
+            .map(|file| directory.open(file, OFlags::RDWR | OFlags::CREATE).expect("a file"))
             .collect();
-        world
+        directory
     }
 
     fn open(&self, file: usize, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -291,7 +291,7 @@ impl World {
         usize::try_from(size).expect("no file is longer")
     }
 
-    /// Does a step, the mapping of which has `reach` bytes.
+    /// Performs a step; `reach` is the accessible length of its mapping.
     fn perform(&mut self, step: &Step, reach: usize) -> Result<Vec<u8>, Errno> {
         match *step {
             Step::Write { file, at, len, seed } => {
@@ -341,8 +341,8 @@ impl World {
                 bytes[at..at + len].copy_from_slice(&bytes_of(seed, len));
                 return Ok(bytes.to_vec());
             }
-            Step::MapWrong { file, how } => {
-                let (flags, len, writes, shared) = match how {
+            Step::MapInvalid { file, case } => {
+                let (flags, len, writes, shared) = match case {
                     0 => (OFlags::RDONLY, PAGE, true, MapFlags::SHARED),
                     1 => (OFlags::WRONLY, PAGE, false, MapFlags::PRIVATE),
                     2 => (OFlags::RDWR, 0, true, MapFlags::SHARED),
@@ -354,17 +354,17 @@ impl World {
         Ok(Vec::new())
     }
 
-    /// The first file that is not as the model has it.
+    /// Returns the first file that differs from the model.
     fn differs(root: &Path, model: &Model) -> Option<usize> {
-        let is = |file: &usize| fs::read(root.join(file.to_string())).expect("a file");
-        (0..FILES).find(|file| is(file) != model.files[*file])
+        let content = |file: &usize| fs::read(root.join(file.to_string())).expect("a file");
+        (0..FILES).find(|file| content(file) != model.files[*file])
     }
 }
 
-/// Plays one thread's part.
-fn play(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
+/// Runs the steps of one thread.
+fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut worlds = [("cached", World::new(cached)), ("plain", World::new(plain))];
+    let mut directories = [("cached", OpenFiles::new(cached)), ("plain", OpenFiles::new(plain))];
     let mut model = Model::default();
     let mut log = Vec::new();
     for number in 0..steps {
@@ -374,36 +374,36 @@ fn play(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
             Step::MapWrite { map, .. } | Step::MapRead { map, .. } => model.reach(map),
             _ => 0,
         };
-        let wanted = model.perform(&step);
-        for (name, world) in &mut worlds {
-            let found = world.perform(&step, reach);
-            let sizes: Vec<_> = (0..FILES).map(|file| world.size(file)).collect();
+        let expected = model.perform(&step);
+        for (name, directory) in &mut directories {
+            let found = directory.perform(&step, reach);
+            let sizes: Vec<_> = (0..FILES).map(|file| directory.size(file)).collect();
             let right = model.files.iter().map(Vec::len).eq(sizes.iter().copied());
-            if found != wanted || !right {
-                let mut places = found.iter().flatten().zip(wanted.iter().flatten());
+            if found != expected || !right {
+                let mut places = found.iter().flatten().zip(expected.iter().flatten());
                 let place = places.position(|(a, b)| a != b);
                 let short = |of: &Result<Vec<u8>, Errno>| of.as_ref().map(Vec::len).map_err(|e| *e);
-                let (found, wanted) = (short(&found), short(&wanted));
+                let (found, expected) = (short(&found), short(&expected));
                 let head = log.len().saturating_sub(30);
                 let text = log[head..].join("\n");
                 panic!(
-                    "seed {seed}, {name}: {found:?} instead of {wanted:?}, first at {place:?}, \
+                    "seed {seed}, {name}: {found:?} instead of {expected:?}, first at {place:?}, \
                      sizes {sizes:?}\n{text}"
                 );
             }
         }
     }
-    for (name, world) in worlds {
-        let World { root, files, maps } = world;
+    for (name, directory) in directories {
+        let OpenFiles { root, files, maps } = directory;
         drop((files, maps));
-        assert_eq!(World::differs(&root, &model), None, "seed {seed}, {name} in the end");
+        assert_eq!(OpenFiles::differs(&root, &model), None, "seed {seed}, {name} in the end");
     }
 }
 
-/// The part of another process: threads, each in a directory of its own.
+/// The part of the test that another process runs: threads, each in its own directory.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("mapped") else { return };
+    let Some(words) = elsewhere::arguments("mapped") else { return };
     let [cached, plain, threads, steps, seed] = words.as_slice() else { panic!("{words:?}") };
     let number = |word: &str| word.parse::<u64>().expect("a number");
     let steps = usize::try_from(number(steps)).expect("few");
@@ -411,7 +411,7 @@ fn part_of_another_process() {
         for i in 0..number(threads) {
             let [cached, plain] = [cached, plain].map(|root| Path::new(root).join(i.to_string()));
             let seed = number(seed) + i;
-            scope.spawn(move || play(cached, plain, seed, steps));
+            scope.spawn(move || run_thread(cached, plain, seed, steps));
         }
     });
 }
@@ -426,11 +426,11 @@ fn mirrored(setting: Setting, threads: u64, steps: usize, seed: u64) {
     let source = service.end();
     for (thread, file) in (0..threads).flat_map(|i| (0..FILES).map(move |file| (i, file))) {
         let name = format!("{thread}/{file}");
-        let [behind, wanted] = [source.path(), plain.path()].map(|root| root.join(&name));
-        let [behind, wanted] = [behind, wanted].map(|path| fs::read(path).expect("a file"));
-        let place = behind.iter().zip(&wanted).position(|(a, b)| a != b);
-        let same = behind == wanted;
-        let sizes = (behind.len(), wanted.len());
+        let [behind, expected] = [source.path(), plain.path()].map(|root| root.join(&name));
+        let [behind, expected] = [behind, expected].map(|path| fs::read(path).expect("a file"));
+        let place = behind.iter().zip(&expected).position(|(a, b)| a != b);
+        let same = behind == expected;
+        let sizes = (behind.len(), expected.len());
         assert!(same, "{name} in the directory behind, seed {seed}: {place:?} of {sizes:?}");
     }
 }

@@ -1,6 +1,5 @@
-//! The same random operations, on several threads, on a mounted directory and on a plain directory of the
-//! same file system: what comes back must be the same, errors included, and so must what is there
-//! in the end.
+//! The same random operations, on several threads, on a mounted directory and on a plain directory
+//! of the same file system: the results, errors included, and the final contents must be the same.
 
 use super::{MIB, Rule, Service, Setting, can_mount};
 use crate::common::Random;
@@ -17,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// One operation, decided before it is done anywhere.
+/// One operation, chosen before it is performed in either directory.
 #[derive(Clone, Debug)]
 enum Step {
     Open { name: String, flags: OFlags, mode: u32 },
@@ -47,7 +46,7 @@ enum Step {
     List(String),
 }
 
-/// What an operation brought.
+/// Result of an operation.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
@@ -139,13 +138,13 @@ fn step(random: &mut Random, files: usize) -> Step {
     }
 }
 
-/// A directory that is worked in.
-struct World {
+/// A directory with open files.
+struct OpenFiles {
     root: PathBuf,
     files: Vec<OwnedFd>,
 }
 
-impl World {
+impl OpenFiles {
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -192,7 +191,7 @@ impl World {
             }
             Step::Seek { file, hole, at } => {
                 let to = if *hole { SeekFrom::Hole(*at) } else { SeekFrom::Data(*at) };
-                // Where holes are is the file system's choice.
+                // The file system chooses the positions of holes.
                 match rustix::fs::seek(&self.files[*file], to) {
                     Ok(_) => Ok(Outcome::Nothing),
                     Err(Errno::NXIO) if !*hole => Ok(Outcome::Nothing),
@@ -245,10 +244,10 @@ impl World {
             Step::Access { name, rights } => done(rustix::fs::access(self.path(name), *rights)),
             Step::Stat(name) => {
                 let stat = rustix::fs::lstat(self.path(name))?;
-                // Directories have sizes of their own, by file system and history.
+                // The size of a directory depends on the file system and its history.
                 let size = if stat.st_mode & 0o170_000 == 0o040_000 { 0 } else { stat.st_size };
-                let told = (stat.st_mode, stat.st_nlink, size, stat.st_uid, stat.st_gid);
-                Ok(Outcome::Text(format!("{told:?}")))
+                let attributes = (stat.st_mode, stat.st_nlink, size, stat.st_uid, stat.st_gid);
+                Ok(Outcome::Text(format!("{attributes:?}")))
             }
             Step::List(name) => {
                 let entries = fs::read_dir(self.path(name));
@@ -262,25 +261,25 @@ impl World {
     }
 }
 
-/// Everything in a directory: names with what stat(2) and reading say.
+/// Returns everything in a directory: names with the results of stat(2) and of reads.
 fn everything(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).expect("a directory") {
             let path = entry.expect("an entry").path();
-            let about = fs::symlink_metadata(&path).expect("it is there");
-            let is_directory = about.is_dir();
-            let size = if is_directory { 0 } else { about.size() };
-            let mut line = format!("{:o} {} links, {size}", about.mode(), about.nlink());
-            if about.is_file() {
+            let metadata = fs::symlink_metadata(&path).expect("it is there");
+            let is_directory = metadata.is_dir();
+            let size = if is_directory { 0 } else { metadata.size() };
+            let mut line = format!("{:o} {} links, {size}", metadata.mode(), metadata.nlink());
+            if metadata.is_file() {
                 let bytes = fs::read(&path).expect("a file");
                 assert_eq!(bytes.len() as u64, size, "{} as stat(2) has it", path.display());
                 let sum = bytes.iter().fold(0_u64, |sum, byte| {
                     sum.wrapping_mul(1_000_003).wrapping_add(u64::from(*byte))
                 });
                 write!(line, ", {sum:x}").expect("a string takes it");
-            } else if about.is_symlink() {
+            } else if metadata.is_symlink() {
                 let target = fs::read_link(&path).expect("it");
                 write!(line, ", to {}", target.display()).expect("a string takes it");
             }
@@ -293,20 +292,20 @@ fn everything(root: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Plays one thread's part in both directories.
-fn play(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
+/// Runs the steps of one thread in both directories.
+fn run_thread(cached: PathBuf, plain: PathBuf, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
-    let mut worlds = [cached, plain].map(|root| World { root, files: Vec::new() });
+    let mut directories = [cached, plain].map(|root| OpenFiles { root, files: Vec::new() });
     let mut log = Vec::new();
     for number in 0..steps {
-        if worlds[0].files.len() > 12 {
-            let file = random.below(worlds[0].files.len());
-            for world in &mut worlds {
-                drop(world.files.swap_remove(file));
+        if directories[0].files.len() > 12 {
+            let file = random.below(directories[0].files.len());
+            for directory in &mut directories {
+                drop(directory.files.swap_remove(file));
             }
         }
-        let step = step(&mut random, worlds[0].files.len());
-        let [cached, plain] = worlds.each_mut().map(|world| world.perform(&step));
+        let step = step(&mut random, directories[0].files.len());
+        let [cached, plain] = directories.each_mut().map(|directory| directory.perform(&step));
         log.push(format!("{number}: {step:?} {:?}", plain.as_ref().map(|_| ())));
         let same = match (&cached, &plain) {
             (Ok(Outcome::Bytes(one)), Ok(Outcome::Bytes(other))) => one == other,
@@ -338,16 +337,16 @@ fn mirrored(setting: Setting, threads: u64, steps: usize, seed: u64) {
             let (cached, plain) = (service.path(&name), plain.path().join(&name));
             fs::create_dir(&cached).expect("a directory");
             fs::create_dir(&plain).expect("a directory");
-            scope.spawn(move || play(cached, plain, seed + i, steps));
+            scope.spawn(move || run_thread(cached, plain, seed + i, steps));
         }
     });
-    let wanted = everything(plain.path());
-    let compare = |what: &str, found: BTreeMap<PathBuf, String>| {
-        for (name, line) in &wanted {
-            let is = found.get(name);
-            assert_eq!(is, Some(line), "{what}: {} differs", name.display());
+    let expected = everything(plain.path());
+    let compare = |place: &str, found: BTreeMap<PathBuf, String>| {
+        for (name, line) in &expected {
+            let found_line = found.get(name);
+            assert_eq!(found_line, Some(line), "{place}: {} differs", name.display());
         }
-        assert_eq!(found.len(), wanted.len(), "{what}: more names than there should be");
+        assert_eq!(found.len(), expected.len(), "{place}: more names than there should be");
     };
     compare("through the mount", everything(service.at.path()));
     let source = service.end();
@@ -397,7 +396,7 @@ fn plain_calls_and_no_time_to_live_change_nothing() {
     mirrored(Setting { plain: true, ttl, ..Setting::default() }, 4, 300, 5000);
 }
 
-/// A rule for most of the names that there are.
+/// Rules for most of the names.
 const RULES: [Rule; 3] = [
     Rule {
         glob: "a",

@@ -1,5 +1,5 @@
-//! Mountpoints below a directory of another user, who renames it and puts another mount at the old
-//! path: Larder changes and unmounts its own mount.
+//! Mountpoints below a directory of another user, who renames the directory and puts another mount
+//! at the old path: Larder changes and unmounts only its own mount.
 
 use super::restrictions::{Mounted, restrictions};
 use super::{Service, Setting, can_mount};
@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A directory in which `dir` has the mountpoint of a service.
+/// A directory whose subdirectory `dir` has the mountpoint of a service.
 struct Scene {
     service: Service,
     directory: TempDir,
@@ -45,7 +45,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// Unmounts where the mount is, also after a failure.
+    /// Unmounts the mount at its current path, also after a failure.
     fn drop(&mut self) {
         for path in [&self.new, &self.old] {
             while rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).is_ok() {}
@@ -54,7 +54,7 @@ impl Drop for Scene {
 }
 
 /// Returns a mount, a service of another directory, and a service of the mount.
-fn beside_another() -> (Mounted, Service, Scene) {
+fn scene_with_another_service() -> (Mounted, Service, Scene) {
     let source = tempfile::tempdir().expect("a directory");
     let mounted = Mounted::new(source.path(), MountFlags::empty());
     (mounted, Service::new(Setting::default()), Scene::new(source))
@@ -93,7 +93,7 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
     let private = Mounted::new(parent.path(), MountFlags::empty());
     let moved = parent.path().join("moved");
     fs::create_dir(&moved).expect("room");
-    // Nothing can be moved out of a shared mount.
+    // The kernel moves no mount out of a shared mount.
     if rustix::mount::mount_move(&scene.old, &moved).is_err() {
         larder_testing::skip("the temporary directory is on a shared mount");
         return;
@@ -130,7 +130,7 @@ fn restrictions_go_to_a_mount_whose_directory_was_renamed() {
     if !can_mount() {
         return;
     }
-    let (mounted, other, scene) = beside_another();
+    let (mounted, other, scene) = scene_with_another_service();
     scene.replace();
     // The other mount is a Larder mount too.
     let bound = Mounted::bound(other.at.path(), &scene.old);
@@ -146,7 +146,7 @@ fn restrictions_wait_until_the_mount_is_not_covered() {
     if !can_mount() {
         return;
     }
-    let (mounted, other, scene) = beside_another();
+    let (mounted, other, scene) = scene_with_another_service();
     let inside = scene.service.behind("inside");
     fs::create_dir(&inside).expect("room");
     let directory = fs::File::open(&scene.old).expect("it is there");
@@ -154,7 +154,7 @@ fn restrictions_wait_until_the_mount_is_not_covered() {
     let cover = Mounted::bound(other.at.path(), &scene.old);
     mounted.remount(MountFlags::NOSUID);
     let beyond = Mounted::new(&inside, MountFlags::NODEV);
-    // Each name beyond a mountpoint tries again, and is refused.
+    // Each lookup beyond a mountpoint tries again, and is refused.
     let opened = fs::File::open(within("inside")).map_err(|error| error.kind());
     assert_eq!(opened.map(drop), Err(std::io::ErrorKind::PermissionDenied));
     assert_eq!(restrictions(&scene.old), StatVfsMountFlags::empty());

@@ -1,5 +1,5 @@
-//! What is special about names and attributes: owners, masks, special files, large directories,
-//! files without a name, several names.
+//! Special cases of names and attributes: owners, umasks, special files, large directories, files
+//! without a name, several names.
 
 use super::privileges::as_other;
 use super::{Service, Setting, can_mount};
@@ -69,10 +69,10 @@ fn what_others_make_is_theirs_under_their_mask() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let modes = [("d", 0o40_750), ("d/f", 0o100_640), ("d/p", 0o10_640), ("d/g", 0o100_755)];
     for (name, mode) in modes {
-        let about = fs::symlink_metadata(service.behind(name)).expect("it is there");
-        assert_eq!((about.uid(), about.gid()), (65534, 65534), "whose {name} is");
+        let metadata = fs::symlink_metadata(service.behind(name)).expect("it is there");
+        assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534), "whose {name} is");
         assert_eq!(
-            about.mode(),
+            metadata.mode(),
             mode,
             "the mode of {name}; writing takes the right to run as \
                    another away"
@@ -81,7 +81,7 @@ fn what_others_make_is_theirs_under_their_mask() {
     service.end();
 }
 
-/// A new ext4 whose directories give their group to what is made in them, until this is dropped.
+/// A new ext4 whose directories pass their group to new entries, until this is dropped.
 struct GroupsOfDirectories {
     image: tempfile::NamedTempFile,
     at: PathBuf,
@@ -111,7 +111,8 @@ impl Drop for GroupsOfDirectories {
     }
 }
 
-/// Returns the groups of what another user makes in directories of `root`, in several ways.
+/// Returns the groups of entries that another user creates in directories of `root`, by several
+/// calls.
 fn groups_made(root: &Path) -> Vec<(u32, u32)> {
     let make = |name: &str, mode: u32| {
         let directory = root.join(name);
@@ -129,7 +130,8 @@ fn groups_made(root: &Path) -> Vec<(u32, u32)> {
             rustix::fs::mknodat(here, at("made"), FileType::RegularFile, mode, 0).expect("all may");
             let named = ["directory", "link", "made"]
                 .map(|name| rustix::fs::lstat(at(name)).expect("it was made"));
-            let opened = [created, nameless].map(|it| rustix::fs::fstat(it).expect("it is open"));
+            let opened =
+                [created, nameless].map(|file| rustix::fs::fstat(file).expect("it is open"));
             let all = named.into_iter().chain(opened);
             all.map(|stat| (stat.st_gid, stat.st_mode)).collect::<Vec<_>>()
         })
@@ -145,9 +147,9 @@ fn what_others_make_has_the_group_that_the_file_system_gives_it() {
     let (plain, source) = [(); 2].map(|()| tempfile::tempdir().expect("a directory")).into();
     let mounted = [&plain, &source].map(|at| GroupsOfDirectories::mount(at.path()));
     let service = Service::over(source, Setting::default());
-    let wanted = groups_made(plain.path());
-    assert!(wanted.iter().all(|(group, _)| *group == 5), "{wanted:?}");
-    assert_eq!(groups_made(service.at.path()), wanted);
+    let expected = groups_made(plain.path());
+    assert!(expected.iter().all(|(group, _)| *group == 5), "{expected:?}");
+    assert_eq!(groups_made(service.at.path()), expected);
     let source = service.end();
     drop((mounted, source));
 }
@@ -159,9 +161,9 @@ fn large_directories_are_listed_whole() {
     }
     let service = Service::new(Setting::default());
     fs::create_dir(service.path("many")).expect("a directory");
-    let mut wanted: Vec<String> =
+    let mut expected: Vec<String> =
         (0..3000).map(|i| format!("{i}-{}", "x".repeat(i % 200))).collect();
-    for name in &wanted {
+    for name in &expected {
         fs::write(service.behind("many").join(name), "").expect("a file");
     }
     for _ in 0..2 {
@@ -169,8 +171,8 @@ fn large_directories_are_listed_whole() {
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut found: Vec<_> = entries.map(|e| name(e).into_string().expect("ASCII")).collect();
         found.sort();
-        wanted.sort();
-        assert!(found == wanted, "{} of {} names", found.len(), wanted.len());
+        expected.sort();
+        assert!(found == expected, "{} of {} names", found.len(), expected.len());
     }
     fs::remove_dir_all(service.path("many")).expect("all can go");
     assert!(!service.behind("many").exists());
@@ -222,8 +224,8 @@ fn times_that_are_set_outlive_late_writes() {
     file.sync_all().expect("the directory works");
     drop(file);
     for path in [service.path("old"), service.behind("old")] {
-        let about = fs::metadata(path).expect("it is there");
-        assert_eq!((about.mtime(), about.mtime_nsec()), (1_000_000_000, 123_456_789));
+        let metadata = fs::metadata(path).expect("it is there");
+        assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000_000, 123_456_789));
     }
     let before = fs::metadata(service.path("old")).expect("it");
     let mut file = fs::OpenOptions::new().append(true).open(service.path("old")).expect("it");
@@ -258,17 +260,17 @@ fn when_a_file_was_made_is_told_as_the_directory_has_it() {
         return;
     }
     let service = Service::new(Setting::default());
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let look = |path| statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).expect("it");
+    let expected = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let statx_of = |path| statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, expected).expect("it");
     fs::write(service.path("f"), vec![1; 5000]).expect("a file");
     fs::create_dir(service.path("d")).expect("a directory");
     for name in ["f", "d"] {
-        let (seen, there) = (look(service.path(name)), look(service.behind(name)));
+        let (seen, there) = (statx_of(service.path(name)), statx_of(service.behind(name)));
         assert_eq!(seen.stx_mask & StatxFlags::BTIME.bits(), there.stx_mask & 0x800);
         let times = |of: &rustix::fs::Statx| (of.stx_btime.tv_sec, of.stx_btime.tv_nsec);
         assert_eq!(times(&seen), times(&there), "{name}");
         assert_eq!((seen.stx_mode, seen.stx_nlink), (there.stx_mode, there.stx_nlink));
     }
-    assert_eq!(look(service.path("f")).stx_size, 5000, "also what is not written yet");
+    assert_eq!(statx_of(service.path("f")).stx_size, 5000, "also what is not written yet");
     service.end();
 }

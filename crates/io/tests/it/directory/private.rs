@@ -1,4 +1,4 @@
-//! A directory that nobody may use but root who mounts it: who gets in, and what is checked.
+//! A mount that only its user, root, may use: access through it, and the checks.
 
 use super::{Service, Setting, can_mount, elsewhere};
 use crate::common::spawn::starting;
@@ -9,8 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A mount that the modes of files would let everybody into, with a file of this text that all may
-/// write to.
+/// Returns a mount that file modes open to all users, and the path of a file with this text that
+/// all users may write.
 fn service_with(text: &str) -> (Service, PathBuf) {
     let service = Service::new(Setting { private: true, ..Setting::default() });
     for directory in [service.at.path(), service.source.path()] {
@@ -37,7 +37,7 @@ fn access_is_what_the_directory_says() {
     assert_eq!(Errno::from_io_error(&ran.expect_err("nobody may")), Some(Errno::ACCESS));
     let (may, ran) = executable(0o700);
     assert_eq!((may, ran.expect("it runs").code()), (Ok(()), Some(7)));
-    // Root reads and writes whatever the mode is.
+    // Root may read and write whatever the mode is.
     rustix::fs::chmod(&path, Mode::empty()).expect("it is there");
     rustix::fs::access(&path, Access::READ_OK | Access::WRITE_OK).expect("root may");
     assert_eq!(fs::read(&path).expect("root may").len(), 17);
@@ -67,11 +67,12 @@ fn nobody_else_gets_in_whoever_acts_for_them() {
         Ok(other) => assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}"),
         Err(error) => skip(format_args!("cannot run setpriv (package util-linux): {error}")),
     }
-    // A thread of root's that acts for another, as servers of files do; that root may open it, and
-    // the kernel has its name, counts for nothing.
+    // A thread of root that acts for another user, as file servers do; neither root's permission to
+    // open the file nor a name that the kernel has cached may give it access.
     let acting = std::thread::scope(|scope| {
         let opened = scope.spawn(|| {
-            // SAFETY: it changes as whom this thread alone acts on files, until it ends here.
+            // SAFETY: the call changes the user of file accesses of this thread only, until the
+            // thread ends.
             unsafe { libc::setfsuid(65534) };
             [fs::read(&path).map(drop), fs::write(service.path("new"), "theirs")]
         });

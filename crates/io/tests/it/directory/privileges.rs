@@ -22,12 +22,12 @@ const OTHER: u32 = 65_534;
 const PAGE: usize = 4096;
 const CAPABILITIES: &str = "security.capability";
 
-/// Runs an action as another user, in a thread of its own.
+/// Runs an action as another user, in a separate thread.
 pub(super) fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            // SAFETY: it changes the file system user ID of this thread alone, until the thread
-            // ends here.
+            // SAFETY: the call changes the file system group ID of this thread only, until the
+            // thread ends here.
             unsafe { libc::setfsgid(OTHER) };
             // SAFETY: as above. This also drops the capabilities of root on files.
             unsafe { libc::setfsuid(OTHER) };
@@ -70,8 +70,8 @@ fn allocate(path: &Path, flags: FallocateFlags) -> Result<(), Errno> {
 /// Changes the contents of a file.
 type Change = fn(&Path) -> Result<(), Errno>;
 
-/// All ways to do that.
-const WAYS: [(&str, Change); 11] = [
+/// All methods of changing the contents.
+const METHODS: [(&str, Change); 11] = [
     ("write", |path| write_all(open(path, OFlags::WRONLY)?)),
     ("append", |path| write_all(open(path, OFlags::WRONLY | OFlags::APPEND)?)),
     ("synchronous", |path| write_all(open(path, OFlags::RDWR | OFlags::DSYNC)?)),
@@ -89,7 +89,7 @@ const WAYS: [(&str, Change); 11] = [
     ("zero", |path| allocate(path, FallocateFlags::ZERO_RANGE)),
 ];
 
-/// `CAP_NET_RAW` permitted and effective, as revision 2 has it.
+/// `CAP_NET_RAW`, permitted and effective, in revision 2 of the format.
 fn capabilities() -> Vec<u8> {
     [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -107,13 +107,13 @@ fn rights(path: &Path) -> (String, bool) {
 /// Modes that give rights; a file of the last one has capabilities.
 const MODES: [u32; 5] = [0o4777, 0o2777, 0o6777, 0o2767, 0o777];
 
-/// Returns the rights that each way leaves of each of [`MODES`] for a file in `root`; they are also
-/// compared with `behind`.
+/// Returns the rights that each method leaves of each of [`MODES`] for a file in `root`; the rights
+/// in `behind` must be the same.
 fn left(root: &Path, behind: &Path) -> Vec<String> {
     let mut left = Vec::new();
     fs::write(root.join("f.from"), vec![3; 200]).expect("room");
     rustix::fs::chmod(root.join("f.from"), Mode::from_raw_mode(0o644)).expect("ours");
-    for (name, change) in WAYS {
+    for (name, change) in METHODS {
         for mode in MODES {
             for by_root in [true, false] {
                 let path = root.join("f");
@@ -175,14 +175,14 @@ fn every_write_takes_the_rights_that_it_takes_on_a_plain_directory() {
     for (name, setting) in settings {
         let service = Service::new(setting);
         open_to_all(service.at.path());
-        let wanted = left(plain.path(), plain.path());
+        let expected = left(plain.path(), plain.path());
         let found = left(service.at.path(), service.source.path());
-        assert_eq!(found, wanted, "{name}");
+        assert_eq!(found, expected, "{name}");
         service.end();
     }
 }
 
-/// SOURCE's file system clears capabilities at each write, also at a write-back of earlier bytes.
+/// SOURCE's file system clears capabilities at each write, also at the writeback of earlier bytes.
 #[test]
 fn capabilities_that_are_set_after_a_write_stay() {
     if !can_mount() {
@@ -230,7 +230,7 @@ fn only_root_sees_attributes_of_the_trusted_class() {
     service.end();
 }
 
-/// An access ACL with an entry for another user, as the extended attribute has it.
+/// Returns an access ACL with an entry for another user, as the value of the extended attribute.
 fn access_list() -> Vec<u8> {
     let entries: [(u16, u16, u32); 5] =
         [(1, 7, u32::MAX), (2, 7, 1), (4, 7, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
@@ -240,15 +240,15 @@ fn access_list() -> Vec<u8> {
     [2_u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
 }
 
-/// Modes of a file and a directory of the other user after changes by that user, who is no member
-/// of their group.
+/// Returns the modes of a file and a directory of the other user after changes by that user, who is
+/// not a member of their group.
 fn left_by_owner(root: &Path) -> Vec<String> {
     let (uid, strange) = (Some(rustix::fs::Uid::from_raw(OTHER)), 12_345);
     let mut left = Vec::new();
     for (mode, is_directory) in [(0o2755, false), (0o2745, false), (0o6755, false), (0o2755, true)]
     {
-        for way in ["list", "group", "mode"] {
-            let path = root.join(format!("{way}{mode:o}{is_directory}"));
+        for method in ["list", "group", "mode"] {
+            let path = root.join(format!("{method}{mode:o}{is_directory}"));
             if is_directory {
                 fs::create_dir(&path).expect("room");
             } else {
@@ -260,7 +260,7 @@ fn left_by_owner(root: &Path) -> Vec<String> {
             };
             change(to(strange)).expect("root may");
             rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("root may");
-            let done = as_other(|| match way {
+            let done = as_other(|| match method {
                 "list" => {
                     let (name, flags) = ("system.posix_acl_access", XattrFlags::empty());
                     rustix::fs::setxattr(&path, name, &access_list(), flags)
@@ -268,7 +268,10 @@ fn left_by_owner(root: &Path) -> Vec<String> {
                 "group" => change(to(OTHER)),
                 _ => rustix::fs::chmod(&path, Mode::from_raw_mode(mode | 0o20)),
             });
-            left.push(format!("{way} of {mode:o}, {is_directory}: {done:?} {:?}", rights(&path)));
+            left.push(format!(
+                "{method} of {mode:o}, {is_directory}: {done:?} {:?}",
+                rights(&path)
+            ));
         }
     }
     left
@@ -337,8 +340,8 @@ fn program(version: u8) -> Vec<u8> {
     program
 }
 
-/// Returns the exit status of the program at `path`, run by another user; none if it is being
-/// written.
+/// Returns the exit status of the program at `path`, run by another user; none if a process is
+/// writing it.
 fn run_as_other(path: &Path) -> Option<i32> {
     match Command::new(path).uid(OTHER).gid(OTHER).status() {
         Ok(status) => Some(status.code().expect("it exits")),
@@ -348,9 +351,9 @@ fn run_as_other(path: &Path) -> Option<i32> {
 }
 
 /// Changes the version of the program as another user who may write to it.
-fn change_version(path: &Path, way: &str, version: u8) {
+fn change_version(path: &Path, method: &str, version: u8) {
     let page = Aligned::<PAGE>(program(version).try_into().expect("a page"));
-    let flags = match way {
+    let flags = match method {
         "direct" => OFlags::RDWR | OFlags::DIRECT,
         _ => OFlags::RDWR,
     };
@@ -363,7 +366,7 @@ fn change_version(path: &Path, way: &str, version: u8) {
             }
         };
         // A store through a mapping keeps the rights on a plain directory.
-        if way != "mapped" {
+        if method != "mapped" {
             assert_eq!(rustix::io::pwrite(&file, &page.0, 0)?, PAGE);
             return Ok(());
         }
@@ -381,7 +384,7 @@ fn change_version(path: &Path, way: &str, version: u8) {
     changed.expect("all may write to it");
 }
 
-/// Makes it again a setuid program of root that all users may write to.
+/// Turns the file into a setuid program of root that all users may write to.
 fn make_setuid(path: &Path) {
     let file = open(path, OFlags::WRONLY).expect("root may");
     assert_eq!(rustix::io::pwrite(&file, &program(1), 0), Ok(PAGE));
@@ -391,53 +394,53 @@ fn make_setuid(path: &Path) {
     rustix::fs::setxattr(path, CAPABILITIES, &capabilities(), flags).expect("root may");
 }
 
-/// One write after another, each followed at once by a start of the program.
-fn one_after_another(path: &Path, way: &str, attempts: u32) {
+/// Writes repeatedly, and starts the program immediately after each write.
+fn one_after_another(path: &Path, method: &str, attempts: u32) {
     for attempt in 0..attempts {
         make_setuid(path);
         // Makes the kernel read the mode.
         if attempt % 2 == 0 {
             assert_eq!(run_as_other(path), Some(1 | AS_ROOT), "it is setuid");
         }
-        change_version(path, way, 2);
+        change_version(path, method, 2);
         let ran = run_as_other(path);
-        assert!(!has_capabilities(path), "capabilities, {way}, {attempt}");
-        assert_eq!(ran, Some(2), "{way}, {attempt}");
+        assert!(!has_capabilities(path), "capabilities, {method}, {attempt}");
+        assert_eq!(ran, Some(2), "{method}, {attempt}");
     }
 }
 
-/// Starts the program while it is written to.
-fn side_by_side(path: &Path, way: &str, attempts: u32) {
+/// Starts the program while another thread writes to it.
+fn side_by_side(path: &Path, method: &str, attempts: u32) {
     for attempt in 0..attempts {
         make_setuid(path);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| change_version(path, way, 2));
+            let writer = scope.spawn(|| change_version(path, method, 2));
             while !writer.is_finished() {
                 let ran = run_as_other(path);
                 let right = [None, Some(1), Some(1 | AS_ROOT), Some(2)];
-                assert!(right.contains(&ran), "{way}, {attempt}: {ran:?}");
+                assert!(right.contains(&ran), "{method}, {attempt}: {ran:?}");
             }
         });
-        assert_eq!(run_as_other(path), Some(2), "{way}, {attempt}, in the end");
+        assert_eq!(run_as_other(path), Some(2), "{method}, {attempt}, in the end");
     }
 }
 
-/// The test body, run by another process: attempts on the program in a directory.
+/// The part of the test that another process runs: attempts on the program in a directory.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("privileges") else { return };
-    let [path, way, attempts] = words.as_slice() else { panic!("{words:?}") };
+    let Some(words) = elsewhere::arguments("privileges") else { return };
+    let [path, method, attempts] = words.as_slice() else { panic!("{words:?}") };
     let (path, attempts) = (Path::new(path), attempts.parse().expect("a number"));
-    one_after_another(path, way, attempts);
+    one_after_another(path, method, attempts);
     // A store through a mapping keeps the rights on a plain directory.
-    if way != "mapped" {
-        side_by_side(path, way, attempts);
+    if method != "mapped" {
+        side_by_side(path, method, attempts);
     }
 }
 
-/// Total number of attempts of each kind, unless the environment sets it,
+/// Total number of attempts of each kind, unless the environment sets it.
 const ATTEMPTS: &str = "30";
-/// and number of attempts per process.
+/// Number of attempts per process.
 const ATTEMPTS_AT_ONCE: u32 = 500;
 
 fn race(setting: Setting) {
@@ -452,8 +455,8 @@ fn race(setting: Setting) {
     fs::write(&path, program(1)).expect("room");
     while left > 0 {
         let now = left.min(ATTEMPTS_AT_ONCE);
-        for way in ["written", "direct", "mapped"] {
-            let words = [path.display().to_string(), way.to_owned(), now.to_string()];
+        for method in ["written", "direct", "mapped"] {
+            let words = [path.display().to_string(), method.to_owned(), now.to_string()];
             elsewhere::run("privileges", "directory::privileges::part_of_another_process", &words);
         }
         left -= now;

@@ -1,4 +1,4 @@
-//! What fsync(2), rename(2) and modes promise, and where errors go.
+//! Guarantees of fsync(2), rename(2) and modes, and the reporting of errors.
 
 use super::{MIB, Service, Setting, can_mount};
 use crate::common::rig;
@@ -89,10 +89,10 @@ fn nothing_changes_where_only_reading_is_allowed() {
     service.end();
 }
 
-/// A file system over a directory, gone when it is dropped.
-pub(super) struct Small<'a>(pub(super) &'a std::path::Path);
+/// A file system over a directory, which is unmounted when this is dropped.
+pub(super) struct SmallFileSystem<'a>(pub(super) &'a std::path::Path);
 
-impl Drop for Small<'_> {
+impl Drop for SmallFileSystem<'_> {
     fn drop(&mut self) {
         let _was_mounted = rustix::mount::unmount(self.0, UnmountFlags::DETACH).is_ok();
     }
@@ -107,7 +107,7 @@ fn a_full_directory_is_told_by_fsync_and_nothing_is_lost() {
     let path = source.path().to_owned();
     let flags = MountFlags::empty();
     rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=1m").expect("root may");
-    let small = Small(&path);
+    let small = SmallFileSystem(&path);
     let service = Service::over(source, lazy());
     let file = File::create(service.path("large")).expect("a file");
     let len = 2 * usize::try_from(MIB).expect("small");

@@ -1,5 +1,5 @@
-//! Actions that a mount must refuse because SOURCE's own mount does (setuid programs, devices, all
-//! programs, writes), or because SOURCE's file has attributes that do.
+//! Actions that a mount must refuse because the mount of SOURCE refuses them (setuid programs,
+//! devices, all programs, writes), or because attributes of a file in SOURCE do.
 
 use super::elsewhere;
 use super::{Service, Setting, can_mount};
@@ -24,14 +24,14 @@ impl Mounted {
         Mounted(path.to_owned())
     }
 
-    /// A directory that is mounted once more.
+    /// Mounts a directory again at another path.
     pub(super) fn bound(from: &Path, path: &Path) -> Self {
         rustix::mount::mount_bind(from, path).expect("root may");
         rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE).expect("root may");
         Mounted(path.to_owned())
     }
 
-    /// A FUSE mount of this user, with the flags and options, whose server has ended.
+    /// Creates a FUSE mount of this user, with the flags and options, whose server has ended.
     fn fuse(path: &Path, user: u32, flags: MountFlags, options: &str) -> Self {
         let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
         let device = device.expect("root may");
@@ -83,7 +83,7 @@ fn fill(directory: &Path) {
 }
 
 /// Returns the results of running the program and of opening the device.
-fn tried(directory: &Path) -> (Option<Errno>, Option<Errno>) {
+fn results_of_use(directory: &Path) -> (Option<Errno>, Option<Errno>) {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).expect("of the kernel");
     let ran = elsewhere::status(&directory.join("program")).err().map(errno);
     (ran, fs::File::open(directory.join("null")).err().map(errno))
@@ -101,12 +101,12 @@ fn a_mount_is_as_restricted_as_that_of_its_directory() {
     fs::create_dir(&inside).expect("room");
     let service = Service::over(source, Setting::default());
     assert_eq!(restrictions(service.at.path()), restrictions(&mounted.0));
-    assert_eq!(tried(service.at.path()), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    assert_eq!(results_of_use(service.at.path()), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
     let source = service.end();
     drop((source, mounted));
 }
 
-/// The kernel gives the number of a file system that is gone to the next one.
+/// The kernel reuses the number of an unmounted file system for the next one.
 #[test]
 fn a_file_system_with_the_number_of_one_that_was_mounted_in_a_directory_is_cached() {
     if !can_mount() {
@@ -146,7 +146,7 @@ fn a_mount_of_an_unrestricted_directory_is_not_restricted() {
     fill(source.path());
     let service = Service::over(source, Setting::default());
     assert_eq!(restrictions(service.at.path()), StatVfsMountFlags::empty());
-    assert_eq!(tried(service.at.path()), (None, None));
+    assert_eq!(results_of_use(service.at.path()), (None, None));
     let source = service.end();
     drop((source, mounted));
 }
@@ -162,18 +162,18 @@ fn a_directory_that_becomes_restricted_restricts_its_mount() {
     fs::create_dir(source.path().join("inside")).expect("room");
     let service = Service::over(source, Setting::default());
     let at = service.at.path().to_owned();
-    let is = |wanted| restrictions(&at) == wanted;
+    let has_flags = |expected| restrictions(&at) == expected;
     mounted.remount(MountFlags::NODEV);
-    rig::eventually("it follows", || is(StatVfsMountFlags::NODEV));
-    assert_eq!(tried(&at), (None, Some(Errno::ACCESS)));
+    rig::eventually("it follows", || has_flags(StatVfsMountFlags::NODEV));
+    assert_eq!(results_of_use(&at), (None, Some(Errno::ACCESS)));
     // The mount follows again, and never loses a restriction.
     mounted.remount(MountFlags::NOEXEC);
     let both = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOEXEC;
-    rig::eventually("it follows again", || is(both));
-    assert_eq!(tried(&at), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    rig::eventually("it follows again", || has_flags(both));
+    assert_eq!(results_of_use(&at), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
     // A mount inside SOURCE that is added later counts too.
     let inside = Mounted::new(&mounted.0.join("inside"), MountFlags::NOSUID);
-    rig::eventually("it follows what is inside", || is(both | StatVfsMountFlags::NOSUID));
+    rig::eventually("it follows what is inside", || has_flags(both | StatVfsMountFlags::NOSUID));
     drop(inside);
     let source = service.end();
     drop((source, mounted));
@@ -268,7 +268,7 @@ fn a_restricted_mount_inside_of_the_directory_restricts_all_of_it() {
     fill(&inside);
     let service = Service::over(source, Setting::default());
     assert_eq!(restrictions(service.at.path()), restrictions(&mounted.0));
-    assert_eq!(tried(&service.path("inside")), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
+    assert_eq!(results_of_use(&service.path("inside")), (Some(Errno::ACCESS), Some(Errno::ACCESS)));
     let notes = service.mount.as_ref().expect("until the end").notes();
     assert!(notes.iter().any(|note| note.contains("nosuid,nodev,noexec")), "{notes:?}");
     let source = service.end();
@@ -334,8 +334,8 @@ fn fuse_mounts_of_other_users_in_the_directory_restrict_nothing_and_are_not_ente
     mounted.remount(MountFlags::NODEV);
     rig::eventually("it follows", || restrictions(at).contains(StatVfsMountFlags::NODEV));
     assert_eq!(restrictions(at), StatVfsMountFlags::NODEV);
-    assert_eq!(tried(at), (None, Some(Errno::ACCESS)));
-    // The type of the mount is that of Larder: its user counts.
+    assert_eq!(results_of_use(at), (None, Some(Errno::ACCESS)));
+    // The mount has the type of Larder mounts, so its user matters.
     let own = Mounted::fuse(&service.behind("own"), 0, MountFlags::NOEXEC, "");
     rig::eventually("it follows", || restrictions(at).contains(StatVfsMountFlags::NOEXEC));
     drop((before, later, own));
@@ -344,7 +344,7 @@ fn fuse_mounts_of_other_users_in_the_directory_restrict_nothing_and_are_not_ente
     drop((mounted, source));
 }
 
-/// Every change of names, attributes and contents in `directory`, with its result.
+/// Returns every change of names, attributes and contents in `directory`, with its result.
 fn changes(directory: &Path) -> Vec<(&'static str, Result<(), Errno>)> {
     let (file, dir, new) = (directory.join("file"), directory.join("dir"), directory.join("new"));
     let cwd = rustix::fs::CWD;
@@ -394,9 +394,9 @@ fn fill_to_change(directory: &Path) {
 fn compare_read_only(make: impl FnOnce(&TempDir) -> (Vec<Mounted>, PathBuf), private: bool) {
     let source = tempfile::tempdir().expect("a directory");
     let (mounted, inside) = make(&source);
-    let wanted = changes(&source.path().join(&inside));
-    let refused = wanted.iter().filter(|(_, result)| *result == Err(Errno::ROFS)).count();
-    assert!(refused > 15, "{wanted:?}");
+    let expected = changes(&source.path().join(&inside));
+    let refused = expected.iter().filter(|(_, result)| *result == Err(Errno::ROFS)).count();
+    assert!(refused > 15, "{expected:?}");
     let service = Service::over(source, Setting { private, ..Setting::default() });
     let mut found = changes(&service.path(&inside.to_string_lossy()));
     let source = service.end();
@@ -404,12 +404,12 @@ fn compare_read_only(make: impl FnOnce(&TempDir) -> (Vec<Mounted>, PathBuf), pri
     if inside != Path::new("") {
         // The kernel answers these itself, and does not know that a part is read-only.
         let own = ["remove what is missing", "ask for writing"];
-        let pairs = found.iter_mut().zip(&wanted);
+        let pairs = found.iter_mut().zip(&expected);
         pairs
             .filter(|(found, _)| own.contains(&found.0))
             .for_each(|(found, right)| *found = *right);
     }
-    assert_eq!(found, wanted, "private: {private}");
+    assert_eq!(found, expected, "private: {private}");
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn what_is_read_only_says_so() {
 struct Flagged(fs::File);
 
 impl Flagged {
-    /// Returns none if the file system has no such attributes.
+    /// Sets the attributes; returns none if the file system does not support them.
     fn new(path: &Path, flags: IFlags) -> Option<Self> {
         let file = fs::File::open(path).expect("it is there");
         rustix::fs::ioctl_setflags(&file, flags).ok().map(|()| Flagged(file))
@@ -457,8 +457,8 @@ impl Drop for Flagged {
 /// Returns the results of opening a file for writing in several ways.
 fn openings(path: &Path) -> [Option<Errno>; 4] {
     let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map(drop);
-    let ways = [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC];
-    ways.map(open).map(Result::err)
+    let flags = [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC];
+    flags.map(open).map(Result::err)
 }
 
 #[test]
@@ -480,7 +480,8 @@ fn a_file_that_is_open_for_writing_is_opened_again_only_as_its_attributes_permit
         let refused = Some(Errno::PERM);
         assert_eq!(openings(&behind), [None, refused, refused, refused], "{flags:?}");
         assert_eq!(openings(&path), openings(&behind), "{flags:?}");
-        // SOURCE would permit this, but the kernel would not keep the mount from other writes then.
+        // SOURCE would permit this, but the kernel would then not protect the mount from other
+        // writes.
         let append = OFlags::WRONLY | OFlags::APPEND;
         assert_eq!(rustix::fs::open(&path, append, Mode::empty()).err(), refused, "{flags:?}");
         if flags == IFlags::IMMUTABLE {

@@ -1,7 +1,6 @@
-//! Rules: files that are handled in another way than the rest, and what becomes of them when they
-//! are renamed.
+//! Rules: files with other options than the rest, and the effect of renames on them.
 
-use super::promises::Small;
+use super::promises::SmallFileSystem;
 use super::{MIB, Rule, Service, Setting, can_mount, rule};
 use crate::common::rig;
 use larder_core::counters::Counter;
@@ -39,7 +38,7 @@ fn files_of_a_rule_are_a_volume_with_a_mode_and_a_page_size_of_its_own() {
     assert_eq!((rest.name(), rest.page_bytes()), ("files", 4096));
     assert_eq!((rule.name(), rule.page_bytes()), ("*.db", 65_536));
     for volume in 0..2 {
-        // The last sector is made a whole one.
+        // The last sector is padded to a whole one.
         assert_eq!(count(&service, volume, Counter::WriteBytes), 100_352, "of one file each");
     }
     let mut files = service.mount.as_ref().expect("a mount").files();
@@ -110,7 +109,7 @@ fn what_is_not_cached_is_in_the_directory_at_once_and_in_no_frame() {
     }
     let setting = Setting { lazy: true, rules: &RULES, ..Setting::default() };
     not_cached(Service::new(setting));
-    // On a file system that lies on another one the kernel does not read by itself.
+    // On a stacked file system the kernel does not read the files itself.
     let (layers, merged) = (tempfile::tempdir(), tempfile::tempdir());
     let (layers, merged) = (layers.expect("a directory"), merged.expect("a directory"));
     for name in ["lower", "upper", "work"] {
@@ -126,13 +125,13 @@ fn what_is_not_cached_is_in_the_directory_at_once_and_in_no_frame() {
         skip(format_args!("cannot mount overlayfs: {error}"));
         return;
     }
-    let mounted = Small(&path);
+    let mounted = SmallFileSystem(&path);
     let merged = not_cached(Service::over(merged, setting));
     drop(mounted);
     drop(merged);
 }
 
-/// Works with a file that is not cached; the directory as it is then.
+/// Uses a file that is not cached; returns the directory afterwards.
 fn not_cached(service: Service) -> TempDir {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -158,21 +157,22 @@ fn not_cached(service: Service) -> TempDir {
     service.end()
 }
 
-/// Whether a mapping of a file shows at once what is written to another one behind it.
+/// Returns true if a mapping of a file immediately shows data that is written to the file behind
+/// it.
 fn is_the_directories(file: &File, behind: &File) -> bool {
     use rustix::mm::{MapFlags, ProtFlags};
     let (read, shared) = (ProtFlags::READ, MapFlags::SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
     let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, read, shared, file, 0) };
     let start = start.expect("it can be mapped");
-    // SAFETY: the mapping has this byte; others write to it, so it is read anew each time.
-    let look = || unsafe { start.cast::<u8>().read_volatile() };
-    let was = look();
-    behind.write_all_at(&[!was], 0).expect("room");
-    let is = look();
-    // SAFETY: it is the mapping from above, of which nothing is used any more.
+    // SAFETY: the mapping has this byte; others write to it, so each call reads it again.
+    let read_byte = || unsafe { start.cast::<u8>().read_volatile() };
+    let before = read_byte();
+    behind.write_all_at(&[!before], 0).expect("room");
+    let after = read_byte();
+    // SAFETY: the range is the mapping from above, which is not used any more.
     unsafe { rustix::mm::munmap(start, 4096) }.expect("it is mapped");
-    is == !was
+    after == !before
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_is_not_cached_the_kernel_reads_by_itself_or_says_why_not() {
     }
     let service = Service::new(Setting { rules: &RULES, ..Setting::default() });
     let mut notes = service.mount.as_ref().expect("a mount").notes();
-    // How requests come is another matter.
+    // Notes on the transport of requests do not matter here.
     notes.retain(|note| !note.contains("io_uring"));
     if let [note] = &notes[..] {
         assert!(note.contains("past the cache, and not by the kernel itself: "), "{note}");
@@ -197,7 +197,7 @@ fn what_is_not_cached_the_kernel_reads_by_itself_or_says_why_not() {
     }
     assert!(notes.is_empty(), "{notes:?}");
     fs::write(service.path("a.raw"), vec![1; 500_000]).expect("room");
-    // Two have it open in different ways, and one of them maps it.
+    // Two programs have it open in different modes, and one of them maps it.
     let reader = File::open(service.path("a.raw")).expect("it");
     let both = OpenOptions::new().read(true).write(true).open(service.path("a.raw")).expect("it");
     both.write_all_at(&[2; 5000], 1000).expect("room");
@@ -205,11 +205,12 @@ fn what_is_not_cached_the_kernel_reads_by_itself_or_says_why_not() {
     reader.read_exact_at(&mut bytes, 1000).expect("bytes");
     assert!(bytes == [2; 5000]);
     assert_eq!(fs::read(service.behind("a.raw")).expect("it").len(), 500_000);
-    // A mapping of ours has pages of its own; one by the kernel has those of the directory's file.
+    // A mapping through the cache has separate pages; a mapping by the kernel has those of the file
+    // in the directory.
     let behind = OpenOptions::new().write(true).open(service.behind("a.raw")).expect("it");
     assert!(is_the_directories(&reader, &behind));
     drop((reader, both));
-    // Once nobody has it open it can become one that is cached, and be one again.
+    // When no program has it open, it can become cached, and uncached again.
     fs::rename(service.path("a.raw"), service.path("a")).expect("a name");
     rig::eventually("it is cached", || {
         assert_eq!(fs::read(service.path("a")).expect("it").len(), 500_000);
@@ -259,7 +260,8 @@ fn a_pinned_file_is_in_the_cache_as_a_whole_and_stays_until_it_is_gone() {
     let before = count(&service, 1, Counter::ReadMiss);
     assert!(fs::read(service.path("a.hot")).expect("it") == hot);
     assert_eq!(count(&service, 1, Counter::ReadMiss), before, "all of it hits");
-    // More than half of the memory is refused, and the file is served as any other.
+    // The pin of a file of more than half of the memory is refused, and the file is served without
+    // it.
     assert_eq!(fs::read(service.path("large.hot")).expect("it").len(), 12 << 20);
     rig::eventually("only the first is pinned", || pinned() == 1_015_808);
     let file = OpenOptions::new().write(true).open(service.path("a.hot")).expect("it");
@@ -326,7 +328,8 @@ fn the_kernel_keeps_the_pages_that_a_rule_lets_it_keep() {
     }
     let ttl = Duration::ZERO;
     let service = Service::over(source, Setting { ttl, rules: &RULES, ..Setting::default() });
-    // What of two reads with the file open, and of one after it was opened anew, comes to us.
+    // True if the cache gets the second of two reads of an open file, and a read after it was
+    // opened again.
     for (volume, name, again, anew) in
         [(0, "off", true, true), (1, "open", false, true), (2, "keep", false, false)]
     {

@@ -1,6 +1,6 @@
-//! Changes by others that the mount is told of: what the kernel believes of names, attributes and
-//! contents is called back. Where it is not told, files are checked when they are opened, and read
-//! after the TTL.
+//! Changes by others that are reported to the mount: it invalidates names, attributes and contents
+//! that the kernel has cached. Without reports, files are checked when they are opened, and read
+//! again after the TTL.
 
 use super::{MIB, Service, Setting, can_mount};
 use crate::common::rig;
@@ -11,20 +11,20 @@ use std::io::Write as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
-/// Everything is believed for so long that only news can change it.
-fn believing() -> Setting {
+/// A TTL that is so long that only a report invalidates cached data.
+fn long_ttl() -> Setting {
     Setting { ttl: Duration::from_hours(1), shared: true, ..Setting::default() }
 }
 
 /// Maximum age of data in tests that wait for it.
 const DATA_AGE: Duration = Duration::from_millis(50);
 
-/// Data may have this age; nothing reports changes.
-fn checking() -> Setting {
-    Setting { ttl: DATA_AGE, ..believing() }
+/// Data may be this old; no change is reported.
+fn short_ttl() -> Setting {
+    Setting { ttl: DATA_AGE, ..long_ttl() }
 }
 
-/// Overwrites a file in SOURCE, at another time than any change before.
+/// Overwrites a file in SOURCE, with a different time from all changes before.
 fn overwrite(service: &Service, name: &str, bytes: &[u8]) {
     std::thread::sleep(DATA_AGE);
     let behind = OpenOptions::new().write(true).open(service.behind(name)).expect("it");
@@ -37,12 +37,12 @@ fn byte_at(file: &File, at: u64) -> u8 {
     byte[0]
 }
 
-/// Tells what somebody who watches the directory would.
-struct Teller(ChangeEvents);
+/// Reports changes as a watcher of the directory would.
+struct ChangeReporter(ChangeEvents);
 
-impl Teller {
+impl ChangeReporter {
     fn of(service: &Service) -> Self {
-        Teller(service.mount.as_ref().expect("a mount").news())
+        ChangeReporter(service.mount.as_ref().expect("a mount").news())
     }
 
     fn contents(&self, service: &Service, name: &str) {
@@ -70,8 +70,8 @@ fn names_and_attributes_are_believed_until_it_is_told_that_they_changed() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(believing());
-    let news = Teller::of(&service);
+    let service = Service::new(long_ttl());
+    let reporter = ChangeReporter::of(&service);
     fs::write(service.behind("f"), "four").expect("a file");
     assert_eq!(len(&service, "f"), 4);
     assert!(!service.path("g").exists());
@@ -79,20 +79,20 @@ fn names_and_attributes_are_believed_until_it_is_told_that_they_changed() {
     fs::rename(service.behind("f"), service.behind("g")).expect("a name");
     assert_eq!(len(&service, "f"), 4, "believed");
     assert!(!service.path("g").exists(), "believed");
-    news.contents(&service, "g");
-    news.name(&service, "", "f");
-    news.name(&service, "", "g");
+    reporter.contents(&service, "g");
+    reporter.name(&service, "", "f");
+    reporter.name(&service, "", "g");
     rig::eventually("the old name is gone", || !service.path("f").exists());
     rig::eventually("the new one is there", || service.path("g").exists());
     assert_eq!(len(&service, "g"), 6);
     let mode = || fs::metadata(service.path("g")).expect("it").mode() & 0o777;
-    let was = mode();
-    let other = std::os::unix::fs::PermissionsExt::from_mode(was ^ 0o070);
+    let original_mode = mode();
+    let other = std::os::unix::fs::PermissionsExt::from_mode(original_mode ^ 0o070);
     fs::set_permissions(service.behind("g"), other).expect("root may");
-    assert_eq!(mode(), was, "believed");
-    news.attributes(&service, "g");
-    rig::eventually("the new mode is seen", || mode() == was ^ 0o070);
-    drop(news);
+    assert_eq!(mode(), original_mode, "believed");
+    reporter.attributes(&service, "g");
+    rig::eventually("the new mode is seen", || mode() == original_mode ^ 0o070);
+    drop(reporter);
     service.end();
 }
 
@@ -101,8 +101,8 @@ fn contents_of_a_file_that_is_open_are_read_anew_and_what_is_dirty_stays() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(Setting { lazy: true, ..believing() });
-    let news = Teller::of(&service);
+    let service = Service::new(Setting { lazy: true, ..long_ttl() });
+    let reporter = ChangeReporter::of(&service);
     fs::write(service.path("f"), vec![1; 200_000]).expect("a file");
     let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
     file.sync_all().expect("the directory works");
@@ -118,12 +118,12 @@ fn contents_of_a_file_that_is_open_are_read_anew_and_what_is_dirty_stays() {
         byte[0]
     };
     assert_eq!(read(10), 1, "cached");
-    news.contents(&service, "f");
+    reporter.contents(&service, "f");
     rig::eventually("theirs is seen", || read(10) == 9);
     assert_eq!([read(102_399), read(102_400), read(107_519), read(107_520)], [9, 2, 2, 9]);
     let behind = fs::read(service.behind("f")).expect("it");
     assert!(behind[102_400..107_520] == [2; 5120] && behind[107_520] == 9, "ours is laid over it");
-    drop((file, news));
+    drop((file, reporter));
     service.end();
 }
 
@@ -132,8 +132,8 @@ fn writers_that_never_pause_lose_nothing_to_news() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(believing());
-    let news = Teller::of(&service);
+    let service = Service::new(long_ttl());
+    let reporter = ChangeReporter::of(&service);
     fs::write(service.path("f"), vec![0; 400_000]).expect("a file");
     let rounds = 150_u8;
     std::thread::scope(|scope| {
@@ -153,12 +153,12 @@ fn writers_that_never_pause_lose_nothing_to_news() {
             });
         }
         for _ in 0..300 {
-            news.contents(&service, "f");
+            reporter.contents(&service, "f");
             std::thread::sleep(Duration::from_millis(1));
         }
     });
     assert!(fs::read(service.path("f")).expect("it") == vec![rounds; 400_000]);
-    drop(news);
+    drop(reporter);
     let source = service.end();
     assert!(fs::read(source.path().join("f")).expect("it") == vec![rounds; 400_000]);
 }
@@ -168,22 +168,22 @@ fn where_news_may_be_missing_nothing_is_believed() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(believing());
+    let service = Service::new(long_ttl());
     fs::write(service.behind("f"), "four").expect("a file");
     assert_eq!(len(&service, "f"), 4);
     fs::write(service.behind("f"), "longer").expect("a file");
     assert_eq!(len(&service, "f"), 6, "nobody tells news");
-    let news = Teller::of(&service);
+    let reporter = ChangeReporter::of(&service);
     assert_eq!(len(&service, "f"), 6);
     fs::write(service.behind("f"), "x").expect("a file");
     assert_eq!(len(&service, "f"), 6, "believed");
     let open = File::open(service.path("f")).expect("it");
-    news.0.missed();
-    news.0.missed();
+    reporter.0.missed();
+    reporter.0.missed();
     rig::eventually("what was believed is forgotten", || len(&service, "f") == 1);
     fs::write(service.behind("f"), "something else").expect("a file");
     assert_eq!(len(&service, "f"), 14, "and not believed any more");
-    drop((open, news));
+    drop((open, reporter));
     service.end();
 }
 
@@ -192,7 +192,7 @@ fn an_unreported_change_is_seen_when_the_file_is_opened_next() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(believing());
+    let service = Service::new(long_ttl());
     fs::write(service.path("f"), "ours").expect("a file");
     let open = File::open(service.path("f")).expect("it");
     open.sync_all().expect("the directory works");
@@ -212,7 +212,7 @@ fn an_unreported_change_of_an_open_file_is_seen_after_the_ttl_and_what_is_dirty_
     if !can_mount() {
         return;
     }
-    let service = Service::new(Setting { lazy: true, ..checking() });
+    let service = Service::new(Setting { lazy: true, ..short_ttl() });
     fs::write(service.path("f"), vec![1; 200_000]).expect("a file");
     let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
     file.sync_all().expect("the directory works");
@@ -233,7 +233,7 @@ fn writes_of_the_mount_itself_are_not_taken_for_unreported_changes() {
     if !can_mount() {
         return;
     }
-    let service = Service::new(checking());
+    let service = Service::new(short_ttl());
     fs::write(service.path("f"), vec![1; 1 << 20]).expect("a file");
     let file = OpenOptions::new().read(true).write(true).open(service.path("f")).expect("it");
     let resident = || {
@@ -258,7 +258,7 @@ fn an_unreported_change_that_a_read_finds_takes_the_pages_of_the_kernel_too() {
         return;
     }
     let rest = FileOptions { kernel_pages: KernelPages::Open, ..FileOptions::default() };
-    let service = Service::new(Setting { rest, ..checking() });
+    let service = Service::new(Setting { rest, ..short_ttl() });
     fs::write(service.behind("f"), vec![1; 4 << 20]).expect("a file");
     let file = File::open(service.path("f")).expect("it");
     assert_eq!(byte_at(&file, 10), 1);
@@ -277,7 +277,7 @@ fn what_others_append_is_read_after_reads_in_order_up_to_the_end() {
         return;
     }
     // Each read is checked first.
-    let service = Service::new(Setting { ttl: Duration::ZERO, ..believing() });
+    let service = Service::new(Setting { ttl: Duration::ZERO, ..long_ttl() });
     fs::write(service.behind("f"), [1; 1 << 20]).expect("a file");
     let file = File::open(service.path("f")).expect("it");
     let mut bytes = [0; 4096];
@@ -285,7 +285,7 @@ fn what_others_append_is_read_after_reads_in_order_up_to_the_end() {
         file.read_exact_at(&mut bytes, at).expect("data");
         assert!(bytes == [1; 4096], "at {at}");
     }
-    // Time in which something beyond the end could be read ahead.
+    // Time in which data beyond the end could be read ahead.
     std::thread::sleep(DATA_AGE);
     let mut behind = OpenOptions::new().append(true).open(service.behind("f")).expect("it");
     behind.write_all(&[2; 1 << 16]).expect("room");

@@ -1,9 +1,10 @@
-//! Times: which of them an operation moves, against the same on a plain directory of the same file
-//! system; values to the nanosecond; and no operation may leave an older time than one before it.
+//! Times: the times that an operation changes, compared with a plain directory of the same file
+//! system; values to the nanosecond; and no operation may leave an older time than an earlier one.
 //!
-//! Before an operation the times are set to ones of long ago, and the clock that file systems note
-//! times by must have moved on: so what moves can be seen. When a file was read is not kept in the
-//! directory, as docs/mount.md says: reads are done so that no file system notes them.
+//! Before an operation the times are set to values in the distant past, and the clock from which
+//! file systems take times must have advanced: so each change is visible. Times of reads are not
+//! kept in the directory, as docs/mount.md says: reads are done so that no file system records
+//! them.
 
 use super::{Service, Setting, can_mount, elsewhere};
 use crate::common::Random;
@@ -44,14 +45,14 @@ fn times(path: &Path) -> Times {
     times_of(&rustix::fs::lstat(path).expect("it is there"))
 }
 
-/// The time that file systems note.
+/// Returns the current time of the clock from which file systems take times.
 fn now() -> Time {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
-/// Waits until whatever is noted from now on is later than `time`.
-fn pass(time: Time) {
+/// Waits until every time that is recorded from now on is later than `time`.
+fn wait_past(time: Time) {
     while now() <= time {
         std::thread::yield_now();
     }
@@ -74,7 +75,7 @@ fn fallocate(path: &Path, flags: FallocateFlags, at: u64, len: u64) -> Result<()
     rustix::fs::fallocate(open(path, OFlags::RDWR)?, flags, at, len)
 }
 
-/// A name for another name of the file.
+/// Returns another name for the file.
 fn other(path: &Path) -> PathBuf {
     path.with_extension("other")
 }
@@ -83,19 +84,19 @@ fn other(path: &Path) -> PathBuf {
 fn write_mapped(path: &Path) -> Result<(), Errno> {
     let file = open(path, OFlags::RDWR | OFlags::NOATIME)?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
     let start =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), LENGTH, protection, flags, &file, 0) }?;
-    // SAFETY: the file has so many bytes, and nobody else uses the mapping.
+    // SAFETY: the file has that many bytes, and no other code uses the mapping.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), LENGTH) };
     bytes[5000] = 7;
-    // SAFETY: exactly what was mapped.
+    // SAFETY: the range is exactly the mapping.
     unsafe { rustix::mm::msync(start, LENGTH, MsyncFlags::SYNC) }?;
-    // SAFETY: exactly what was mapped, and nothing of it is used any more.
+    // SAFETY: the range is exactly the mapping, which is not used any more.
     unsafe { rustix::mm::munmap(start, LENGTH) }
 }
 
-/// Something that may move times of the file at the path it is given.
+/// An operation that may change times of the file at the given path.
 type Operation = (&'static str, fn(&Path) -> Result<(), Errno>);
 
 const OPERATIONS: &[Operation] = &[
@@ -160,21 +161,22 @@ const OPERATIONS: &[Operation] = &[
     ("utimensat of mtime", |path| set(path, None, Some((77, 987_654_321)))),
 ];
 
-/// What became of the times of a file.
+/// Changes of the times of a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Became {
+struct TimeChanges {
     result: Result<(), Errno>,
-    /// Those that moved to a time during the operation, else what they are; ctime can only move.
+    /// None if the time changed to one during the operation, otherwise the time; ctime can only
+    /// change.
     atime: Option<Time>,
     mtime: Option<Time>,
     ctime_moved: bool,
-    /// The same of the directory, which has only this.
+    /// True if the modification time of the directory changed.
     directory_moved: bool,
 }
 
-/// Does an operation on a new file of `directory`; what became of its times. `dirty`: what the file
-/// holds was written just before. Writing it out must then change nothing.
-fn became(directory: &Path, operation: &Operation, dirty: bool) -> Became {
+/// Performs an operation on a new file of `directory`; returns the changes of its times. With
+/// `dirty` the content was written just before, and its writeback must then change nothing.
+fn time_changes(directory: &Path, operation: &Operation, dirty: bool) -> TimeChanges {
     let path = directory.join("f");
     fs::create_dir(directory).expect("a directory");
     fs::write(&path, vec![1; LENGTH]).expect("a file");
@@ -187,7 +189,7 @@ fn became(directory: &Path, operation: &Operation, dirty: bool) -> Became {
     set(directory, Some(LONG_AGO), Some(LONG_AGO)).expect("any time can be set");
     let before = times(&path);
     assert_eq!((before.atime, before.mtime), (LONG_AGO, LONG_AGO), "as they were set");
-    pass(before.ctime.max(times(directory).ctime));
+    wait_past(before.ctime.max(times(directory).ctime));
     let begun = now();
     let result = operation.1(&path);
     let after = times(&path);
@@ -200,7 +202,7 @@ fn became(directory: &Path, operation: &Operation, dirty: bool) -> Became {
     assert_eq!(open_file, after, "{}: by the descriptor as by the name", operation.0);
     rustix::fs::fsync(&file).expect("the directory works");
     assert_eq!(times(&path), after, "{}: writing late moves nothing", operation.0);
-    Became {
+    TimeChanges {
         result,
         atime: fixed(after.atime),
         mtime: fixed(after.mtime),
@@ -209,10 +211,10 @@ fn became(directory: &Path, operation: &Operation, dirty: bool) -> Became {
     }
 }
 
-/// The part of another process, since files are mapped there.
+/// The part of the test that another process runs, since it maps files.
 #[test]
 fn part_of_another_process() {
-    let Some(words) = elsewhere::words("times") else { return };
+    let Some(words) = elsewhere::arguments("times") else { return };
     let [cached, plain, threads, seed] = words.as_slice() else { panic!("{words:?}") };
     let number = |word: &str| word.parse::<u64>().expect("a number");
     std::thread::scope(|scope| {
@@ -227,9 +229,9 @@ fn part_of_another_process() {
                     let operation = &OPERATIONS[(begin + number) % OPERATIONS.len()];
                     let dirty = random.below(2) == 0;
                     let name = number.to_string();
-                    let found = became(&cached.join(&name), operation, dirty);
-                    let wanted = became(&plain.join(&name), operation, dirty);
-                    assert_eq!(found, wanted, "{}, dirty: {dirty}", operation.0);
+                    let found = time_changes(&cached.join(&name), operation, dirty);
+                    let expected = time_changes(&plain.join(&name), operation, dirty);
+                    assert_eq!(found, expected, "{}, dirty: {dirty}", operation.0);
                 }
             });
         }
@@ -280,7 +282,7 @@ fn times_are_kept_to_the_nanosecond_over_the_end_of_the_mount() {
 }
 
 /// A program that compares times of two files, as make does, must not take the later one for the
-/// older one: whoever noted the times.
+/// older one, whether the cache or the directory recorded the times.
 #[test]
 fn a_later_operation_never_leaves_an_older_time() {
     if !can_mount() {

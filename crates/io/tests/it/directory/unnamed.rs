@@ -1,9 +1,9 @@
-//! Files that lose their last name in SOURCE behind the mount: those that no program has open are
-//! given up, which frees their space; those that are open or mapped stay as they are.
+//! Files that lose their last name in SOURCE behind the mount: the mount releases those that no
+//! program has open, which frees their space; those that are open or mapped stay unchanged.
 
-use super::promises::Small;
+use super::promises::SmallFileSystem;
 use super::{Service, Setting, can_mount};
-use crate::common::{PATIENCE, rig, spawn::closing};
+use crate::common::{TIMEOUT, rig, spawn::closing};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,9 @@ fn lazy() -> Setting {
 fn held(directory: &Path, name: &str) -> usize {
     let deleted = directory.canonicalize().expect("a directory").join(format!("{name} (deleted)"));
     let descriptors = fs::read_dir("/proc/self/fd").expect("/proc").flatten();
-    descriptors.filter(|it| fs::read_link(it.path()).is_ok_and(|link| link == deleted)).count()
+    descriptors
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|link| link == deleted))
+        .count()
 }
 
 /// Writes a file through the mount and has it written to SOURCE.
@@ -89,10 +91,11 @@ fn a_file_that_is_deleted_in_source_stays_as_it_is_while_a_program_has_it_open_o
     linked.write_all_at(&[3; 100], 0).expect("room");
     drop(linked);
     let file = File::open(service.path("mapped")).expect("it");
-    // SAFETY: the file is not cut while it is mapped.
+    // SAFETY: the file is not truncated while it is mapped.
     let mapped = unsafe {
-        let (protection, how) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
-        rustix::mm::mmap(std::ptr::null_mut(), 100_000, protection, how, &file, 0).expect("memory")
+        let (protection, flags) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+        rustix::mm::mmap(std::ptr::null_mut(), 100_000, protection, flags, &file, 0)
+            .expect("memory")
     };
     drop(file);
     open.write_all_at(&[2; 50_000], 50_000).expect("room");
@@ -107,21 +110,21 @@ fn a_file_that_is_deleted_in_source_stays_as_it_is_while_a_program_has_it_open_o
     open.sync_all().expect("it has a place in the directory");
     open.read_exact_at(&mut bytes[..4096], 4096).expect("it is open");
     assert!(bytes[..4096] == [4; 4096]);
-    // SAFETY: the pages stay mapped, and nobody changes them, until they are unmapped below.
+    // SAFETY: the pages stay mapped, and no code changes them, until they are unmapped below.
     let pages = unsafe { std::slice::from_raw_parts(mapped.cast::<u8>(), 100_000) };
     assert!(pages.iter().all(|&byte| byte == 1));
-    // SAFETY: they are mapped, and are not used after this.
+    // SAFETY: the pages are mapped, and are not used after this.
     unsafe { rustix::mm::munmap(mapped, 100_000) }.expect("they are mapped");
-    let mut wanted = vec![1; 100_000];
-    wanted[..100].fill(3);
-    assert!(fs::read(service.path("other")).expect("its other name") == wanted);
+    let mut expected = vec![1; 100_000];
+    expected[..100].fill(3);
+    assert!(fs::read(service.path("other")).expect("its other name") == expected);
     drop(open);
     drop(guard);
     for name in ["open", "mapped"] {
         rig::eventually("it is given up", || held(service.source.path(), name) == 0);
     }
     let source = service.end();
-    assert!(fs::read(source.path().join("other")).expect("it") == wanted, "it was not dropped");
+    assert!(fs::read(source.path().join("other")).expect("it") == expected, "it was not dropped");
 }
 
 /// State of the mount while data waits for space.
@@ -131,16 +134,16 @@ enum Ending {
     Unmounted,
 }
 
-/// Fills a file system, ends the mount, deletes a file in SOURCE, and expects that what did not fit
-/// is written.
+/// Fills a file system, ends the mount, deletes a file in SOURCE, and expects that the data that
+/// did not fit is written.
 fn expect_room_after_deletion(ending: Ending) {
     let source = tempfile::tempdir().expect("a directory");
     let path = source.path().to_owned();
     let flags = MountFlags::empty();
     rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=1m").expect("root may");
-    let small = Small(&path);
+    let small = SmallFileSystem(&path);
     let service = Service::over(source, lazy());
-    // Another test may just have had a full file system that had the same device number.
+    // Another test may just have filled a file system with the same device number.
     rig::eventually("it is not taken for full any more", || {
         fs::write(service.path("big"), vec![1; 700_000]).is_ok()
     });
@@ -156,7 +159,7 @@ fn expect_room_after_deletion(ending: Ending) {
     }
     let (started, mut has_room) = (Instant::now(), false);
     let drained = service.engine.drain(|at| {
-        assert!(started.elapsed() < PATIENCE, "in vain: {at:?}");
+        assert!(started.elapsed() < TIMEOUT, "in vain: {at:?}");
         if at.error.is_some() && !has_room {
             fs::remove_file(path.join("big")).expect("it");
             has_room = true;

@@ -1,8 +1,8 @@
-//! Volumes come and go while they are mounted.
+//! Volumes that are added and removed while they are mounted.
 
 use super::{MIB, Service, can_mount};
 use crate::common::{
-    PATIENCE,
+    TIMEOUT,
     rig::{Memory, eventually, volume},
     stalled::stalled,
 };
@@ -32,8 +32,8 @@ fn a_volume_that_comes_is_a_file_and_one_that_goes_is_none() {
         let file = options.read(true).write(true).open(service.path("second")).expect("a file");
         assert_eq!(service.mount().opens("second"), 1);
         file.write_all_at(&[round; 5000], 4096).expect("room");
-        assert!(service.mount().remove("second", PATIENCE));
-        assert!(!service.mount().remove("second", PATIENCE), "it is gone");
+        assert!(service.mount().remove("second", TIMEOUT));
+        assert!(!service.mount().remove("second", TIMEOUT), "it is gone");
         let gone = file.read_at(&mut [0; 10], 0).expect_err("its volume is gone");
         assert_eq!(Errno::from_io_error(&gone), Some(Errno::SHUTDOWN));
         let removed = service.engine.remove_volume(&second, |_| ControlFlow::Continue(()));
@@ -59,9 +59,9 @@ fn what_was_asked_of_a_volume_that_goes_is_answered() {
         eventually("the read is under way", || {
             service.engine.cache().gauge(&service.volume, Gauge::InFlight) > 0
         });
-        let remover = scope.spawn(|| service.mount().remove("disk", PATIENCE));
+        let remover = scope.spawn(|| service.mount().remove("disk", TIMEOUT));
         eventually("it goes", || service.mount().opens("disk") == 0);
-        stalled.go_on(&service.engine, &service.volume);
+        stalled.resume(&service.engine, &service.volume);
         assert_eq!(reader.join().expect("no panic").expect("bytes"), 4096);
         assert!(remover.join().expect("no panic"));
     });
@@ -86,7 +86,7 @@ fn a_store_that_does_not_answer_does_not_keep_a_volume() {
         let given_up = reader.join().expect("no panic").expect_err("given up");
         assert_eq!(Errno::from_io_error(&given_up), Some(Errno::SHUTDOWN));
     });
-    stalled.go_on(&service.engine, &service.volume);
+    stalled.resume(&service.engine, &service.volume);
     eventually("the store is done", || {
         service.engine.cache().gauge(&service.volume, Gauge::InFlight) == 0
     });

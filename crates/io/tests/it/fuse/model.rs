@@ -9,11 +9,11 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// The threads' parts; their borders are in the middle of sectors.
+/// Bytes of one thread's part; the borders are in the middle of sectors.
 const PART: u64 = 7 * MIB + 333;
 const LENGTH: u64 = 21 * MIB + 512 * 3;
 
-/// One thread's view of its part of the volume.
+/// One thread, its part of the volume and the expected content.
 struct ModelThread {
     file: File,
     random: Random,
@@ -22,7 +22,7 @@ struct ModelThread {
 }
 
 impl ModelThread {
-    /// Mostly small, up to 4 MiB, seldom aligned.
+    /// Returns a mostly small range, up to 4 MiB, rarely aligned.
     fn range(&mut self) -> Range<usize> {
         let bits = self.random.below(23);
         let len = (1 + self.random.below(1 << bits)).min(self.model.len());
@@ -59,8 +59,8 @@ impl ModelThread {
         }
     }
 
-    /// Plays; what its part of the volume holds afterwards.
-    fn play(mut self, steps: usize) -> Vec<u8> {
+    /// Runs the steps; returns the expected content of this part of the volume.
+    fn run(mut self, steps: usize) -> Vec<u8> {
         for _ in 0..steps {
             self.step();
         }
@@ -70,8 +70,8 @@ impl ModelThread {
 
 fn threads_match_their_models(service: Service, memory: &Memory, steps: usize, seed: u64) {
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
-        let play = |i: u64| {
-            // One asks for direct I/O itself; the kernel keeps no pages for the others either.
+        let start = |i: u64| {
+            // One thread uses direct I/O; the kernel keeps no pages for the others either.
             let flags = if i == 1 { OFlags::DIRECT } else { OFlags::empty() };
             let mut options = OpenOptions::new();
             options.read(true).write(true);
@@ -80,10 +80,10 @@ fn threads_match_their_models(service: Service, memory: &Memory, steps: usize, s
             let base = i * PART;
             let model = vec![0; usize::try_from(PART.min(LENGTH - base)).expect("megabytes")];
             let random = Random::new(seed + i);
-            scope.spawn(move || ModelThread { file, random, base, model }.play(steps))
+            scope.spawn(move || ModelThread { file, random, base, model }.run(steps))
         };
-        let players: Vec<_> = (0..3).map(play).collect();
-        players.into_iter().map(|player| player.join().expect("no player fails")).collect()
+        let threads: Vec<_> = (0..3).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no player fails")).collect()
     });
     let file = service.open();
     for (i, model) in models.iter().enumerate() {
@@ -133,11 +133,11 @@ fn a_mapping_shows_what_was_written_and_writes_what_it_is_told() {
     let len = 64 << 10;
     let (read_write, shared) =
         (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+    // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
     let start =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, read_write, shared, &file, 0) };
     let start = start.expect("shared mappings are allowed").cast::<u8>();
-    // SAFETY: the mapping has so many bytes, and nobody else uses it.
+    // SAFETY: the mapping has that many bytes, and no other code uses it.
     let mapped = unsafe { std::slice::from_raw_parts_mut(start, len) };
     assert_eq!((mapped[4_999], mapped[5_000], mapped[14_999], mapped[15_000]), (0, 7, 7, 0));
     mapped[20_000..30_000].fill(9);
@@ -146,7 +146,7 @@ fn a_mapping_shows_what_was_written_and_writes_what_it_is_told() {
     let mut bytes = [0; 10_000];
     file.read_exact_at(&mut bytes, 20_000).expect("bytes");
     assert!(bytes == [9; 10_000]);
-    // SAFETY: it is the mapping from above, of which nothing is used any more.
+    // SAFETY: the range is the mapping from above, which is not used any more.
     unsafe { rustix::mm::munmap(start.cast(), len) }.expect("it is mapped");
     drop(file);
     service.end();

@@ -1,4 +1,4 @@
-//! Names, attributes, opening, and what is refused.
+//! Names, attributes, opening, and refused operations.
 
 use super::{MIB, Service, can_mount};
 use crate::common::rig::{Memory, engine, geometry, volume};

@@ -1,4 +1,4 @@
-//! What an fsync promises, and what becomes of errors.
+//! Guarantees of fsync(2), and the reporting of errors.
 
 use super::{MIB, Service, can_mount};
 use crate::common::rig::{self, Memory, engine, geometry};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// A lazy writer that waits for longer than any test takes.
+/// Delays writeback for longer than any test takes.
 fn lazy(options: &mut VolumeOptions) {
     for name in ["first-delay", "idle-delay", "age-max"] {
         options.tunables.set(name, 60_000).expect("a tunable");

@@ -1,9 +1,9 @@
-//! Both ways of requests, through the device and by io_uring: what is said of them, and that the
-//! largest and the smallest come whole.
+//! Both transports of requests, through the device and by io_uring: the notes on them, and complete
+//! transfers of the largest and the smallest requests.
 
 use super::{MIB, Service, can_mount};
 use crate::common::{
-    PATIENCE,
+    TIMEOUT,
     rig::{Memory, engine, eventually, volume},
 };
 use larder_io::front::fuse::VolumeMount;
@@ -11,7 +11,7 @@ use larder_io::store::Solid;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// The kernel's switch, of kernels that have it.
+/// The kernel's switch for io_uring, which not all kernels have.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 #[test]
@@ -68,7 +68,7 @@ fn requests_of_all_sizes_come_whole_by_either_way() {
         file.sync_all().expect("a flush");
         assert!(memory.bytes(1, bytes.len()) == bytes, "all of it is in the store");
         drop(file);
-        assert!(mount.remove("disk", PATIENCE));
+        assert!(mount.remove("disk", TIMEOUT));
         eventually("nobody uses it", || mount.unmount(false).is_ok());
         mount.close();
         crate::common::rig::end(&engine);

@@ -1,5 +1,5 @@
-//! Memory goes back while the system is short of it, down to the floor, and is taken again when it
-//! is calm; shortage is made up here.
+//! The cache gives memory back under memory pressure, down to the floor, and takes it again when
+//! the pressure ends; the tests simulate the pressure.
 
 use super::is_reached;
 use crate::common::rig::{Memory, end, engine, eventually, volume};
@@ -20,17 +20,17 @@ const SHORT: u8 = 1;
 const GONE: u8 = 2;
 const PANIC: u8 = 3;
 
-/// Shortage as a test says it.
+/// Pressure that a test sets.
 #[derive(Clone, Default)]
-struct MadeUp(Arc<AtomicU8>);
+struct SimulatedPressure(Arc<AtomicU8>);
 
-impl MadeUp {
+impl SimulatedPressure {
     fn set(&self, state: u8) {
         self.0.store(state, Ordering::Release);
     }
 }
 
-impl Pressure for MadeUp {
+impl Pressure for SimulatedPressure {
     fn wait(&mut self, waker: &Waker, time: Duration) -> io::Result<bool> {
         waker.sleep(None, Some(time))?;
         match self.0.load(Ordering::Acquire) {
@@ -45,18 +45,18 @@ impl Pressure for MadeUp {
     }
 }
 
-/// Steps of a quarter, looked at every few milliseconds.
+/// Returns options with steps of a quarter and checks every few milliseconds.
 fn options(floor_bytes: u64) -> GiveBackOptions {
     let (step, calm, interval) = (250, 20 * MILLISECOND, Duration::from_millis(5));
     GiveBackOptions { floor_bytes, step, calm, interval }
 }
 
-fn start(engine: &Arc<Engine>, floor_bytes: u64, made_up: &MadeUp) -> GivingBack {
-    let pressure = Box::new(made_up.clone());
-    GivingBack::start(engine, options(floor_bytes), pressure).expect("a thread")
+fn start(engine: &Arc<Engine>, floor_bytes: u64, pressure: &SimulatedPressure) -> GivingBack {
+    let source = Box::new(pressure.clone());
+    GivingBack::start(engine, options(floor_bytes), source).expect("a thread")
 }
 
-/// Bytes for data, in service.
+/// Returns the bytes for data that are in service.
 fn usable(engine: &Engine) -> u64 {
     u64::from(engine.cache().memory().usable) * 4096
 }
@@ -66,11 +66,11 @@ fn it_goes_down_to_the_floor_and_back_to_what_was_asked_for() {
     let engine = engine(64 * MIB);
     let memory = Memory::new(64 * MIB);
     let served = volume(&engine, "served", 64 * MIB, memory);
-    let (before, made_up) = (usable(&engine), MadeUp::default());
-    let giving = start(&engine, 24 * MIB, &made_up);
+    let (before, pressure) = (usable(&engine), SimulatedPressure::default());
+    let giving = start(&engine, 24 * MIB, &pressure);
     assert_eq!(giving.watched(), ["made up"]);
     assert_eq!(giving.state().kept_bytes, 64 * MIB);
-    made_up.set(SHORT);
+    pressure.set(SHORT);
     eventually("the floor is reached", || {
         let state = giving.state();
         state.kept_bytes == 24 * MIB && usable(&engine) < 24 * MIB
@@ -86,7 +86,7 @@ fn it_goes_down_to_the_floor_and_back_to_what_was_asked_for() {
     engine.set_memory(32 * MIB).expect("enough for the volume");
     eventually("the requested size is recorded", || giving.state().full_bytes == 32 * MIB);
     assert!(usable(&engine) < 24 * MIB);
-    made_up.set(CALM);
+    pressure.set(CALM);
     eventually("all memory is back", || giving.state().kept_bytes == 32 * MIB);
     eventually("it is in service", || is_reached(&engine));
     assert!((26 * MIB..before).contains(&usable(&engine)));
@@ -103,9 +103,9 @@ fn what_a_volume_is_promised_is_kept_and_the_end_takes_all_again() {
     let promised = u32::try_from(32 * MIB / 4096).expect("few");
     engine.cache().set_bounds(&served, promised, u32::MAX).expect("there is as much");
     let before = usable(&engine);
-    let made_up = MadeUp::default();
-    let giving = start(&engine, 0, &made_up);
-    made_up.set(SHORT);
+    let pressure = SimulatedPressure::default();
+    let giving = start(&engine, 0, &pressure);
+    pressure.set(SHORT);
     eventually("the least is reached", || {
         let state = giving.state();
         state.kept_bytes == state.floor_bytes && state.kept_bytes < 40 * MIB
@@ -124,11 +124,11 @@ fn where_nothing_can_be_told_any_more_all_is_taken_again() {
         (PANIC, "internal error: a test has asked for this panic"),
     ] {
         let engine = engine(32 * MIB);
-        let (before, made_up) = (usable(&engine), MadeUp::default());
-        let giving = start(&engine, 0, &made_up);
-        made_up.set(SHORT);
+        let (before, pressure) = (usable(&engine), SimulatedPressure::default());
+        let giving = start(&engine, 0, &pressure);
+        pressure.set(SHORT);
         eventually("some is given back", || usable(&engine) < before);
-        made_up.set(end_of_pressure);
+        pressure.set(end_of_pressure);
         eventually("all is back", || {
             usable(&engine) == before && giving.state().kept_bytes == 32 * MIB
         });

@@ -1,4 +1,4 @@
-//! Requests that fail, and connections that go on all the same.
+//! Requests that fail, on connections that continue to work.
 
 use super::{MIB, Service, request, simple_reply};
 use crate::common::rig::{Memory, engine, geometry};
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// The error of a request.
+/// Returns the error of a request.
 fn failure(client: &mut Client, request: Request) -> RequestError {
     let cookie = client.submit(request).expect("the connection works");
     let completion = client.wait().expect("the connection works");
@@ -48,9 +48,9 @@ fn requests_that_cannot_be_served_are_refused_one_by_one() {
             (Request::read(0, Vec::new()), Errno::Inval, "nothing"),
             (Request::read(0, vec![0; 1]).with_flags(1 << 9), Errno::Inval, "flags"),
         ];
-        for (wrong, errno, text) in cases {
-            let case = format!("{wrong:?}").chars().take(80).collect::<String>();
-            let error = failure(&mut client, wrong);
+        for (request, errno, text) in cases {
+            let case = format!("{request:?}").chars().take(80).collect::<String>();
+            let error = failure(&mut client, request);
             assert_eq!(error.errno, errno, "{case}");
             assert_eq!(error.message.contains(text), structured, "{case}: {}", error.message);
             works(&mut client);
@@ -60,8 +60,8 @@ fn requests_that_cannot_be_served_are_refused_one_by_one() {
     service.end();
 }
 
-/// The server looks at the headers behind a request before their turn. They are those of reads only
-/// as long as no payload lies between them, and may ask for anything.
+/// The server reads ahead the headers behind a request. They are headers of reads only as long as
+/// no payload lies between them, and may have any values.
 #[test]
 fn requests_that_come_together_are_served_in_order_whatever_lies_behind_them() {
     let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
@@ -73,10 +73,10 @@ fn requests_that_come_together_are_served_in_order_whatever_lies_behind_them() {
         client.read_exact(&mut data).unwrap();
         assert_eq!(data, [0; 4096]);
     };
-    // So that it is cached, and the next read of it is answered at once.
+    // The block gets cached, so that the next read of it is answered immediately.
     client.write_all(&header(0, 0, 4096)).unwrap();
     read_first_block(&mut client, 0);
-    // The payload of a write that consists of headers of reads, and then of nothing.
+    // A payload of a write that consists of headers of reads, then of zeros.
     let mut payload: Vec<u8> = (0..40).flat_map(|i| header(1000 + i, i * 4096, 4096)).collect();
     payload.resize(8192, 0);
     let mut sent = Vec::new();
@@ -180,7 +180,7 @@ fn a_failing_store_fails_the_request_and_says_why() {
         }
         let error = failure(&mut client, Request::cache(65000, 2000));
         assert_eq!(error.errno, Errno::Io);
-        // A write that needs the rest of its sector fails as the read of it does.
+        // A write that needs the rest of its sector fails like the read of it.
         let error = failure(&mut client, Request::write(65540, vec![1; 10]));
         assert_eq!(error.errno, Errno::Io);
         works(&mut client);
@@ -224,7 +224,7 @@ fn a_flush_reports_a_failed_write_to_every_client() {
         assert!(error.message.contains("injected"), "{error}");
     }
     plan.set(Vec::new());
-    // What failed is still there, and the next flush makes it good.
+    // The data of the failed write is still there, and the next flush writes it.
     while one.flush().is_err() {}
     other.flush().or_else(|_| other.flush()).unwrap();
     drop((one, other));

@@ -1,4 +1,4 @@
-//! Exports come and go while the server runs.
+//! Exports that are added and removed while the server runs.
 
 use super::{MIB, Service, common, request, simple_reply};
 use crate::common::{rig, stalled::stalled};
@@ -11,11 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn connect(service: &Service, export: &str) -> Result<Client, larder_io::nbd_client::ClientError> {
-    let options = ConnectOptions {
-        structured: true,
-        base_allocation: false,
-        timeout: Some(common::PATIENCE),
-    };
+    let options =
+        ConnectOptions { structured: true, base_allocation: false, timeout: Some(common::TIMEOUT) };
     let uri = service.server.uri(export).parse().expect("an address");
     Client::connect_with(&uri, options)
 }
@@ -34,9 +31,9 @@ fn an_export_that_is_added_is_served_and_one_that_is_removed_is_unknown() {
     let mut first = service.connect(true);
     client.write_at(4096, &[7; 5000], false).expect("room");
     first.write_at(0, &[8; 5000], false).expect("room");
-    assert!(service.server.remove_export("second", common::PATIENCE));
+    assert!(service.server.remove_export("second", common::TIMEOUT));
     assert!(client.read_at(4096, &mut [0; 5000]).is_err(), "its clients are gone");
-    assert!(!service.server.remove_export("second", common::PATIENCE), "it is gone");
+    assert!(!service.server.remove_export("second", common::TIMEOUT), "it is gone");
     assert!(connect(&service, "second").is_err(), "it is unknown again");
     let removed = service.engine.remove_volume(&volume, |_| ControlFlow::Continue(()));
     removed.expect("nobody uses it");
@@ -58,11 +55,11 @@ fn what_was_asked_of_a_removed_export_is_answered_and_what_comes_later_is_refuse
         service.engine.cache().gauge(&service.volume, larder_core::counters::Gauge::InFlight) > 0
     });
     std::thread::scope(|scope| {
-        let remover = scope.spawn(|| service.server.remove_export("disk", common::PATIENCE));
+        let remover = scope.spawn(|| service.server.remove_export("disk", common::TIMEOUT));
         rig::eventually("it is removed", || connect(&service, "disk").is_err());
         stream.write_all(&request(wire::CMD_READ, 2, 0, 4096)).expect("it listens");
         assert_eq!(simple_reply(&mut stream, 2), libc::ESHUTDOWN.cast_unsigned(), "no more");
-        stalled.go_on(&service.engine, &service.volume);
+        stalled.resume(&service.engine, &service.volume);
         assert_eq!(simple_reply(&mut stream, 1), 0, "asked before");
         stream.read_exact(&mut [0; 4096]).expect("its bytes");
         assert_eq!(stream.read(&mut [0]).expect("the end"), 0, "then it is over");

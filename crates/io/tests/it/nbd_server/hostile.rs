@@ -1,10 +1,10 @@
 //! Hostile clients: the memory of the server stays bounded, and another client is served.
 //!
-//! The server runs in a process of its own (this test program, started again), so that its memory
-//! is counted without the clients'.
+//! The server runs in a separate process (this test program, started again), so that its memory is
+//! measured without that of the clients.
 
 use super::{MIB, Service};
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use crate::common::rig::{Memory, engine, volume};
 use crate::common::spawn;
 use larder_io::front::nbd::{ListenAddress, ServerLimits};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Listening mode of the server process: `unix`, `tcp` or `tls`.
-const HOW: &str = "LARDER_TEST_HOSTILE";
+const LISTEN_MODE: &str = "LARDER_TEST_HOSTILE";
 const EXPORT_BYTES: u64 = 32 * MIB;
 const MEMORY_BYTES: u64 = 16 * MIB;
 /// Time within which another client must be served, however busy the machine is.
@@ -33,13 +33,13 @@ const CONNECTIONS: usize = 62;
 /// Serves with a full cache until standard input ends.
 #[test]
 fn the_process_that_serves_hostile_clients() {
-    let Ok(how) = std::env::var(HOW) else { return };
+    let Ok(mode) = std::env::var(LISTEN_MODE) else { return };
     let engine = engine(MEMORY_BYTES);
     let volume = volume(&engine, "disk", EXPORT_BYTES, Memory::new(EXPORT_BYTES));
-    let service = if how == "tls" {
+    let service = if mode == "tls" {
         Service::start_tls(engine, volume, true, false)
     } else {
-        Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), how == "tcp")
+        Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), mode == "tcp")
     };
     let mut client = service.connect(true);
     client.read_at(0, &mut vec![0; 32 << 20]).expect("it is served");
@@ -58,22 +58,26 @@ fn the_process_that_serves_hostile_clients() {
 /// The server process.
 struct Process {
     child: Child,
-    /// Its standard output, which has to be read to the end.
-    _said: BufReader<ChildStdout>,
+    /// Its standard output, which must be read to the end.
+    _output: BufReader<ChildStdout>,
     uri: NbdUri,
     target: Target,
 }
 
 impl Process {
-    fn start(how: &str) -> Self {
+    fn start(mode: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("a program"));
         command.args(["--exact", "nbd_server::hostile::the_process_that_serves_hostile_clients"]);
-        command.arg("--nocapture").env(HOW, how).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("--nocapture")
+            .env(LISTEN_MODE, mode)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let starting = spawn::starting();
         let mut child = command.spawn().expect("this program can be started");
         drop(starting);
-        let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut lines = said.by_ref().lines().map(|line| line.expect("text"));
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut lines = output.by_ref().lines().map(|line| line.expect("text"));
         let line = lines.find_map(|line| Some(line.split_once("serving ")?.1.to_owned()));
         let line = line.expect("it serves");
         let [uri, address, directory] = line.split('|').collect::<Vec<_>>()[..] else {
@@ -85,13 +89,13 @@ impl Process {
         };
         let uri: NbdUri = uri.parse().expect("an address");
         let directory = PathBuf::from(directory);
-        let target = match how {
+        let target = match mode {
             "tls" => Target::with_tls(endpoint, "disk", &directory.join("ca-cert.pem")),
             _ => Target::in_clear(endpoint, "disk"),
         };
         let tls =
-            (how == "tls").then_some(UriTls { certificates: Some(directory), hostname: None });
-        Process { child, _said: said, uri: NbdUri { tls, ..uri }, target }
+            (mode == "tls").then_some(UriTls { certificates: Some(directory), hostname: None });
+        Process { child, _output: output, uri: NbdUri { tls, ..uri }, target }
     }
 
     /// Returns its resident memory in bytes.
@@ -129,28 +133,29 @@ impl Process {
             let begun = Instant::now();
             let (mut last, mut last_at) = (0, begun);
             while !enough(&counts, begun.elapsed()) {
-                let asked = Instant::now();
+                let started = Instant::now();
                 let done = counts.attacks.load(Ordering::Relaxed)
                     + counts.received_bytes.load(Ordering::Relaxed);
                 if done > last {
-                    (last, last_at) = (done, asked);
+                    (last, last_at) = (done, started);
                 }
-                assert!(asked - last_at < PATIENCE, "{kind:?}: no progress: {counts:?}");
-                // Its handshake may also be ended, while the attackers keep starting new ones.
+                assert!(started - last_at < TIMEOUT, "{kind:?}: no progress: {counts:?}");
+                // The server may also end this handshake, while the attackers keep starting new
+                // ones.
                 while let Err(error) = self.serve_another() {
-                    let waited = asked.elapsed();
+                    let waited = started.elapsed();
                     assert!(waited < SERVED_WITHIN, "{kind:?}: not served: {error}; {counts:?}");
                 }
-                slowest = slowest.max(asked.elapsed());
+                slowest = slowest.max(started.elapsed());
                 most = most.max(self.resident_bytes());
-                // Otherwise the other client takes the processor from the attackers.
+                // Without the pause the other client takes the processor from the attackers.
                 std::thread::sleep(CLIENT_PAUSE);
             }
         });
         (most - before, slowest)
     }
 
-    /// Ends the server, which must hold no frames by then.
+    /// Ends the server, which must hold no frames then.
     fn end(mut self) {
         drop(self.child.stdin.take());
         let status = self.child.wait().expect("it ends");
@@ -189,8 +194,8 @@ fn replies_free_their_memory_as_they_are_sent() {
 }
 
 /// Runs each kind of attack briefly, with as many clients as the server accepts.
-fn every_kind_is_bounded(how: &str) {
-    let server = Process::start(how);
+fn every_kind_is_bounded(mode: &str) {
+    let server = Process::start(mode);
     for kind in Kind::ALL {
         let enough = |counts: &Counts, elapsed: Duration| {
             elapsed > Duration::from_millis(400) && counts.attacks.load(Ordering::Relaxed) > 50

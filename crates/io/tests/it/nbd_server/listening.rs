@@ -1,4 +1,4 @@
-//! Sockets: who may listen where, who may connect, and what is left behind.
+//! Sockets: permission to listen and to connect, and files that remain.
 
 use super::{MIB, Service};
 use crate::common::rig::{Memory, engine, eventually, volume};
@@ -40,7 +40,7 @@ fn a_stale_socket_is_taken_over_and_a_live_one_is_not() {
     assert!(matches!(busy, ListenError::Busy(_)), "somebody else listens: {busy}");
     drop(listener);
     assert!(path.exists(), "it is stale");
-    // A child that another test is about to start has the listener open until it runs.
+    // A child between fork and exec has the listener open.
     let mut server = None;
     eventually("nobody listens", || {
         server = start(&service, &path).ok();
@@ -131,7 +131,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
     let mut client = service.connect(true);
     let started = Instant::now();
     let mut silent = UnixStream::connect(service.socket()).unwrap();
-    silent.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(crate::common::TIMEOUT)).unwrap();
     silent.read_exact(&mut [0; 18]).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0, "closed by the server");
     assert!(started.elapsed() >= handshake_time_max, "{:?}", started.elapsed());

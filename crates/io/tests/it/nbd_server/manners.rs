@@ -1,4 +1,5 @@
-//! Clients without manners: half requests, nothing read, killed. Others must not notice.
+//! Misbehaving clients: partial requests, unread replies, kills. Other clients must not be
+//! affected.
 
 use super::{MIB, Service, request};
 use crate::common::{
@@ -41,15 +42,16 @@ fn half_a_request_of_a_client_that_goes_away_does_nothing() {
     service.end();
 }
 
-/// One client asks for all it can and reads nothing; another one reads and writes everything.
-fn a_slow_reader_is_nobodys_burden(asks: &[u32]) {
+/// One client requests as much as it can and reads nothing; another one reads and writes
+/// everything.
+fn a_slow_reader_is_nobodys_burden(lengths: &[u32]) {
     let length = 48 * MIB;
     let memory = Memory::new(length);
     let service = Service::new(16 * MIB, length, memory.clone());
     let free = |service: &Service| service.engine.cache().gauge(&service.volume, Gauge::Free);
     let all_free = free(&service);
     let mut slow = service.connect_raw();
-    for (i, &len) in asks.iter().enumerate() {
+    for (i, &len) in lengths.iter().enumerate() {
         let offset = i as u64 * MIB % (length - u64::from(len) + 1);
         slow.write_all(&request(wire::CMD_READ, i as u64, offset, len)).expect("it is served");
     }
@@ -128,16 +130,17 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
     service.end();
 }
 
-/// Requests that were taken in together with those whose answers filled the backlog must go on once
-/// the client has read these, without a further request to wake the connection.
+/// After the client has read the replies that filled the backlog, the server must continue with the
+/// requests that it had received together with them, without a further request that wakes the
+/// connection.
 #[test]
 fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
     const EACH: u32 = 256 << 10;
     let service = Service::new(8 * MIB, 32 * MIB, Memory::new(32 * MIB));
     let mut client = service.connect_raw();
-    let asked: Vec<u8> =
+    let requests: Vec<u8> =
         (0..96).flat_map(|i| request(wire::CMD_READ, i, (i % 32) * MIB, EACH)).collect();
-    client.write_all(&asked).unwrap();
+    client.write_all(&requests).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut answers = vec![0; 96 * (16 + EACH as usize)];
     client.read_exact(&mut answers).expect("all answers come");
@@ -147,7 +150,7 @@ fn requests_at_hand_go_on_when_the_client_reads_its_answers() {
 
 /// Starts a server whose store can be stalled, and that disconnects clients that receive nothing
 /// for `send_time_max`.
-fn impatient(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
+fn service_with_send_limit(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
     let store = DelayStore::new(Memory::new(32 * MIB), 0);
     let stalled = store.stall_switch();
     let engine = engine(16 * MIB);
@@ -157,7 +160,7 @@ fn impatient(send_time_max: Duration) -> (Service, Arc<AtomicBool>) {
 }
 
 /// Requests 8 MiB, more than a socket holds.
-fn ask_for_much(service: &Service) -> UnixStream {
+fn request_8_mib(service: &Service) -> UnixStream {
     let mut client = service.connect_raw();
     for i in 0..8 {
         client.write_all(&request(wire::CMD_READ, i, i * MIB, 1 << 20)).expect("it is served");
@@ -168,31 +171,31 @@ fn ask_for_much(service: &Service) -> UnixStream {
 #[test]
 fn a_client_that_takes_no_replies_is_closed_after_the_time() {
     let limit = Duration::from_secs(1);
-    let (service, _) = impatient(limit);
+    let (service, _) = service_with_send_limit(limit);
     let mut idle = service.connect(true);
     let begun = Instant::now();
-    let mut stuck = ask_for_much(&service);
-    // Waits for the end of the connection, and not for a state that ends with it: on a busy machine
-    // this thread may see only the end.
+    let mut stuck = request_8_mib(&service);
+    // This waits for the end of the connection, and not for a state that ends with it: on a busy
+    // machine this thread may see only the end.
     let mut end = [PollFd::new(&stuck, PollFlags::empty())];
-    let patience = Timespec { tv_sec: 240, tv_nsec: 0 };
-    assert_eq!(poll(&mut end, Some(&patience)), Ok(1), "it is closed");
+    let timeout = Timespec { tv_sec: 240, tv_nsec: 0 };
+    assert_eq!(poll(&mut end, Some(&timeout)), Ok(1), "it is closed");
     eventually("its pins are released", || service.frames_held() == 0);
     assert!(begun.elapsed() >= limit, "closed after {:?}", begun.elapsed());
-    let mut came = Vec::new();
-    stuck.read_to_end(&mut came).expect("the end of the connection");
-    assert!(came.len() < 8 << 20, "all replies came");
+    let mut received = Vec::new();
+    stuck.read_to_end(&mut received).expect("the end of the connection");
+    assert!(received.len() < 8 << 20, "all replies came");
     // An idle client without waiting replies is not disconnected.
     idle.read_at(0, &mut [0; 4096]).expect("it is served");
     idle.disconnect().expect("it is served");
     service.end();
 }
 
-/// A server that has no room for more writes does not read from their clients, and must see all the
-/// same that they are gone: their places are for others.
+/// A server that has no room for more writes does not read from their clients. It must notice all
+/// the same that they are gone, and free their connections for others.
 #[test]
 fn clients_that_are_gone_free_their_places_while_their_writes_wait_for_the_store() {
-    let (service, stalled) = impatient(Duration::from_mins(10));
+    let (service, stalled) = service_with_send_limit(Duration::from_mins(10));
     stalled.store(true, Ordering::Release);
     let clients: Vec<_> = (0..4).map(|_| service.connect_raw()).collect();
     let volume = Arc::clone(&service.volume);
@@ -228,11 +231,11 @@ fn clients_that_are_gone_free_their_places_while_their_writes_wait_for_the_store
 #[test]
 fn a_slow_client_and_one_whose_store_stalls_are_not_closed() {
     let limit = Duration::from_secs(1);
-    let (service, stalled) = impatient(limit);
+    let (service, stalled) = service_with_send_limit(limit);
     // The slow client reads cached data.
     let mut waiting = service.connect(true);
     waiting.read_at(0, &mut vec![0; 8 << 20]).expect("it is served");
-    let mut slow = ask_for_much(&service);
+    let mut slow = request_8_mib(&service);
     stalled.store(true, Ordering::Release);
     waiting.submit(Request::read(20 * MIB, vec![0; 1 << 20])).expect("it is served");
     let begun = Instant::now();

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The clients' parts; their borders are in the middle of sectors.
+/// Bytes of one client's part; the borders are in the middle of sectors.
 const PART: u64 = 7 * MIB + 333;
 const LENGTH: u64 = 21 * MIB + 512 * 3;
 
-/// One client's view of its part of the volume.
+/// One client, its part of the volume and the expected content.
 struct ModelClient {
     client: Client,
     random: Random,
@@ -28,7 +28,7 @@ struct ModelClient {
 
 impl ModelClient {
     fn range(&mut self) -> Range<usize> {
-        // Mostly small, up to 4 MiB, seldom aligned.
+        // Mostly small, up to 4 MiB, rarely aligned.
         let bits = self.random.below(23);
         let len = (1 + self.random.below(1 << bits)).min(self.model.len());
         let start = self.random.below(self.model.len() - len + 1);
@@ -50,9 +50,9 @@ impl ModelClient {
 
     fn step(&mut self) {
         let range = self.range();
-        let meets =
+        let overlaps =
             |(other, _): &(Range<usize>, _)| other.start < range.end && range.start < other.end;
-        while self.in_flight.len() >= 8 || self.in_flight.values().any(meets) {
+        while self.in_flight.len() >= 8 || self.in_flight.values().any(overlaps) {
             self.wait();
         }
         let (offset, len) = (self.base + range.start as u64, range.len());
@@ -63,7 +63,7 @@ impl ModelClient {
             0 => Request::flush(),
             1 => Request::cache(offset, short),
             2 => {
-                // Whole blocks are given up, and this store then has zeros there.
+                // Whole blocks are discarded, and this store then returns zeros for them.
                 let whole = cut(offset..offset + len as u64, LENGTH).blocks;
                 let start = (whole.start * 4096).max(self.base) - self.base;
                 let end = (whole.end * 4096).min(LENGTH).max(start + self.base) - self.base;
@@ -92,8 +92,8 @@ impl ModelClient {
         self.in_flight.insert(cookie, (range, expected));
     }
 
-    /// Plays; what its part of the volume holds afterwards.
-    fn play(mut self, steps: usize) -> Vec<u8> {
+    /// Runs the steps; returns the expected content of this part of the volume.
+    fn run(mut self, steps: usize) -> Vec<u8> {
         for _ in 0..steps {
             self.step();
         }
@@ -105,35 +105,35 @@ impl ModelClient {
     }
 }
 
-/// What the bytes go through.
+/// The transport between client and server.
 #[derive(Clone, Copy)]
-enum ServerPath {
+enum Transport {
     Unix,
     Tcp,
     Tls,
 }
 
-fn clients_match_their_models(structured: bool, way: ServerPath) {
+fn clients_match_their_models(structured: bool, transport: Transport) {
     let engine = engine(16 * MIB);
     let memory = Memory::new(LENGTH);
     let volume = volume(&engine, "disk", LENGTH, memory.clone());
     let limits = ServerLimits::default();
-    let service = match way {
-        ServerPath::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
-        ServerPath::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
-        ServerPath::Tls => Service::start_tls(engine, volume, true, true),
+    let service = match transport {
+        Transport::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
+        Transport::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
+        Transport::Tls => Service::start_tls(engine, volume, true, true),
     };
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
-        let play = |i: u64| {
+        let start = |i: u64| {
             let base = i * PART;
             let model = vec![0; usize::try_from(PART.min(LENGTH - base)).expect("megabytes")];
-            let seed = i + 10 * u64::from(structured) + 100 * way as u64;
+            let seed = i + 10 * u64::from(structured) + 100 * transport as u64;
             let (client, random) = (service.connect(structured), Random::new(seed));
             let in_flight = HashMap::new();
-            scope.spawn(move || ModelClient { client, random, base, model, in_flight }.play(250))
+            scope.spawn(move || ModelClient { client, random, base, model, in_flight }.run(250))
         };
-        let players: Vec<_> = (0..3).map(play).collect();
-        players.into_iter().map(|player| player.join().expect("no player fails")).collect()
+        let threads: Vec<_> = (0..3).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no player fails")).collect()
     });
     let mut client = service.connect(!structured);
     for (i, model) in models.iter().enumerate() {
@@ -152,30 +152,30 @@ fn clients_match_their_models(structured: bool, way: ServerPath) {
 
 #[test]
 fn structured_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(true, ServerPath::Unix);
+    clients_match_their_models(true, Transport::Unix);
 }
 
 #[test]
 fn simple_replies_over_a_unix_socket_match_the_models() {
-    clients_match_their_models(false, ServerPath::Unix);
+    clients_match_their_models(false, Transport::Unix);
 }
 
 #[test]
 fn structured_replies_over_tcp_match_the_models() {
-    clients_match_their_models(true, ServerPath::Tcp);
+    clients_match_their_models(true, Transport::Tcp);
 }
 
 #[test]
 fn simple_replies_over_tcp_match_the_models() {
-    clients_match_their_models(false, ServerPath::Tcp);
+    clients_match_their_models(false, Transport::Tcp);
 }
 
 #[test]
 fn structured_replies_with_tls_match_the_models() {
-    clients_match_their_models(true, ServerPath::Tls);
+    clients_match_their_models(true, Transport::Tls);
 }
 
 #[test]
 fn simple_replies_with_tls_match_the_models() {
-    clients_match_their_models(false, ServerPath::Tls);
+    clients_match_their_models(false, Transport::Tls);
 }

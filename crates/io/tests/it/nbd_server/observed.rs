@@ -1,5 +1,5 @@
-//! Whoever observes a server is told of every request that was answered, in order, with classes
-//! that agree with the counters.
+//! An observer of a server gets every request that was answered, in order, with classes that agree
+//! with the counters.
 
 use super::{MIB, Service, common::Random};
 use crate::common::{
@@ -26,7 +26,7 @@ impl Observer for RingCollector {
 }
 
 impl RingCollector {
-    /// The events of the only connection, once it has ended.
+    /// Returns the events of the only connection, once it has ended.
     fn events(&self) -> Vec<Event> {
         let mut rings = self.0.lock().expect("no holder panics");
         let [(export, ring)] = &mut rings[..] else { panic!("one connection") };
@@ -41,11 +41,11 @@ impl RingCollector {
 
 #[test]
 fn every_answered_request_is_told_in_order_with_its_class() {
-    let keeper = Arc::new(RingCollector::default());
-    let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
+    let collector = Arc::new(RingCollector::default());
+    let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), collector.clone());
     let mut client = service.connect(true);
     let mut random = Random::new(7);
-    let mut asked = Vec::new();
+    let mut expected = Vec::new();
     let block = |random: &mut Random| random.below(64) as u64 * BLOCK;
     for _ in 0..500 {
         let offset = block(&mut random);
@@ -72,17 +72,17 @@ fn every_answered_request_is_told_in_order_with_its_class() {
             }
         };
         let range = if operation == Operation::Flush { (0, 0) } else { (offset, 4096) };
-        asked.push((operation, range.0, range.1));
+        expected.push((operation, range.0, range.1));
         if random.below(10) == 0 {
-            // What is refused, and what is no request for data, is not told.
+            // Refused requests, and requests that transfer no data, are not reported.
             client.read_at(8 * MIB, &mut [0; 1]).unwrap_err();
             client.block_status(0, 4096).unwrap();
         }
     }
     client.disconnect().unwrap();
-    let events = keeper.events();
-    let told: Vec<_> = events.iter().map(|e| (e.operation, e.offset, e.len)).collect();
-    assert_eq!(told, asked);
+    let events = collector.events();
+    let events_seen: Vec<_> = events.iter().map(|e| (e.operation, e.offset, e.len)).collect();
+    assert_eq!(events_seen, expected);
     assert!(events.is_sorted_by_key(|event| event.at), "in the order of their arrival");
     let totals = service.volume.totals();
     for class in Class::ALL {
@@ -97,9 +97,9 @@ fn every_answered_request_is_told_in_order_with_its_class() {
 
 #[test]
 fn the_worst_page_stands_for_a_request() {
-    let keeper = Arc::new(RingCollector::default());
-    let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), keeper.clone());
-    // What is dirty stays so.
+    let collector = Arc::new(RingCollector::default());
+    let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), collector.clone());
+    // Dirty data stays dirty.
     keep_dirty(&service.volume);
     let mut client = service.connect(false);
     let read = |client: &mut Client, blocks: std::ops::Range<u64>| {
@@ -117,7 +117,7 @@ fn the_worst_page_stands_for_a_request() {
     client.write_at(MIB, &vec![1; 3 << 20], false).unwrap();
     read(&mut client, 1000..1700);
     client.disconnect().unwrap();
-    let classes: Vec<_> = keeper.events().iter().map(|event| event.class.unwrap()).collect();
+    let classes: Vec<_> = collector.events().iter().map(|event| event.class.unwrap()).collect();
     assert_eq!(
         classes,
         [
@@ -137,14 +137,15 @@ fn the_worst_page_stands_for_a_request() {
 
 #[test]
 fn who_drops_the_ring_is_not_told_and_nobody_else_notices() {
-    struct Deaf;
-    impl Observer for Deaf {
+    struct DroppingObserver;
+    impl Observer for DroppingObserver {
         fn connected(&self, _export: &str, _events: EventReceiver) {}
         fn wake(&self) {
             panic!("nobody is to be woken");
         }
     }
-    let service = Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), Arc::new(Deaf));
+    let service =
+        Service::observed(16 * MIB, 8 * MIB, Memory::new(8 * MIB), Arc::new(DroppingObserver));
     let mut client = service.connect(true);
     for _ in 0..20_000 {
         client.read_at(0, &mut [0; 512]).unwrap();

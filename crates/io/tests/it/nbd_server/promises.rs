@@ -1,4 +1,5 @@
-//! What an answer promises: large reads whole, flushes and FUA stable, requests answered once.
+//! Guarantees of replies: large reads are complete, flushes and FUA are stable, each request is
+//! answered once.
 
 use super::{MIB, Service};
 use crate::common::{Random, rig::Memory};

@@ -1,4 +1,4 @@
-//! Block status: a hole of the store under blocks that only the cache has is data.
+//! Block status: a hole of the store is data if only the cache has the data of its blocks.
 
 use super::{MIB, Service};
 use crate::common::{
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const DATA: u32 = 0;
 const HOLE: u32 = wire::STATE_HOLE | wire::STATE_ZERO;
 
-/// All runs of the volume, neighbours of one state joined.
+/// Returns all extents of the volume, with neighbors of one state joined.
 fn runs(client: &mut Client, length: u64) -> Vec<(u64, u32)> {
     let (mut at, mut runs) = (0, Vec::<(u64, u32)>::new());
     while at < length {
@@ -93,7 +93,7 @@ fn what_only_the_cache_has_is_data() {
     service.end();
 }
 
-/// Each block of a hole takes time, and a client may ask for 4 GiB with a few bytes.
+/// Each block of a hole takes time, and a client may query 4 GiB with a few bytes.
 #[test]
 fn one_answer_searches_a_bounded_part_of_a_hole() {
     let length = 3072 * MIB;
@@ -108,24 +108,24 @@ fn one_answer_searches_a_bounded_part_of_a_hole() {
     service.end();
 }
 
-/// A block that goes to the store while its state is asked for is data at every moment.
+/// A block whose state is queried while it is written to the store is data at every moment.
 #[test]
 fn a_block_on_its_way_to_the_store_is_never_a_hole() {
     let (_dir, service) = serve_hole(16 * MIB);
-    let (mut writer, mut asker) = (service.connect(true), service.connect(true));
+    let (mut writer, mut reader) = (service.connect(true), service.connect(true));
     for i in 0..300 {
         let offset = i * 12_288;
         writer.write_at(offset, &[1; 4096], false).unwrap();
         writer.submit(Request::flush()).unwrap();
         loop {
-            let extents = asker.block_status(offset, 4096).unwrap();
+            let extents = reader.block_status(offset, 4096).unwrap();
             assert_eq!(extents[0].state, DATA, "the block at {offset}");
             if writer.wait_for(std::time::Duration::ZERO).unwrap().is_some() {
                 break;
             }
         }
     }
-    drop((writer, asker));
+    drop((writer, reader));
     service.end();
 }
 
@@ -134,23 +134,23 @@ fn a_block_on_its_way_to_the_store_is_never_a_hole() {
 fn a_block_that_is_being_overwritten_is_never_a_hole() {
     let (_dir, service) = serve_hole(16 * MIB);
     keep_dirty(&service.volume);
-    let (mut writer, mut asker) = (service.connect(true), service.connect(true));
+    let (mut writer, mut reader) = (service.connect(true), service.connect(true));
     writer.write_at(0, &[1; 4096], false).unwrap();
-    let is_over = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 writer.write_at(0, &[2; 4096], false).unwrap();
             }
         });
         // The offset need not be that of a block.
-        let results: Vec<_> = (0..5000).map(|_| asker.block_status(512, 3584)).collect();
-        is_over.store(true, Ordering::Relaxed);
+        let results: Vec<_> = (0..5000).map(|_| reader.block_status(512, 3584)).collect();
+        has_ended.store(true, Ordering::Relaxed);
         for extents in results {
             let extents = extents.unwrap();
             assert_eq!((extents[0].len, extents[0].state), (3584, DATA));
         }
     });
-    drop((writer, asker));
+    drop((writer, reader));
     service.end();
 }

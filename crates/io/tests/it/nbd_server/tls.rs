@@ -1,9 +1,8 @@
-//! TLS: who is served and who is not, what a client without manners can do, and other programs as
-//! clients.
+//! TLS: accepted and refused clients, attacks by clients, and other programs as clients.
 
 use super::{MIB, Service};
 use crate::common::{
-    PATIENCE, Random,
+    Random, TIMEOUT,
     certificates::Authority,
     rig::{self, Memory},
     spawn::starting,
@@ -30,11 +29,11 @@ fn service(required: bool, verify_peer: bool) -> Service {
 }
 
 fn connect(uri: &NbdUri) -> Result<Client, ClientError> {
-    let options = ConnectOptions { timeout: Some(PATIENCE), ..ConnectOptions::default() };
+    let options = ConnectOptions { timeout: Some(TIMEOUT), ..ConnectOptions::default() };
     Client::connect_with(uri, options)
 }
 
-/// The address of `service` with the certificates of `directory`.
+/// Returns the address of `service` with the certificates of `directory`.
 fn with(service: &Service, directory: &Path) -> NbdUri {
     let tls = UriTls { certificates: Some(directory.to_owned()), hostname: None };
     NbdUri { tls: Some(tls), ..service.uri() }
@@ -44,7 +43,7 @@ fn in_clear(service: &Service) -> NbdUri {
     NbdUri { tls: None, ..service.uri() }
 }
 
-/// Whether a client reads what it wrote.
+/// Checks that a client reads the data that it wrote.
 fn works(mut client: Client) {
     client.write_at(MIB - 100, &vec![7; 300_000], true).expect("nothing fails here");
     let mut bytes = vec![0; 300_000];
@@ -54,7 +53,7 @@ fn works(mut client: Client) {
     client.disconnect().expect("nothing fails here");
 }
 
-/// The text with which a client fails: at once, or when it hears what the server thinks of it.
+/// Returns the error of a client: at the connection, or when it receives the server's alert.
 fn refusal(uri: &NbdUri) -> String {
     let refused = connect(uri).and_then(|mut client| client.read_at(0, &mut [0; 512]));
     refused.expect_err("it is refused").to_string()
@@ -106,13 +105,13 @@ fn clients_without_a_certificate_of_the_authority_are_refused() {
     std::fs::copy(directory.join("ca-cert.pem"), none.path().join("ca-cert.pem")).unwrap();
     let text = refusal(&with(&service, none.path()));
     assert!(text.contains("CertificateRequired"), "{text}");
-    // A client that another authority vouches for.
+    // A client with a certificate of another authority.
     let stranger = TempDir::new().unwrap();
     Authority::new().write_client(stranger.path());
     std::fs::copy(directory.join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
     let text = refusal(&with(&service, stranger.path()));
     assert!(text.starts_with("speak TLS with the NBD server: received fatal alert"), "{text}");
-    // A server's certificate is not one of a client.
+    // A certificate of a server is not valid for a client.
     let server = TempDir::new().unwrap();
     for (from, to) in
         [("ca-cert", "ca-cert"), ("server-cert", "client-cert"), ("server-key", "client-key")]
@@ -169,7 +168,7 @@ fn a_client_that_announces_a_long_tls_message_is_refused_before_its_end() {
     message.resize(40_000, 0);
     for part in message.chunks(4_000) {
         let record = [&[22, 3, 1][..], &4_000u16.to_be_bytes(), part].concat();
-        // The server may close before it has read all.
+        // The server may close before it has read all records.
         if stream.write_all(&record).is_err() {
             break;
         }
@@ -184,7 +183,7 @@ fn a_client_that_announces_a_long_tls_message_is_refused_before_its_end() {
 fn a_client_does_not_believe_every_server() {
     let service = service(true, false);
     let stranger = TempDir::new().unwrap();
-    Authority::new().write_own(stranger.path());
+    Authority::new().write_certificate(stranger.path());
     let text = refusal(&with(&service, stranger.path()));
     assert!(text.contains("UnknownIssuer") || text.contains("BadSignature"), "{text}");
     let mut uri = service.uri();
@@ -213,7 +212,7 @@ fn directories_of_no_use_are_named() {
     let key = std::fs::read(path("server-key.pem")).unwrap();
     std::fs::write(path("server-key.pem"), "nothing").unwrap();
     assert!(error(false).contains("it contains no private key"), "{}", error(false));
-    // The key of somebody else.
+    // The key of another certificate.
     let other = TempDir::new().unwrap();
     authority.write_server(other.path(), &["localhost"]);
     std::fs::copy(other.path().join("server-key.pem"), path("server-key.pem")).unwrap();
@@ -223,13 +222,13 @@ fn directories_of_no_use_are_named() {
     assert!(error(true).contains("ca-cert.pem for TLS: No such file"), "{}", error(true));
 }
 
-/// A connection that was answered that TLS may begin.
+/// Returns a connection on which the server has agreed to TLS, followed by the bytes `also`.
 fn raw(service: &Service, also: &[u8]) -> TcpStream {
     let larder_io::front::nbd::ListenAddress::Tcp(address) = service.server.address() else {
         panic!("TLS is tried over TCP")
     };
     let mut stream = TcpStream::connect(address).expect("nothing fails here");
-    stream.set_read_timeout(Some(PATIENCE)).expect("nothing fails here");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("nothing fails here");
     stream.read_exact(&mut [0; wire::GREETING_BYTES]).expect("nothing fails here");
     let mut hello = (wire::CLIENT_FIXED_NEWSTYLE | wire::CLIENT_NO_ZEROES).to_be_bytes().to_vec();
     hello.extend(wire::OPTION_MAGIC.to_be_bytes());
@@ -243,7 +242,7 @@ fn raw(service: &Service, also: &[u8]) -> TcpStream {
     stream
 }
 
-/// All that comes until the server closes.
+/// Returns all bytes until the server closes.
 fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     // A reset is an end, too.
@@ -266,7 +265,7 @@ fn options_in_clear_behind_starttls_are_not_obeyed() {
     service.end();
 }
 
-/// What a real client sends first.
+/// Returns the first message of a real client.
 fn client_hello() -> Vec<u8> {
     let config = rustls::ClientConfig::builder_with_provider(Arc::new(
         rustls::crypto::ring::default_provider(),
@@ -283,8 +282,8 @@ fn client_hello() -> Vec<u8> {
     bytes
 }
 
-/// 400 clients from a seed begin TLS with what is not quite TLS, or is and then is not. Each is cut
-/// off or waited for, and another client does not notice.
+/// 400 clients with seeded bytes that are almost TLS, or begin as TLS and then are not. The test
+/// closes each connection, or waits for its end, and another client is not affected.
 #[test]
 fn malformed_tls_hurts_nobody_else() {
     let service = service(true, false);
@@ -306,7 +305,7 @@ fn malformed_tls_hurts_nobody_else() {
             _ => {}
         }
         let mut stream = raw(&service, &[]);
-        // It may close before it has read all.
+        // The server may close before it has read all bytes.
         let sent = stream.write_all(&bytes);
         if sent.is_ok() && round % 2 == 0 {
             stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -333,7 +332,7 @@ fn a_tls_handshake_that_takes_too_long_is_ended() {
     let volume = rig::volume(&engine, "disk", MIB, Memory::new(MIB));
     let map = Arc::new(larder_io::store::Solid);
     let limited = Service::start_with(engine, volume, map, true, options);
-    // Silence, half a hello, and records that never come to an end.
+    // No bytes, half a hello, and an incomplete record.
     let hello = client_hello();
     let begun = [&[][..], &hello[..hello.len() / 2], &[22, 3, 1, 0x40, 0][..]].map(|bytes| {
         let mut stream = raw(&limited, &[]);
@@ -347,7 +346,7 @@ fn a_tls_handshake_that_takes_too_long_is_ended() {
     template.end();
 }
 
-/// Runs another program, if it is there; its output.
+/// Runs another program, if it is installed; returns its success and its output.
 fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
     if !has_tool(name) {
         return None;

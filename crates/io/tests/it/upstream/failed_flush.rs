@@ -26,7 +26,7 @@ enum Flushes {
     /// The next one fails, the others succeed.
     FailOnce,
     Fail,
-    /// The next one is answered after the one that follows it has arrived. Then it fails, and the
+    /// The server answers the next one after the following one has arrived. Then it fails, and the
     /// other one succeeds.
     FailFirstOfTwo,
 }
@@ -41,9 +41,9 @@ struct Disk {
     /// The cookie of the flush whose reply waits for another flush.
     delayed: Option<u64>,
     connections: Vec<UnixStream>,
-    /// Whether it supports FUA, for connections from now on.
+    /// True if it supports FUA, for connections from now on.
     fua: bool,
-    /// Whether it ends the connection that brings the next write with FUA, and supports none after
+    /// True if it ends the connection that brings the next write with FUA, and supports none after
     /// that.
     ends_fua: bool,
 }
@@ -106,7 +106,7 @@ impl Upstream {
                 let disk = Arc::clone(&served);
                 std::thread::spawn(move || {
                     let mut stream = stream?;
-                    // A client that leaves in the middle of a message is no failure of the test.
+                    // A client that leaves in the middle of a message does not fail the test.
                     let served = serve(&mut stream, &disk);
                     // The disk has a second descriptor of the connection, which stays open.
                     stream.shutdown(Shutdown::Both).and(served)
@@ -124,7 +124,7 @@ impl Upstream {
         self.disk().flushes = flushes;
     }
 
-    /// Loses what was not flushed, and closes all connections.
+    /// Loses unflushed data, and closes all connections.
     fn restart(&self) {
         let mut disk = self.disk();
         let disk = &mut *disk;
@@ -265,7 +265,7 @@ fn writes_reach_an_upstream_that_fails_each_flush() {
     is_written_after_a_failed_flush(Flushes::Fail, true);
 }
 
-/// No client has asked for this flush.
+/// No client has requested this flush.
 #[test]
 fn a_flush_by_the_store_itself_that_fails_is_reported_to_clients() {
     let upstream = Upstream::start(true);
@@ -280,8 +280,8 @@ fn a_flush_by_the_store_itself_that_fails_is_reported_to_clients() {
     end(downstream);
 }
 
-/// What was written after the failure does not vanish with a restart of the upstream server: no
-/// read would report that.
+/// Data written after the failure must not vanish with a restart of the upstream server: no read
+/// would report that.
 #[test]
 fn what_is_written_after_a_failed_flush_is_sent_again_after_a_restart() {
     let upstream = Upstream::start(true);

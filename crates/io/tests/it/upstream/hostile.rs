@@ -1,5 +1,5 @@
-//! Upstream servers that complete the handshake and then close, send what they must not, or send an
-//! answer byte by byte.
+//! Upstream servers that complete the handshake and then close, violate the protocol, or send a
+//! reply byte by byte.
 
 use super::failed_flush::negotiate;
 use super::{Downstream, MIB};
@@ -14,11 +14,11 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The server accepts no more connections, so that a test that fails ends.
+/// Number of connections that the server accepts, so that a failing test ends.
 const CONNECTIONS_MAX: usize = 100;
-/// A stop that waits for the server takes longer.
+/// Time limit of a stop; one that waits for the server takes longer.
 const STOP_TIME_MAX: Duration = Duration::from_secs(20);
-/// Pause between two bytes of an answer: 4 KiB take minutes.
+/// Pause between two bytes of a reply: 4 KiB take minutes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 struct Hostile {
@@ -89,7 +89,7 @@ fn a_read_of_a_server_that_closes_at_each_read_fails_and_reconnections_are_few()
     stop(downstream);
 }
 
-/// The other answers are valid.
+/// The other replies are valid.
 #[test]
 fn a_read_of_a_block_at_which_the_server_closes_fails_and_others_succeed() {
     /// Further away than the cache reads ahead of the others.
@@ -129,7 +129,7 @@ fn a_stop_with_nothing_dirty_does_not_wait_for_a_server_that_breaks_the_protocol
         receive(stream).map(drop)
     });
     let downstream = upstream.downstream(Duration::from_secs(1));
-    // It finds out with the first request.
+    // The client learns of it with the first request.
     let mut client = downstream.connect();
     assert!(client.read_at(0, &mut [0; 4096]).is_err());
     assert!(upstream.connections() < 20, "{} connections", upstream.connections());

@@ -1,4 +1,4 @@
-//! The upstream is killed and comes back: nobody loses anything but time.
+//! An upstream that is killed and restarted: clients notice only the delay.
 
 use super::{Downstream, MIB, Origin, connect};
 use crate::common::{Random, rig};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LENGTH: u64 = 20 * MIB;
 
-/// A client with requests under way, and what it knows.
+/// A client with requests in flight, and its expected content.
 struct ModelClient {
     client: Client,
     random: Random,
@@ -53,9 +53,9 @@ impl ModelClient {
         } else {
             start..start + len
         };
-        let meets =
+        let overlaps =
             |(other, _): &(Range<usize>, _)| other.start < range.end && range.start < other.end;
-        while self.in_flight.len() >= 16 || self.in_flight.values().any(meets) {
+        while self.in_flight.len() >= 16 || self.in_flight.values().any(overlaps) {
             self.wait();
         }
         let (offset, short) = (range.start as u64, u32::try_from(range.len()).expect("short"));
@@ -82,21 +82,21 @@ impl ModelClient {
     }
 }
 
-/// Rounds of work; in each the upstream is killed at some moment and comes back a little later.
-/// What was written is read at all times; what was flushed is on the upstream's disk after a kill.
+/// Rounds of work; in each the upstream is killed at some moment and restarted a little later.
+/// Reads always return written data; flushed data is on the upstream's disk after a kill.
 fn an_upstream_that_is_killed_again_and_again(mode: WriteMode, seed: u64) {
     let mut origin = Origin::new(LENGTH, mode);
-    // Small, so that the store has to flush by itself, too.
+    // Small, so that the store must also flush by itself.
     let options = NbdOptions { memory_bytes: 6 << 20, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).expect("a good export");
-    let mut player = ModelClient::new(downstream.connect(), seed);
+    let mut worker = ModelClient::new(downstream.connect(), seed);
     let mut random = Random::new(seed ^ 0xffff);
     for round in 0..8 {
         for _ in 0..random.below(120) {
-            player.step();
+            worker.step();
         }
         origin.kill();
-        // It is noticed at once, or only by what comes after it is back.
+        // The store notices immediately, or only when the upstream is back.
         let away = Duration::from_millis(random.below(150) as u64);
         std::thread::scope(|scope| {
             let back = scope.spawn(|| {
@@ -104,25 +104,25 @@ fn an_upstream_that_is_killed_again_and_again(mode: WriteMode, seed: u64) {
                 origin.start();
             });
             for _ in 0..random.below(60) {
-                player.step();
+                worker.step();
             }
             back.join().expect("it starts");
         });
-        player.wait_all();
+        worker.wait_all();
         if round % 2 == 1 {
-            player.client.flush().expect("the upstream is there");
+            worker.client.flush().expect("the upstream is there");
             origin.kill();
-            assert!(origin.bytes() == player.model, "round {round}: flushed and not there");
+            assert!(origin.bytes() == worker.model, "round {round}: flushed and not there");
             origin.start();
         }
     }
-    let mut all = vec![0; player.model.len()];
-    player.client.read_at(0, &mut all).expect("it can be read");
-    assert!(all == player.model, "read through the cache");
-    drop(player.client);
+    let mut all = vec![0; worker.model.len()];
+    worker.client.read_at(0, &mut all).expect("it can be read");
+    assert!(all == worker.model, "read through the cache");
+    drop(worker.client);
     downstream.end();
     origin.kill();
-    assert!(origin.bytes() == player.model, "written at the stop and not there");
+    assert!(origin.bytes() == worker.model, "written at the stop and not there");
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn nothing_is_lost_with_an_upstream_in_write_back() {
         .for_each(|seed| an_upstream_that_is_killed_again_and_again(WriteMode::Back, seed));
 }
 
-/// The check above can fail: an upstream that is killed without notice to a client that does not
-/// keep copies has lost what that client wrote.
+/// The check above can fail: an upstream that is killed loses the data of a client that keeps no
+/// copies.
 #[test]
 fn the_origin_of_these_tests_does_lose_what_was_not_flushed() {
     let mut origin = Origin::new(LENGTH, WriteMode::Back);
@@ -148,7 +148,7 @@ fn the_origin_of_these_tests_does_lose_what_was_not_flushed() {
     assert!(origin.bytes()[..1 << 20].contains(&0));
 }
 
-/// For as long as the options say operations wait; then they fail and nothing is lost.
+/// Operations wait as long as the options say; then they fail, and no data is lost.
 #[test]
 fn while_the_upstream_is_away_requests_fail_and_afterwards_all_is_well() {
     let mut origin = Origin::new(LENGTH, WriteMode::Back);
@@ -157,7 +157,7 @@ fn while_the_upstream_is_away_requests_fail_and_afterwards_all_is_well() {
     let downstream = Downstream::new(&origin.uri(), options).unwrap();
     let mut client = downstream.connect();
     let mut other = downstream.connect();
-    // Some of it is on its way to the store, unflushed, the rest is dirty.
+    // Some data has been sent to the store, unflushed; the rest is dirty.
     client.write_at(0, &vec![1; 3 << 20], true).unwrap();
     client.write_at(4 * MIB, &vec![2; 1 << 20], false).unwrap();
     origin.kill();
@@ -170,8 +170,7 @@ fn while_the_upstream_is_away_requests_fail_and_afterwards_all_is_well() {
     client.write_at(5 * MIB, &[3; 4096], false).unwrap();
     origin.start();
     rig::eventually("a flush succeeds again", || client.flush().is_ok());
-    // The other one is told once of the write that failed; the flush that failed is no matter of
-    // its.
+    // The other client gets one report of the failed write; it gets none of the flush that failed.
     rig::eventually("no more than one report", || other.flush().is_ok());
     client.read_at(10 * MIB, &mut [0; 4096]).unwrap();
     origin.kill();
@@ -184,7 +183,8 @@ fn while_the_upstream_is_away_requests_fail_and_afterwards_all_is_well() {
     downstream.end();
 }
 
-/// All is written and not flushed when the upstream goes: a flush fails for now and not for ever.
+/// All data is written and not flushed when the upstream goes away: a flush fails for now, not
+/// forever.
 #[test]
 fn a_flush_that_finds_the_upstream_away_is_not_final() {
     let mut origin = Origin::new(LENGTH, WriteMode::Back);
@@ -196,7 +196,7 @@ fn a_flush_that_finds_the_upstream_away_is_not_final() {
     rig::eventually("the lazy writer has written it", || downstream.volume.unclean_blocks() == 0);
     assert_eq!(downstream.volume.totals().get(Counter::StoreFlushes), 0);
     origin.kill();
-    // One who reads finds out.
+    // A read notices the loss.
     assert!(client.read_at(10 * MIB, &mut [0; 4096]).is_err());
     assert!(client.flush().is_err(), "it is away");
     assert!(client.flush().is_err(), "it is still away");

@@ -1,7 +1,7 @@
-//! Other servers as upstreams: what they do not know, what they fail, how slow they are.
+//! Other servers as upstreams: missing features, failures, slowness.
 
 use super::{Downstream, MIB, connect};
-use crate::common::{PATIENCE, Random, rig, spawn::starting};
+use crate::common::{Random, TIMEOUT, rig, spawn::starting};
 use larder_io::front::nbd::wire::Errno;
 use larder_io::nbd_client::{Client, NbdUri, ZeroFlags};
 use larder_io::store::NbdOptions;
@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server of somebody else's on a unix socket.
-struct Other {
+/// A server of another project on a Unix socket.
+struct OtherServer {
     child: Child,
     uri: NbdUri,
     dir: TempDir,
 }
 
-impl Other {
+impl OtherServer {
     fn start(program: &str, args: impl FnOnce(&TempDir) -> Vec<String>) -> Option<Self> {
         let dir = TempDir::new().expect("nothing fails here");
         let socket = dir.path().join("socket");
@@ -32,7 +32,7 @@ impl Other {
         let started = Command::new(program).args(args).stdin(Stdio::null()).spawn();
         drop(guard);
         let child = started.expect("it is installed");
-        let mut other = Other { child, uri, dir };
+        let mut other = OtherServer { child, uri, dir };
         let started = Instant::now();
         while Client::connect(&other.uri).is_err() {
             assert_eq!(
@@ -40,14 +40,14 @@ impl Other {
                 None,
                 "{program} stays up"
             );
-            assert!(started.elapsed() < PATIENCE, "{program} listens in time");
+            assert!(started.elapsed() < TIMEOUT, "{program} listens in time");
             std::thread::sleep(Duration::from_millis(5));
         }
         Some(other)
     }
 
     fn nbdkit(args: &[&str]) -> Option<Self> {
-        Other::start("nbdkit", |dir| {
+        OtherServer::start("nbdkit", |dir| {
             let socket = dir.path().join("socket");
             let base = [
                 "--foreground",
@@ -60,7 +60,7 @@ impl Other {
     }
 
     fn qemu_nbd(length: u64) -> Option<Self> {
-        Other::start("qemu-nbd", |dir| {
+        OtherServer::start("qemu-nbd", |dir| {
             let image = dir.path().join("image");
             std::fs::File::create(&image)
                 .expect("nothing fails here")
@@ -78,15 +78,15 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for OtherServer {
     fn drop(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
     }
 }
 
-/// Random writes, zeroings and trims through a cache; then what the server has.
-fn is_written_through(other: &Other, length: u64, seed: u64) {
+/// Random writes, zeroings and trims through a cache; then the content of the server is compared.
+fn is_written_through(other: &OtherServer, length: u64, seed: u64) {
     let downstream =
         Downstream::new(&other.uri, NbdOptions::default()).expect("nothing fails here");
     let mut client = downstream.connect();
@@ -153,20 +153,20 @@ fn servers_that_know_less_are_written_through_all_the_same() {
         &["--filter=delay", "memory", "12M", "rdelay=3ms", "wdelay=5ms"],
     ];
     for (seed, args) in cases.iter().enumerate() {
-        let Some(other) = Other::nbdkit(args) else { return };
+        let Some(other) = OtherServer::nbdkit(args) else { return };
         is_written_through(&other, 12 * MIB, seed as u64);
     }
 }
 
 #[test]
 fn qemu_nbd_is_written_through() {
-    let Some(other) = Other::qemu_nbd(12 * MIB) else { return };
+    let Some(other) = OtherServer::qemu_nbd(12 * MIB) else { return };
     is_written_through(&other, 12 * MIB, 77);
 }
 
 #[test]
 fn a_server_without_flush_is_refused_unless_nothing_is_promised() {
-    let Some(other) = Other::nbdkit(&[
+    let Some(other) = OtherServer::nbdkit(&[
         "eval",
         "get_size=echo 1M",
         "pread=dd if=/dev/zero count=$3 iflag=count_bytes status=none",
@@ -191,7 +191,7 @@ fn a_server_without_flush_is_refused_unless_nothing_is_promised() {
 
 #[test]
 fn servers_with_blocks_of_no_use_are_refused() {
-    let Some(other) = Other::nbdkit(&[
+    let Some(other) = OtherServer::nbdkit(&[
         "--filter=blocksize-policy",
         "memory",
         "12M",
@@ -205,12 +205,12 @@ fn servers_with_blocks_of_no_use_are_refused() {
     let opened = Downstream::new(&other.uri, NbdOptions::default()).map(|_| ());
     let text = opened.unwrap_err().to_string();
     assert!(text.contains("it takes requests of 8192 to 1048576 bytes"), "{text}");
-    let Some(odd) = Other::nbdkit(&["memory", "1000001"]) else { return };
+    let Some(odd) = OtherServer::nbdkit(&["memory", "1000001"]) else { return };
     let text = Downstream::new(&odd.uri, NbdOptions::default()).map(|_| ()).unwrap_err();
     assert!(text.to_string().contains("is not a multiple of 512"), "{text}");
 }
 
-/// While the file is there all writes fail with ENOSPC, then with EIO all reads.
+/// While the files exist, all writes fail with ENOSPC, and all reads with EIO.
 #[test]
 fn what_the_server_fails_is_told_and_written_when_it_works_again() {
     let dir = TempDir::new().unwrap();
@@ -227,7 +227,7 @@ fn what_the_server_fails_is_told_and_written_when_it_works_again() {
         format!("error-pread-file={}", reads.display()),
     ];
     let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let Some(other) = Other::nbdkit(&args) else { return };
+    let Some(other) = OtherServer::nbdkit(&args) else { return };
     let downstream = Downstream::new(&other.uri, NbdOptions::default()).unwrap();
     let mut client = downstream.connect();
     std::fs::write(&reads, "").unwrap();
@@ -249,10 +249,10 @@ fn what_the_server_fails_is_told_and_written_when_it_works_again() {
     downstream.end();
 }
 
-/// A server that is stopped does not answer and does not close either: hits go on, the rest waits.
+/// A stopped server neither replies nor closes: hits continue, other requests wait.
 #[test]
 fn a_server_that_stands_still_is_waited_for() {
-    let Some(other) = Other::nbdkit(&["memory", "12M"]) else { return };
+    let Some(other) = OtherServer::nbdkit(&["memory", "12M"]) else { return };
     let downstream = Downstream::new(&other.uri, NbdOptions::default()).unwrap();
     let mut client = downstream.connect();
     client.write_at(0, &[4; 4096], false).unwrap();

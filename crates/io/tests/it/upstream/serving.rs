@@ -1,4 +1,4 @@
-//! An upstream that works: what reaches it, holes, TLS, what is refused.
+//! An upstream that works: the data that reaches it, holes, TLS, refusals.
 
 use super::{Downstream, MIB, Origin};
 use crate::common::{certificates::Authority, rig};
@@ -72,7 +72,7 @@ fn an_export_that_is_not_written_to_must_be_opened_so() {
     assert!(text.to_string().contains("there is no such export"), "{text}");
 }
 
-/// Every other half MiB is a hole; counts how often it was asked.
+/// A map in which every other half MiB is a hole; counts the queries.
 struct Stripes(AtomicU64);
 
 impl AllocationMap for Stripes {
@@ -114,8 +114,8 @@ fn holes_of_the_upstream_are_told_until_they_are_written() {
     };
     let odd = |i: u64| (2 * i + 1) * MIB / 2..(i + 1) * MIB;
     assert_eq!(holes(&mut client), (0..8).map(odd).collect::<Vec<_>>());
-    let asked = map.0.load(Ordering::Relaxed);
-    assert!(asked <= 40, "an answer is kept: {asked} extents were asked for");
+    let queries = map.0.load(Ordering::Relaxed);
+    assert!(queries <= 40, "an answer is kept: {queries} extents were asked for");
     // Dirty blocks in a hole are data, before and after they are written.
     client.write_at(3 * MIB + MIB / 2, &[1; 4096], false).unwrap();
     let first = holes(&mut client);
@@ -131,7 +131,7 @@ fn holes_of_the_upstream_are_told_until_they_are_written() {
 fn an_upstream_with_tls_is_reached_with_certificates_only() {
     let dir = TempDir::new().unwrap();
     let authority = Authority::new();
-    authority.write_own(dir.path());
+    authority.write_certificate(dir.path());
     authority.write_server(dir.path(), &["localhost", "127.0.0.1"]);
     authority.write_client(dir.path());
     let engine = rig::engine(16 * MIB);

@@ -1,4 +1,4 @@
-//! The descriptors by which a file is read and written: opened when they are needed.
+//! Descriptors for reading and writing a file, which are opened when they are needed.
 
 use super::{ALIGN, Access, DIO_ALIGN, SourceFile};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Access {
-    /// The descriptor that goes through the kernel's page cache, if it is open and will do.
+    /// Returns the descriptor that goes through the kernel's page cache, if it is open with
+    /// sufficient access.
     fn buffered_for(&self, write: bool) -> Option<&Arc<OwnedFd>> {
         self.buffered.as_ref().filter(|_| self.buffered_writes || !write)
     }
@@ -29,10 +30,10 @@ impl SourceFile {
         Ok(file)
     }
 
-    /// The same for data: for writing too where that is wanted or can be had.
+    /// Opens the file for its data, with `write` also for writing.
     fn open_data(&self, flags: OFlags, write: bool) -> Result<OwnedFd, Errno> {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
-        // Reading must not make the directory write down when it was read; only an owner may say so.
+        // A read must not update the access time in the directory; only an owner may request that.
         match self.open(access | flags | OFlags::NOATIME) {
             Err(Errno::PERM) => self.open(access | flags),
             other => other,
@@ -45,7 +46,7 @@ impl SourceFile {
         (access.buffered, access.buffered_writes) = (Some(Arc::new(buffered)), true);
     }
 
-    /// A descriptor that goes through the kernel's page cache.
+    /// Returns a descriptor that goes through the kernel's page cache.
     pub(crate) fn buffered(&self, write: bool) -> Result<Arc<OwnedFd>, Errno> {
         let mut access = self.access.lock().expect("no holder panics");
         if let Some(known) = access.buffered_for(write) {
@@ -66,15 +67,16 @@ impl SourceFile {
             access.buffered_for(write).is_some()
         };
         if write && is_known() {
-            // The known one stays, since it reports the errors of earlier writes to fsync(2).
+            // The known descriptor stays, since it reports the errors of earlier writes to
+            // fsync(2).
             drop(self.open_data(OFlags::empty(), true)?);
         }
         self.buffered(write)
     }
 
-    /// A descriptor for direct I/O, and what that must be aligned to; none where there is no such
-    /// thing, or where the file's mode does not let us have one any more: a file may be made whose
-    /// mode lets nobody write to it but who has just made it.
+    /// Returns a descriptor for direct I/O, and its required alignment; none if the file does not
+    /// support direct I/O, or if its mode no longer permits this process to open it: a program may
+    /// create a file with a mode that permits only its creator to write.
     pub(in crate::store::files) fn direct(
         &self,
         write: bool,
@@ -102,8 +104,8 @@ impl SourceFile {
         Ok((align > 0).then_some((opened, align)))
     }
 
-    /// Returns whether the file in the directory has data in a range, and not only a hole, as far as
-    /// the file system tells.
+    /// Returns true if the file in the directory has data in a range, and not only a hole, as far
+    /// as the file system reports.
     pub(in crate::store::files) fn has_data(&self, range: Range<u64>) -> bool {
         let data = SeekFrom::Data(range.start);
         match self.buffered(false).and_then(|file| rustix::fs::seek(&*file, data)) {
@@ -112,7 +114,7 @@ impl SourceFile {
         }
     }
 
-    /// Direct I/O does not work after all; whether that is news.
+    /// Records that direct I/O does not work; returns true if that was not known.
     pub(in crate::store::files) fn give_up_direct(&self) -> bool {
         let mut access = self.access.lock().expect("no holder panics");
         access.direct = None;
@@ -126,12 +128,12 @@ impl SourceFile {
         if known > 0 {
             return u64::from(known - 1);
         }
-        let said = dio_alignment(&self.path).unwrap_or(0).max(1);
-        self.alignment.store(said.saturating_add(1), Ordering::Relaxed);
-        u64::from(said)
+        let reported = dio_alignment(&self.path).unwrap_or(0).max(1);
+        self.alignment.store(reported.saturating_add(1), Ordering::Relaxed);
+        u64::from(reported)
     }
 
-    /// Closes what was opened for data; it is opened again when it is needed.
+    /// Closes the descriptors for data; they are opened again when they are needed.
     pub(crate) fn close_data(&self) {
         let mut access = self.access.lock().expect("no holder panics");
         (access.direct, access.buffered) = (None, None);
@@ -140,12 +142,12 @@ impl SourceFile {
 
 /// Returns the alignment that the file system reports for direct I/O on a file; 0 if none.
 fn dio_alignment(file: impl AsFd) -> Option<u32> {
-    let asked = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
-    let said = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, asked).ok()?;
-    (said.stx_mask & DIO_ALIGN != 0).then_some(said.stx_dio_offset_align)
+    let mask = rustix::fs::StatxFlags::from_bits_retain(DIO_ALIGN);
+    let reported = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, mask).ok()?;
+    (reported.stx_mask & DIO_ALIGN != 0).then_some(reported.stx_dio_offset_align)
 }
 
-/// Returns that alignment, with a default where the file system does not report one.
+/// Returns that alignment, with a default if the file system reports none.
 fn alignment(file: &OwnedFd) -> u64 {
     dio_alignment(file).map_or(ALIGN, u64::from)
 }

@@ -4,11 +4,11 @@
 //! A page that the kernel has read before a write(2), and that a program changes through a mapping,
 //! is written back as a whole, with bytes older than the write. The kernel drops such pages before
 //! it sends the write, but not pages that it reads meanwhile. So after the kernel has read a page
-//! of a file, a write(2) to the file takes three steps: page writeback is kept from touching the
-//! byte range; the bytes are written; then the kernel is made to drop its pages of the range, which
-//! first writes back changes in them. Bytes that a program stores through a mapping into the range
-//! of an unfinished write(2) may be lost to that write, as on any file system. A file of which the
-//! kernel has read no page pays one counter update per write.
+//! of a file, a write(2) to the file takes three steps: the range is protected from page writeback;
+//! the bytes are written; then the kernel must drop its pages of the range, which first writes back
+//! changes in them. Bytes that a program stores through a mapping into the range of an unfinished
+//! write(2) may be lost to that write, as on any file system. A file of which the kernel has read
+//! no page costs one counter update per write.
 
 use super::SourceFile;
 use std::ops::Range;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 /// Interval of checks for writes that began before the kernel read the first page. That happens
 /// once per opening.
-const PAUSE: Duration = Duration::from_micros(50);
+const CHECK_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Page writeback from the kernel.
 #[derive(Debug, Default)]
-struct Returning {
-    /// Ranges under way, each with a number.
-    under_way: Vec<(u64, Range<u64>)>,
+struct PageWriteback {
+    /// Ranges in flight, each with a number.
+    in_flight: Vec<(u64, Range<u64>)>,
     next: u64,
     /// Ranges that writes are changing, which page writeback must not touch.
     covered: Vec<Range<u64>>,
@@ -34,17 +34,17 @@ struct Returning {
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     /// True if the kernel may have pages.
-    kept: AtomicBool,
+    may_have_pages: AtomicBool,
     /// Number of writes in flight that began when the kernel had none.
-    unaware: AtomicUsize,
-    returning: Mutex<Returning>,
+    unaware_writes: AtomicUsize,
+    writeback: Mutex<PageWriteback>,
     /// Signals the end of a page writeback.
-    returned: Condvar,
+    writeback_ended: Condvar,
 }
 
 impl Pages {
-    fn returning(&self) -> MutexGuard<'_, Returning> {
-        self.returning.lock().expect("no holder panics")
+    fn writeback(&self) -> MutexGuard<'_, PageWriteback> {
+        self.writeback.lock().expect("no holder panics")
     }
 }
 
@@ -61,11 +61,11 @@ impl Drop for WriteUnderWay {
         let pages = &self.file.pages;
         match self.page {
             None => {
-                pages.unaware.fetch_sub(1, Ordering::SeqCst);
+                pages.unaware_writes.fetch_sub(1, Ordering::SeqCst);
             }
             Some(number) => {
-                pages.returning().under_way.retain(|(other, _)| *other != number);
-                pages.returned.notify_all();
+                pages.writeback().in_flight.retain(|(other, _)| *other != number);
+                pages.writeback_ended.notify_all();
             }
         }
     }
@@ -86,9 +86,9 @@ impl Covered {
 
 impl Drop for Covered {
     fn drop(&mut self) {
-        let covered = &mut self.file.pages.returning().covered;
-        let own = covered.iter().position(|range| *range == self.range);
-        covered.swap_remove(own.expect("it was put there"));
+        let covered = &mut self.file.pages.writeback().covered;
+        let index = covered.iter().position(|range| *range == self.range);
+        covered.swap_remove(index.expect("it was put there"));
     }
 }
 
@@ -111,34 +111,34 @@ fn without(range: Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 impl SourceFile {
-    /// Records that the kernel reads a page. Returns whether the read can be answered now; if not,
-    /// the caller has to call [`SourceFile::wait_for_unaware_writes`].
+    /// Records that the kernel reads a page. Returns true if the read can be answered now; if not,
+    /// the caller must call [`SourceFile::wait_for_unaware_writes`].
     pub(crate) fn note_page(&self) -> bool {
-        if !self.pages.kept.load(Ordering::Relaxed) {
-            self.pages.kept.store(true, Ordering::SeqCst);
+        if !self.pages.may_have_pages.load(Ordering::Relaxed) {
+            self.pages.may_have_pages.store(true, Ordering::SeqCst);
         }
-        self.pages.unaware.load(Ordering::SeqCst) == 0
+        self.pages.unaware_writes.load(Ordering::SeqCst) == 0
     }
 
     /// Waits for the end of writes that began when the kernel had no pages.
     pub(crate) fn wait_for_unaware_writes(&self) {
-        while self.pages.unaware.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(PAUSE);
+        while self.pages.unaware_writes.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
     /// Records that the kernel has no pages in use: no program had the file open, so none has it
     /// mapped. The kernel drops the remaining pages at the next opening.
     pub(super) fn forget_pages(&self) {
-        self.pages.kept.store(false, Ordering::SeqCst);
+        self.pages.may_have_pages.store(false, Ordering::SeqCst);
     }
 
     /// Begins a write, if the kernel has no pages.
     pub(crate) fn begin_write(self: &Arc<Self>) -> Option<WriteUnderWay> {
-        self.pages.unaware.fetch_add(1, Ordering::SeqCst);
+        self.pages.unaware_writes.fetch_add(1, Ordering::SeqCst);
         let begun = WriteUnderWay { file: Arc::clone(self), page: None };
         // A thread that reads the first page either sees this write, or this write sees the page.
-        (!self.pages.kept.load(Ordering::SeqCst)).then_some(begun)
+        (!self.pages.may_have_pages.load(Ordering::SeqCst)).then_some(begun)
     }
 
     /// Begins a page writeback; returns the parts that may be written.
@@ -146,26 +146,30 @@ impl SourceFile {
         self: &Arc<Self>,
         range: Range<u64>,
     ) -> (WriteUnderWay, Vec<Range<u64>>) {
-        let mut returning = self.pages.returning();
-        let number = returning.next;
-        returning.next += 1;
-        returning.under_way.push((number, range.clone()));
-        let parts = without(range, &returning.covered);
-        drop(returning);
+        let mut writeback = self.pages.writeback();
+        let number = writeback.next;
+        writeback.next += 1;
+        writeback.in_flight.push((number, range.clone()));
+        let parts = without(range, &writeback.covered);
+        drop(writeback);
         (WriteUnderWay { file: Arc::clone(self), page: Some(number) }, parts)
     }
 
-    /// Keeps page writeback from touching a range. Waits for writeback of the range that is under
-    /// way.
+    /// Protects a range from page writeback. Waits for writeback of the range that is in flight.
     pub(crate) fn cover(self: &Arc<Self>, range: Range<u64>) -> Covered {
-        let mut returning = self.pages.returning();
-        returning.covered.push(range.clone());
-        let before = returning.next;
-        let is_in_the_way = |returning: &mut Returning| {
-            let mut under_way = returning.under_way.iter();
-            under_way.any(|(number, other)| *number < before && overlap(other, &range))
+        let mut writeback = self.pages.writeback();
+        writeback.covered.push(range.clone());
+        let before = writeback.next;
+        let is_in_flight = |writeback: &mut PageWriteback| {
+            let mut in_flight = writeback.in_flight.iter();
+            in_flight.any(|(number, other)| *number < before && overlap(other, &range))
         };
-        drop(self.pages.returned.wait_while(returning, is_in_the_way).expect("no holder panics"));
+        drop(
+            self.pages
+                .writeback_ended
+                .wait_while(writeback, is_in_flight)
+                .expect("no holder panics"),
+        );
         Covered { file: Arc::clone(self), range }
     }
 }
@@ -218,7 +222,7 @@ mod tests {
         let (elsewhere, _) = file.begin_pages(8192..12_288);
         std::thread::scope(|scope| {
             let covering = scope.spawn(|| file.cover(100..200));
-            while file.pages.returning().covered.is_empty() {
+            while file.pages.writeback().covered.is_empty() {
                 std::thread::yield_now();
             }
             assert!(!covering.is_finished(), "what came before is under way");

@@ -1,10 +1,11 @@
 //! Writes that are refused because a late write has failed.
 //!
-//! Data that the source file system does not take stays in the cache, and counts against the limit
-//! of unwritten data, which all users of a mount share. So a user must not be able to add more of
-//! it: after a late write of a file has failed, new writes to the file are refused for a while, and
-//! if there was no space, so are those that need space on the same file system. The lazy writer
-//! tries again meanwhile; each failure extends the time, and a successful fsync ends it.
+//! Data that the source file system does not accept stays in the cache, and counts against the
+//! limit of unwritten data, which all users of a mount share. A user must not be able to add more
+//! of it: after a late write of a file has failed, new writes to the file are refused for a while,
+//! and if there was no space, so are those that need space on the same file system. The cache
+//! retries the late writes meanwhile; each failure extends the refusal, and a successful fsync(2)
+//! ends it.
 
 use super::SourceFile;
 use rustix::io::Errno;
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Duration of a refusal after the last failure, in milliseconds: longer than the default pause of
-/// the lazy writer, so that it ends only if nothing fails any more.
+/// Duration of a refusal after the last failure, in milliseconds: longer than the default interval
+/// of the retries, so that it ends only if no write fails any more.
 const REFUSAL_MS: u64 = 11_000;
 /// Maximum number of file systems that are remembered as full.
 const FULL_MAX: usize = 64;
@@ -48,7 +49,10 @@ impl FullDevices {
     }
 
     fn remove(&self, device: u64) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).retain(|(it, _)| *it != device);
+        self.list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|(other, _)| *other != device);
     }
 
     fn contains(&self, device: u64, now_ms: u64) -> bool {
@@ -57,7 +61,7 @@ impl FullDevices {
     }
 }
 
-/// Returns whether a write to some file system has lately failed because it was full.
+/// Returns true if a write to any file system has recently failed because it was full.
 pub(crate) fn is_some_device_full() -> bool {
     now_ms() < FULL.until_ms.load(Ordering::Acquire)
 }
@@ -75,7 +79,7 @@ impl SourceFile {
         }
     }
 
-    /// Ends the refusal: all data of the file is written, or gone.
+    /// Ends the refusal: all data of the file is written, or discarded.
     pub(super) fn end_refusal(&self) {
         if self.refused_until_ms.swap(0, Ordering::AcqRel) != 0
             && let Ok(stat) = rustix::fs::fstat(&self.path)
@@ -84,7 +88,7 @@ impl SourceFile {
         }
     }
 
-    /// Returns the error with which a write that ends at `end` has to be refused, if any.
+    /// Returns the error with which a write that ends at `end` must be refused, if any.
     #[inline]
     pub(crate) fn write_refusal(&self, end: u64) -> Option<Errno> {
         let until_ms = self.refused_until_ms.load(Ordering::Acquire);
@@ -105,7 +109,7 @@ impl SourceFile {
         }
         let stat = rustix::fs::fstat(&self.path).ok()?;
         let [size, blocks] =
-            [stat.st_size, stat.st_blocks].map(|it| u64::try_from(it).unwrap_or(0));
+            [stat.st_size, stat.st_blocks].map(|value| u64::try_from(value).unwrap_or(0));
         let has_space = end <= size && blocks * 512 >= size;
         (!has_space && FULL.contains(stat.st_dev, now_ms)).then_some(Errno::NOSPC)
     }

@@ -3,8 +3,8 @@
 //!
 //! Invariants: a file that gives such rights is flagged from the time when its mode or its
 //! capabilities were last read; a flag is cleared only under the lock under which the rights were
-//! found gone. So a write to a file without a flag costs one atomic load, or two system calls if a
-//! user other than root has opened the file for writing: it may have got rights in SOURCE since.
+//! found missing. So a write to a file without a flag costs one atomic load, or two system calls if
+//! a user other than root has opened the file for writing: it may have got rights in SOURCE since.
 //!
 //! The kernel caches the mode that the last answer gave, and takes the rights of a program from it.
 //! A file that gives rights when it is opened for writing is written through the kernel's page
@@ -42,15 +42,15 @@ const CAPABILITIES_KNOWN: u8 = 1 << 3;
 pub(super) struct Rights {
     flags: AtomicU8,
     /// Held while rights are checked and cleared.
-    taking: Mutex<()>,
+    clearing: Mutex<()>,
 }
 
-/// Returns whether an extended attribute holds capabilities.
+/// Returns true if an extended attribute holds capabilities.
 pub(crate) fn is_capabilities(name: &CStr) -> bool {
     name == CAPABILITIES_NAME
 }
 
-/// Returns whether programs executed from a file of this mode run as its user or group.
+/// Returns true if programs executed from a file of this mode run as its user or group.
 fn is_privileged(mode: RawMode) -> bool {
     FileType::from_raw_mode(mode) == FileType::RegularFile && mode & (SETUID | SETGID) != 0
 }
@@ -64,7 +64,7 @@ fn mode_after_write(mode: RawMode, is_member: impl FnOnce() -> bool) -> RawMode 
 }
 
 impl Attributes {
-    /// Returns whether the file is setuid or setgid.
+    /// Returns true if the file is setuid or setgid.
     pub(crate) fn is_privileged(&self) -> bool {
         is_privileged(self.stat.st_mode)
     }
@@ -72,8 +72,8 @@ impl Attributes {
 
 impl SourceFile {
     fn flag(&self, flag: u8) {
-        // Not while another thread finds the flagged rights gone.
-        let _taking = self.rights.taking.lock().expect("no holder panics");
+        // The lock excludes a thread that finds the flagged rights missing.
+        let _clearing = self.rights.clearing.lock().expect("no holder panics");
         self.rights.flags.fetch_or(flag, Ordering::AcqRel);
     }
 
@@ -116,7 +116,8 @@ impl SourceFile {
         }
     }
 
-    /// Does the same, and records through the descriptor `file` whether the file has capabilities.
+    /// Records the writer as [`SourceFile::record_writer`], and through `file` whether the file has
+    /// capabilities.
     pub(crate) fn record_writer_and_capabilities(&self, uid: u32, file: impl AsFd) {
         self.record_writer(uid);
         if rustix::fs::fgetxattr(file, CAPABILITIES_NAME, &mut [0; 0][..]).is_ok() {
@@ -124,24 +125,24 @@ impl SourceFile {
         }
     }
 
-    /// Returns whether the file is known to give rights.
+    /// Returns true if the file is known to give rights.
     pub(crate) fn gives_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES)
     }
 
-    /// Returns whether a write may have to clear rights: the file gives some, or may have got some
+    /// Returns true if a write may have to clear rights: the file gives some, or may have got some
     /// in SOURCE.
     pub(crate) fn may_give_rights(&self) -> bool {
         self.has_flag(MODE | CAPABILITIES | OTHERS_WRITE)
     }
 
-    /// Returns whether a user other than root has opened the file for writing since the node is
+    /// Returns true if a user other than root has opened the file for writing since the node is
     /// known.
     pub(crate) fn others_write(&self) -> bool {
         self.has_flag(OTHERS_WRITE)
     }
 
-    /// Returns whether the file gives rights. After a user other than root has opened it for
+    /// Returns true if the file gives rights. After a user other than root has opened it for
     /// writing, it may have got some in SOURCE, and the kernel does not ask again before a write.
     fn has_rights_now(&self) -> Result<bool, Errno> {
         if self.gives_rights() || !self.others_write() {
@@ -171,9 +172,9 @@ impl SourceFile {
         if !self.has_rights_now()? {
             return Ok(());
         }
-        let _taking = self.rights.taking.lock().expect("no holder panics");
+        let _clearing = self.rights.clearing.lock().expect("no holder panics");
         if self.has_flag(CAPABILITIES) {
-            self.take_capabilities()?;
+            self.clear_capabilities()?;
             self.rights.flags.fetch_and(!CAPABILITIES, Ordering::AcqRel);
         }
         if !of_mode || !self.has_flag(MODE) {
@@ -190,7 +191,7 @@ impl SourceFile {
         Ok(())
     }
 
-    fn take_capabilities(&self) -> Result<(), Errno> {
+    fn clear_capabilities(&self) -> Result<(), Errno> {
         match rustix::fs::removexattr(self.link(), CAPABILITIES_NAME) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
             // Other users than root may not clear them, but the kernel does when a process sets the
@@ -274,7 +275,7 @@ mod tests {
         assert!(!file.gives_rights());
         let left = rustix::fs::getxattr(file.link(), CAPABILITIES_NAME, &mut [0; 0][..]);
         assert_eq!(left, Err(Errno::NODATA));
-        // The kernel asks for removals that it decided on before.
+        // The kernel requests removals that it decided on earlier.
         for _ in 0..2 {
             assert_eq!(file.remove_attribute(CAPABILITIES_NAME), Ok(()));
         }

@@ -1,6 +1,6 @@
-//! Where in which store a file lies.
+//! Location of a file in the stores.
 //!
-//! Invariant: whoever has the lock of the segments decides of the section too.
+//! Invariant: the holder of the lock of the segments also determines the section.
 
 use super::SourceFile;
 use crate::store::files::SEGMENT_BYTES;
@@ -10,15 +10,15 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl SourceFile {
-    /// The section that it is of.
+    /// Returns the section of the file.
     pub(crate) fn section(&self) -> usize {
         self.section.load(Ordering::Acquire)
     }
 
-    /// Makes it one of another section if it is not open and was not opened since it had been so
-    /// `openings` times; the segments that it had then, of which nothing may be cached.
+    /// Moves the file to another section if it is not open and was not opened since its number of
+    /// openings was `openings`. Returns its previous segments, of which no data may be cached.
     pub(crate) fn move_to(&self, section: usize, openings: u64) -> Option<Vec<u32>> {
-        let mut more = self.more.lock().expect("no holder panics");
+        let mut more = self.other_segments.lock().expect("no holder panics");
         if self.is_open() || self.openings() != openings {
             return None;
         }
@@ -26,22 +26,22 @@ impl SourceFile {
         Some(self.take_from(&mut more))
     }
 
-    /// Says that it is to be moved once nobody has it open.
+    /// Records that the file moves when no process has it open.
     pub(crate) fn set_moves(&self) {
-        self.moves.store(true, Ordering::Release);
+        self.move_pending.store(true, Ordering::Release);
     }
 
-    /// It has been moved.
+    /// Records that the file has moved.
     pub(crate) fn has_moved(&self) {
-        self.moves.store(false, Ordering::Release);
+        self.move_pending.store(false, Ordering::Release);
     }
 
-    /// Whether it is to be moved once nobody has it open.
+    /// Returns true if the file moves when no process has it open.
     pub(crate) fn moves(&self) -> bool {
-        self.moves.load(Ordering::Acquire)
+        self.move_pending.load(Ordering::Acquire)
     }
 
-    /// Whether something of it may be in the cache.
+    /// Returns true if data of the file may be in the cache.
     pub(crate) fn has_segments(&self) -> bool {
         !self.segments().is_empty()
     }
@@ -49,50 +49,50 @@ impl SourceFile {
     /// Returns the segment of this number, if there is one.
     pub(in crate::store::files) fn segment(&self, number: u64) -> Option<u32> {
         if number == 0 {
-            return self.first.load(Ordering::Acquire).checked_sub(1);
+            return self.first_segment.load(Ordering::Acquire).checked_sub(1);
         }
-        self.more.lock().expect("no holder panics").get(&number).copied()
+        self.other_segments.lock().expect("no holder panics").get(&number).copied()
     }
 
-    /// The segment of this number, made by `make` if there is none.
+    /// Returns the segment of this number, which `allocate` provides if there is none.
     pub(in crate::store::files) fn segment_or(
         &self,
         number: u64,
-        make: impl FnOnce() -> Result<u32, Errno>,
+        allocate: impl FnOnce() -> Result<u32, Errno>,
     ) -> Result<u32, Errno> {
-        let mut more = self.more.lock().expect("no holder panics");
+        let mut more = self.other_segments.lock().expect("no holder panics");
         if number > 0 {
             if let Some(&segment) = more.get(&number) {
                 return Ok(segment);
             }
-            let segment = make()?;
+            let segment = allocate()?;
             more.insert(number, segment);
             return Ok(segment);
         }
-        if let Some(segment) = self.first.load(Ordering::Acquire).checked_sub(1) {
+        if let Some(segment) = self.first_segment.load(Ordering::Acquire).checked_sub(1) {
             return Ok(segment);
         }
-        let segment = make()?;
-        self.first.store(segment + 1, Ordering::Release);
+        let segment = allocate()?;
+        self.first_segment.store(segment + 1, Ordering::Release);
         Ok(segment)
     }
 
-    /// Calls `change` if the file has no segment, and returns its result. No segment is made
+    /// Calls `change` if the file has no segment, and returns its result. No segment is allocated
     /// meanwhile.
     pub(crate) fn without_segments<T>(&self, change: impl FnOnce() -> T) -> Option<T> {
-        let more = self.more.lock().expect("no holder panics");
-        let has_none = self.first.load(Ordering::Acquire) == 0 && more.is_empty();
+        let more = self.other_segments.lock().expect("no holder panics");
+        let has_none = self.first_segment.load(Ordering::Acquire) == 0 && more.is_empty();
         has_none.then(change)
     }
 
-    /// Calls `each` for the parts of a range that lie in no segment; none is made meanwhile.
+    /// Calls `each` for the parts of a range that lie in no segment; none is allocated meanwhile.
     pub(crate) fn beside_segments(
         &self,
         range: Range<u64>,
         mut each: impl FnMut(Range<u64>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let more = self.more.lock().expect("no holder panics");
-        let first = (self.first.load(Ordering::Acquire) > 0).then_some(&0);
+        let more = self.other_segments.lock().expect("no holder panics");
+        let first = (self.first_segment.load(Ordering::Acquire) > 0).then_some(&0);
         let mut at = range.start;
         for &number in first.into_iter().chain(more.keys()) {
             let start = (number * SEGMENT_BYTES).min(range.end);
@@ -104,27 +104,27 @@ impl SourceFile {
         if at < range.end { each(at..range.end) } else { Ok(()) }
     }
 
-    /// All segments with their numbers, in order.
+    /// Returns all segments with their numbers, in order.
     pub(in crate::store::files) fn segments(&self) -> Vec<(u64, u32)> {
         self.placed().1
     }
 
-    /// The same with the section that they are of.
+    /// Returns the section, and all segments with their numbers, in order.
     pub(in crate::store::files) fn placed(&self) -> (usize, Vec<(u64, u32)>) {
-        let more = self.more.lock().expect("no holder panics");
-        let first = self.first.load(Ordering::Acquire).checked_sub(1);
+        let more = self.other_segments.lock().expect("no holder panics");
+        let first = self.first_segment.load(Ordering::Acquire).checked_sub(1);
         let rest = more.iter().map(|(&number, &segment)| (number, segment));
         let segments = first.map(|segment| (0, segment)).into_iter().chain(rest).collect();
         (self.section(), segments)
     }
 
-    /// Takes all segments away.
+    /// Removes and returns all segments.
     pub(in crate::store::files) fn take_segments(&self) -> Vec<u32> {
-        self.take_from(&mut self.more.lock().expect("no holder panics"))
+        self.take_from(&mut self.other_segments.lock().expect("no holder panics"))
     }
 
     fn take_from(&self, more: &mut BTreeMap<u64, u32>) -> Vec<u32> {
-        let first = self.first.swap(0, Ordering::AcqRel).checked_sub(1);
+        let first = self.first_segment.swap(0, Ordering::AcqRel).checked_sub(1);
         first.into_iter().chain(std::mem::take(more).into_values()).collect()
     }
 }
