@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 
 use crate::fio::LoadResult;
 use crate::nbd::{Client, Command, REPLY_BYTES, reply, request};
-use crate::prove::to_f64;
+use crate::stats::to_f64;
 
 const BLOCK_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 1 << 20;

@@ -59,7 +59,8 @@ mod prelude {
     pub(super) use fastrand::Rng;
     pub(super) use serde_json::{Value, json};
 
-    pub(super) use super::{Claims, Env, require, to_f64};
+    pub(super) use super::{Claims, Env, require};
+    pub(super) use crate::stats::to_f64;
     pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
     pub(super) use crate::out::outln;
@@ -457,12 +458,6 @@ fn duration(text: &str) -> Result<Duration> {
         count.checked_mul(*seconds)
     });
     seconds.map(Duration::from_secs).with_context(|| format!("no time: '{text}'; try 90s, 10m, 1h"))
-}
-
-/// Converts a count to a floating-point number.
-#[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
-pub(crate) fn to_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// Returns the mean and the maximum.
 pub(crate) fn mean_and_max(values: &[f64]) -> (f64, f64) {
-    let count = super::prove::to_f64(values.len().max(1) as u64);
+    let count = to_f64(values.len().max(1) as u64);
     (values.iter().sum::<f64>() / count, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
@@ -75,7 +75,7 @@ impl Interval {
     pub(crate) fn of_median(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let count = super::prove::to_f64(sorted.len() as u64);
+        let count = to_f64(sorted.len() as u64);
         let (mut coins, mut below, mut rank) = (0.5_f64.powf(count), 0.0, 0);
         // `below` is the probability of at most `rank` heads.
         loop {
@@ -83,7 +83,7 @@ impl Interval {
             if below > 0.025 || rank >= sorted.len() {
                 break;
             }
-            let heads = super::prove::to_f64(rank as u64);
+            let heads = to_f64(rank as u64);
             coins *= (count - heads) / (heads + 1.0);
             rank += 1;
         }
@@ -103,6 +103,12 @@ pub(crate) fn run_alternating(
 ) -> Result<()> {
     (0..rounds)
         .try_for_each(|round| (0..count).try_for_each(|index| trial((round + index) % count)))
+}
+
+/// Converts a count to a floating-point number.
+#[expect(clippy::cast_precision_loss, reason = "counts here stay far below 2^53")]
+pub(crate) fn to_f64(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 mod cached;
 mod disk;
 mod outcome;
+mod runner;
 mod uncached;
 
 use super::serve::plan::check_memory;

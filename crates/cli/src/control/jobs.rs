@@ -5,7 +5,6 @@
 //! does not read delays nothing, since only the latest progress is kept for it.
 
 use super::request::{ApiError, Response, response};
-use super::server::JOBS_MAX;
 use crate::commands::serve::service::{ServedVolume, Service};
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
@@ -19,6 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
+/// Maximum number of concurrent long-running requests, such as flush and warm.
+pub(super) const JOBS_MAX: usize = 3;
 /// Interval between progress lines.
 const TICK: Duration = Duration::from_millis(100);
 /// Time after which the server drops a client that receives nothing.

@@ -2,6 +2,7 @@
 
 use super::bodies::Bodies;
 use super::connections::{Connection, Connections};
+use super::jobs::JOBS_MAX;
 use super::live_stream::LiveStream;
 use super::routes::Api;
 use super::token::Token;
@@ -37,8 +38,6 @@ const PROOF_TIME_MAX: Duration = Duration::from_secs(2);
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Time limit for requests in progress at shutdown.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent long-running requests, such as flush and warm.
-pub(super) const JOBS_MAX: usize = 3;
 /// Blocking threads: one per job, one for adding volumes (one volume at a time), and one for short
 /// operations.
 const BLOCKING_THREADS_MAX: usize = JOBS_MAX + 2;

@@ -2,7 +2,7 @@
 
 use super::DemoContext;
 use super::disk::Disk;
-use super::outcome::{Rate, Runner};
+use super::runner::{Rate, Runner};
 use anyhow::{Context, Result};
 use larder_core::counters::Totals;
 use larder_core::policy::PolicyKind;

@@ -2,7 +2,7 @@
 
 use super::DemoContext;
 use super::disk::Disk;
-use super::outcome::{Rate, Runner};
+use super::runner::{Rate, Runner};
 use anyhow::{Result, anyhow};
 use larder_core::clock::Clock;
 use larder_core::frames::Frames;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connection of a rank to the leader.
-pub(super) struct Communicator {
+pub(in super::super) struct Communicator {
     is_rank_0: bool,
     shared: Arc<Shared>,
     released: Mutex<Receiver<(String, Vec<Value>)>>,
@@ -119,18 +119,18 @@ impl Communicator {
     }
 
     /// Returns true for rank 0.
-    pub(super) fn is_rank_0(&self) -> bool {
+    pub(in super::super) fn is_rank_0(&self) -> bool {
         self.is_rank_0
     }
 
     /// Returns the reason for the end of the run, unless this rank ended it.
-    pub(super) fn reason(&self) -> Option<String> {
+    pub(in super::super) fn reason(&self) -> Option<String> {
         lock(&self.shared.end_reason).clone()
     }
 
     /// Leaves the run, after this rank has cleaned up; with the reason if it is premature, and not
     /// caused by another rank.
-    pub(super) fn leave(&self, reason: Option<&str>) {
+    pub(in super::super) fn leave(&self, reason: Option<&str>) {
         self.shared.is_over.store(true, Ordering::Release);
         self.shared.send(&reason.map_or(Message::Bye, |reason| Message::Ends(reason.to_owned())));
     }

@@ -21,7 +21,7 @@ const END_TIME_MAX: Duration = Duration::from_mins(1);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The last barrier, at which each rank sends its result.
-pub(super) const RESULT: &str = "result";
+pub(in super::super) const RESULT: &str = "result";
 
 /// A rank that has introduced itself.
 #[derive(Debug)]
