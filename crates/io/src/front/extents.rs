@@ -1,5 +1,5 @@
-//! Block status of a volume: its parts that hold data, and its holes. A hole of the store under
-//! blocks that only the cache has is data.
+//! Block status of a volume: its allocated ranges and its holes. Blocks that only the cache holds
+//! count as data, even above a hole of the store.
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
@@ -7,12 +7,12 @@ use larder_core::units::{BLOCK_BYTES_U64, blocks_touched};
 
 /// Extents in one answer.
 const EXTENTS_MAX: usize = 1024;
-/// Maximum length of holes that are searched for blocks that only the cache has, for one answer:
-/// the client asks again for the rest.
+/// Maximum length of holes that one answer searches for blocks that only the cache holds. The
+/// client sends another request for the rest.
 const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// Returns the runs of `offset..offset + len`, each with its length and whether it is a hole, which
-/// reads as zeros. There is at least one, and the last one may end before the range.
+/// Returns the extents of `offset..offset + len`, each with its length and true if it is a hole,
+/// which reads as zeros. Returns at least one extent; the last one may end before the range.
 pub(super) fn extents(
     cache: &ArenaCache,
     volume: &ArenaVolume,
@@ -29,8 +29,8 @@ pub(super) fn extents(
         let (run, hole) = if extent.hole {
             let (run, hole) = look_through(cache, volume, at, extent.len.min(search_bytes));
             search_bytes -= run;
-            // What was only in the cache may have been written before the cache was looked at, and
-            // after the store was.
+            // Read the map again: a block that was only in the cache may have been written to the
+            // store after the first read of the map and before the cache was searched.
             let extent = map.extent(at, run);
             if !hole || extent.hole { (run.min(extent.len), hole) } else { (extent.len, false) }
         } else {
@@ -47,8 +47,8 @@ pub(super) fn extents(
     found
 }
 
-/// Returns the length of the first run of a hole in the store, and whether it is a hole: the run
-/// ends at the first block that is newer in the cache, or consists of such blocks.
+/// Returns the length of the first run in a hole of the store, and true if the run is a hole. The
+/// run ends at the first block that is newer in the cache, or consists of such blocks.
 fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, bool) {
     if volume.is_clean() {
         return (len, true);

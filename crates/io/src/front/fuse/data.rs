@@ -1,4 +1,5 @@
-//! Requests that move or look at data: read, write, flush, zeroing, and where data is.
+//! Requests about the data of volumes: read, write, flush, zeroing, and the search for data and
+//! holes.
 
 use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
@@ -15,13 +16,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Flags of open(2) under which a write is to be on stable storage when it returns.
+/// Flags of open(2) with which a write must be on stable storage when it returns.
 const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
-/// The allocation is asked for this many bytes at a time.
+/// Bytes of one query of the allocation map.
 const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
 impl Worker {
-    /// Takes a request that is about data; false if it is about something else.
+    /// Handles a data request. Returns false for other requests.
     pub(super) fn take_data_request(&mut self, now: Nanos, asked: FuseRequest<'_>) -> bool {
         if !matches!(
             asked.header.opcode,
@@ -70,8 +71,8 @@ impl Worker {
         self.read_at(now, index, unique, (asked.offset, len), None);
     }
 
-    /// Reads bytes of a volume, at least one; `of` is the file of a directory that they belong to, and
-    /// what of the volume that is.
+    /// Reads at least one byte of a volume. `of`: the file of a directory that the bytes belong to,
+    /// and the range of the volume beyond which nothing is read ahead.
     pub(super) fn read_at(
         &mut self,
         now: Nanos,
@@ -87,7 +88,7 @@ impl Worker {
         let request = Request { bound, interface, ..Request::new(RequestOp::Read, bytes.clone()) };
         let arrived_at = self.arrived_at;
         let in_flight = || InFlight::new(unique, RequestOp::Read, arrived_at, bytes.clone());
-        // A hit takes no reference to the file.
+        // A hit does not clone the reference to the file.
         let kept = || InFlight { file: file.cloned(), ..in_flight() };
         let requests = &mut self.sessions[index].requests;
         match requests.submit(&self.cache, now, request, &[][..], kept) {
@@ -116,7 +117,7 @@ impl Worker {
             return Err(Errno::ROFS);
         }
         let left = file.length.saturating_sub(asked.offset);
-        // As with a disk: what fits is written, and nothing beyond the end.
+        // A write is cut off at the end of the volume, as at the end of a disk.
         let len = left.min(payload.len() as u64).min(u64::from(asked.size));
         if len == 0 {
             return Err(if asked.size == 0 { Errno::INVAL } else { Errno::NOSPC });
@@ -124,7 +125,7 @@ impl Worker {
         file.note_written(now);
         let bytes = asked.offset..asked.offset + len;
         let in_flight = self.in_flight(unique, RequestOp::Write, bytes.clone());
-        // The kernel leaves it to us to be synchronous, and says so with each write.
+        // The server implements synchronous writes; the kernel passes the flags with each write.
         let fua = asked.flags & SYNCHRONOUS != 0;
         let request = Request { fua, ..Request::new(RequestOp::Write, bytes) };
         let short = usize::try_from(len).expect("at most the payload");
@@ -142,8 +143,8 @@ impl Worker {
         self.submit(now, index, Request::new(RequestOp::Flush, 0..0), &[], in_flight);
     }
 
-    /// Both ways of making zeros: punching a hole, and zeroing. The rest of fallocate(2) is not
-    /// for a file whose size and space are those of a disk.
+    /// Zeroes a range by punching a hole or by zeroing. The other modes of fallocate(2) do not
+    /// apply to a file with the fixed size and space of a disk.
     fn begin_zero(
         &mut self,
         now: Nanos,
@@ -175,7 +176,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Where data or a hole begins, at or after an offset.
+    /// Returns the offset of the first data or hole at or after an offset.
     fn seek(&self, file: &VolumeFile, asked: &LseekIn) -> Result<u64, Errno> {
         let wants_hole =
             match libc::c_int::try_from(asked.whence).map_err(|_unknown| Errno::INVAL)? {

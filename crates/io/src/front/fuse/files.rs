@@ -1,7 +1,7 @@
-//! The files of a mount: one for each volume, which come and go while it is there.
+//! The files of a mount: one for each volume, added and removed while it is mounted.
 //!
-//! Invariants: a node's number is never used again, so what the kernel still believes of a file
-//! that went is never about another one; a name is that of one file at most.
+//! Invariants: a node's number is never reused, so what the kernel has cached of a removed file
+//! never applies to another file; at most one file has a name.
 
 use super::abi::{self, Attr};
 use super::mount::MountError;
@@ -20,10 +20,10 @@ pub(super) const NAME_BYTES_MAX: usize = 255;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 
-/// Whether a volume of this name can be shown as a file.
+/// Checks that a volume of this name can be shown as a file.
 ///
 /// # Errors
-/// If no file can be called so.
+/// If no file can have this name.
 pub fn check_name(name: &str) -> Result<(), MountError> {
     let refused = |reason| Err(MountError::Name { name: name.to_owned(), reason });
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
@@ -35,7 +35,7 @@ pub fn check_name(name: &str) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Who may do what with a file.
+/// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rights {
     mode: u32,
@@ -43,25 +43,25 @@ struct Rights {
     gid: u32,
 }
 
-/// A volume as a file.
+/// A volume, shown as a file.
 pub(in crate::front) struct VolumeFile {
     pub(super) node: u64,
     pub(super) name: String,
     pub(super) volume: Arc<ArenaVolume>,
     pub(super) map: Arc<dyn AllocationMap>,
-    /// Bytes; they do not change.
+    /// Length in bytes; it does not change.
     pub(super) length: u64,
     rights: Mutex<Rights>,
     made: SystemTime,
-    /// When it was written last, by the engine's clock; 0 if it was not.
+    /// Time of the last write, by the engine's clock; 0 if there was none.
     written: AtomicU64,
-    /// How often it is open.
+    /// Number of opens of the file.
     pub(super) opens: AtomicUsize,
     /// Number of sessions on its volume.
     pub(super) sessions: AtomicUsize,
-    /// What is asked from now on is refused.
+    /// True if the file was removed: further requests are refused.
     removed: AtomicBool,
-    /// What is under way is given up.
+    /// True if the requests in flight are cancelled.
     cut: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for VolumeFile {
     }
 }
 
-/// Seconds and nanoseconds since 1970.
+/// Returns seconds and nanoseconds since 1970.
 fn parts(time: SystemTime) -> (u64, u32) {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since.as_secs(), since.subsec_nanos())
@@ -107,7 +107,8 @@ impl VolumeFile {
             0 => self.made,
             at => {
                 let since = clock.now().saturating_sub(at);
-                // Time that passes between the two makes it later, and never older than the write.
+                // The time between the two clock reads makes the result later, never older than the
+                // write.
                 SystemTime::now() - Duration::from_nanos(since)
             }
         };
@@ -134,7 +135,7 @@ impl VolumeFile {
         }
     }
 
-    /// Changes what can be changed. Times are those of writes and stay.
+    /// Changes mode and owner. Times are those of writes and are not changed.
     ///
     /// # Errors
     /// If the size is to change.
@@ -157,7 +158,7 @@ impl VolumeFile {
     }
 }
 
-/// The files that are there.
+/// The current files.
 #[derive(Debug)]
 pub(super) struct Files {
     list: Mutex<Vec<Arc<VolumeFile>>>,
@@ -181,7 +182,7 @@ impl Files {
     /// Adds a file for a volume, under the volume's name.
     ///
     /// # Errors
-    /// If that cannot be the name of a file, or is that of another one.
+    /// If that cannot be the name of a file, or another file has it.
     pub(super) fn add(
         &self,
         volume: Arc<ArenaVolume>,
@@ -211,7 +212,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes the file of this name out.
+    /// Removes and returns the file of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
         let mut list = self.list.lock().expect("no holder panics");
         let place = list.iter().position(|file| file.name == name)?;
@@ -230,12 +231,12 @@ impl Files {
         list.iter().find(|file| file.node == node).cloned()
     }
 
-    /// All of them, as they are now.
+    /// Returns the current files.
     pub(super) fn list(&self) -> Vec<Arc<VolumeFile>> {
         self.list.lock().expect("no holder panics").clone()
     }
 
-    /// Of the directory itself.
+    /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
         let (made, made_ns) = parts(self.made);
         Attr {
@@ -258,7 +259,7 @@ impl Files {
         }
     }
 
-    /// Entries of the directory from `offset` on, as many as `bytes_max` has room for.
+    /// Returns the directory entries from `offset` on, at most `bytes_max` bytes of them.
     pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
         use zerocopy::IntoBytes;
         let list = self.list();
@@ -266,8 +267,8 @@ impl Files {
         let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
         let mut bytes = Vec::new();
         for (node, name, mode) in own.into_iter().chain(files) {
-            // Entries are found again by the node, which only grows: those that go in between do
-            // not make others be left out.
+            // The offset of an entry follows from its node number, which only increases: removed
+            // files do not make a listing skip others.
             let place = if name == "." { 1 } else { node + 1 };
             let place = if name == ".." { 2 } else { place };
             if place <= offset {

@@ -1,4 +1,4 @@
-//! The first request of a connection: version, capabilities, sizes.
+//! The first request of a connection (`FUSE_INIT`): version, capabilities, sizes.
 
 use super::abi::{self, InHeader, InitIn, InitOut, OutHeader, capability, opcode};
 use super::ring;
@@ -11,16 +11,16 @@ use rustix::time::Timespec;
 use std::io::{self, IoSlice};
 use zerocopy::IntoBytes;
 
-/// The kernel asks at once; a mount that it does not ask about is broken.
+/// Maximum time until the first request. The kernel sends it at once; a mount without it is broken.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-/// Room for the first request; the kernel wants 8 KiB at least, whatever it sends.
+/// Size of the buffer for the first request; the kernel demands at least 8 KiB for any request.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Older kernels than 4.6 answer in another layout.
+/// Minimum minor version: kernels before 4.6 use another layout.
 const MINOR_MIN: u32 = 24;
-/// Requests that nobody waits for, at a time: what a loop device or the kernel's write-back has
-/// under way. The payloads of so many writes can be kept if all of them have to wait.
+/// Maximum number of background requests: those of a loop device or of the kernel's write-back. The
+/// payloads of so many writes can be parked if all of them have to wait.
 pub(super) const BACKGROUND_MAX: u16 = 32;
-/// What is good for files that are volumes, if the kernel can too.
+/// Capabilities for mounts of volumes, as far as the kernel has them.
 pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::BIG_WRITES
     | capability::ASYNC_DIO
@@ -29,26 +29,26 @@ pub(super) const VOLUMES: u64 = capability::ASYNC_READ
     | capability::INIT_EXT
     | capability::DIRECT_IO_ALLOW_MMAP
     | capability::NO_EXPORT_SUPPORT;
-/// What is good for a directory with all that is in it.
+/// Capabilities for mounts of directories.
 ///
-/// `HANDLE_KILLPRIV` and `HANDLE_KILLPRIV_V2` are left out: without them the kernel itself clears
+/// `HANDLE_KILLPRIV` and `HANDLE_KILLPRIV_V2` are left out. Without them, the kernel itself clears
 /// setuid, setgid and capabilities before it writes, where it caches pages or writes itself, and
-/// knows the new mode at once. For writes that it passes through, it says each time whether we have
-/// to clear them.
+/// knows the new mode at once. For each write that it passes through, it reports whether the server
+/// has to clear them.
 pub(super) const DIRECTORY: u64 = VOLUMES
     | capability::DONT_MASK
     | capability::DO_READDIRPLUS
     | capability::READDIRPLUS_AUTO
     | capability::CACHE_SYMLINKS;
 
-/// Below files that the kernel uses by itself there is no file system on another one, so that one
-/// can be on ours.
+/// Maximum depth of stacked file systems below backing files: with 1, these are not on a stacked
+/// file system, so that another file system can be stacked on the mount.
 const STACK_DEPTH: u32 = 1;
 
-/// Agrees with the kernel on as much of what is `good` as it can; what that is.
+/// Negotiates with the kernel. Returns those capabilities of `good` that the kernel has.
 ///
 /// # Errors
-/// If it does not ask, or speaks another protocol.
+/// If the kernel sends no request, or has another protocol version.
 pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -76,7 +76,7 @@ pub(super) fn shake_hands(device: &OwnedFd, good: u64) -> io::Result<u64> {
         }
         let agreed = agreed(&asked, good);
         answer(device, header.unique, 0, agreed.as_bytes())?;
-        // A kernel of a later protocol asks again in this one.
+        // A kernel with a later major version sends another request with this one.
         if asked.major == abi::MAJOR {
             return Ok(u64::from(agreed.flags2) << 32 | u64::from(agreed.flags));
         }
@@ -90,7 +90,7 @@ fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// What is agreed on when the kernel asks so.
+/// Returns the reply to a first request.
 fn agreed(asked: &InitIn, good: u64) -> InitOut {
     let mut offered = u64::from(asked.flags);
     if offered & capability::INIT_EXT != 0 {

@@ -1,8 +1,9 @@
-//! Mounting and unmounting: by ourselves where we may, else by the helper of the package fuse3.
+//! Mounting and unmounting: by this process where it has the permission, else by the helper of the
+//! package fuse3.
 //!
-//! Invariants: nothing is mounted over what would be hidden; of mounts that were left behind, only
-//! our own are taken away, and only dead ones. A mount is known by its ID and not by its path:
-//! users may rename directories above the mountpoint, and mount other file systems at the old path.
+//! Invariants: a mount never hides files; of stale mounts, only dead mounts of Larder are
+//! unmounted. A mount is identified by its ID and not by its path: users may rename directories
+//! above the mountpoint, and mount other file systems at the old path.
 
 use super::device;
 use crate::claim::ClaimError;
@@ -26,65 +27,65 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// The type of the mount, in lists of mounts.
+/// File system type in the mount table.
 const TYPE: &str = mount_table::LARDER;
 /// Maximum length of a string that fsconfig(2) takes.
 const CONFIG_BYTES_MAX: usize = 255;
-/// Reason for which a covered mount cannot be changed.
+/// Reason why a covered mount cannot be changed.
 const COVERED: &str = "another mount covers it and was not changed; unmount both with umount";
-/// What mounts for those who may not.
+/// Program that mounts for users without the permission.
 const HELPER: &str = "fusermount3";
 
-/// Why nothing was mounted. Each message can follow "failed to".
+/// Failure to mount. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no FUSE.
+    /// The FUSE device cannot be opened.
     #[error("open {}: {source}; {}", device::PATH, way_to_it(.source))]
     NoDevice {
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// The mountpoint cannot be one.
+    /// The path cannot be a mountpoint.
     #[error("mount at {}: {reason}", path.display())]
     Mountpoint {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// We may not, and the helper cannot or will not.
+    /// This process has no permission to mount, and the helper fails.
     #[error(
         "mount at {}: only root mounts by itself, and {HELPER} (package fuse3) {reason}",
         path.display()
     )]
     Helper {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// What is the matter with the helper.
+        /// Failure of the helper.
         reason: String,
     },
-    /// The kernel refused.
+    /// The kernel reports an error.
     #[error("mount at {}: {source}", path.display())]
     Refused {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// A volume cannot be a file.
+    /// A volume cannot be shown as a file.
     #[error("show the volume \"{name}\" as a file: {reason}")]
     Name {
-        /// The volume.
+        /// Name of the volume.
         name: String,
-        /// Why.
+        /// Reason of the failure.
         reason: &'static str,
     },
-    /// Its data would be cached twice.
+    /// Another cache has claimed the data.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
 }
 
-/// How whoever may not open the device, or has none, gets it.
+/// Returns advice for a user who cannot open the device.
 fn way_to_it(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied {
         "only root may open it here; to let all users mount, run chmod 666 /dev/fuse as root"
@@ -93,18 +94,18 @@ fn way_to_it(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why nothing was unmounted.
+/// Failure to unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
-    /// Somebody uses it.
+    /// A program uses the mount.
     #[error("unmount {}: it is in use", .0.display())]
     Busy(PathBuf),
-    /// The kernel or the helper refused.
+    /// The kernel or the helper reports an error.
     #[error("unmount {}: {reason}", path.display())]
     Refused {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
 }
@@ -121,28 +122,29 @@ pub(super) struct Mount {
     by_helper: bool,
 }
 
-/// A directory entry to mount at: directories above may be renamed.
+/// Directory entry of a mountpoint. It stays valid when directories above it are renamed.
 #[derive(Clone, Debug)]
 struct Mountpoint {
-    /// Path when it was opened, for messages.
+    /// Path at the time of the open, for messages.
     path: PathBuf,
-    /// Unlike a descriptor in the mount, it does not keep the mount in use.
+    /// Directory that holds the entry. Unlike a descriptor in the mount, it does not keep the mount
+    /// in use.
     parent: Arc<OwnedFd>,
     name: OsString,
 }
 
-/// How something is mounted.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct MountOptions {
-    /// What lists of mounts call it.
+    /// Source in the mount table.
     pub(super) source: String,
-    /// Whether others than who mounts may use it, where that may be said.
+    /// True if other users may use the mount, where that option is permitted.
     pub(super) allow_other: bool,
-    /// Whether the kernel holds those who use it against the modes of files.
+    /// True if the kernel checks the permissions of files.
     pub(super) checks: bool,
-    /// Its restrictions. A mount by the helper always has those of `UNTRUSTED`.
+    /// Restrictions of the mount. A mount by the helper always has those of `UNTRUSTED`.
     pub(super) restrictions: MountRestrictions,
-    /// Whether the kernel is to ask through the device, even where it could by io_uring.
+    /// True if requests come through the device, even where io_uring is available.
     pub(super) plain: bool,
 }
 
@@ -154,8 +156,8 @@ impl MountOptions {
     }
 }
 
-/// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
-/// make room.
+/// Mounts at `path`. Returns the descriptor of the connection, the mount, and true if a dead mount
+/// was replaced.
 pub(super) fn mount(path: &Path, how: &MountOptions) -> Result<(OwnedFd, Mount, bool), MountError> {
     let at = Mountpoint::open(path).map_err(|error| unusable(path, &error))?;
     let refused =
@@ -172,7 +174,7 @@ pub(super) fn mount(path: &Path, how: &MountOptions) -> Result<(OwnedFd, Mount, 
                 let mount = Mount { at, id, filesystem, unique_id, by_helper: false };
                 return Ok((descriptor, mount, took_over));
             }
-            // Root of a container may have as few rights as other users.
+            // Root in a container may lack the permission, as other users do.
             Err(Errno::PERM | Errno::NOSYS) => {}
             Err(error) => return Err(refused(error)),
         }
@@ -218,7 +220,7 @@ fn attach(
     Ok((id, device, unique_id))
 }
 
-/// The path without links above its last part, which may be a dead mount.
+/// Returns the path without symbolic links above its last component, which may be a dead mount.
 fn absolute(path: &Path) -> PathBuf {
     if path.file_name().is_none() || path.read_link().is_ok() {
         return path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -234,9 +236,10 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Unmounts what a killed process of ours left at a mountpoint; whether there was something.
+/// Unmounts the dead mount that a killed Larder process left at a mountpoint. Returns true if there
+/// was one.
 fn take_over(at: &Mountpoint) -> Result<bool, MountError> {
-    // Not stat(2): what that says the kernel may remember.
+    // Not stat(2), whose answer the kernel may have cached.
     let dead = matches!(rustix::fs::statfs(at.link()), Err(Errno::NOTCONN | Errno::CONNABORTED));
     let reason = |reason: String| MountError::Mountpoint { path: at.path.clone(), reason };
     match (Mount::existing(at, !rustix::process::geteuid().is_root()), dead) {
@@ -254,11 +257,12 @@ fn take_over(at: &Mountpoint) -> Result<bool, MountError> {
     }
 }
 
-/// Takes out of sight what a process of ours has mounted at `path`, whoever uses it; whether there
-/// was something. For those who know that it is not needed any more: they started that process.
+/// Lazily unmounts the mount of a Larder process at `path`, even if programs use it. Returns true
+/// if there was one. For callers that started that process and know that the mount is not needed
+/// any more.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// If the kernel reports an error.
 pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
     let by_helper = !rustix::process::geteuid().is_root();
     let mount = Mountpoint::open(path).ok().and_then(|at| Mount::existing(&at, by_helper));
@@ -322,7 +326,7 @@ impl Mountpoint {
     }
 }
 
-/// Has the helper mount, and takes the descriptor that it sends.
+/// Runs the helper to mount, and receives the descriptor that it sends.
 fn mount_by_helper(at: &Mountpoint, how: &MountOptions) -> Result<OwnedFd, MountError> {
     let failed = |reason: String| MountError::Helper { path: at.path.clone(), reason };
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
@@ -371,7 +375,7 @@ fn received(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(descriptors.flatten().next())
 }
 
-/// What a helper said, on one line.
+/// Returns the output of the helper on one line.
 fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
@@ -391,7 +395,7 @@ impl Mount {
         &self.at.path
     }
 
-    /// Returns the restrictions that the mount has in any case.
+    /// Returns the restrictions that the mount has regardless of its options.
     pub(super) fn own_restrictions(&self) -> MountRestrictions {
         if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
     }
@@ -407,8 +411,8 @@ impl Mount {
         Ok(mount_table::read()?.into_iter().find(is_own))
     }
 
-    /// Returns where the mount is, which may have been moved; none once it is unmounted. Another
-    /// mount can take its place afterwards only by a rename of the mountpoint itself in another
+    /// Returns the current mountpoint, which may have been moved; none if the mount is unmounted.
+    /// Another mount can replace it afterwards only by a rename of the mountpoint itself in another
     /// mount namespace.
     ///
     /// # Errors
@@ -420,7 +424,7 @@ impl Mount {
         if has_id(&self.at) && is_own(&self.at) {
             return Ok(Some(self.at.clone()));
         }
-        // Without unique IDs, it may be a later mount that has the numbers of this one.
+        // Without unique IDs, a later mount may have the numbers of this one.
         let has_moved = |at: &Mountpoint| self.unique_id.is_some() && has_id(at);
         let Some(at) = Mountpoint::open(&line.at).ok().filter(has_moved) else {
             return Err(io::Error::other(COVERED));
@@ -431,8 +435,8 @@ impl Mount {
     /// Adds `restrictions` to those of the mount.
     ///
     /// # Errors
-    /// If the mount does not have them then: it is unmounted or covered, the helper has mounted it
-    /// (the helper cannot change a mount), or the kernel refuses.
+    /// If the mount does not have them afterwards: it is unmounted or covered, the helper has
+    /// mounted it (the helper cannot change a mount), or the kernel reports an error.
     pub(super) fn restrict(&self, restrictions: MountRestrictions) -> io::Result<()> {
         if self.by_helper {
             return Err(Errno::PERM.into());
@@ -445,10 +449,11 @@ impl Mount {
         }
     }
 
-    /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.
+    /// Unmounts. With `lazily`, the mount disappears at once, and programs that use it keep it
+    /// until they close their files.
     ///
     /// # Errors
-    /// If a program uses it, another mount covers it, or the kernel refuses.
+    /// If a program uses it, another mount covers it, or the kernel reports an error.
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         let path = self.at.path.clone();
         let at = match self.place() {

@@ -1,7 +1,7 @@
 //! Mounts, of volumes as files and of directories, and the threads that serve them.
 //!
-//! Invariant: the mount is there before the kernel's first question is answered and the threads
-//! run, and nothing is left mounted when that fails.
+//! Invariant: the mount exists before the server answers the kernel's first request and starts the
+//! threads; if that fails, the mount is removed.
 
 use super::abi::capability;
 use super::device::Device;
@@ -29,20 +29,20 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// More threads than this do not make it faster.
+/// Maximum number of threads; more do not improve performance.
 const THREADS_MAX: usize = 8;
-/// Of a directory: while one waits for its disk, others answer.
+/// Minimum number of threads of a mounted directory: while one waits for its disk, others answer.
 const DIRECTORY_THREADS_MIN: usize = 3;
 
-/// What is mounted.
+/// Contents of a mount.
 pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
-    /// A directory, whose files are a volume, or one for each of its sections.
+    /// A directory, whose files are one volume, or one for each of its sections.
     Directory { directory: Arc<Directory>, pool: BlockingPool },
 }
 
-/// What all threads share.
+/// State that all threads of a mount share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) tree: Tree,
@@ -51,11 +51,11 @@ pub(super) struct Shared {
     pub(super) closing: AtomicBool,
     wakers: Vec<Waker>,
     running: AtomicUsize,
-    /// Whether we have unmounted it.
+    /// True if this process has unmounted it.
     unmounted: AtomicBool,
-    /// Whether somebody else has, or the kernel has cut it off.
+    /// True if another program has unmounted it, or the kernel has aborted the connection.
     is_gone: AtomicBool,
-    /// Who is told of that, once.
+    /// Called once when that has happened.
     gone: Mutex<Option<Gone>>,
     failure: Arc<MountFailure>,
 }
@@ -100,11 +100,11 @@ impl MountFailure {
     }
 }
 
-/// Is told that what was mounted is gone.
+/// Callback for a mount that another program has unmounted.
 type Gone = Box<dyn FnOnce() + Send>;
 
 impl Shared {
-    /// Returns the state of a mount that as many threads serve as there are wakers.
+    /// Returns the state of a mount with one thread per waker.
     pub(super) fn new(
         engine: Arc<Engine>,
         tree: Tree,
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// The files, of a mount of volumes.
+    /// Returns the files of a mount of volumes.
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
             Tree::Volumes(files) => files,
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether an internal error has ended the mount.
+    /// Returns true if an internal error has ended the mount.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.has_failed()
     }
@@ -157,7 +157,7 @@ impl Shared {
         &self.wakers
     }
 
-    /// A thread has ended.
+    /// Records that a thread has ended.
     pub(super) fn thread_over(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
@@ -183,15 +183,15 @@ impl Shared {
     }
 }
 
-/// Something mounted, with the threads that serve it.
+/// A mount with the threads that serve it.
 pub(super) struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
     took_over: bool,
-    /// Keeps other caches from caching the files of volumes again.
+    /// Prevents other caches from caching the files of volumes.
     _claim: Option<Claim>,
-    /// What is not as good as it could be.
+    /// Notice of a degraded mode of the mount, if any.
     note: Option<String>,
 }
 
@@ -202,7 +202,8 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// Mounts `tree` at `at`. What a killed process of ours left mounted there is taken away first.
+    /// Mounts `tree` at `at`. A dead mount that a killed Larder process left there is unmounted
+    /// first.
     pub(super) fn start(
         engine: Arc<Engine>,
         tree: Tree,
@@ -214,7 +215,7 @@ impl Mounted {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (least, wanted) = match tree {
             Tree::Volumes(_) => (1, handshake::VOLUMES),
-            // One of them may wait for the directory's disk.
+            // One of the threads may wait for the directory's disk.
             Tree::Directory { ref directory, .. } => (DIRECTORY_THREADS_MIN, directory.wanted()),
         };
         let touch = matches!(tree, Tree::Volumes(_));
@@ -222,7 +223,7 @@ impl Mounted {
             Ok(rings) => (rings, None),
             Err(note) => (Vec::new(), Some(note)),
         };
-        // What comes by a ring is for its thread alone.
+        // Only the thread of a ring receives the ring's requests.
         let by_rings = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
         let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
         let wakers = (0..count).map(|_| Waker::new());
@@ -271,7 +272,8 @@ impl Mounted {
         self.note.as_deref()
     }
 
-    /// Has `tell` called when somebody else has unmounted it, at once if that has happened.
+    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
+    /// has happened.
     pub(super) fn when_gone(&self, tell: Gone) {
         *self.shared.gone.lock().expect("no holder panics") = Some(tell);
         self.shared.tell_if_gone();
@@ -319,16 +321,16 @@ impl Drop for Mounted {
 
 /// Volumes shown as files in a directory.
 ///
-/// [`VolumeMount::unmount`] while nobody uses them, then [`VolumeMount::close`].
+/// Call [`VolumeMount::unmount`] while no program uses them, then [`VolumeMount::close`].
 #[derive(Debug)]
 pub struct VolumeMount(Mounted);
 
 impl VolumeMount {
-    /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer` is
-    /// told of every request that was answered. `plain`: the kernel is to ask through /dev/fuse,
-    /// even where it could by io_uring.
+    /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer`
+    /// receives the events of all answered requests. `plain`: requests come through /dev/fuse, even
+    /// where io_uring is available.
     ///
-    /// What a killed process of ours left mounted there is taken away first.
+    /// A dead mount that a killed Larder process left there is unmounted first.
     ///
     /// # Errors
     /// If a volume's name cannot be a file's, the directory cannot be mounted on, or the machine
@@ -346,7 +348,7 @@ impl VolumeMount {
         }
         let how = MountOptions {
             source: "larder".to_owned(),
-            // The helper lets others in only where root has allowed that.
+            // The helper allows access for other users only if root has enabled that.
             allow_other: rustix::process::geteuid().is_root(),
             checks: true,
             restrictions: MountRestrictions::UNTRUSTED,
@@ -355,31 +357,31 @@ impl VolumeMount {
         Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)
     }
 
-    /// Whether what a killed process had left mounted was taken away first.
+    /// Returns true if a dead mount of a killed process was replaced.
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.0.took_over()
     }
 
-    /// One sentence, if it is not as good as it could be.
+    /// Returns a notice if the mount works in a degraded mode.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.0.note()
     }
 
-    /// The directory.
+    /// Returns the mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// The file of the volume of this name.
+    /// Returns the path of the file of the volume of this name.
     #[must_use]
     pub fn file(&self, volume: &str) -> PathBuf {
         self.0.path().join(volume)
     }
 
-    /// Shows one more volume from now on.
+    /// Adds a volume as a file.
     ///
     /// # Errors
     /// If its name cannot be a file's.
@@ -391,16 +393,17 @@ impl VolumeMount {
         self.0.shared.files().add(volume, map)
     }
 
-    /// How often the file of this name is open.
+    /// Returns the number of opens of the file of this name.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
         let file = self.0.shared.files().named(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
-    /// Shows the volume of this name no more; what was asked is answered. What takes longer than
-    /// `patience` is given up, and whoever has the file open gets `ESHUTDOWN` from now on. When
-    /// this returns nobody uses the volume by this mount; false if there was no such file.
+    /// Removes the file of the volume of this name after its requests were answered. Requests that
+    /// take longer than `patience` are cancelled, and programs that have the file open get
+    /// `ESHUTDOWN` from now on. When this returns, the mount does not use the volume any more.
+    /// Returns false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
         let Some(file) = self.0.shared.files().remove(name) else { return false };
         let is_used = || file.sessions.load(Ordering::Acquire) > 0;
@@ -417,16 +420,16 @@ impl VolumeMount {
         true
     }
 
-    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
-    /// until [`VolumeMount::close`].
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until [`VolumeMount::close`].
     ///
     /// # Errors
-    /// If somebody uses it, or the kernel refuses.
+    /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.0.unmount(lazily)
     }
 
-    /// Ends the threads. Whoever still uses the files gets errors from now on.
+    /// Ends the threads. Programs that still use the files get errors from now on.
     pub fn close(self) {
         drop(self);
     }
@@ -445,11 +448,11 @@ fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
     }
 }
 
-/// Whether the kernel has FUSE over io_uring, and lets it be used.
+/// Parameter of the kernel module that enables FUSE over io_uring.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A ring for each of so many threads; none where the kernel has none, and one sentence where there
-/// could be some.
+/// Prepares a ring for each of `threads` threads; none if the kernel has no FUSE over io_uring.
+/// Returns a notice if rings would be available but cannot be used.
 fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, String> {
     let Ok(enabled) = std::fs::read_to_string(RINGS) else { return Ok(Vec::new()) };
     if plain {
@@ -487,7 +490,7 @@ fn start_threads(
             fault::point("fuse", shared.name());
             let link = match ring {
                 None => Ok(Link::Device(Arc::new(device))),
-                // A ring belongs to the thread that begins to use it.
+                // A ring belongs to the thread that enables it.
                 Some(ring) => Ring::begin(ring, device, index == 0)
                     .map(|ring| Link::by_ring(ring, waker.clone())),
             };
@@ -495,7 +498,7 @@ fn start_threads(
                 Ok(link) => (Ok(()), Some(link)),
                 Err(error) => (Err(error), None),
             };
-            // Whoever started us may have given up already.
+            // The starting thread may have returned with an error already.
             let _is_heard = started.send(told).is_ok();
             let Some(link) = link else { return shared.thread_over() };
             let worker = Worker::new(shared, link, waker);

@@ -1,4 +1,4 @@
-//! Requests about names, attributes and opening: none of them waits for anything.
+//! Requests about names, attributes and opens of the files of volumes; none of them blocks.
 
 use super::abi::{
     self, AttrOut, EntryOut, InHeader, OpenIn, OpenOut, StatfsOut, TransferIn, opcode,
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// The largest answer to a look into the directory.
+/// Maximum size of the reply to a directory listing.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 
 impl Worker {
-    /// Answers a request that is not about data.
+    /// Answers a request that does not concern data.
     pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
         let unique = header.unique;
         let answered = match header.opcode {
-            // These have no answer.
+            // These have no reply.
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
             opcode::LOOKUP => self.lookup(header, abi::name_of(body)),
             opcode::GETATTR => self.attributes(header.nodeid),
@@ -31,7 +31,7 @@ impl Worker {
             opcode::OPENDIR => Ok(open_out(0)),
             opcode::READDIR => self.entries(header.nodeid, &abi::head_of(body)),
             opcode::STATFS => Ok(statfs_out()),
-            // Closing a file promises nothing, as with a disk; fsync does.
+            // Closing a file guarantees no durability, as with a disk; fsync(2) does.
             opcode::FLUSH | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
                 Ok(Vec::new())
             }
@@ -112,7 +112,7 @@ fn open_out(open_flags: u32) -> Vec<u8> {
     OpenOut { fh: 0, open_flags, backing_id: 0 }.as_bytes().to_vec()
 }
 
-/// The space of the directory means nothing: volumes have theirs already.
+/// Returns empty space figures: the volumes have their space already.
 fn statfs_out() -> Vec<u8> {
     let namelen = u32::try_from(NAME_BYTES_MAX).expect("small");
     let statfs =

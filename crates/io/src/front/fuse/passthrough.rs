@@ -1,8 +1,8 @@
-//! FUSE passthrough: files that the kernel reads and writes in the directory by itself, without asking
-//! (Linux 6.9, `linux/fuse.h` of version 7.40).
+//! FUSE passthrough: the kernel reads and writes backing files in the directory itself, without
+//! requests (Linux 6.9, `linux/fuse.h` of version 7.40).
 //!
-//! Invariant: all who have a file open at a time have it open in the same way, as the kernel
-//! demands; so what the first opening comes to holds until the last one is closed.
+//! Invariant: all concurrent opens of a file use the same mode, as the kernel demands; so the mode
+//! of the first open applies until the last close.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -20,12 +20,12 @@ struct BackingMap {
     padding: u64,
 }
 
-/// The kernel's number for registering a file: `_IOW(229, 1, struct fuse_backing_map)`.
+/// Number of the ioctl that registers a backing file: `_IOW(229, 1, struct fuse_backing_map)`.
 const OPEN: Opcode = opcode::write::<BackingMap>(229, 1);
-/// The one for letting go of it: `_IOW(229, 2, u32)`.
+/// Number of the ioctl that unregisters it: `_IOW(229, 2, u32)`.
 const CLOSE: Opcode = opcode::write::<u32>(229, 2);
 
-/// Registers a file; the answer is its number.
+/// The ioctl that registers a file; it returns the backing ID.
 struct Register(BackingMap);
 
 // SAFETY: the number is that of a call that reads one `fuse_backing_map`, to which the pointer
@@ -47,23 +47,24 @@ unsafe impl Ioctl for Register {
     }
 }
 
-/// The way to tell the kernel which files it may use by itself.
+/// Connection on which backing files are registered; none without passthrough.
 #[derive(Debug, Default)]
 pub(super) struct Passthrough(OnceLock<OwnedFd>);
 
 impl Passthrough {
-    /// Uses the connection of `device`, on which the kernel has agreed to it.
+    /// Uses the connection of `device`, on which passthrough was negotiated.
     ///
     /// # Errors
-    /// One sentence on why the kernel does not let us.
+    /// The reason why the kernel does not permit passthrough.
     pub(super) fn begin(&self, device: &OwnedFd) -> Result<(), String> {
         let device = device.try_clone().map_err(|error| error.to_string())?;
-        // Whether we may at all does not depend on the file: our own program is always there.
+        // The permission does not depend on the file, so it is tested with this process's own
+        // program, which always exists.
         if let Ok(own) = std::fs::File::open("/proc/self/exe") {
             match register(&device, own.as_fd()) {
                 Ok(number) => forget(&device, number),
                 Err(Errno::PERM) => return Err("it takes the right CAP_SYS_ADMIN".to_owned()),
-                // Another file may be no trouble: each is asked for by itself.
+                // Other files may work: the permission is checked for each of them.
                 Err(_) => {}
             }
         }
@@ -89,21 +90,21 @@ fn forget(device: &OwnedFd, number: u32) {
     }
 }
 
-/// How a file is open.
+/// Opens of a file.
 #[derive(Debug, Default)]
 struct Opened {
     times: u32,
-    /// Its number with the kernel, if that uses it by itself.
+    /// Backing ID, if the kernel reads and writes the file itself.
     number: Option<u32>,
 }
 
-/// What the kernel has of a file that it may use by itself.
+/// State of a file that the kernel may read and write itself.
 #[derive(Debug, Default)]
 pub(super) struct Backed(Mutex<Opened>);
 
 impl Backed {
-    /// The file is open once more; its number, if the kernel uses it by itself. Where it has none
-    /// yet `file` is registered.
+    /// Records an open of the file. Returns its backing ID, if the kernel reads and writes it
+    /// itself. The first open registers the file by calling `file`.
     pub(super) fn open(
         &self,
         by: &Passthrough,
@@ -123,12 +124,12 @@ impl Backed {
         opened.number
     }
 
-    /// The file is open once less.
+    /// Records a close of the file.
     pub(super) fn close(&self, by: &Passthrough) {
         self.close_times(1, by);
     }
 
-    /// Records that the file is not open any more, after the end of the mount.
+    /// Records the close of all opens of the file, after the end of the mount.
     pub(super) fn close_all(&self, by: &Passthrough) {
         self.close_times(u32::MAX, by);
     }

@@ -1,10 +1,10 @@
-//! FUSE over io_uring: one ring for each thread, in which the kernel puts requests of its
-//! processors, and one system call that answers a request, hands its place back and waits for the
-//! next one.
+//! FUSE over io_uring: one ring for each thread, in which the kernel places the requests of its
+//! processors. One system call replies to a request, returns its ring entry and waits for the next
+//! request.
 //!
-//! Forgets and whatever came before the rings are there still come through the device, which one
-//! thread looks at: at once when nothing else is to be done, else now and then. Invariants: a place
-//! that is with the kernel outlives the ring; an answer goes where its request came from.
+//! Forgets, and requests that the kernel sent before the rings were registered, still come through
+//! the device. One thread polls it: at once when it is idle, else at intervals. Invariants: a ring
+//! entry that the kernel owns outlives the ring; a reply uses the transport of its request.
 
 mod abi;
 mod place;
@@ -26,52 +26,54 @@ use zerocopy::IntoBytes;
 
 pub(super) use place::RingPayload;
 
-/// What a request or an answer carries at most. What was read is copied twice on the way to whoever
-/// asked; so much of it the processor still has at hand the second time.
+/// Maximum payload of a request or reply. Read data is copied twice on the way to the requesting
+/// process; this much of it is still in the processor's cache for the second copy.
 pub(super) const ROOM_BYTES: u32 = WRITE_BYTES_MAX;
-/// Places of all rings together.
+/// Number of entries of all rings together.
 const PLACES: usize = 32;
-/// With more processors than this, which need a place each, requests come through the device.
+/// Maximum number of processors, each of which needs an entry; with more, requests come through the
+/// device.
 const QUEUES_MAX: u16 = 64;
-/// How long a thread that does not sleep for longer leaves the device alone,
+/// Interval at which a busy thread polls the device,
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// and how many requests it takes by the ring meanwhile, if it does not sleep at all.
+/// and number of requests from the ring after which a thread that does not sleep polls it.
 const LOOK_AFTER: u32 = 256;
 
-/// What completions are of that are not of a place.
+/// User data of completions of the polls for the waker and for the device.
 const OF_WAKER: u64 = u64::MAX;
 const OF_DEVICE: u64 = u64::MAX - 1;
 
-/// How many processors there can be: each has a queue of its own with the kernel.
+/// Returns the number of possible processors: each has its own queue in the kernel.
 fn queues() -> io::Result<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u16>().ok());
     last.map(|last| last + 1).ok_or_else(|| io::Error::other("the processors are not known"))
 }
 
-/// A ring that nobody uses yet.
+/// A ring that is not enabled yet.
 pub(super) struct Prepared {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     places: Vec<Place>,
-    /// The processor whose requests it takes, if those of one alone.
+    /// The processor whose requests it receives, if there is only one.
     processor: Option<u16>,
 }
 
-/// Returns the number of requests that the kernel can have under way in each of `queues` queues.
+/// Returns the number of entries of each of `queues` queues: the requests that the kernel can have
+/// in flight there.
 fn places_of(queues: u16) -> usize {
     (PLACES / usize::from(queues)).max(1)
 }
 
-/// Returns the same for the queues of this machine.
+/// Returns the number of entries of each queue on this machine.
 pub(super) fn places_of_queue() -> usize {
     queues().map_or(1, places_of)
 }
 
-/// A ring for each of so many threads, which together take the requests of all processors. `touch`:
-/// their memory is to be there from the beginning.
+/// Prepares a ring for each of `threads` threads; together they receive the requests of all
+/// processors. `touch`: their memory is allocated immediately.
 ///
 /// # Errors
-/// There is no io_uring, or it may not be used; or there are too many processors.
+/// If io_uring is not available or not permitted, or there are too many processors.
 pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> {
     let queues = queues()?;
     if queues > QUEUES_MAX {
@@ -87,7 +89,7 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
         if touch {
             places.iter_mut().for_each(Place::touch);
         }
-        // All places, the waker and the device.
+        // All entries, the waker and the device.
         let entries = u32::try_from(places.len() + 2).expect("few").next_power_of_two();
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -101,12 +103,12 @@ pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> 
     (0..threads).map(ring).collect()
 }
 
-/// Has this thread run where those run whose requests it takes: who asks makes room for it and gets
-/// the processor back, and no other one has to be woken.
+/// Binds this thread to the processor whose requests it receives: a requesting process yields the
+/// processor to it and gets it back, and no other processor has to be woken.
 fn stay_on(processor: u16) {
     let mut processors = CpuSet::new();
     processors.set(processor.into());
-    // Where it may not run there it runs where it may.
+    // If the affinity is not permitted, the thread runs on any processor.
     if let Err(error) = sched_setaffinity(None, &processors) {
         tracing::debug!(processor, %error, "a thread is not kept on a processor");
     }
@@ -115,22 +117,22 @@ fn stay_on(processor: u16) {
 /// One thread's ring.
 pub(super) struct Ring {
     kernel: IoUring<squeue::Entry128, cqueue::Entry>,
-    /// Behind the ring, which uses them.
+    /// Declared after the ring, which uses them, so that they are dropped later.
     places: Vec<Place>,
     device: Device,
-    /// Whether this thread looks at the device.
+    /// True if this thread polls the device.
     looks: bool,
-    /// Places that the kernel has not given back for good.
+    /// Number of entries that the kernel has not given up.
     alive: usize,
-    /// Whether the ring waits for the waker, and for the device.
+    /// True if the ring polls for the waker, and for the device.
     waits: [bool; 2],
-    /// Whether the device is to be looked at now.
+    /// True if the device has to be polled now.
     look: bool,
-    /// Whether a request has come since the device was last looked at in vain.
+    /// True if a request has come since the last unsuccessful poll of the device.
     is_busy: bool,
-    /// Requests since the device was last looked at for their sake.
+    /// Number of requests since their number last caused a poll of the device.
     taken: u32,
-    /// Answers that somebody waits for and that were not handed over.
+    /// Number of replies that processes wait for and that are not submitted yet.
     awaited: usize,
 }
 
@@ -141,11 +143,11 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Begins to take requests, in the thread that is to answer them. `looks`: those that come
-    /// through the device too.
+    /// Enables the ring, in the thread that answers its requests. `looks`: the thread also answers
+    /// the requests from the device.
     ///
     /// # Errors
-    /// The kernel refuses the ring.
+    /// If the kernel refuses the ring.
     pub(super) fn begin(prepared: Prepared, device: Device, looks: bool) -> io::Result<Self> {
         let Prepared { ring, places, processor } = prepared;
         if let Some(processor) = processor {
@@ -172,7 +174,7 @@ impl Ring {
         Ok(new)
     }
 
-    /// Whether no place is left, and all that comes does so through the device.
+    /// Returns true if no entry is left: all requests come through the device.
     pub(super) fn is_over(&self) -> bool {
         self.alive == 0
     }
@@ -187,26 +189,26 @@ impl Ring {
         let fd = types::Fd(self.device.as_fd().as_raw_fd());
         let entry = opcode::UringCmd80::new(fd, code).cmd(bytes);
         let mut entry = entry.addr(Some(place.address())).build().user_data(index as u64);
-        // The library has no way to say how many parts the address is of.
+        // The library cannot set the number of iovecs at the address.
         let start = std::ptr::from_mut(&mut entry).cast::<u8>();
         // SAFETY: a submission is 128 bytes long, of which these four are the length.
         let len = unsafe { start.add(SUBMISSION_LEN_AT) };
-        // SAFETY: as above, and the submission is ours.
+        // SAFETY: as above, and this function owns the submission.
         unsafe { len.cast::<u32>().write_unaligned(2) };
         self.add(&entry);
     }
 
     fn add(&mut self, entry: &squeue::Entry128) {
-        // SAFETY: what it points at belongs to a place, or is a descriptor of ours; all live longer
-        // than the ring, and a place that is pushed is left to the kernel.
+        // SAFETY: the submission points to memory of a ring entry, or holds a descriptor of this
+        // process; all of these outlive the ring, and this process does not access a pushed entry.
         let pushed = unsafe { self.kernel.submission().push(entry) };
         pushed.expect("there is room for all places, the waker and the device");
     }
 
-    /// Hands over what was answered, and takes in what has come.
+    /// Submits the replies, and lets the kernel post completions.
     ///
     /// # Errors
-    /// The kernel takes nothing any more.
+    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.awaited = 0;
         match self.kernel.submit() {
@@ -216,15 +218,16 @@ impl Ring {
         }
     }
 
-    /// Takes a request, if one has come: into `buffer`, but for the data of a write.
+    /// Receives a request, if one is available: into `buffer`, except for the data of a write.
     ///
     /// # Errors
-    /// If the kernel takes nothing any more.
+    /// If the kernel accepts nothing any more.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut has_run = false;
         loop {
             if let Some(received) = self.taken(buffer) {
-                // Whoever waits for the answer before this one is not to wait for it too.
+                // The process that waits for the previous reply must not wait for this request,
+                // too.
                 if self.awaited > 0 {
                     self.submit()?;
                 }
@@ -233,8 +236,8 @@ impl Ring {
             if self.is_over() {
                 return self.device.receive(buffer);
             }
-            // The kernel may say that something is to be run when it has just been, and take that
-            // back only when more comes.
+            // The kernel may still report task work that has just run, and clears that flag only
+            // when more work arrives.
             if std::mem::replace(&mut has_run, true) || !self.kernel.submission().taskrun() {
                 break;
             }
@@ -245,12 +248,12 @@ impl Ring {
         }
         let received = self.device.receive(buffer)?;
         self.look = !matches!(received, Received::Nothing);
-        // Where something came more will come.
+        // More requests may follow.
         self.is_busy |= self.look;
         Ok(received)
     }
 
-    /// The next request of those that the kernel has put there.
+    /// Returns the next request of the completion queue.
     fn taken(&mut self, buffer: &mut [u8]) -> Option<Received> {
         loop {
             let done = self.kernel.completion().next()?;
@@ -267,7 +270,7 @@ impl Ring {
         }
     }
 
-    /// The kernel is through with a place.
+    /// Handles the completion of a ring entry. Returns its request, if it has a valid one.
     fn came(&mut self, index: usize, result: i32, buffer: &mut [u8]) -> Option<Received> {
         if result < 0 {
             self.alive -= 1;
@@ -291,7 +294,7 @@ impl Ring {
         None
     }
 
-    /// What was lent is not needed any more.
+    /// Returns a payload to its ring entry, and commits the entry if it is answered.
     pub(super) fn give_back(&mut self, lent: RingPayload) {
         let index = lent.place;
         if self.places[index].give_back(lent) {
@@ -314,7 +317,7 @@ impl Ring {
         self.places.iter().position(|place| place.is_asked(unique))
     }
 
-    /// Answers with `body`.
+    /// Replies with `body`.
     pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
         match self.place_of(unique) {
             Some(index) => self.answer(index, 0, std::iter::once(body)),
@@ -322,7 +325,7 @@ impl Ring {
         }
     }
 
-    /// Answers with an errno.
+    /// Replies with an errno.
     pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
         match self.place_of(unique) {
             Some(index) => self.answer(index, errno.raw_os_error(), std::iter::empty()),
@@ -330,7 +333,7 @@ impl Ring {
         }
     }
 
-    /// Answers with what a read that is done has found.
+    /// Replies with the data of a completed read.
     pub(super) fn reply_read(
         &mut self,
         unique: u64,
@@ -371,7 +374,8 @@ impl Ring {
             self.waits[0] = true;
             self.add(&poll(waker.event().as_raw_fd(), OF_WAKER));
         }
-        // Each forget would wake us; many of them are looked at together.
+        // A poll would wake this thread for each forget; a busy thread polls later for many of
+        // them.
         let is_later = self.looks && self.is_busy;
         if self.looks && !self.is_busy && !self.waits[1] {
             self.waits[1] = true;
@@ -398,7 +402,7 @@ impl Ring {
     }
 }
 
-/// Whether the kernel only has to be asked again.
+/// Returns true if the call can be repeated.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }

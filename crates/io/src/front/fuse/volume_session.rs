@@ -55,7 +55,7 @@ impl InFlight {
         }
     }
 
-    /// Records in the file of a write that it is over.
+    /// Records in the file of a write that the write is complete.
     pub(super) fn note_end(&self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.op == RequestOp::Write) {
             file.write_over();
@@ -67,7 +67,7 @@ impl InFlight {
 pub(super) struct VolumeSession {
     pub(super) owner: Owner,
     pub(super) requests: ArenaSession<InFlight>,
-    /// The observer of requests that have ended.
+    /// Recorder of answered requests, if the mount has an observer.
     pub(super) watch: Option<Watch>,
 }
 
@@ -96,7 +96,7 @@ impl VolumeSession {
         file
     }
 
-    /// Returns whether nothing is in flight.
+    /// Returns true if no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.in_flight() == 0
     }

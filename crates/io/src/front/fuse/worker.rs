@@ -1,8 +1,8 @@
-//! A thread of a mount: it takes requests as they come, answers hits at once, and goes on with the
-//! others when their completions arrive.
+//! A thread of a mount: it receives requests, answers hits at once, and continues the others when
+//! their completions arrive.
 //!
-//! Invariants: the thread waits only in its sleep, for whatever comes next; what it holds for
-//! requests that wait is bounded, and beyond that it takes no more of them.
+//! Invariants: the thread waits only in its sleep, which any event ends; the resources that it
+//! holds for waiting requests are bounded, and beyond the bound it receives no further requests.
 
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
@@ -33,27 +33,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What a read brings at most.
+/// Maximum length of a read in bytes.
 pub(super) const READ_BYTES_MAX: u32 = READ_PIECE_BYTES;
-/// The largest payload of a write: large enough to cost little for each byte, and small enough to
-/// be kept while it waits.
+/// Maximum payload of a write: long enough to keep the cost per byte low, and short enough to be
+/// parked while it waits.
 pub(super) const WRITE_BYTES_MAX: u32 = 256 << 10;
-/// Room for a request with its head.
+/// Bytes of the longest request with its header.
 const BUFFER_BYTES: usize = abi::WRITE_HEAD_BYTES + WRITE_BYTES_MAX as usize;
-/// Requests taken in before answers that are ready are looked for.
+/// Maximum number of requests received before completions are processed.
 const BATCH_MAX: u32 = 32;
-/// Requests of one thread at a time; with more under way it leaves them to others, or waiting.
+/// Maximum number of requests in flight of one thread; it leaves further ones to other threads, or
+/// waiting in the kernel.
 const REQUESTS_MAX: usize = 512;
-/// Bytes of writes that wait for room or for a fill, of all threads together. All the writes that a
-/// kernel has under way unasked can wait, so reads do not wait behind them.
+/// Maximum bytes of writes that wait for room or for a fill, of all threads together. All
+/// background writes of the kernel fit, so reads do not wait behind them.
 const PARKED_BYTES_MAX: usize = 8 << 20;
-/// So much of the cache may the reads of one thread pin, in a small cache a sixteenth of it.
+/// Maximum bytes of the cache that the reads of one thread pin; in a small cache a sixteenth of it.
 const READING_BYTES_MAX: u64 = 4 << 20;
 const READING_SHARE: u64 = 16;
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
-/// A thread's state.
+/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
@@ -61,16 +62,17 @@ pub(super) struct Worker {
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sessions: Vec<VolumeSession>,
-    /// Nodes of a directory that were used lately.
+    /// Recently used nodes of a directory.
     pub(super) recent: Recent,
     buffer: Box<[u8]>,
     reading_max: u64,
     parked_max: usize,
-    /// Until then a directory's disk is waited for by others.
+    /// Time until which only blocking workers handle requests that may wait for the directory's
+    /// disk.
     pub(super) slow_until: Nanos,
-    /// When the last request was taken in; grows from one to the next.
+    /// Arrival time of the last request; increases from request to request.
     pub(super) arrived_at: Nanos,
-    /// Whether a read was among those that were taken in together.
+    /// True if the current batch of requests contains a read.
     pub(super) read_in_batch: bool,
     /// True if the device had no more requests at the last read.
     is_drained: bool,
@@ -90,7 +92,7 @@ impl Worker {
             clock,
             sessions: Vec::new(),
             recent: Recent::default(),
-            // Written, so that its memory is there before the kernel wants to fill it.
+            // Filled with ones, so that its memory is allocated before the kernel fills it.
             buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
             reading_max: (pool / READING_SHARE).min(READING_BYTES_MAX),
@@ -122,7 +124,7 @@ impl Worker {
             let now = self.clock.now();
             let mut moved = self.take_completions(now) | self.link.take_answers() | spun;
             moved |= std::mem::take(&mut stays);
-            // What a spin found counts as taken now.
+            // Requests that a spin has received count as received now.
             self.read_in_batch &= std::mem::take(&mut spun);
             let Some(taken) = self.take_requests() else { break };
             moved |= taken > 0;
@@ -139,17 +141,18 @@ impl Worker {
                             break;
                         }
                     };
-                    // A processor that is not idle keeps those who ask where their requests are
-                    // taken, so that it pays for another thread too: as long as that takes some,
-                    // if this is the only processor that they could be moved to.
+                    // While this processor is busy, the scheduler leaves the requesting processes
+                    // of other threads on the processors where their requests are received, so
+                    // spinning also pays for those threads. With two processors, this thread
+                    // continues as long as the other one receives requests.
                     let others =
                         self.link.shares_processor() && self.shared.spinners.batches() != before;
                     spins.ended(spun || others);
                     stays = others && self.shared.spinners.is_pair();
                     continue;
                 }
-                // The device also reports requests that have arrived since, so there is no need to
-                // look again before the sleep.
+                // The device also reports requests that have arrived since, so the thread need not
+                // poll again before the sleep.
                 if !self.is_drained || self.link.shares_processor() {
                     continue;
                 }
@@ -172,23 +175,24 @@ impl Worker {
         self.slow_until = 0;
     }
 
-    /// Takes a request. If that panics, the mount ends and the request is refused like all others.
+    /// Handles a request. If that panics, the mount ends and the request is refused like all
+    /// others.
     fn take_confined(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
         let Err(panic) = confine(|| self.take_request(now, bytes, lent)) else { return };
         panic.end_if_damaging(&self.cache);
         self.shared.fail(&panic);
-        // The kernel ignores a second answer.
+        // The kernel ignores a second reply.
         let unique = abi::head_of::<InHeader>(bytes).unique;
         self.link.refuse(unique, Errno::IO);
         self.refuse_all();
     }
 
-    /// Takes in all requests that have come and that there is room for; how many. `None` if the
-    /// file system is gone.
+    /// Receives and handles the available requests for which there is room; returns their number.
+    /// `None` if the file system is unmounted.
     pub(super) fn take_requests(&mut self) -> Option<u32> {
         let mut taken = 0;
         self.is_drained = false;
-        // The buffer is lent to the request at hand.
+        // The current request borrows the buffer.
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut is_there = true;
         while taken < BATCH_MAX && self.has_room() {
@@ -198,7 +202,8 @@ impl Worker {
                         self.shared.spinners.begin_batch();
                     }
                     taken += 1;
-                    // By now it has arrived, and whatever its asker has seen answered came before.
+                    // The request has arrived before this time, and after all replies that its
+                    // process has received.
                     let now = self.clock.now();
                     self.take_confined(now, &buffer[..len], lent.as_ref().map(RingPayload::data));
                     if let Some(lent) = lent {
@@ -227,7 +232,7 @@ impl Worker {
         is_there.then_some(taken)
     }
 
-    /// Whether more requests may be taken in.
+    /// Returns true if the thread may receive more requests.
     fn has_room(&self) -> bool {
         let is_full = matches!(&self.shared.tree, Tree::Directory { pool, .. } if pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
@@ -244,7 +249,8 @@ impl Worker {
             tracing::error!(bytes = len, "the kernel sent a torn request");
             return;
         }
-        // Requests that came together are told apart by a nanosecond, which keeps their order.
+        // Requests of one batch get arrival times that differ by a nanosecond, which keeps their
+        // order.
         self.arrived_at = now.max(self.arrived_at + 1);
         let body = &bytes[abi::IN_HEADER_BYTES..];
         let own = if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
@@ -272,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// Whether this thread may be asked to make files.
+    /// Returns true if this thread may have to create files.
     pub(super) fn makes_files(&self) -> bool {
         matches!(self.shared.tree, Tree::Directory { .. })
     }
@@ -298,7 +304,7 @@ impl Worker {
             let is_removed = self.sessions[index].file().is_removed();
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
-        // A number that is not there any more is that of a file that was removed.
+        // An unknown node number is that of a removed file.
         let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
         let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
@@ -313,7 +319,8 @@ impl Worker {
         Ok(self.sessions.len() - 1)
     }
 
-    /// Processes completions of the cache and delayed replies that are due.
+    /// Processes completions of the cache and delayed replies that are due. Returns true if there
+    /// were any.
     pub(super) fn take_completions(&mut self, now: Nanos) -> bool {
         let mut any = false;
         for index in 0..self.sessions.len() {
@@ -344,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Answers the requests of a session that have ended.
+    /// Answers the completed requests of a session.
     pub(super) fn answer_ended(&mut self, now: Nanos, index: usize) {
         while let Some(event) = self.sessions[index].requests.poll_event() {
             let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
@@ -355,7 +362,7 @@ impl Worker {
         }
     }
 
-    /// Answers a request that has ended.
+    /// Answers a completed request.
     pub(super) fn answer(
         &mut self,
         now: Nanos,
@@ -394,8 +401,8 @@ impl Worker {
         }
     }
 
-    /// Closes the sessions of removed files that have no request in flight, and of files that are
-    /// cut off.
+    /// Closes the sessions of removed files that have no request in flight, and the sessions of
+    /// files whose requests are cancelled.
     fn leave_removed(&mut self) {
         let is_left = |session: &VolumeSession| {
             let Owner::Volume(file) = &session.owner else { return false };
@@ -411,20 +418,21 @@ impl Worker {
         for unique in session.close(&self.cache) {
             self.link.refuse(unique, errno);
         }
-        // Frames that were pinned here may be what others wait for.
+        // Other sessions may wait for frames that this one had pinned.
         self.shared.wake_all();
     }
 
-    /// Looks for the next request without sleeping; whether one came.
+    /// Polls for the next request without sleeping. Returns true if one came.
     fn spin(&mut self) -> std::io::Result<bool> {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
         let mut handed_over = None;
         let came = shared.spinners.spin(&*clock, || {
-            // Where this thread may not spin, answers go with its sleep, which is one call less.
+            // If this thread may not spin, its sleep submits the replies, which saves a system
+            // call.
             if handed_over.get_or_insert_with(|| self.link.submit()).is_err() {
                 return true;
             }
-            // Who was just answered may have been given this processor.
+            // The process that got the last reply may be scheduled on this processor.
             if self.link.shares_processor() || shared.spinners.requests_overlap() {
                 rustix::thread::sched_yield();
             }
@@ -454,7 +462,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives back everything that the thread holds.
+    /// Releases all resources of the thread.
     fn close(mut self) {
         self.publish_events();
         for session in std::mem::take(&mut self.sessions) {
@@ -468,7 +476,7 @@ impl Worker {
 }
 
 impl Shared {
-    /// Has all threads look at what has changed.
+    /// Wakes all threads, to check the changed state.
     pub(super) fn wake_all(&self) {
         for waker in self.wakers() {
             waker.notify();

@@ -5,7 +5,7 @@ use super::transport::Transport;
 use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
 use rustix::io::Errno;
 
-/// Bytes of the small buffer: one small piece of a payload, and what comes behind it.
+/// Bytes of the small buffer: one small piece of a payload, and the headers behind it.
 const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
 /// Bytes of the large buffer.
 const LARGE_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
@@ -21,18 +21,18 @@ const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Some bytes.
+    /// Bytes were received.
     Some,
-    /// Nothing now.
+    /// No bytes are available now.
     Nothing,
-    /// The client is gone.
+    /// The client has closed the connection, or it has failed.
     Closed,
 }
 
-/// Bytes that have come and are not used yet.
+/// Received bytes that are not consumed yet.
 #[derive(Debug)]
 pub(super) struct Input {
     /// The whole buffer, or the rest that [`Input::shrink`] has left.
@@ -73,7 +73,7 @@ impl Input {
         }
     }
 
-    /// Returns whether the buffer is large.
+    /// Returns true if the buffer is large.
     pub(super) fn is_large(&self) -> bool {
         self.size == LARGE_BYTES
     }
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Returns whether there is memory to release.
+    /// Returns true if there is memory to release.
     pub(super) fn is_whole(&self) -> bool {
         self.buffer.len() == self.size
     }
@@ -117,7 +117,7 @@ impl Input {
         if payload || self.has_filled { self.size } else { self.size.min(HEADERS_BYTES) }
     }
 
-    /// Whether [`Input::receive`] could bring something.
+    /// Returns true if the buffer has room for [`Input::receive`].
     pub(super) fn has_room(&self, payload: bool) -> bool {
         self.end - self.start < self.limit(payload)
     }

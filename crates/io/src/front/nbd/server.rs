@@ -1,4 +1,4 @@
-//! Accepting connections, and the limits on them.
+//! The NBD server: accepts connections, and limits their number.
 
 use super::exports::{Export, Exports, NameTaken};
 use super::options::{ServerOptions, TlsOptions};
@@ -29,19 +29,19 @@ use std::time::{Duration, Instant};
 /// Interval of attempts to accept a connection while descriptors or memory are short.
 const SHORTAGE_RETRY: Duration = Duration::from_millis(10);
 
-/// What clients may demand.
+/// Limits on clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections at a time; more are closed as they come.
+    /// Maximum number of connections; the server closes further ones at once.
     pub connections_max: usize,
-    /// Bytes of one request; larger ones fail.
+    /// Maximum length of one request in bytes; longer ones fail.
     pub request_bytes_max: u32,
-    /// Concurrent handshakes; another client ends the oldest of them.
+    /// Maximum number of concurrent handshakes; a further client ends the oldest of them.
     pub handshakes_max: usize,
-    /// How long a handshake may take.
+    /// Maximum duration of a handshake.
     pub handshake_time_max: Duration,
-    /// Time after which a client that receives none of its waiting replies is disconnected; `None`
-    /// for no limit.
+    /// Time after which the server disconnects a client that receives none of its queued replies;
+    /// `None` for no limit.
     pub send_time_max: Option<Duration>,
 }
 
@@ -59,7 +59,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) exports: Exports,
@@ -69,16 +69,16 @@ pub(super) struct Shared {
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
-    /// The memory that the requests of all connections may hold.
+    /// Memory budget of the requests of all connections.
     pub(super) budget: Arc<Budget>,
     connections: Mutex<Vec<Arc<Connection>>>,
     /// Wakes the thread that accepts connections and releases those that have ended.
     pub(super) acceptor: Waker,
-    /// Connections that have agreed on an export.
+    /// Number of connections that have negotiated an export.
     serving: AtomicUsize,
 }
 
-/// One of the connections that may be served at a time.
+/// One of the `connections_max` slots; freed when it is dropped.
 pub(super) struct Place<'a>(&'a AtomicUsize);
 
 impl Drop for Place<'_> {
@@ -88,7 +88,7 @@ impl Drop for Place<'_> {
 }
 
 impl Shared {
-    /// Counts a client that has agreed on an export; none if the limit is reached.
+    /// Takes a slot for a client that has negotiated an export; none if all slots are taken.
     pub(super) fn take_place(&self) -> Option<Place<'_>> {
         let limit = self.limits.connections_max;
         let one_more = |serving: usize| (serving < limit).then_some(serving + 1);
@@ -132,7 +132,7 @@ impl Server {
         Server::start_with(engine, address, exports, options)
     }
 
-    /// As [`Server::start`]; `observer` is told of every request that was answered.
+    /// As [`Server::start`]; `observer` receives the events of all answered requests.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -160,7 +160,7 @@ impl Server {
         Server::start_on(engine, Listener::bind(address)?, exports, options)
     }
 
-    /// As [`Server::start_with`], on a socket that is there already.
+    /// As [`Server::start_with`], on an existing listener.
     ///
     /// # Errors
     /// If the kernel has no thread or file descriptor left.
@@ -198,13 +198,13 @@ impl Server {
         Ok(Server { shared, acceptor: Some(acceptor), listener })
     }
 
-    /// Where it listens; the port is the real one.
+    /// Returns the address, with the port that the kernel has chosen if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
         self.listener.address()
     }
 
-    /// The address of an export in the form that clients take.
+    /// Returns the NBD URI of an export.
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
         use crate::nbd_client::{NbdAddress, NbdUri, UriTls};
@@ -219,7 +219,7 @@ impl Server {
         NbdUri { address, export: export.to_owned(), tls }.to_string()
     }
 
-    /// Offers one more export from now on.
+    /// Adds an export.
     ///
     /// # Errors
     /// If there is one of the same name.
@@ -227,7 +227,7 @@ impl Server {
         self.shared.exports.add(export)
     }
 
-    /// How many clients use the export of this name now.
+    /// Returns the number of clients that use the export of this name.
     #[must_use]
     pub fn clients(&self, name: &str) -> usize {
         let exports = self.shared.exports.list();
@@ -236,16 +236,17 @@ impl Server {
         connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
     }
 
-    /// Returns the figures of the memory that the requests of all clients may hold.
+    /// Returns the usage of the memory budget of all clients' requests.
     #[must_use]
     pub fn budget(&self) -> BudgetUsage {
         let frames = self.shared.engine.cache().frame_count();
         self.shared.budget.usage(u64::from(frames) * BLOCK_BYTES_U64)
     }
 
-    /// Offers the export of this name no more, and lets its clients go: what they have asked is
-    /// answered. Those whose requests, or who themselves, take longer than `patience` are cut off.
-    /// When this returns nobody uses the export's volume by this server; false if there was none.
+    /// Removes the export of this name and disconnects its clients after it has answered the
+    /// requests that it has received from them. A client that does not finish within `patience` is
+    /// disconnected with requests in flight. When this returns, the server does not use the
+    /// export's volume any more. Returns false if there is no such export.
     pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
         let Some(export) = self.shared.exports.remove(name) else { return false };
         let serving = || {
@@ -268,7 +269,7 @@ impl Server {
         true
     }
 
-    /// Closes all connections and stops listening. Requests under way are given up.
+    /// Closes all connections and stops listening. Requests in flight are cancelled.
     pub fn close(mut self) {
         self.shut_down();
     }
@@ -325,8 +326,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // Out of descriptors or memory; other connections may end soon, and the client
-                // waits.
+                // The process has no descriptor or memory left. Other connections may end soon, and
+                // the new client waits in the listen queue.
                 shortages.log(|count| {
                     tracing::warn!(%error, count, "connections cannot be accepted for now");
                 });
@@ -359,9 +360,9 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
     Ok(())
 }
 
-/// Returns the handshake to end before another one begins. It is one from the address with the most
-/// handshakes, so that a host that begins many affects only itself: the oldest whose client has
-/// sent nothing, else the oldest.
+/// Returns the index of the handshake to close before another one begins. It is one from the
+/// address with the most handshakes, so that a host that begins many affects only itself: the
+/// oldest one whose client has sent nothing, else the oldest one.
 fn superfluous(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
     let shaking = |(_, one): &(usize, &Arc<Connection>)| one.is_shaking_hands();
     let shaking: Vec<_> = connections.iter().enumerate().filter(shaking).collect();

@@ -1,9 +1,9 @@
-//! A connection: handshake, then requests until the client is gone.
+//! A connection: handshake, then requests until the client disconnects.
 //!
-//! The loop of a connection: take in what the inbox brought, receive, answer what can be answered,
-//! send, and only when nothing of that moved anything, wait. A client that asks one thing at a time
-//! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
-//! answer; a client that keeps many requests under way is not.
+//! The loop of a connection: process completions, receive, answer the requests that can be
+//! answered, send, and wait only if no step made progress. For a client with one request in flight
+//! at a time, the thread polls briefly before it sleeps, since waking a sleeping thread costs more
+//! than the reply; for a client with many requests in flight it does not.
 
 mod disconnect;
 mod drain;
@@ -43,25 +43,25 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use writes::Payload;
 
-/// Memory of unsent replies outside the cache above which no more requests are read. A client that
-/// does not receive its replies blocks only itself.
+/// Memory of unsent replies outside the cache above which the connection reads no more requests. A
+/// client that does not receive its replies blocks only itself.
 const REPLY_HEAP_BYTES_MAX: usize = 16 << 10;
-/// Maximum number of requests in flight, and of operations that they consist of; a client with more
-/// of them waits.
+/// Maximum number of requests in flight, and of the operations that they consist of; a client with
+/// more of them waits.
 const REQUESTS_MAX: usize = 512;
 /// Idle time after which a connection releases its receive buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection, seen from the server.
+/// Handle of the server to a connection.
 pub(super) struct Connection {
     socket: Arc<Socket>,
     waker: Waker,
     done: Arc<AtomicBool>,
-    /// What it serves, once that is agreed on.
+    /// The export, once it is negotiated.
     export: Arc<OnceLock<Export>>,
     /// Address of a TCP client.
     peer: Option<IpAddr>,
-    /// Whether it is to be ended from outside, which ends it even with requests under way.
+    /// True if the server ends the connection, even with requests in flight.
     cut: Arc<AtomicBool>,
     thread: Mutex<Option<Thread>>,
 }
@@ -71,12 +71,12 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns whether the client has not agreed on an export yet.
+    /// Returns true while the client has not negotiated an export.
     pub(super) fn is_shaking_hands(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }
 
-    /// Returns whether the client has sent anything.
+    /// Returns true if the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.socket.has_received()
     }
@@ -90,7 +90,7 @@ impl Connection {
         self.export.get().is_some_and(|own| own.is(export))
     }
 
-    /// Has it look whether its export is still there.
+    /// Wakes the connection's thread, to check whether its export was removed.
     pub(super) fn wake(&self) {
         self.waker.notify();
     }
@@ -132,7 +132,8 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
 }
 
-/// Shuts down the socket of a connection, marks the connection as done, and has it released.
+/// Shuts down the socket of a connection, marks the connection as done, and makes the acceptor
+/// release it.
 struct EndWhenDropped {
     done: Arc<AtomicBool>,
     socket: Arc<Socket>,
@@ -170,7 +171,7 @@ fn converse(
     }
     let limit = SessionLimit::Shared(Arc::clone(&shared.budget));
     let requests = Session::open(&cache, &export.volume, Box::new(waker.clone()), limit);
-    // Its volume may be gone since.
+    // The volume may have been removed since.
     let Ok(requests) = requests else { return };
     let mut transmission = Transmission {
         export,
@@ -198,14 +199,14 @@ fn converse(
     };
     let ended = confine(|| transmission.run());
     if let Err(panic) = &ended {
-        // Its pins and its session are released anyway.
+        // `close` releases its pins and its session.
         let effect = format!("disconnected a client of {}", transmission.export.info.name);
         panic.report(&transmission.cache, &effect);
     }
     transmission.close();
 }
 
-/// A connection in transmission.
+/// A connection in the transmission phase.
 struct Transmission<'a> {
     export: &'a Export,
     cut: &'a AtomicBool,
@@ -220,21 +221,22 @@ struct Transmission<'a> {
     output: Output,
     send_timer: SendTimer,
     hang_up: HangupDetector,
-    /// A payload that has not come whole.
+    /// A write payload that has not arrived completely.
     payload: Option<Payload>,
-    /// A request that is served alone: a large read in simple replies.
+    /// A large read in simple replies, which is the only request in flight.
     alone: Option<UninterruptedRead>,
-    /// The client said goodbye: no more requests.
+    /// True after `NBD_CMD_DISC`: the client sends no more requests.
     leaving: bool,
-    /// Requests of this batch that were finished at once, to be recorded when they are sent.
+    /// Number of reads of this batch that were complete at once; their latency is recorded when
+    /// they are sent.
     finished_reads: u32,
     finished_writes: u32,
-    /// Requests in this batch, and whether a read was among them.
+    /// Number of requests in this batch.
     batch: u32,
     read_in_batch: bool,
-    /// When the last request was taken in; grows from one to the next.
+    /// Arrival time of the last request; increases from request to request.
     arrived_at: Nanos,
-    /// Who is told of the requests that were answered.
+    /// Recorder of the answered requests, if the server has an observer.
     watch: Option<Watch>,
 }
 
@@ -249,8 +251,8 @@ impl Transmission<'_> {
                 match self.receive() {
                     Received::Some => {
                         moved = true;
-                        // What has come arrived before this, and after whatever its client has seen
-                        // answered on other connections.
+                        // The received requests arrived before this time, and after any replies
+                        // that the client has received on other connections.
                         now = self.clock.now();
                     }
                     Received::Nothing => {}
@@ -266,12 +268,12 @@ impl Transmission<'_> {
                 if !self.send(now) {
                     return;
                 }
-                // There may be room now for requests that have been received already, of which no
-                // socket tells.
+                // There may be room now for requests in the receive buffer, for which poll(2) does
+                // not report the socket.
                 moved |= self.output.backlog() < backlog;
             }
             moved |= self.take_events(now);
-            // A read that was refused has pinned nothing.
+            // A refused read has pinned nothing.
             self.requests.settle_share(&self.cache);
             self.record_batch(now);
             self.publish_events();
@@ -289,7 +291,7 @@ impl Transmission<'_> {
                 return;
             }
             if moved {
-                // One thing at a time: it pays to look for the next one.
+                // With one request at a time, it pays to poll for the next one.
                 let alone = self.batch <= 1 && self.all_sent();
                 if spins.pays(now, alone, self.read_in_batch) {
                     spins.ended(self.spin());
@@ -302,18 +304,18 @@ impl Transmission<'_> {
         }
     }
 
-    /// Whether the socket has taken all answers.
+    /// Returns true if the socket has accepted all replies.
     fn all_sent(&self) -> bool {
         self.output.backlog() == 0 && !self.transport.has_unsent()
     }
 
-    /// Whether nothing of the client's is under way.
+    /// Returns true if no request, payload or reply of the client is in flight.
     fn is_quiet(&self) -> bool {
         self.requests.in_flight() == 0 && self.payload.is_none() && self.all_sent()
     }
 
     fn receive(&mut self) -> Received {
-        // Where a payload has not come whole, more of them may be on the way.
+        // The client is sending a payload; more may follow.
         let wants_large = self.payload.is_some() && !self.input.is_large();
         if wants_large && self.requests.lease_buffer(&self.cache, LEASE_BYTES) {
             self.input.enlarge();
@@ -321,17 +323,17 @@ impl Transmission<'_> {
         self.input.receive(&mut self.transport, self.payload.is_some())
     }
 
-    /// Whether requests may be received.
+    /// Returns true if the connection may receive requests.
     fn is_open(&mut self) -> bool {
         !self.leaving && self.alone.is_none() && self.takes_answers() && self.has_room()
     }
 
-    /// Whether the client takes its answers fast enough for more.
+    /// Returns true if the client receives its replies fast enough for more requests.
     fn takes_answers(&self) -> bool {
         self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
     }
 
-    /// Returns whether more requests may be in flight.
+    /// Returns true if more requests may be in flight.
     fn has_room(&mut self) -> bool {
         !self.requests.is_stalled()
             && self.requests.in_flight() < REQUESTS_MAX
@@ -347,8 +349,8 @@ impl Transmission<'_> {
         is_there
     }
 
-    /// Polls for the end of a connection that the server does not receive from. Returns whether it
-    /// is to be closed.
+    /// Polls for the end of a connection that the server does not receive from. Returns true if it
+    /// has to be closed.
     fn poll_hang_up(&mut self) -> bool {
         let is_receiving = self.is_open() && self.input.has_room(self.payload.is_some());
         self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.transport)
@@ -367,14 +369,14 @@ impl Transmission<'_> {
         }
     }
 
-    /// Hands on what was noted, now that the answers have left.
+    /// Publishes the recorded requests after their replies were sent.
     fn publish_events(&mut self) {
         if self.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
             self.watch = None;
         }
     }
 
-    /// Looks for the next request without sleeping; whether one came.
+    /// Polls for the next request without sleeping. Returns true if one came.
     fn spin(&mut self) -> bool {
         let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
         spinners.spin(&*clock, || {
@@ -402,7 +404,8 @@ impl Transmission<'_> {
         if self.requests.has_completions() {
             return Ok(());
         }
-        // The socket of a client that has hung up is always ready, and would end every sleep.
+        // The socket of a client that has hung up is always ready, and would end every sleep at
+        // once.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
         if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
@@ -415,13 +418,13 @@ impl Transmission<'_> {
         Ok(())
     }
 
-    /// Gives back everything that the connection holds.
+    /// Releases all resources of the connection.
     fn close(mut self) {
         self.publish_events();
         self.transport.close();
         self.output.discard_unsent();
         self.requests.close_and_release(&self.cache, self.output.take_released());
-        // Frames that were pinned here may be what others wait for.
+        // Other sessions may wait for frames that this connection had pinned.
         self.waker.notify();
     }
 }

@@ -1,5 +1,5 @@
-//! Requests on attributes: what stat(2) says and what changes it, extended ones, and the room that
-//! the directory's file system has.
+//! Requests about attributes: stat(2) and changes, extended attributes, and the space of the
+//! directory's file system.
 
 use super::super::abi::{
     self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
@@ -16,16 +16,16 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The longest value or list of extended attributes that Linux has.
+/// Maximum length of a value or list of extended attributes in Linux.
 const XATTR_BYTES_MAX: usize = 64 << 10;
-/// The extended attributes that hold the ACL of a file or directory, and that of what is made in a
+/// The extended attributes that hold the ACL of a file or directory, and the default ACL of a
 /// directory.
 const ACL_NAME: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL_NAME: &CStr = c"system.posix_acl_default";
 const SETGID: RawMode = 0o2000;
 
 impl Directory {
-    /// What stat(2) or statx(2) shall say.
+    /// Answers stat(2) or statx(2).
     pub(super) fn stat(&self, header: &InHeader) -> Answered {
         let node = self.node(header.nodeid)?;
         let attributes = node.file.attributes()?;
@@ -35,7 +35,7 @@ impl Directory {
         Ok(self.reply_with(header, &node, &attributes).into())
     }
 
-    /// The answer about attributes that are right.
+    /// Returns the reply with current attributes.
     pub(super) fn reply_with(&self, header: &InHeader, node: &Node, of: &Attributes) -> Vec<u8> {
         if header.opcode == opcode::STATX {
             return self.statx_out(node, of);
@@ -43,7 +43,7 @@ impl Directory {
         self.attr_out(node, of)
     }
 
-    /// What access(2) and chdir(2) ask, where the kernel does not check it.
+    /// Answers access(2) and chdir(2), where the kernel does not check permissions.
     pub(super) fn access(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked: AccessIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
@@ -85,7 +85,7 @@ impl Directory {
         statx.as_bytes().to_vec()
     }
 
-    /// Changes attributes, unless data in the cache is concerned.
+    /// Changes attributes, unless that affects cached data.
     pub(super) fn setattr(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked: SetattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
@@ -95,7 +95,7 @@ impl Directory {
         let mut is_cached = false;
         let changed = self.change(header, &node, &asked, |size| {
             let _alone = node.file.change();
-            // A read that fills the cache meanwhile would keep what is cut off.
+            // A concurrent read that fills the cache would keep the truncated data.
             let file = node.file.buffered(true)?;
             let truncate = || rustix::fs::ftruncate(&file, size);
             let Some(truncated) = node.file.without_segments(truncate) else {
@@ -121,13 +121,13 @@ impl Directory {
     ) -> Answered {
         let wants = |what: u32| asked.valid & what != 0;
         let file = &node.file;
-        // Looked at before, so that what somebody else has changed is not taken for our doing.
+        // Read before the change, so that changes by other processes are not mistaken for this one.
         file.attributes()?;
         if wants(attribute::UID) || wants(attribute::GID) {
             let uid = wants(attribute::UID).then(|| Uid::from_raw(asked.uid));
             let gid = wants(attribute::GID).then(|| Gid::from_raw(asked.gid));
-            // SOURCE's file system knows only that root changes the owner, who keeps setgid without
-            // the right of the group to execute.
+            // For SOURCE's file system, root changes the owner, and root keeps setgid without the
+            // group's execute permission.
             if header.uid != 0 {
                 file.take_rights(true, |group| is_member(header, group))?;
             }
@@ -145,8 +145,8 @@ impl Directory {
             }
             self.section(file).check_writable()?;
             self.check_unclaimed(node, node.has_one_name())?;
-            // The kernel has already cleared them, except setgid on a file that its group may not
-            // execute.
+            // The kernel has already cleared them, except setgid on a file without the group's
+            // execute permission.
             file.take_rights(header.uid != 0, |group| is_member(header, group))?;
             resize(asked.size)?;
         }
@@ -209,8 +209,8 @@ impl Directory {
         let name = name(behind::<GetxattrIn>(body))?;
         let read = |buffer: &mut [u8]| rustix::fs::getxattr(node.file.link(), name, buffer);
         let found = sized(asked.size, read).map_err(|errno| match errno {
-            // The kernel checks rights by the mode where there is no ACL (fuse_get_acl in
-            // fs/fuse/acl.c), and fails where the file system has no ACLs, such as NFS 4.
+            // Without an ACL, the kernel checks permissions by the mode (fuse_get_acl in
+            // fs/fuse/acl.c); but the call fails on file systems without ACLs, such as NFS 4.
             Errno::OPNOTSUPP if [ACL_NAME, DEFAULT_ACL_NAME].contains(&name) => Errno::NODATA,
             errno => errno,
         })?;
@@ -226,7 +226,7 @@ impl Directory {
             let mut names = vec![0; XATTR_BYTES_MAX];
             let len = rustix::fs::listxattr(node.file.link(), &mut *names)?;
             let shown = names[..len].split_inclusive(|&byte| byte == 0);
-            // The kernel shows names of the trusted class only to administrators.
+            // The kernel shows trusted.* names only to administrators.
             let shown = shown.filter(|name| is_root || !name.starts_with(b"trusted."));
             let shown = shown.collect::<Vec<_>>().concat();
             let room = buffer.get_mut(..shown.len()).ok_or(Errno::RANGE)?;
@@ -242,13 +242,13 @@ impl Directory {
     }
 }
 
-/// Returns whether a request sets capabilities.
+/// Returns true if a request sets capabilities.
 pub(super) fn sets_capabilities(body: &[u8]) -> bool {
     name(behind::<SetxattrIn>(body)).is_ok_and(is_capabilities)
 }
 
-/// Takes setgid from a file or directory whose ACL was set, as SOURCE's file system does unless the
-/// user is root or a member of the group: to it, every user is root.
+/// Clears setgid of a file or directory whose ACL was set, unless the user is root or a member of
+/// the group. SOURCE's file system would do so, but every request comes from root.
 fn take_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
     let stat = rustix::fs::fstat(node.file.path())?;
     if stat.st_mode & SETGID == 0 || header.uid == 0 || is_member(header, stat.st_gid) {
@@ -257,7 +257,7 @@ fn take_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
     rustix::fs::chmod(node.file.link(), Mode::from_raw_mode(stat.st_mode & 0o7777 & !SETGID))
 }
 
-/// What `read` brings, or how much that is if no room was given.
+/// Returns the result of `read`, or only its length if `size` is 0.
 fn sized(size: u32, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Answered {
     let mut buffer =
         vec![0; XATTR_BYTES_MAX.min(if size == 0 { usize::MAX } else { size as usize })];

@@ -1,8 +1,9 @@
-//! BlockingPool: threads that do what has to wait, for the directory's disk or for the cache.
+//! Blocking workers: threads that handle requests which wait for the directory's disk or for the
+//! cache.
 //!
-//! Each has a session for each section and submits one request at a time. Invariant: data that is
-//! cut off, or of a file that is gone, is not written after that; what remains of the file is
-//! untouched by it.
+//! Each has a session for each section and submits one request at a time. Invariant: truncated
+//! data, and data of a deleted file, is not written after the truncation or deletion; the rest of
+//! the file is not affected.
 
 mod backlog;
 mod border;
@@ -46,10 +47,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// So many do not make hits wait for a core, and keep a slow disk busy.
+/// Number of workers: few enough that hits do not wait for a core, and enough to keep a slow disk
+/// busy.
 const BLOCKING_WORKERS: usize = 4;
 
-/// How long the kernel may take at the end for what it is being told.
+/// Maximum time that the end of a mount waits for notifications to the kernel.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum time that a request waits for a file descriptor.
@@ -68,22 +70,22 @@ const PAGE_WRITER: &str = "page-writer";
 
 /// A job for a blocking worker.
 pub(in crate::front::fuse) enum Job {
-    /// To answer a request.
+    /// Answer a request.
     Request { way: ReplyPath, header: InHeader, body: Vec<u8>, waiting: Waiting },
-    /// To have the cache forget a node that the kernel has forgotten.
+    /// Drop the cached data of a node that the kernel has forgotten.
     Retire(Arc<Node>),
-    /// To write what is left of a file that nobody has open, and to close it.
+    /// Write the unwritten data of a file that no program has open, and close it.
     Close(Arc<Node>),
-    /// To have a file stay in the cache as a whole.
+    /// Pin all of a file in the cache.
     Pin(Arc<Node>),
-    /// To make a file that was renamed one of the section that its name is of.
+    /// Move a renamed file to the section of its new name.
     Move(Arc<Node>),
-    /// To have the kernel forget what it knows of a node that others have changed: its attributes,
-    /// and its contents too if so.
+    /// Handle a change of a node by another process: invalidate its attributes in the kernel, and
+    /// its contents too if `contents`.
     Changed { node: Arc<Node>, contents: bool },
-    /// Make the kernel drop its pages and attributes of a file.
+    /// Invalidate the kernel's pages and attributes of a file.
     Invalidate(Arc<Node>),
-    /// To have it forget what a name in a directory leads to.
+    /// Invalidate a name in a directory in the kernel.
     Renamed { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
     Shed,
@@ -95,20 +97,20 @@ pub(in crate::front::fuse) enum Job {
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct BlockingPool {
     jobs: Arc<Jobs>,
-    /// The way to the one who tells the kernel what others have changed. It may have to wait for
-    /// requests, so it answers none.
+    /// Jobs of the thread that sends the kernel notifications of changes by other processes. It may
+    /// have to wait for requests, so it answers none.
     news: Arc<Jobs>,
     /// Requests for the thread that writes to files that have pages in the kernel's page cache.
-    /// Other threads make the kernel drop these pages. All of them wait only for requests that
-    /// other threads answer.
+    /// Other threads make the kernel drop these pages. All of these threads wait only for requests
+    /// that further threads answer.
     beside_pages: Arc<Jobs>,
     /// Messages to the thread that looks for files without a name.
     sweep: Arc<Sweep>,
-    /// Of `jobs` and `beside_pages`.
+    /// Memory of the requests in `jobs` and `beside_pages`.
     backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
-    /// Threads that serve `news` and `beside_pages`, those that make the kernel drop pages, and the
-    /// one that looks for files without a name.
+    /// Threads that handle `news` and `beside_pages`, those that make the kernel drop pages, and
+    /// the one that looks for files without a name.
     telling: Arc<Mutex<Vec<Thread>>>,
     failure: Arc<MountFailure>,
 }
@@ -155,7 +157,7 @@ impl BlockingPool {
         Ok(pool)
     }
 
-    /// Returns whether an internal error has ended the mount.
+    /// Returns the failure state of the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
     }
@@ -169,17 +171,17 @@ impl BlockingPool {
         &self.sweep
     }
 
-    /// Names the threads that take requests from the kernel.
+    /// Sets the wakers of the threads that receive requests from the kernel.
     pub(in crate::front::fuse) fn set_wakers(&self, wakers: &[Waker]) {
         self.backlog.set_wakers(wakers);
     }
 
-    /// Returns whether so many requests wait that no further ones may be taken from the kernel.
+    /// Returns true if so many requests wait that no further ones may be received from the kernel.
     pub(in crate::front::fuse) fn is_full(&self) -> bool {
         self.backlog.is_full()
     }
 
-    /// Returns the job to answer a request.
+    /// Returns a job that answers a request.
     pub(super) fn request(&self, way: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
         let waiting = self.backlog.add(body.len());
         Job::Request { way, header: *header, body, waiting }
@@ -194,12 +196,12 @@ impl BlockingPool {
         self.beside_pages.add(job);
     }
 
-    /// Has the kernel told what others have changed.
+    /// Queues a notification of a change by other processes.
     pub(super) fn queue_notification(&self, job: Job) {
         self.news.add(job);
     }
 
-    /// Has all of them end, once what was asked before is done.
+    /// Ends all threads after they have handled the queued requests.
     pub(in crate::front::fuse) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
         self.sweep.end();
@@ -210,7 +212,7 @@ impl BlockingPool {
         self.news.close();
         self.beside_pages.close();
         let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
-        // They may wait in the kernel for a request that no thread answers any more.
+        // These threads may wait in the kernel for a request that no thread answers any more.
         let begun = Instant::now();
         while !telling.iter().all(Thread::is_finished) && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -229,17 +231,17 @@ struct BlockingWorker {
     directory: Arc<Directory>,
     pool: BlockingPool,
     cache: Arc<ArenaCache>,
-    /// One for each section, opened when it is needed.
+    /// Session for each section, opened at its first use.
     sessions: Vec<Option<BlockingSession>>,
     clock: Arc<dyn Clock>,
     jobs: Arc<Jobs>,
-    /// Name of the thread.
+    /// Name of the thread, for fault injection.
     kind: &'static str,
-    /// Of the page writer.
+    /// Page drops of the page writer; none for other workers.
     drops: Option<PageDrops>,
 }
 
-/// Returns the request that a job answers, and where its answer goes.
+/// Returns the reply path and the header of the request that a job answers.
 fn requester(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
         Job::Request { way, header, .. } => Some((way.clone(), *header)),
@@ -247,20 +249,20 @@ fn requester(job: &Job) -> Option<(ReplyPath, InHeader)> {
     }
 }
 
-/// Refuses a request, if `asker` is one that expects an answer.
+/// Refuses a request, if `asker` is one that expects a reply.
 fn refuse(asker: Option<(ReplyPath, InHeader)>, errno: Errno) {
     if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
         way.answer(header.unique, Err(errno));
     }
 }
 
-/// Returns whether a request is an open(2) that must not wait.
+/// Returns true if a request is an open(2) with `O_NONBLOCK`.
 fn is_nonblocking(header: &InHeader, body: &[u8]) -> bool {
     let flags = |body| abi::head_of::<OpenIn>(body).flags;
     header.opcode == opcode::OPEN && flags(body) & libc::O_NONBLOCK.cast_unsigned() != 0
 }
 
-/// Gives this thread a mask of its own, under which it makes files.
+/// Gives this thread its own umask, with which it creates files.
 pub(in crate::front::fuse) fn own_mask() {
     #[expect(deprecated, reason = "the part of it that is meant is safe")]
     let unshared = rustix::thread::unshare(UnshareFlags::FS);
@@ -283,8 +285,7 @@ impl BlockingWorker {
             if self.pool.failure.has_failed() {
                 refuse(asker, Errno::IO);
             } else if let Err(panic) = confine(|| self.work(job)) {
-                // Without an answer the process that made the request would block in the kernel for
-                // ever.
+                // Without a reply, the requesting process would block in the kernel for ever.
                 panic.end_if_damaging(&self.cache);
                 self.pool.failure.fail(&panic);
                 refuse(asker, Errno::IO);
@@ -311,8 +312,8 @@ impl BlockingWorker {
                     Ok(Answer::BlockingWorker) => {
                         unreachable!("a blocking worker does not pass this on")
                     }
-                    // Another process has a lease on the file. Waiting here would let it keep all
-                    // blocking workers from others.
+                    // Another process has a lease on the file. Waiting here could occupy all
+                    // blocking workers, so the request is retried later.
                     Err(Errno::AGAIN)
                         if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
                     {
@@ -340,7 +341,7 @@ impl BlockingWorker {
         }
     }
 
-    /// Answers a request. A look-up that gets no file descriptor is retried for a bounded time.
+    /// Answers a request. A lookup that gets no file descriptor is retried for a bounded time.
     fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         let begun = Instant::now();
         loop {
@@ -382,7 +383,7 @@ impl BlockingWorker {
             opcode::LSEEK => self.seek(header, &abi::head_of(body)),
             opcode::GETATTR | opcode::STATX => {
                 let node = self.directory.node(header.nodeid)?;
-                // What cannot be written now is no reason not to tell what there is.
+                // A failure to write does not prevent the reply with the current attributes.
                 self.renew(&node.file).ok();
                 let attributes = node.file.attributes()?;
                 Ok(self.directory.reply_with(header, &node, &attributes).into())
@@ -449,7 +450,7 @@ impl BlockingWorker {
         Ok(place.as_mut().expect("opened before"))
     }
 
-    /// Writes what is in the cache of a part of a file.
+    /// Writes the dirty data of a range of a file. `stable`: to stable storage.
     fn write_out(
         &mut self,
         file: &SourceFile,
@@ -464,10 +465,10 @@ impl BlockingWorker {
         Ok(())
     }
 
-    /// Has the cache forget a part of a file, which begins at a block: segment by segment, the last
-    /// one first. The directory's file becomes what `act` says when nothing of a segment is under way;
-    /// each one that is cut off goes in the cache and in the directory in the same moment, so that an
-    /// error in between loses nothing of the others.
+    /// Discards a range of a file, which begins at a block, from the cache: segment by segment, the
+    /// last one first. The store changes the directory's file as `act` says when no operation of
+    /// the segment is in flight; truncation removes a segment from the cache and from the directory
+    /// at the same moment, so that an error between two segments loses no data of the others.
     fn forget(
         &mut self,
         file: &SourceFile,
@@ -492,7 +493,8 @@ impl BlockingWorker {
         Ok(())
     }
 
-    /// Opens a file that others have changed, or may have: then what is cached of it is forgotten.
+    /// Opens a file that other processes have changed, or may have: first discards its cached data
+    /// if it has changed.
     fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
         let node = self.directory.node(header.nodeid)?;
         if self.directory.is_unwatched(&node) {
@@ -505,8 +507,8 @@ impl BlockingWorker {
             .into())
     }
 
-    /// Renames a file after its data has gone out; where it takes the place of another one, after
-    /// its data is stable.
+    /// Renames a file after its data is written; if it replaces another file, after its data is on
+    /// stable storage.
     fn rename(&mut self, header: &InHeader, body: &[u8]) -> Answered {
         let directory = Arc::clone(&self.directory);
         let asked = Renaming::parse(&directory, header, body)?;
@@ -522,8 +524,8 @@ impl BlockingWorker {
         Ok(done())
     }
 
-    /// Removes a directory on NFS. Files that were removed in it stay there with other names until
-    /// the kernel has forgotten them and the cache has.
+    /// Removes a directory on NFS. Files that were removed in it keep other names there until the
+    /// kernel and the cache have forgotten them.
     fn remove_directory(&mut self, parent: &Node, name: &CStr) -> Answered {
         let begun = Instant::now();
         loop {
@@ -541,7 +543,7 @@ impl BlockingWorker {
         }
     }
 
-    /// Of a file that nothing is cached of.
+    /// Syncs a file without cached data.
     fn fsync(&mut self, header: &InHeader, asked: &FsyncIn) -> Answered {
         let node = self.directory.node(header.nodeid)?;
         sync(&*node.file.buffered(false)?, asked)?;
@@ -549,7 +551,7 @@ impl BlockingWorker {
     }
 }
 
-/// Makes a file or directory of the directory stable.
+/// Syncs a file or directory of SOURCE.
 fn sync(file: impl std::os::fd::AsFd, asked: &FsyncIn) -> Result<(), Errno> {
     if asked.flags & abi::FSYNC_DATA != 0 {
         rustix::fs::fdatasync(file)

@@ -1,10 +1,10 @@
-//! Requests about data of files: reads, writes and flushes, answered by the workers of the mount as
-//! those of volumes are, at the place in the store where the file lies.
+//! Requests about the data of files: reads, writes and flushes. The workers of the mount answer
+//! them as those of volumes, at the address of the store where the file lies.
 //!
-//! Invariants: a write that clears rights of a file clears them before its bytes are visible. In
-//! the cache, everything behind the end of a file is zeros up to the end of its last
-//! block. So a write that ends at the end can be made up to whole sectors, and need not wait for
-//! what is there.
+//! Invariants: a write that clears setuid, setgid or capabilities of a file clears them before its
+//! bytes are visible. In the cache, all bytes from the end of a file to the end of its last block
+//! are zeros. So a write that ends at the end of the file can be padded to whole sectors, and need
+//! not read the old data.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::link::FuseRequest;
@@ -21,16 +21,16 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
-/// Flags of open(2) under which a write is to be on stable storage when it returns.
+/// Flags of open(2) with which a write must be on stable storage when it returns.
 pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
-/// Nodes that a thread finds without a lock.
+/// Number of nodes that a thread finds without a lock.
 const RECENT: usize = 64;
 
-/// Nodes that a thread has lately used. A number is never another node's, so what is found is right
-/// as long as the kernel asks for it.
-/// They are not held: what nobody has any more is gone at once.
+/// Recently used nodes of a thread. A node's number is never reused, so an entry is right as long
+/// as the kernel sends requests for it. The references are weak: a node is dropped with its last
+/// other reference.
 #[derive(Debug)]
 pub(in crate::front::fuse) struct Recent(Vec<(u64, Weak<Node>)>);
 
@@ -62,7 +62,7 @@ pub(super) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
     segment..segment + (size - (offset - begin)).min(SEGMENT_BYTES)
 }
 
-/// A range of a file cut at segments, each part with where it begins in the range.
+/// Splits a range of a file at segments; returns each part with its offset in the range.
 pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
     let first = range.start;
     let mut at = range.start;
@@ -75,8 +75,8 @@ pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, u
     })
 }
 
-/// The parts of a write of `bytes` at `offset`. If it is at the end of the file, what it has of its
-/// last sector is made a whole one in `sector`.
+/// Returns the parts of a write of `bytes` at `offset`. If it ends at the end of the file, its
+/// bytes of the last sector are padded with zeros to a whole one in `sector`.
 pub(super) fn padded<'a>(
     offset: u64,
     bytes: &'a [u8],
@@ -94,7 +94,7 @@ pub(super) fn padded<'a>(
 }
 
 impl Worker {
-    /// Takes a request about data of a directory's file; false if it is about something else.
+    /// Handles a data request for a file of a directory. Returns false for other requests.
     pub(in crate::front::fuse) fn take_file_request(
         &mut self,
         (directory, pool): (&Arc<Directory>, &BlockingPool),
@@ -140,8 +140,8 @@ impl Worker {
         if begin + len > SEGMENT_BYTES {
             return Ok(Answer::BlockingWorker);
         }
-        // First segments are as few as the files. For others it is checked whether the file has
-        // data there, which may take time.
+        // A file has one first segment, which may be allocated here. For other segments, a blocking
+        // worker checks whether the file has data there, which may take time.
         let first = || cached.table.place(&node.file, asked.offset).ok();
         let start = FileTable::find(&node.file, asked.offset)
             .or_else(|| (asked.offset < SEGMENT_BYTES).then(first).flatten());
@@ -185,8 +185,8 @@ impl Worker {
         let Some(cached) = section.cached().filter(|_| is_whole && !is_far) else {
             return Ok(Answer::BlockingWorker);
         };
-        // The last check that may hand the request to another thread: a write that waits in a queue
-        // must not count as under way, or threads that wait for writes under way could deadlock
+        // The last check that may pass the request to another thread: a write that waits in a queue
+        // must not count as in flight, or threads that wait for writes in flight could deadlock
         // with it.
         let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
             Ok(under_way) => under_way,
@@ -194,7 +194,7 @@ impl Worker {
         };
         let start = cached.table.place(&node.file, asked.offset)?;
         let index = self.section_session(node.file.section(), cached.volume)?;
-        // Before its bytes are there: the store is given nothing that lies behind the end.
+        // Before the bytes are in the cache: the store writes nothing beyond the end of the file.
         let is_end = end >= node.file.grow(end);
         cached.note_reach(&node.file);
         let bytes = start..start + len as u64;
@@ -257,8 +257,8 @@ impl Worker {
     }
 }
 
-/// Begins a write to a byte range of a file, if it must be tracked while under way; otherwise
-/// returns the thread that has to handle it.
+/// Begins a write to a byte range of a file, if the write must be tracked while it is in flight.
+/// Returns the thread that has to handle it if this one cannot.
 fn begin_write(
     section: &Section,
     file: &Arc<SourceFile>,
@@ -275,12 +275,12 @@ fn begin_write(
     if parts == [range] { Ok(Some(page)) } else { Err(Answer::BlockingWorker) }
 }
 
-/// Clears the rights of a file that a write to it has to clear.
+/// Clears the privileges (setuid, setgid, capabilities) of a file that a write has to clear.
 ///
-/// For each write(2) that it passes through, the kernel says whether the writer keeps setuid and
-/// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file that
-/// its group may not execute. It does not say which process changed a page: then setuid and setgid
-/// are cleared if a user other than root has opened the file for writing.
+/// For each write(2) that it passes through, the kernel reports whether the writer keeps setuid and
+/// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file
+/// without the group's execute permission. It does not report which process changed a page: then
+/// setuid and setgid are cleared if a user other than root has opened the file for writing.
 fn take_rights(
     directory: &Directory,
     node: &Node,
@@ -299,7 +299,7 @@ fn take_rights(
     node.file.take_rights(of_mode, |group| !is_page && is_member(header, group))
 }
 
-/// Returns whether the requesting process is a member of a group.
+/// Returns true if the requesting process is a member of a group.
 pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
     if header.gid == group {
         return true;

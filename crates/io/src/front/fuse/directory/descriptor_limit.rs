@@ -1,10 +1,10 @@
 //! File descriptors of a mount: each inode that the kernel knows takes one, and the process has a
 //! limit.
 //!
-//! When inodes take half of the limit, the kernel is asked to forget files that no program has
-//! open, least recently looked up first; their descriptors are then closed. At three quarters,
-//! look-ups wait for that. Directories are kept: the working directory of a program must keep its
-//! name.
+//! The server makes the kernel forget files that no program has open, least recently looked up
+//! first, as soon as inodes take half of the limit, and then closes their descriptors. At three
+//! quarters, lookups wait for that. Directories are kept: the working directory of a program must
+//! keep its name.
 
 use super::blocking_pool::{BlockingPool, Job};
 use super::requests::Answered;
@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(super) struct Descriptors {
     /// Target number of inodes.
     nodes_max: usize,
-    /// Number of inodes above which the kernel is asked next; above the target while all are in
-    /// use.
+    /// Number of inodes above which the kernel is next made to forget some; above the target while
+    /// all are in use.
     crowded_at: AtomicUsize,
-    /// True while the kernel is being asked.
+    /// True while the kernel is made to forget inodes.
     is_asked: AtomicBool,
-    /// Number of inodes at which look-ups fail: the remaining descriptors are for data.
+    /// Number of inodes at which lookups fail: the remaining descriptors are for data.
     full_at: usize,
 }
 
@@ -45,7 +45,7 @@ impl Descriptors {
         if nodes < self.full_at { Ok(()) } else { Err(Errno::MFILE) }
     }
 
-    /// Returns whether the kernel is to be asked now, with `nodes` inodes.
+    /// Returns true if the kernel has to forget some of `nodes` inodes.
     pub(super) fn is_crowded(&self, nodes: usize) -> bool {
         if nodes <= self.nodes_max {
             self.crowded_at.store(self.nodes_max, Ordering::Relaxed);
@@ -55,8 +55,8 @@ impl Descriptors {
 }
 
 impl Directory {
-    /// Starts forgetting inodes if there are too many, or if an answer reports that no descriptor
-    /// is left; returns whether it reports that.
+    /// Starts forgetting inodes if there are too many, or if `answered` reports that no descriptor
+    /// is left; returns true in the latter case.
     pub(super) fn watch_descriptors(&self, pool: &BlockingPool, answered: &Answered) -> bool {
         let is_short = matches!(answered, Err(Errno::MFILE | Errno::NFILE));
         let wanted = is_short || self.descriptors.is_crowded(self.nodes.len());
@@ -66,7 +66,7 @@ impl Directory {
         is_short
     }
 
-    /// Asks the kernel to forget files. May wait for requests, so the calling thread must answer
+    /// Makes the kernel forget files. May wait for requests, so the calling thread must answer
     /// none.
     pub(super) fn shed(&self) {
         let idle = self.nodes.idle(self.descriptors.nodes_max / 4);
@@ -77,15 +77,15 @@ impl Directory {
         if !self.kernel.prune(&numbers) {
             self.shed_names(&idle);
         }
-        // Files that the kernel still knows are in use; it is asked again when there are more.
+        // Files that the kernel still knows are in use; it is notified again when there are more.
         let more = self.descriptors.nodes_max / 16 + 1;
         let next = (self.nodes.len() + more).max(self.descriptors.nodes_max);
         self.descriptors.crowded_at.store(next, Ordering::Relaxed);
         self.descriptors.is_asked.store(false, Ordering::Release);
     }
 
-    /// Asks kernels before Linux 6.18 to forget files. This waits for the lock of a directory,
-    /// which a look-up that waits for descriptors holds until it times out.
+    /// Makes kernels before Linux 6.18 forget files. This waits for the lock of a directory, which
+    /// a lookup that waits for descriptors holds until it times out.
     pub(super) fn shed_names(&self, idle: &[Arc<Node>]) {
         for (directory, name) in idle.iter().filter_map(|node| self.place_of(node)) {
             self.kernel.renamed(directory, &name);
@@ -96,7 +96,7 @@ impl Directory {
     fn place_of(&self, node: &Node) -> Option<(u64, CString)> {
         let place = rustix::fs::readlink(node.file.link(), Vec::new()).ok()?;
         let place = place.as_bytes();
-        // The kernel marks the last name of a deleted file so.
+        // The kernel appends this to the last name of a deleted file.
         let deleted = place.strip_suffix(b" (deleted)").filter(|_| node.has_no_name());
         let path = Path::new(std::ffi::OsStr::from_bytes(deleted.unwrap_or(place)));
         let name = CString::new(path.file_name()?.as_bytes()).ok()?;

@@ -1,4 +1,4 @@
-//! Listing directories: entries as the directory has them, in its order and with its places.
+//! Listings of directories: entries of the directory in its order and with its offsets.
 
 use super::super::abi::{Dirent, EntryOut, InHeader, OpenOut, TransferIn};
 use super::requests::Answered;
@@ -10,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The largest answer.
+/// Maximum size of a reply.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
-/// What is read of the directory at a time.
+/// Bytes that are read of the directory at a time.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Where nothing is.
+/// Offset of no entry.
 const NOWHERE: u64 = u64::MAX;
 
 /// A directory that is open for listing.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// With the place that it is at.
+    /// The directory, with its current offset.
     directory: Mutex<(OwnedFd, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl Directory {
         Ok(OpenOut { fh, open_flags: 0, backing_id: 0 }.as_bytes().to_vec().into())
     }
 
-    /// Entries from a place on, with attributes or without.
+    /// Returns the entries from an offset on; if `plus`, with their attributes.
     pub(super) fn readdir(&self, header: &InHeader, asked: &TransferIn, plus: bool) -> Answered {
         let node = self.node(header.nodeid)?;
         let listing = self.listing(asked.fh)?;
@@ -76,12 +76,13 @@ impl Directory {
             bytes.resize(bytes.len().next_multiple_of(8), 0);
             place = head.off;
         }
-        // What was read and not used is read again.
+        // The next request reads the unused entries again.
         *at = if is_full || !entries.is_buffer_empty() { NOWHERE } else { place };
         Ok(bytes.into())
     }
 
-    /// What an entry is; nothing if it has gone meanwhile, or is not to be counted.
+    /// Looks up an entry. Returns an empty one if the entry was removed, or must not count as
+    /// looked up.
     fn entry_in(&self, parent: &Node, name: &std::ffi::CStr) -> EntryOut {
         let is_itself = matches!(name.to_bytes(), b"." | b"..");
         // A listing must not use up the file descriptors that open files need.

@@ -1,4 +1,4 @@
-//! What the cache has and does for each file of a directory.
+//! Statistics of the cache for each file of a directory.
 
 use super::DirectoryMount;
 use super::data::segments;
@@ -10,36 +10,37 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the cache has of a file, and what it made of the requests to it.
+/// Statistics of the cache for a file: its data, and the results of its requests.
 #[derive(Clone, Debug)]
 pub struct FileFigures {
-    /// Where it is in the directory, or was if it is deleted.
+    /// Path in the directory; the last one if the file is deleted.
     pub path: String,
-    /// Its size, as programs see it.
+    /// Size, as programs see it.
     pub size_bytes: u64,
-    /// Bytes of it that are cached.
+    /// Cached bytes.
     pub resident_bytes: u64,
-    /// Of these, bytes that the directory does not have yet.
+    /// Cached bytes that are not written to the directory yet.
     pub unclean_bytes: u64,
-    /// How often it is open.
+    /// Number of opens.
     pub opens: usize,
-    /// Reads and writes by the worst class of their pages, since it was seen first or came back.
+    /// Reads and writes by the worst class of their pages, since the file was first seen or came
+    /// back.
     pub requests: Vec<(Class, u64)>,
 }
 
-/// A file of which something could not be written.
+/// A file with data that could not be written.
 #[derive(Clone, Debug)]
 pub struct FailingFile {
-    /// Where it is in the directory, or was if it is deleted.
+    /// Path in the directory; the last one if the file is deleted.
     pub path: String,
     /// Bytes of pages whose last write failed.
     pub failing_bytes: u64,
-    /// Why the last write of it failed.
+    /// Error of the last write.
     pub error: Option<String>,
 }
 
 impl DirectoryMount {
-    /// The files that `failing` is of, ranges of the volume that could not be written.
+    /// Returns the files of `failing`, ranges of the volume that could not be written.
     #[must_use]
     pub fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         let cached = self.directory.sections.iter().filter_map(Section::cached);
@@ -64,13 +65,14 @@ impl DirectoryMount {
         found.into_iter().map(one).collect()
     }
 
-    /// Where a file is in the directory.
+    /// Returns the path of a file in the directory.
     fn path_of(&self, file: &SourceFile) -> String {
         let (name, directory) = (file.name(), format!("{}/", self.directory.path.display()));
         name.strip_prefix(&directory).unwrap_or(&name).to_owned()
     }
 
-    /// All files that have something in the cache or had it lately, those with most first.
+    /// Returns all files with data in the cache, now or recently, in descending order of cached
+    /// bytes.
     #[must_use]
     pub fn files(&self) -> Vec<FileFigures> {
         let sections = self.directory.sections.iter();

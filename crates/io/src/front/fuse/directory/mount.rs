@@ -1,4 +1,4 @@
-//! A directory that is mounted, from its start to its end.
+//! The mount of a directory, from its start to its end.
 
 use super::super::mount::{Mount, MountError, MountOptions, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
@@ -18,9 +18,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory that is mounted.
+/// A mounted directory.
 ///
-/// [`DirectoryMount::unmount`] while nobody uses it, then [`DirectoryMount::close`].
+/// Call [`DirectoryMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
 #[derive(Debug)]
 pub struct DirectoryMount {
     mounted: Mounted,
@@ -33,15 +33,16 @@ pub struct DirectoryMount {
 }
 
 impl DirectoryMount {
-    /// Mounts `directory`, whose files are `volumes`, made of its stores in their order, at the empty
-    /// directory `at`. What a killed process of ours left mounted there is taken away first.
+    /// Mounts `directory` at the empty directory `at`. `volumes` are those of its stores, in their
+    /// order. A dead mount that a killed Larder process left there is unmounted first.
     ///
-    /// With `allow_other` all users may use it, as the modes and lists of files say; else only the
-    /// user who mounts, of whom nothing is checked but by the directory's file system if that is root
-    /// with all rights on files.
+    /// With `allow_other`, all users may use the mount, and the kernel checks the permissions and
+    /// ACLs of files. Else only the user of this process may; the kernel then checks no permissions
+    /// if that is root with all capabilities for files, and leaves them to the directory's file
+    /// system.
     ///
     /// # Errors
-    /// If the directory cannot be mounted on, or the machine does not allow it.
+    /// If the mountpoint cannot be used, or the machine does not permit the mount.
     pub fn start(
         engine: Arc<Engine>,
         mut directory: Directory,
@@ -49,7 +50,8 @@ impl DirectoryMount {
         at: &Path,
         allow_other: bool,
     ) -> Result<Self, MountError> {
-        // To check, the kernel asks what a directory is like after each change in it.
+        // Checks cost requests: the kernel requests the attributes of a directory after each change
+        // in it.
         directory.checks = allow_other || !may_everything();
         let restrictions = directory.restrictions_now();
         let restrictions = restrictions
@@ -86,12 +88,12 @@ impl DirectoryMount {
         }
     }
 
-    /// Whether a mountpoint lies inside of a directory, where nothing may be mounted.
+    /// Checks that a mountpoint does not lie inside of a directory.
     ///
     /// # Errors
-    /// If it does.
+    /// If it lies inside.
     pub fn check(directory: &Path, at: &Path) -> Result<(), DirectoryError> {
-        // A mountpoint that does not answer is looked at by its parent.
+        // For a mountpoint that does not respond, the parent directory decides.
         let whole = at.canonicalize().or_else(|_| {
             let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
             parent.unwrap_or(Path::new(".")).canonicalize()
@@ -105,59 +107,61 @@ impl DirectoryMount {
         }
     }
 
-    /// Whether what a killed process had left mounted was taken away first.
+    /// Returns true if a dead mount of a killed process was replaced.
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.mounted.took_over()
     }
 
-    /// What others change in the directory is told by this from now on; until it is gone, or says that
-    /// something was missed, names and attributes are believed.
+    /// Returns the receiver of reports of changes by other processes. The kernel caches names and
+    /// attributes until it is dropped, or reports that changes were missed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
         ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
     }
 
-    /// One sentence for each thing that is not as good as it could be.
+    /// Returns notices of degraded modes, a sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let own = self.directory.notes.lock().expect("no holder panics").clone();
         self.mounted.note().map(str::to_owned).into_iter().chain(own).collect()
     }
 
-    /// Has `tell` called once somebody else has unmounted it; at once, if that has happened.
+    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
+    /// has happened.
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.mounted.when_gone(Box::new(tell));
     }
 
-    /// Where it is mounted.
+    /// Returns the mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.mounted.path()
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory.path
     }
 
-    /// The volumes that its files are: of the rest, then of each rule whose files are cached.
+    /// Returns the volumes of its files: of the files without a rule, then of each rule whose files
+    /// are cached.
     #[must_use]
     pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
         &self.volumes
     }
 
-    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
-    /// until [`DirectoryMount::close`].
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until [`DirectoryMount::close`].
     ///
     /// # Errors
-    /// If somebody uses it, or the kernel refuses.
+    /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.mounted.unmount(lazily)
     }
 
-    /// Ends the threads. Whoever still uses it gets errors from now on.
+    /// Ends the threads. Programs that still use the mount get errors from now on.
     pub fn close(self) {
         drop(self);
     }
@@ -180,8 +184,7 @@ impl Directory {
         Ok((directory, pool))
     }
 
-    /// Has `mount`, which has `applied`, get the restrictions that mounts of the directory get
-    /// later.
+    /// Applies restrictions that mounts of the directory get later to `mount`, which has `applied`.
     pub(in crate::front::fuse) fn follow_restrictions(
         &self,
         mount: &Mount,
@@ -231,7 +234,7 @@ fn follow(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatc
     MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
 }
 
-/// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory
+/// Returns the current path of the directory `root`, which was opened as `path`: it, or a directory
 /// above, may have been renamed. A directory whose mount is not in `table` has no path.
 pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
     if MountRestrictions::in_table(table, root.as_fd()).is_none() {
@@ -241,8 +244,8 @@ pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> Pat
     now.map_or_else(|_| path.to_owned(), |now| PathBuf::from(OsString::from_vec(now.into_bytes())))
 }
 
-/// Whether this process may do with files whatever it likes, as root mostly may, and so may all
-/// whom the kernel takes for its user.
+/// Returns true if this process may access files without restriction, as root usually may, and if
+/// so may all processes that the kernel takes for those of its user.
 fn may_everything() -> bool {
     if rustix::process::getuid() != rustix::process::geteuid() {
         return false;

@@ -1,8 +1,8 @@
-//! Requests on names: looking up, making, renaming, removing. Each is one system call on the directory
-//! with a descriptor of a directory and a name.
+//! Requests about names: lookup, creation, rename, removal. Each is one system call with a
+//! descriptor of a directory and a name.
 //!
-//! Invariant: a new file belongs to the user who requested it from the beginning, with the group
-//! that SOURCE's file system gives it; no other file changes its owner.
+//! Invariant: a new file belongs to the requesting user from the beginning, with the group that
+//! SOURCE's file system gives it; no other file changes its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
@@ -25,11 +25,11 @@ use zerocopy::{FromZeros, IntoBytes};
 const MODE_BITS: u32 = 0o7777;
 
 thread_local! {
-    /// The mask that this thread makes files under.
+    /// Current umask of this thread.
     static MASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Sets the mask under which this thread makes files; it must have one of its own.
+/// Sets the umask of this thread, which must not share it with other threads.
 fn mask(umask: u32) {
     MASK.with(|mask| {
         if mask.get() != Some(umask) {
@@ -43,27 +43,27 @@ fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & MODE_BITS)
 }
 
-/// The user and group that this thread makes files as, with the rights of root, until it is
+/// User and group as which this thread creates files, with the capabilities of root, until it is
 /// dropped.
 struct ActingUser;
 
 impl ActingUser {
     fn new(uid: u32, gid: u32) -> Result<Self, Errno> {
         let rights = capabilities(None)?;
-        // SAFETY: it changes as which group this thread alone acts on files.
+        // SAFETY: the call changes only the group with which this thread accesses files.
         unsafe { libc::setfsgid(gid) };
-        // SAFETY: it changes as which user this thread alone acts on files.
+        // SAFETY: the call changes only the user with which this thread accesses files.
         unsafe { libc::setfsuid(uid) };
         let acting = ActingUser;
-        // SAFETY: no user has this number, so that it only says which one it is.
+        // SAFETY: no user has this number, so the call only returns the current user.
         let user = unsafe { libc::setfsuid(u32::MAX) };
-        // SAFETY: the same of a group.
+        // SAFETY: as above, for the group.
         let group = unsafe { libc::setfsgid(u32::MAX) };
         if (user.cast_unsigned(), group.cast_unsigned()) != (uid, gid) {
             return Err(Errno::PERM);
         }
-        // The kernel has checked whether the user may, and took the rights on files from this
-        // thread.
+        // With the user, the kernel has removed the capabilities for files from this thread;
+        // restore them, since the kernel has already checked the permissions of the user.
         set_capabilities(None, rights)?;
         Ok(acting)
     }
@@ -72,9 +72,9 @@ impl ActingUser {
 impl Drop for ActingUser {
     fn drop(&mut self) {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        // SAFETY: this thread acts on files as its own user again.
+        // SAFETY: the call restores the user with which this thread accesses files.
         unsafe { libc::setfsuid(uid.as_raw()) };
-        // SAFETY: the same of its group.
+        // SAFETY: as above, for the group.
         unsafe { libc::setfsgid(gid.as_raw()) };
     }
 }
@@ -85,7 +85,7 @@ impl Directory {
         self.descriptors.check_room(self.nodes.len())?;
         match self.look_up(&parent, name(body)?) {
             Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
-            // That there is nothing may be believed as long as anything else.
+            // The kernel may cache the absence of a name for the same time.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
                 let ttl = self.ttl(&parent);
                 let mut entry = EntryOut::new_zeroed();
@@ -96,8 +96,9 @@ impl Directory {
         }
     }
 
-    /// Looks a name up; the node counts until it is forgotten as often. A directory that another
-    /// cache has claimed is refused each time: it may have come here by rename(2) at any time.
+    /// Looks a name up. The node counts as looked up until the kernel has forgotten it as often. A
+    /// directory that another cache has claimed is refused each time: a rename may bring it here at
+    /// any time.
     pub(super) fn look_up(
         &self,
         parent: &Node,
@@ -121,17 +122,17 @@ impl Directory {
         self.entry(node, attributes).as_bytes().to_vec().into()
     }
 
-    /// Makes something as the user who asks.
+    /// Creates a file or directory as the requesting user.
     ///
-    /// It is not given to that user afterwards: another process that may change the directory in
-    /// SOURCE could put something else in its place before that, and only SOURCE's file system
-    /// knows whether its group is that of the user or that of the directory.
+    /// Changing the owner afterwards would be unsafe: another process that may change the directory
+    /// in SOURCE could replace the file before that, and only SOURCE's file system knows whether
+    /// the group is that of the user or that of the directory.
     fn as_user<T>(
         &self,
         header: &InHeader,
         make: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Others than root can only make what is theirs.
+        // A process of another user than root can only create its own files.
         if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
             return make();
         }
@@ -139,7 +140,7 @@ impl Directory {
         make()
     }
 
-    /// Makes something under a name, as the user who asks, and looks it up.
+    /// Creates a file or directory under a name as the requesting user, and looks it up.
     fn make_as_user(
         &self,
         header: &InHeader,
@@ -190,8 +191,8 @@ impl Directory {
             && let Ok((path, stat)) = self.nodes.find(&parent, name)
             && key_of(&stat) == node.inode()
         {
-            // The name by which a descriptor was opened can only be removed when it is closed (see
-            // `REMOVED`). The new name is likely to last longer than the old one.
+            // The name through which a descriptor was opened can only be removed when it is closed
+            // (see `REMOVED`). The new name is likely to exist longer than the old one.
             node.file.set_path(&path);
         }
         let (node, attributes) = self.look_up(&parent, name)?;
@@ -209,14 +210,14 @@ impl Directory {
         let name = name(body)?;
         if directory {
             let removed = remove_directory(&parent, name);
-            // Its files may be gone when the kernel has forgotten them.
+            // The kernel may still have to forget removed files in it, whose names disappear then.
             let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
             return if waits { Ok(Answer::BlockingWorker) } else { removed.map(|()| done()) };
         }
         let node = self.nodes.named(&parent, name).ok().flatten();
         let node = node.filter(|node| node.file.was_written());
         rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
-        // It may have other names, by which its times are still seen.
+        // Programs may still read its times through other names.
         if let Some(node) = node {
             node.file.take_ctime();
         }
@@ -254,7 +255,7 @@ impl Directory {
         self.created(pool, header, again(&file)?, file, asked.flags)
     }
 
-    /// The answer about a file that was made and opened in one.
+    /// Returns the reply for a file that was created and opened in one request.
     fn created(
         &self,
         pool: &BlockingPool,
@@ -265,13 +266,13 @@ impl Directory {
     ) -> Answered {
         let (node, attributes) = self.nodes.take_in(path, stat)?;
         self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
-        // A file that was just made has no capabilities.
+        // A new file has no capabilities.
         if writes(flags) {
             node.file.record_writer(header.uid);
         }
         node.file.give(file);
         node.file.opened();
-        // It may be one that was there before.
+        // It may be a node that existed before.
         if self.section(&node.file).options().pin {
             pool.send(Job::Pin(Arc::clone(&node)));
         }
@@ -283,7 +284,7 @@ impl Directory {
         Ok(bytes.into())
     }
 
-    /// Renames, unless something of the file has to be written first.
+    /// Renames, unless data of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
         let asked = Renaming::parse(self, header, body)?;
         let (file, moving) = (asked.file(self)?, asked.moving(self)?);
@@ -305,7 +306,7 @@ pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> 
 /// removes these names when the descriptors are closed.
 const REMOVED: &[u8] = b".nfs";
 
-/// Returns whether a file on NFS was removed.
+/// Returns true if a file on NFS was removed.
 pub(super) fn is_removed(file: &SourceFile) -> bool {
     let path = file.name();
     Path::new(&path).file_name().is_some_and(|name| name.as_bytes().starts_with(REMOVED))
@@ -331,14 +332,14 @@ pub(super) fn removed_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>,
     Ok(Some(inodes))
 }
 
-/// Makes a file under the mask of whoever asks.
+/// Creates a file with the umask of the requesting process.
 fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<OwnedFd, Errno> {
     mask(asked.umask);
     let how = how | OFlags::CLOEXEC;
     rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
 }
 
-/// A descriptor that names an open file, by no name of its, and what stat(2) says of it.
+/// Returns an `O_PATH` descriptor of an open file, obtained without a name, and its stat(2) data.
 fn again(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     let how = OFlags::PATH | OFlags::CLOEXEC;
     let path = rustix::fs::open(link_to(file), how, Mode::empty())?;
@@ -346,8 +347,8 @@ fn again(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     Ok((path, stat))
 }
 
-/// The same for one that was just opened by a name. The name is the shorter way, if it is not that
-/// of something else by now.
+/// Returns the same for a file that was just opened through a name. Uses the name, which is faster,
+/// unless it leads to another file by now.
 fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     let of_file = rustix::fs::fstat(file)?;
     match path_of(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
@@ -386,19 +387,19 @@ impl<'a> Renaming<'a> {
         })
     }
 
-    /// What is to be renamed, if it is a file that may have something in the cache.
+    /// Returns the node to rename, if it is a file that may have cached data.
     pub(super) fn file(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
         let node = directory.nodes.named(&self.from, self.old)?;
         Ok(node.filter(|node| node.is_regular()))
     }
 
-    /// The files that will be of other sections than they are, the one that takes the old name
-    /// included, if one does.
+    /// Returns the files that change their section, including the file that gets the old name in an
+    /// exchange.
     pub(super) fn moving(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
         let rules = directory.nodes.rules();
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
             let section = rules.section_in(&to.file.link(), name.to_bytes());
-            // One that is being moved goes where its old name says.
+            // A file whose move is pending belongs to the section of its old name.
             node.is_regular() && (node.file.moves() || section != node.file.section())
         };
         let file = self.file(directory)?.filter(|node| is_moved(node, &self.to, self.new));
@@ -408,7 +409,7 @@ impl<'a> Renaming<'a> {
         Ok(file.into_iter().chain(other).collect())
     }
 
-    /// Whether it takes the place of something.
+    /// Returns true if the new name exists and is replaced.
     pub(super) fn replaces(&self) -> bool {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()

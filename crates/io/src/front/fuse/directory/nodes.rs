@@ -1,8 +1,8 @@
-//! The nodes that the kernel knows, and those that have something in the cache.
+//! The nodes that the kernel knows, and those that have cached data.
 //!
-//! Invariants: an inode of the directory has one node as long as it is known here, so that it is
-//! cached once whatever its names are; a node's number is never another node's. A node whose inode
-//! has no name any more is gone when the kernel has forgotten it.
+//! Invariants: an inode of the directory has one node as long as it is known, so that it is cached
+//! once whatever its names are; a node's number is never reused. A node whose inode has no name any
+//! more is dropped when the kernel has forgotten it.
 
 use super::super::abi;
 use super::super::passthrough::Backed;
@@ -27,7 +27,7 @@ pub(super) type Key = (u64, u64);
 pub(in crate::front::fuse) struct Node {
     pub(in crate::front::fuse) id: u64,
     pub(in crate::front::fuse) file: Arc<SourceFile>,
-    /// What the kernel has of it, if it uses it by itself.
+    /// Passthrough state of the file.
     pub(super) backed: Backed,
     key: Key,
     kind: FileType,
@@ -38,22 +38,22 @@ pub(in crate::front::fuse) struct Node {
 }
 
 impl Node {
-    /// Returns whether the inode has at most one name.
+    /// Returns true if the inode has at most one name.
     pub(super) fn has_one_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
     }
 
-    /// Returns whether the inode has no name any more.
+    /// Returns true if the inode has no name any more.
     pub(super) fn has_no_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Returns whether the caller is to have the node retired: no other one waits to be.
+    /// Returns true if the caller has to queue the retirement of the node: no other one is queued.
     pub(super) fn begin_retirement(&self) -> bool {
         !self.is_retiring.swap(true, Ordering::AcqRel)
     }
 
-    /// Records that it was tried to retire the node.
+    /// Records the end of a retirement, successful or not.
     pub(super) fn end_retirement(&self) {
         self.is_retiring.store(false, Ordering::Release);
     }
@@ -111,7 +111,7 @@ impl Node {
         self.key
     }
 
-    /// The device that it lies on.
+    /// Returns the device of the inode.
     pub(super) fn device(&self) -> u64 {
         self.key.0
     }
@@ -123,34 +123,34 @@ impl Node {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// With how often the kernel has looked each up and not forgotten it.
+    /// Nodes, each with the number of lookups that the kernel has not forgotten.
     by_id: HashMap<u64, (Arc<Node>, u64)>,
     by_key: HashMap<Key, u64>,
-    /// What the kernel has forgotten and the cache has not, the oldest first.
+    /// Nodes that the kernel has forgotten and that have cached data, the oldest first.
     resting: VecDeque<u64>,
     next: u64,
-    /// Whether files can be opened again whatever their modes become.
+    /// True if files can be reopened whatever their modes become.
     reopens: bool,
 }
 
-/// What becomes of a node that the kernel has forgotten.
+/// Result of forgetting lookups of a node.
 #[derive(Debug)]
 pub(super) enum Forgotten {
-    /// It is known on; or it had nothing in the cache and is gone.
+    /// The kernel still knows the node; or it had no cached data and was dropped.
     Nothing,
-    /// It has something in the cache, and rests.
+    /// The node has cached data, and is kept.
     Rests(Arc<Node>),
 }
 
-/// All nodes.
+/// All nodes of a mount.
 #[derive(Debug)]
 pub(super) struct Nodes {
     known: Mutex<Known>,
     /// Number of nodes.
     len: AtomicUsize,
-    /// By which files are of sections.
+    /// Rules that assign files to sections.
     rules: Rules,
-    /// The device of the directory itself.
+    /// Device of the directory itself.
     device: u64,
     /// See [`Nodes::late_size_max`].
     late_size_max: u64,
@@ -158,7 +158,7 @@ pub(super) struct Nodes {
     follower: OnceLock<Arc<RestrictionFollower>>,
 }
 
-/// What tells an inode from all others.
+/// Returns the key of an inode: its device and inode numbers.
 pub(super) fn key_of(stat: &Stat) -> Key {
     (stat.st_dev, stat.st_ino)
 }
@@ -170,7 +170,7 @@ pub(super) fn path_of(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 impl Nodes {
-    /// The root alone, which is never forgotten.
+    /// Returns the table with the root node, which is never forgotten.
     pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
         let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
@@ -181,7 +181,7 @@ impl Nodes {
         Ok(Nodes { known, len, rules, device, late_size_max, follower })
     }
 
-    /// By which files are of sections.
+    /// Rules that assign files to sections.
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -190,19 +190,19 @@ impl Nodes {
         self.known.lock().expect("no holder panics")
     }
 
-    /// The node of this number.
+    /// Returns the node of this number.
     pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
         self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
     }
 
-    /// The node of an inode, if it is known.
+    /// Returns the node of an inode, if it is known.
     pub(super) fn of(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
         let known = self.known();
         let id = known.by_key.get(&(device, ino))?;
         known.by_id.get(id).map(|(node, _)| Arc::clone(node))
     }
 
-    /// All nodes.
+    /// All nodes of a mount.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
     }
@@ -212,8 +212,7 @@ impl Nodes {
         self.known().by_id.keys().copied().collect()
     }
 
-    /// Returns those of the nodes of these numbers that still exist, each with whether the kernel
-    /// knows it.
+    /// Returns the nodes of these numbers that still exist, each with true if the kernel knows it.
     pub(super) fn with_numbers(&self, numbers: &[u64]) -> Vec<(Arc<Node>, bool)> {
         let known = self.known();
         let found = numbers.iter().filter_map(|id| known.by_id.get(id));
@@ -238,12 +237,12 @@ impl Nodes {
         idle
     }
 
-    /// The device of the directory itself.
+    /// Device of the directory itself.
     pub(super) fn device(&self) -> u64 {
         self.device
     }
 
-    /// The node of what a name leads to, if it is known; it is not counted as looked up.
+    /// Returns the node that a name leads to, if it is known, without counting a lookup.
     pub(super) fn named(&self, parent: &Node, name: &CStr) -> Result<Option<Arc<Node>>, Errno> {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let stat = rustix::fs::statat(parent.file.path(), name, flags)?;
@@ -252,13 +251,15 @@ impl Nodes {
         Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
     }
 
-    /// Has names that lead into other mounts checked from now on; before any request is answered.
+    /// Enables the check of names that lead into other mounts; called before any request is
+    /// answered.
     pub(super) fn follow_restrictions(&self, follower: RestrictionFollower) {
         let is_first = self.follower.set(Arc::new(follower)).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns what checks names that lead into other mounts, once the directory is mounted.
+    /// Returns the follower that checks names that lead into other mounts, once the directory is
+    /// mounted.
     pub(super) fn follower(&self) -> Option<&Arc<RestrictionFollower>> {
         self.follower.get()
     }
@@ -281,15 +282,15 @@ impl Nodes {
         }
     }
 
-    /// Opens the inode that a name leads to, to be taken in.
+    /// Opens the inode that a name leads to, for [`Nodes::take_in`].
     pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
         let path = self.path_beyond_mounts(parent, name)?;
         let stat = rustix::fs::fstat(&path)?;
         Ok((path, stat))
     }
 
-    /// The node of an inode that `path` names; `stat` is of it. It counts as looked up until it is
-    /// forgotten as often.
+    /// Returns the node of the inode of `path`, whose stat(2) data is `stat`. It counts as looked
+    /// up until the kernel has forgotten it as often.
     pub(super) fn take_in(
         &self,
         path: OwnedFd,
@@ -311,7 +312,7 @@ impl Nodes {
         Ok((node, attributes))
     }
 
-    /// The kernel forgets `count` of its lookups of a node.
+    /// Subtracts `count` from the kernel's lookups of a node.
     pub(super) fn forget(&self, id: u64, count: u64) -> Forgotten {
         let mut known = self.known();
         let Some((node, left)) = known.by_id.get_mut(&id) else { return Forgotten::Nothing };
@@ -327,12 +328,13 @@ impl Nodes {
         let gone = known.remove(id);
         self.len.store(known.by_id.len(), Ordering::Relaxed);
         drop(known);
-        // Closing it may delete a file, which takes longer than others should wait here.
+        // Closing it may delete a file, which takes longer than the lock should be held.
         drop(gone);
         Forgotten::Nothing
     }
 
-    /// The node that rests for longest, if more than `most` do.
+    /// Removes and returns the node that the kernel forgot first of those with cached data, if
+    /// there are more than `most`.
     pub(super) fn least_recent(&self, most: usize) -> Option<Arc<Node>> {
         let mut known = self.known();
         while known.resting.len() > most {
@@ -344,9 +346,9 @@ impl Nodes {
         None
     }
 
-    /// Forgets a node for good, of which nothing is cached any more, unless the kernel knows it
-    /// again or it was opened since it had been so `openings` times: then something of it may be in
-    /// the cache. `and` is done before anybody can look it up anew.
+    /// Drops a node without cached data, unless the kernel knows it again, or it was opened since
+    /// the number of its opens was `openings`: then it may have cached data. Calls `and` before the
+    /// kernel can look the inode up again.
     pub(super) fn leave(&self, node: &Node, openings: u64, and: impl FnOnce()) {
         let mut known = self.known();
         let is_unused = !node.file.is_open() && node.file.openings() == openings;
@@ -357,20 +359,20 @@ impl Nodes {
         }
     }
 
-    /// Returns the size up to which a file grows in the cache first: every file of the file system
-    /// can have it. A write that makes the file longer does so in the directory at once, which fails
-    /// if the file cannot be as long.
+    /// Returns the size up to which a file grows in the cache first: the file system supports this
+    /// size for every file. A write that makes the file longer extends it in the directory at once,
+    /// and fails if the file system does not support the size.
     pub(super) fn late_size_max(&self, node: &Node) -> u64 {
         if node.key.0 == self.device { self.late_size_max } else { LATE_SIZE_MAX_OTHERWISE }
     }
 
-    /// The number of an inode as programs see it: that of the directory, told apart where other file
-    /// systems are mounted inside of it.
+    /// Returns the number of an inode as programs see it: that of the directory, made unique where
+    /// other file systems are mounted inside of it.
     pub(super) fn ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.device {
             return ino;
         }
-        // Any fixed mixture that keeps small numbers apart.
+        // Any fixed mixture that keeps small numbers distinct.
         ino ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff_0000_0000_0000
     }
 }
@@ -408,7 +410,7 @@ impl Known {
         node
     }
 
-    /// Takes a node out. Its file is closed with its last reference; the next node of the inode can
+    /// Removes a node. Its file is closed with its last reference; the next node of the inode can
     /// lock it at once.
     fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
         let (node, _) = self.by_id.remove(&id)?;
@@ -480,7 +482,7 @@ mod tests {
         FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
         assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
         let before = node.file.openings();
-        // All of this comes after the data of the file has been written and forgotten.
+        // These events follow after the data of the file was written and discarded from the cache.
         look_up();
         node.file.opened();
         nodes.leave(&node, before, || panic!("the kernel knows it"));

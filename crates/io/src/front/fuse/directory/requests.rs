@@ -1,5 +1,5 @@
-//! Requests about a directory that are not about data: which of them can be answered at once, and what
-//! the answers look like.
+//! Requests of a mounted directory that do not concern data: dispatch, and the layout of the
+//! replies.
 
 use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
@@ -19,23 +19,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// A directory that takes longer than this to answer has a disk that others must not wait for,
+/// Time of an answer above which the directory's disk counts as slow, so that clients of this
+/// thread must not wait for it,
 const SLOW: Nanos = 4_000_000;
-/// for so long.
+/// and period for which it counts as slow.
 const SLOW_FOR: Nanos = 40_000_000;
 
-/// What a request leads to.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// These bytes.
+    /// A reply with these bytes.
     Bytes(Vec<u8>),
-    /// Nothing: the kernel expects no answer, or it follows when the request is done.
+    /// No reply now: the kernel expects none, or it follows when the request completes.
     None,
-    /// Somebody who may wait has to answer it.
+    /// A blocking worker has to answer it.
     BlockingWorker,
     /// The thread that writes to files with pages in the kernel's page cache has to answer it.
     PageWriter,
-    /// That of a write, once the kernel has dropped its pages of the range.
+    /// The reply to a write, once the kernel has dropped its pages of the range.
     WhenDropped(CoveredWrite),
 }
 
@@ -45,33 +46,33 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// What every answer takes.
+/// Result of a request, or the errno of its refusal.
 pub(super) type Answered = Result<Answer, Errno>;
 
-/// An answer without anything in it.
+/// Returns an empty reply.
 pub(super) fn done() -> Answer {
     Answer::Bytes(Vec::new())
 }
 
-/// The name at the start of `bytes`.
+/// Returns the name at the start of `bytes`.
 pub(super) fn name(bytes: &[u8]) -> Result<&CStr, Errno> {
     CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
 }
 
-/// Two names, one behind the other.
+/// Returns two consecutive names.
 pub(super) fn names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
     let first = name(bytes)?;
     let second = name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
     Ok((first, second))
 }
 
-/// What lies behind the head of a request, which is a `T`.
+/// Returns the bytes after the arguments of a request, which are a `T`.
 pub(super) fn behind<T>(body: &[u8]) -> &[u8] {
     body.get(size_of::<T>()..).unwrap_or_default()
 }
 
 impl Worker {
-    /// Answers a request about a directory that is not about data, or has it answered.
+    /// Answers a request that does not concern data, or passes it on.
     pub(in crate::front::fuse) fn take_directory_request(
         &mut self,
         directory: &Arc<Directory>,
@@ -80,7 +81,7 @@ impl Worker {
         asked: FuseRequest<'_>,
     ) {
         let FuseRequest { header, body, .. } = asked;
-        // Whoever waits for this thread must not wait for the directory's disk.
+        // Clients with requests in flight in this thread must not wait for the directory's disk.
         let is_free = self.sessions.iter().all(VolumeSession::is_idle);
         let answered = if directory.is_strange(header) && !is_end(header.opcode) {
             Err(Errno::ACCESS)
@@ -105,17 +106,17 @@ impl Worker {
     }
 }
 
-/// Whether a request can be answered without looking at the directory's disk.
+/// Returns true if a request can be answered without access to the directory's disk.
 fn is_never_slow(code: u32) -> bool {
     is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
-/// Returns whether a request changes nothing, so that it can be retried.
+/// Returns true if a request changes nothing, so that it can be retried.
 pub(super) fn is_lookup(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
-/// Whether a request only ends something, which nobody is refused.
+/// Returns true if a request only releases something, which is never refused.
 fn is_end(code: u32) -> bool {
     matches!(
         code,
@@ -149,7 +150,7 @@ pub(super) fn reply(
 }
 
 impl Directory {
-    /// Answers a request, if nothing of the cache has to be waited for.
+    /// Answers a request, if that does not wait for the cache.
     pub(super) fn answer(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
@@ -193,7 +194,7 @@ impl Directory {
             opcode::UNLINK => self.unlink(header, body, false),
             opcode::RMDIR => self.unlink(header, body, true),
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
-            // What is dirty is written first.
+            // Dirty data is written first.
             opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::BlockingWorker),
             opcode::SETXATTR => self.setxattr(header, body),
             opcode::GETXATTR => self.getxattr(header, body),
@@ -225,8 +226,9 @@ impl Directory {
         Ok(done())
     }
 
-    /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
-    /// again to write what is left; others may not be able to, so for them it is written first.
+    /// Handles the last close of a file: its descriptors need not stay open. Root can reopen any
+    /// file to write the remaining data; other users may not be able to, so for them it is written
+    /// first.
     pub(super) fn last_close(&self, pool: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
             pool.send(Job::Move(Arc::clone(&node)));
@@ -246,7 +248,7 @@ impl Directory {
         if self.is_unwatched(&node) {
             return Ok(Answer::BlockingWorker);
         }
-        // Whether somebody else has changed it is looked at when it is opened.
+        // An open checks whether another process has changed the file.
         let has_one_name = node.file.attributes()?.stat.st_nlink < 2;
         if node.file.must_be_renewed() {
             return Ok(Answer::BlockingWorker);
@@ -257,7 +259,7 @@ impl Directory {
         Ok(self.opened(pool, (&node, has_one_name), header, asked.flags)?.into())
     }
 
-    /// Opens a file for as long as the kernel has it open.
+    /// Opens a file until the kernel releases it.
     pub(super) fn opened(
         &self,
         pool: &BlockingPool,
@@ -271,7 +273,8 @@ impl Directory {
             section.check_writable()?;
         }
         self.check_unclaimed(node, has_one_name)?;
-        // What the directory refuses is refused here too, and not when it is too late.
+        // Open the file in the directory now, so that its refusal is reported by open(2) and not
+        // later.
         let file = node.file.buffered_anew(writes)?;
         if writes {
             node.file.record_writer_and_capabilities(header.uid, &file);
@@ -284,7 +287,7 @@ impl Directory {
     }
 
     /// Refuses a file that another cache has under another name, or has claimed later.
-    /// `has_one_name` has just been read.
+    /// `has_one_name` was read just before.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
         let (device, inode) = node.inode();
         let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
@@ -298,17 +301,17 @@ impl Directory {
         Err(Errno::BUSY)
     }
 
-    /// The answer to an opening.
+    /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
         let options = self.section(&node.file).options();
         let backing = options.uncached.then(|| self.back(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
-            // Before the kernel writes through its pages, it clears the rights of the file itself,
-            // and so knows the new mode.
+            // Before the kernel writes through its page cache, it clears the privileges of the file
+            // itself, and so knows the new mode.
             KernelPages::Off if writes && node.file.gives_rights() => 0,
             KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
-            // What the kernel has of it may be what it was before others changed it.
+            // The kernel's pages may be older than a change by another process.
             KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
             KernelPages::Keep | KernelPages::Open => 0,
         };
@@ -319,9 +322,9 @@ impl Directory {
         OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
     }
 
-    /// Has the kernel use a file by itself, if it can; the number of the file with it. Writes to a
-    /// file that gives rights go through this process: the kernel by itself would not clear setgid
-    /// of a file that its group may not execute.
+    /// Registers a file for passthrough, if possible; returns its backing ID. Writes to a file with
+    /// privileges go through this process: the kernel itself would not clear setgid of a file
+    /// without the group's execute permission.
     fn back(&self, node: &Node) -> Option<u32> {
         let register = || {
             if node.file.find_rights()? {
@@ -332,7 +335,7 @@ impl Directory {
         node.backed.open(&self.passthrough, register)
     }
 
-    /// How the kernel sees attributes.
+    /// Converts attributes for the kernel.
     pub(super) fn attr(&self, of: &Attributes) -> Attr {
         let Attributes { stat, size, mtime, ctime, .. } = of;
         let seconds = |seconds: i64| seconds.cast_unsigned();
@@ -352,17 +355,18 @@ impl Directory {
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             uid: stat.st_uid,
             gid: stat.st_gid,
-            // The kernel's old form for small numbers, which all drivers have.
+            // The kernel's old encoding for small numbers, which all drivers have.
             rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
             blksize: 4096,
             flags: 0,
         }
     }
 
-    /// What an entry of a directory is, and for how long that may be believed.
+    /// Returns a directory entry, with the times for which the kernel may cache it and its
+    /// attributes.
     pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
         let ttl = self.ttl(node);
-        // What the attributes are now is found out when they are asked for.
+        // Outdated attributes are not cached; the kernel's next request gets the current ones.
         let is_old = node.file.must_be_renewed();
         let attr_ttl = if is_old { Duration::ZERO } else { self.attr_ttl(node, attributes) };
         EntryOut {
@@ -376,7 +380,7 @@ impl Directory {
         }
     }
 
-    /// The attributes of a node as an answer.
+    /// Returns the reply with the attributes of a node.
     pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
         let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
         AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
@@ -390,14 +394,14 @@ impl Directory {
         if attributes.is_privileged() { Duration::ZERO } else { self.ttl(node) }
     }
 
-    /// How long the kernel may believe what it is told of a node.
+    /// Returns how long the kernel may cache names and attributes of a node.
     pub(super) fn ttl(&self, node: &Node) -> Duration {
         let others = self.options.shared;
         if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
     }
 }
 
-/// Whether open(2) with these flags is for writing too.
+/// Returns true if open(2) with these flags permits writing.
 pub(super) fn writes(flags: u32) -> bool {
     libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -1,14 +1,15 @@
-//! Files and directories that have lost their last name in SOURCE. As long as a descriptor of such
-//! a file is open here, the file system keeps its space, and nobody can delete it another time.
+//! Files and directories that have lost their last name in SOURCE. While this process has a
+//! descriptor of such a file, the file system keeps its space, and users cannot free it in another
+//! way.
 //!
-//! The kernel reports the removals that are made through the mount, and forgets these files by
-//! itself. It knows nothing of removals in SOURCE, and once the mount is gone it reports nothing.
-//! So one thread looks at some nodes every few seconds: it makes the kernel forget those that have
-//! no name and that no program uses, and has those retired that the kernel has forgotten. Unwritten
-//! data of these is dropped, as no program can ever read it.
+//! The kernel reports the removals through the mount, and forgets these files itself. It does not
+//! notice removals in SOURCE, and after the end of the mount it reports nothing. So one thread
+//! checks some nodes every few seconds: it makes the kernel forget nodes that have no name and that
+//! no program uses, and retires nodes without a name that the kernel has forgotten. Their unwritten
+//! data is dropped, as no program can read it.
 //!
-//! Invariants: what a program has open or mapped stays, since the kernel alone decides what it
-//! forgets; no lock is held during a system call on SOURCE.
+//! Invariants: files that a program has open or mapped stay, since the kernel alone decides which
+//! nodes it forgets; no lock is held during a system call on SOURCE.
 
 use super::blocking_pool::{BlockingPool, Job};
 use super::{Directory, Node};
@@ -27,21 +28,21 @@ use std::time::Duration;
 /// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
 
-/// Pause between two turns.
+/// Pause between two sweeps.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Maximum number of nodes that are looked at in one turn: some milliseconds.
+/// Maximum number of nodes that one sweep checks: some milliseconds.
 const LOOKS_MAX: usize = 1 << 12;
 
-/// The same while space is short, or after the end of the mount.
+/// Maximum number of nodes per sweep while space is short, or after the end of the mount.
 const LOOKS_MAX_IN_NEED: usize = 1 << 16;
 
-/// Nodes that are taken from the table at a time.
+/// Number of nodes that are taken from the table at a time.
 const AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
 struct State {
-    /// No request comes from the kernel any more.
+    /// True if the kernel sends no requests any more.
     is_gone: bool,
     has_ended: bool,
 }
@@ -51,7 +52,7 @@ struct State {
 pub(super) struct Sweep {
     state: Mutex<State>,
     changed: Condvar,
-    /// True while the kernel is being asked to forget nodes.
+    /// True while a notification that makes the kernel forget nodes is queued or in progress.
     is_asking: AtomicBool,
 }
 
@@ -72,7 +73,7 @@ impl Sweep {
         self.changed.notify_all();
     }
 
-    /// Waits for the next turn; returns whether the mount is gone, or `None` at the end.
+    /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
     fn wait(&self, was_gone: bool) -> Option<bool> {
         let is_quiet = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
         let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_quiet);
@@ -86,7 +87,7 @@ pub(super) struct Sweeper {
     directory: Arc<Directory>,
     pool: BlockingPool,
     sweep: Arc<Sweep>,
-    /// Numbers of the nodes that are still to be looked at before all have been.
+    /// Numbers of the nodes that are not checked yet in this pass over all nodes.
     left: Vec<u64>,
 }
 
@@ -113,7 +114,7 @@ impl Sweeper {
         }
     }
 
-    /// Looks at a bounded number of nodes.
+    /// Checks a bounded number of nodes.
     fn turn(&mut self, is_gone: bool) {
         let in_need = is_gone || is_some_device_full();
         let looks_max = if in_need { LOOKS_MAX_IN_NEED } else { LOOKS_MAX };
@@ -131,20 +132,20 @@ impl Sweeper {
                 self.look(node, is_known, is_gone, &mut known);
             }
         }
-        // A notification may have to wait for requests; no second one is sent meanwhile.
+        // A notification may have to wait for requests; no second one is sent before it is done.
         if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
             self.pool.queue_notification(Job::Forget(known));
         }
     }
 
-    /// Looks at a node, which the kernel knows or has forgotten. Those that it has to forget are
-    /// added to `known`.
+    /// Checks a node, which the kernel knows or has forgotten. Adds it to `known` if the kernel has
+    /// to forget it.
     fn look(&self, node: Arc<Node>, is_known: bool, is_gone: bool, known: &mut Vec<Arc<Node>>) {
         if node.id == abi::ROOT {
             return;
         }
         if is_gone {
-            // The kernel reports neither the last close nor that it forgets.
+            // The kernel reports neither the last close nor the forget.
             if node.file.close_all() {
                 node.backed.close_all(&self.directory.passthrough);
                 self.directory.last_close(&self.pool, Arc::clone(&node));
@@ -167,8 +168,8 @@ impl Sweeper {
     }
 }
 
-/// Returns whether a node has no name in SOURCE, as far as this machine knows without asking a
-/// server.
+/// Returns true if a node has no name in SOURCE, as far as this machine knows without a request to
+/// a server.
 fn has_lost_its_names(node: &Node) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(node.file.path(), "", flags, StatxFlags::NLINK);

@@ -1,7 +1,7 @@
-//! A place where the kernel puts a request and finds the answer: heads, and room for the rest.
+//! A ring entry, into which the kernel puts a request and from which it takes the reply: headers,
+//! and a payload buffer.
 //!
-//! Invariant: either the kernel has a place or we have; what is in it is touched by us alone while
-//! we have it.
+//! Invariant: either the kernel or this process owns an entry; the owner alone accesses its memory.
 
 use super::super::abi::{self, InHeader, OutHeader, opcode};
 use super::abi::RequestHeader;
@@ -10,22 +10,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The memory of rooms in one piece, for which the kernel may grant huge pages.
+/// Memory of several payload buffers in one piece, for which the kernel may use huge pages.
 #[derive(Debug)]
 struct Memory(Box<[UnsafeCell<u8>]>);
 
-// SAFETY: nobody touches it but whoever has a room of it, and that room alone.
+// SAFETY: each thread accesses only the payload buffers that it owns.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     fn new(bytes: usize) -> Self {
         let zeros: Box<[u8]> = vec![0; bytes].into();
-        // SAFETY: an `UnsafeCell<u8>` is laid out as a byte, and the box is turned as a whole.
+        // SAFETY: an `UnsafeCell<u8>` has the layout of a byte, and the box is converted as a
+        // whole.
         Memory(unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [UnsafeCell<u8>]) })
     }
 }
 
-/// Room for what does not fit the heads. Only whoever has the place touches it.
+/// Payload buffer of a ring entry. Only the owner of the entry accesses it.
 #[derive(Debug)]
 pub(super) struct RingBuffer {
     memory: Arc<Memory>,
@@ -33,7 +34,7 @@ pub(super) struct RingBuffer {
 }
 
 impl RingBuffer {
-    /// So many of them, each of so many bytes.
+    /// Allocates `count` buffers of `bytes` bytes each.
     pub(super) fn several(count: usize, bytes: usize) -> impl Iterator<Item = RingBuffer> {
         let memory = Arc::new(Memory::new(count * bytes));
         let room = move |number: usize| RingBuffer {
@@ -47,10 +48,10 @@ impl RingBuffer {
         &self.memory.0[self.part.clone()]
     }
 
-    /// What is in it.
+    /// Returns the contents.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: whoever calls has the place, so that the kernel writes nothing there; writing by
-        // us takes `&mut self`.
+        // SAFETY: the caller owns the entry, so the kernel does not write; writes of this process
+        // take `&mut self`.
         unsafe { std::slice::from_raw_parts(self.cells().as_ptr().cast(), self.part.len()) }
     }
 
@@ -61,7 +62,7 @@ impl RingBuffer {
     }
 }
 
-/// What of a request stays where the kernel has put it, while its place is not answered.
+/// Payload of a write in a ring entry, borrowed from the entry until it is returned.
 #[derive(Debug)]
 pub(in crate::front::fuse) struct RingPayload {
     pub(super) place: usize,
@@ -70,47 +71,47 @@ pub(in crate::front::fuse) struct RingPayload {
 }
 
 impl RingPayload {
-    /// The data.
+    /// Returns the data.
     pub(in crate::front::fuse) fn data(&self) -> &[u8] {
         &self.room.bytes()[..self.len]
     }
 }
 
-/// What became of the request of a place.
+/// State of a ring entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The kernel has it.
+    /// The kernel owns the entry.
     Kernels,
-    /// It is to be answered.
+    /// The entry holds a request that is not answered.
     Asked,
-    /// The answer is there.
+    /// The entry holds the reply.
     Answered,
 }
 
-/// A place.
+/// A ring entry.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Of which processor.
+    /// Queue of the entry: the number of its processor.
     pub(super) queue: u16,
     heads: Box<UnsafeCell<RequestHeader>>,
-    /// Not there while it is lent.
+    /// Payload buffer; none while a [`RingPayload`] borrows it.
     room: Option<RingBuffer>,
-    /// Heads and room, as the kernel is told of them.
+    /// Headers and payload buffer, for the kernel.
     parts: Box<[libc::iovec; 2]>,
     state: State,
     unique: u64,
     pub(super) commit_id: u64,
-    /// Whether somebody waits for the answer.
+    /// True if a process waits for the reply.
     pub(super) is_awaited: bool,
-    /// An answer that waits for the room.
+    /// Reply that waits for the payload buffer.
     kept: Vec<u8>,
 }
 
-// SAFETY: what `parts` points at belongs to the place.
+// SAFETY: `parts` points to memory that the entry owns.
 unsafe impl Send for Place {}
 
 impl Place {
-    /// A place that the kernel is about to be given.
+    /// Returns an entry that is about to be registered.
     pub(super) fn new(queue: u16, room: RingBuffer) -> Self {
         let heads = Box::new(UnsafeCell::new(RequestHeader::new_zeroed()));
         let part = |base: *mut libc::c_void, len| libc::iovec { iov_base: base, iov_len: len };
@@ -131,25 +132,26 @@ impl Place {
         }
     }
 
-    /// Has its memory there before the kernel wants to fill it.
+    /// Allocates its memory before the kernel fills it.
     pub(super) fn touch(&mut self) {
         if let Some(room) = &mut self.room {
             room.bytes_mut().fill(1);
         }
     }
 
-    /// Where it is, for the kernel.
+    /// Returns the address of the iovecs, for the kernel.
     pub(super) fn address(&self) -> u64 {
         self.parts.as_ptr() as u64
     }
 
     fn heads(&mut self) -> &mut RequestHeader {
-        // SAFETY: callers have the place, and the borrow is the only one.
+        // SAFETY: callers own the entry, and the borrow is the only one.
         unsafe { &mut *self.heads.get() }
     }
 
-    /// The kernel has put a request there: it is copied to `buffer`, but for the data of a write,
-    /// which is lent. How long it is; `None` if it is none that the kernel makes.
+    /// Copies the request that the kernel has put into the entry to `buffer`, except for the data
+    /// of a write, which it lends. Returns the length of the copy; `None` if no kernel sends such a
+    /// request.
     pub(super) fn take(
         &mut self,
         index: usize,
@@ -181,12 +183,13 @@ impl Place {
         Some((len + payload, None))
     }
 
-    /// Whether this request is to be answered there.
+    /// Returns true if the entry holds this request and it is not answered.
     pub(super) fn is_asked(&self, unique: u64) -> bool {
         self.state == State::Asked && self.unique == unique
     }
 
-    /// Puts an answer there; whether it can be committed, which waits for what is lent.
+    /// Stores a reply. Returns true if it can be committed; a lent payload has to be returned
+    /// first.
     pub(super) fn answer<'a>(&mut self, error: i32, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         self.state = State::Answered;
         let mut len = 0;
@@ -211,7 +214,7 @@ impl Place {
         self.room.is_some()
     }
 
-    /// What was lent is back; whether there is an answer that waited for it.
+    /// Takes back the lent payload. Returns true if a reply waited for it.
     pub(super) fn give_back(&mut self, lent: RingPayload) -> bool {
         let mut room = lent.room;
         room.bytes_mut()[..self.kept.len()].copy_from_slice(&self.kept);
@@ -220,7 +223,7 @@ impl Place {
         self.state == State::Answered
     }
 
-    /// The kernel is given it.
+    /// Records that the kernel owns the entry from now on.
     pub(super) fn hand_over(&mut self) {
         debug_assert!(self.room.is_some(), "nothing of it is lent");
         self.state = State::Kernels;
@@ -235,7 +238,7 @@ mod tests {
         Place::new(0, RingBuffer::several(3, 4096).nth(1).unwrap())
     }
 
-    /// What the kernel puts at a place.
+    /// Puts a request into an entry, as the kernel does.
     fn put(place: &mut Place, opcode: u32, own: &[u8], payload: &[u8]) {
         let len = u32::try_from(abi::IN_HEADER_BYTES + own.len() + payload.len()).unwrap();
         let header = InHeader {

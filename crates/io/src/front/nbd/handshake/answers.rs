@@ -1,6 +1,6 @@
-//! What each option of the handshake is answered with.
+//! Answers to the options of the handshake.
 //!
-//! NBD's proto.md, "Option types". An answer is written when all data of the option have come.
+//! NBD's proto.md, "Option types". The handshake answers an option when all its data has arrived.
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
@@ -23,7 +23,8 @@ impl Handshake {
             Answer::Abort => self.state = State::Done(Progress::Aborted),
             Answer::Structured => self.structured = true,
             Answer::StartTls => {
-                // Whoever is in between could have sent what came before: none of it counts.
+                // An attacker in the middle could have sent the options before TLS: none of them
+                // counts.
                 self.way = ClientTransport::Starting;
                 (self.structured, self.context_export) = (false, None);
             }
@@ -73,7 +74,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// `INFO` and `GO`; the caller adds the acknowledgement or the refusal.
+    /// Answers `INFO` and `GO`; the caller adds the acknowledgement or the refusal.
     fn answer_info(
         &mut self,
         option: u32,
@@ -106,7 +107,8 @@ impl Handshake {
         Ok(Ok(()))
     }
 
-    /// `LIST_META_CONTEXT` and `SET_META_CONTEXT`; the caller adds the acknowledgement or refusal.
+    /// Answers `LIST_META_CONTEXT` and `SET_META_CONTEXT`; the caller adds the acknowledgement or
+    /// the refusal.
     fn answer_meta(
         &mut self,
         option: u32,

@@ -1,4 +1,4 @@
-//! The handshake byte by byte: every option, what is malformed, what is cut, what is random.
+//! Tests of the handshake, byte by byte: every option, malformed, truncated and random input.
 
 mod fuzz;
 mod refusals;
@@ -37,7 +37,7 @@ pub(super) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a client sends: its flags, then options.
+/// Returns the bytes of a client: its flags, then options.
 pub(super) fn session(flags: u32, options: &[(u32, &[u8])]) -> Vec<u8> {
     let mut bytes = flags.to_be_bytes().to_vec();
     for (number, data) in options {
@@ -57,12 +57,12 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
 
 type Outcome = (Vec<u8>, Result<(usize, Progress), HandshakeError>);
 
-/// Feeds in pieces of `piece` bytes; the greeting is cut off the output.
+/// Feeds the input in pieces of `piece` bytes; the greeting is removed from the output.
 pub(super) fn run_in_pieces(limits: HandshakeLimits, input: &[u8], piece: usize) -> Outcome {
     run_with_tls(limits, TlsMode::Off, input, piece)
 }
 
-/// The same with TLS, whose content is what follows: so a whole session is one input.
+/// Does the same with TLS; the input after `STARTTLS` stands for the decrypted bytes.
 pub(super) fn run_with_tls(
     limits: HandshakeLimits,
     tls: TlsMode,
@@ -105,7 +105,7 @@ pub(super) fn run_with_tls(
     (output, Ok((used, last)))
 }
 
-/// The outcome of all input at once, which must be the one of single bytes.
+/// Returns the outcome of all input at once, and asserts that single bytes have the same outcome.
 fn run(input: &[u8]) -> Outcome {
     let whole = run_in_pieces(HandshakeLimits::default(), input, usize::MAX);
     let single = run_in_pieces(HandshakeLimits::default(), input, 1);

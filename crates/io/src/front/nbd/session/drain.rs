@@ -1,8 +1,8 @@
 //! Disconnection of clients that do not receive their replies.
 //!
-//! The time runs only while replies wait: an idle client, or one whose request waits for the store,
-//! is never disconnected. A client that receives slowly moves bytes out of the kernel's send queue;
-//! that counts as progress even while the queue is full.
+//! The time runs only while replies are unsent: a client that is idle, or whose request waits for
+//! the store, is never disconnected. A client that receives slowly drains the kernel's send queue,
+//! which counts as progress even while the queue is full.
 
 use super::Transmission;
 use crate::front::nbd::transport::Transport;
@@ -16,7 +16,7 @@ const LOOKS: u64 = 4;
 #[derive(Debug)]
 pub(super) struct SendTimer {
     limit: Option<Nanos>,
-    /// None while no replies wait.
+    /// None while all replies are sent.
     waiting: Option<Waiting>,
 }
 
@@ -48,12 +48,12 @@ impl SendTimer {
         SendTimer { limit: limit.map(nanos), waiting: None }
     }
 
-    /// Returns the time of the next progress check; none while no replies wait.
+    /// Returns the time of the next progress check; none while all replies are sent.
     pub(super) fn next_look(&self) -> Option<Nanos> {
         self.waiting.map(|waiting| waiting.next_look)
     }
 
-    /// Returns whether the client has made no progress for too long.
+    /// Returns true if the client has made no progress for too long.
     fn is_over(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
         let Some(limit) = self.limit else { return false };
         if all_sent {
@@ -79,7 +79,7 @@ impl SendTimer {
 }
 
 impl Transmission<'_> {
-    /// Returns whether the client has received no replies for too long, and logs it.
+    /// Returns true if the client has received no replies for too long, and logs it.
     pub(super) fn is_stuck(&mut self, now: Nanos) -> bool {
         let is_over = self.send_timer.is_over(now, self.all_sent(), &self.transport);
         if is_over {

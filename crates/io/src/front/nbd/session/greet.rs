@@ -1,4 +1,4 @@
-//! The handshake of a connection: the state machine, its bytes and its time, and TLS in between.
+//! The handshake of a connection: its I/O, its time limit, and the start of TLS.
 
 use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
@@ -13,7 +13,8 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Agrees with the client on an export, and takes a place for it; `None` if the connection ends.
+/// Negotiates an export with the client, and takes a connection slot for it; `None` if the
+/// connection has to end.
 pub(super) fn shake_hands<'a>(
     shared: &'a Shared,
     exports: &[Export],
@@ -34,7 +35,7 @@ pub(super) fn shake_hands<'a>(
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
         if matches!(progress, Ok((_, Progress::Transmission(_)))) && place.is_none() {
-            // Before the client gets the success reply.
+            // The slot is taken before the client gets the success reply.
             place = Some(shared.take_place()?);
         }
         output.push(&answer);
@@ -81,7 +82,7 @@ pub(super) fn shake_hands<'a>(
     }
 }
 
-/// Sends what is due in clear, then begins TLS with what came after it.
+/// Sends the remaining output in clear, then begins TLS with the input that follows.
 fn start_tls(
     shared: &Shared,
     transport: &mut Transport<'_>,
@@ -104,6 +105,6 @@ fn start_tls(
     let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
     transport.start_tls(tls, input.bytes()).ok()?;
     input.consume(input.bytes().len());
-    // What came ahead is not in the socket any more, and nobody would be woken for it.
+    // TLS already holds bytes that were read from the socket, which poll(2) does not report.
     (input.receive(transport, false) != Received::Closed).then_some(())
 }

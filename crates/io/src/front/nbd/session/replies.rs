@@ -26,13 +26,13 @@ impl From<StoreError> for Failure {
 /// A large read with a simple reply, which must be sent without interruption.
 #[derive(Debug, Default)]
 pub(super) struct UninterruptedRead {
-    /// True if its header has been queued.
+    /// True if its reply header is queued.
     begun: bool,
 }
 
 impl Transmission<'_> {
-    /// Replies to requests that have ended, and queues data of large reads. Returns whether there
-    /// were any events.
+    /// Replies to completed requests, and queues data of large reads. Returns true if there were
+    /// any events.
     pub(super) fn take_events(&mut self, now: Nanos) -> bool {
         let mut any = false;
         while let Some(event) = self.requests.poll_event() {
@@ -48,7 +48,7 @@ impl Transmission<'_> {
         any
     }
 
-    /// Answers a request that has ended.
+    /// Replies to a completed request.
     fn end(&mut self, now: Nanos, reply: Reply<ArenaFrames, ClientRequest>) {
         let Reply { context: asked, data, error, classes, .. } = reply;
         let cookie = asked.request.cookie;
@@ -59,7 +59,7 @@ impl Transmission<'_> {
             (None, Some(read)) => self.send_data(cookie, read, true),
             (None, None) => self.reply_ok(cookie),
         }
-        // A request that is served alone is the only one in flight.
+        // An uninterrupted read is the only request in flight.
         self.alone = None;
     }
 
@@ -119,7 +119,7 @@ impl Transmission<'_> {
         self.output.push(message);
     }
 
-    /// Records a request that has ended, for the observer.
+    /// Records a completed request for the observer.
     pub(super) fn observe(&mut self, asked: &ClientRequest, classes: Classes) {
         let Some(watch) = &mut self.watch else { return };
         let wire::Request { offset, len, .. } = asked.request;

@@ -26,7 +26,7 @@ struct Lookahead {
     end: usize,
 }
 
-/// A request as the client has sent it, with its arrival time.
+/// A client's request with its arrival time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientRequest {
     pub(super) request: wire::Request,
@@ -35,8 +35,8 @@ pub(super) struct ClientRequest {
 }
 
 impl Transmission<'_> {
-    /// Takes in all requests that have come and that there is room for; whether there were any.
-    /// `None` if the client does not speak the protocol.
+    /// Submits all received requests for which there is room; returns true if there were any.
+    /// `None` if the client violates the protocol.
     pub(super) fn parse(&mut self, now: Nanos) -> Option<bool> {
         let (mut any, mut ahead) = (false, Lookahead::default());
         loop {
@@ -92,16 +92,17 @@ impl Transmission<'_> {
         Lookahead { requests: ahead.requests.saturating_sub(1), end: ahead.end - own }
     }
 
-    /// Returns the request at an offset of the receive buffer, if it has come and is a read or a
-    /// write.
+    /// Returns the request at an offset of the receive buffer, if its header is complete and it is
+    /// a read or a write.
     fn peek_request(&self, offset: usize) -> Option<wire::Request> {
         let header = self.input.bytes().get(offset..)?.first_chunk()?;
         let request = wire::Request::parse(header).ok()?;
         matches!(request.command, wire::CMD_READ | wire::CMD_WRITE).then_some(request)
     }
 
-    /// A read waits until the client has received enough of its replies. A read in simple replies
-    /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
+    /// Returns true if a read has to wait: for memory, until the client has received enough of its
+    /// replies, or for the requests in flight. A read in simple replies is one uninterrupted run of
+    /// bytes; one that does not fit into a piece must be the only request in flight.
     fn must_wait_for_others(&self, request: &wire::Request, piece: u64) -> bool {
         if request.command != wire::CMD_READ || request.len == 0 {
             return false;
@@ -110,8 +111,8 @@ impl Transmission<'_> {
         piece == 0 || (alone && self.requests.in_flight() > 0)
     }
 
-    /// Leases memory for the next piece of a read, and returns its length. Returns 0 if the read
-    /// has to wait, and for other requests.
+    /// Leases memory for the next piece of a read, and returns the length of the piece. Returns 0
+    /// if the read has to wait, and for other requests.
     fn lease_read_piece(&mut self, request: &wire::Request) -> u64 {
         let len = u64::from(request.len);
         let is_read = request.command == wire::CMD_READ && len > 0;
@@ -119,7 +120,8 @@ impl Transmission<'_> {
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request, piece: u64) {
-        // Requests that came together are told apart by a nanosecond, which keeps their order.
+        // Requests of one batch get arrival times that differ by a nanosecond, which keeps their
+        // order.
         self.arrived_at = now.max(self.arrived_at + 1);
         fault::point("connection", &self.export.info.name);
         let refused = self.refusal(request);
@@ -164,7 +166,7 @@ impl Transmission<'_> {
         }
         let request = Request {
             interface: Interface::Gather,
-            // One decision, even if the cache is resized at this moment.
+            // Decided here once, even if the cache is resized at this moment.
             unfragmented: unfragmented || len <= piece,
             ..Request::new(RequestOp::Read, wanted.offset..wanted.offset + len)
         };
@@ -187,7 +189,7 @@ impl Transmission<'_> {
     /// Begins a request that carries no data.
     fn begin(&mut self, now: Nanos, wanted: &wire::Request, op: RequestOp) {
         let asked = self.client_request(wanted, op);
-        // The range of a flush is not checked.
+        // The range of a flush is ignored and was not checked.
         let range = match op {
             RequestOp::Flush => 0..0,
             _ => wanted.offset..wanted.offset + u64::from(wanted.len),
@@ -201,11 +203,11 @@ impl Transmission<'_> {
         self.take_events(now);
     }
 
-    /// Why a request cannot be served, if so.
+    /// Returns the error of a request that cannot be served.
     fn refusal(&self, request: &wire::Request) -> Option<Failure> {
         let invalid = |message: String| Some(Failure { errno: Errno::Inval, message });
         let wire::Request { command, flags, offset, len, .. } = *request;
-        // FUA is known to all; where it has no meaning the protocol asks to let it pass.
+        // All commands accept FUA; the protocol says to ignore it where it has no meaning.
         let known_flags = wire::CMD_FLAG_FUA
             | match command {
                 wire::CMD_READ => wire::CMD_FLAG_DF,

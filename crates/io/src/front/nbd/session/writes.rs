@@ -1,4 +1,4 @@
-//! Writes: payloads taken in piece by piece, straight from the receive buffer into the cache.
+//! Writes: payloads are copied piece by piece from the receive buffer into the cache.
 
 use super::Transmission;
 use super::replies::Failure;
@@ -10,16 +10,16 @@ use larder_core::request::{
     next_write_piece,
 };
 
-/// A payload that is coming.
+/// A write payload that is being received.
 #[derive(Debug)]
 pub(super) struct Payload {
     asked: ClientRequest,
-    /// Where the next byte goes, and how many are to come.
+    /// Offset of the next byte in the export.
     offset: u64,
     left: u32,
-    /// The request, if its payload comes in more than one piece.
+    /// The open request, if its payload comes in more than one piece.
     id: Option<RequestId>,
-    /// A request that was refused: its payload is skipped.
+    /// Error of a refused request, whose payload is skipped.
     refused: Option<Failure>,
 }
 
@@ -29,8 +29,7 @@ impl Payload {
         Payload { asked, offset, left: len, id: None, refused }
     }
 
-    /// Returns the number of bytes of the next piece of a request that was not refused, with at
-    /// most `bytes_max`.
+    /// Returns the length of the next piece of an accepted request, at most `bytes_max`.
     fn piece(&self, bytes_max: u32) -> usize {
         let rest = self.offset..self.offset + u64::from(self.left);
         let piece = next_write_piece(&rest, bytes_max);
@@ -39,7 +38,7 @@ impl Payload {
 }
 
 impl Transmission<'_> {
-    /// Takes in the next piece of a payload; false if it has not come whole.
+    /// Processes the next piece of a payload. Returns false if it has not arrived completely.
     pub(super) fn take_payload(&mut self, now: Nanos) -> bool {
         let mut payload = self.payload.take().expect("a payload is coming");
         if let Some(failure) = &payload.refused {

@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of memory that these requests may take before no further ones are taken.
+/// Memory of these requests above which no further ones are received.
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
-/// Bytes that a request takes besides its body.
+/// Bytes that a request takes in addition to its body.
 const REQUEST_BYTES: usize = 256;
 
 /// The requests that the blocking workers of a mount have accepted and not completed.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     bytes: AtomicUsize,
-    /// Of the threads that take requests from the kernel.
+    /// Wakers of the threads that receive requests from the kernel.
     wakers: OnceLock<Vec<Waker>>,
 }
 
-/// A request of the backlog, until it is dropped.
+/// A request in the backlog; removed when this is dropped.
 #[derive(Debug)]
 pub(in crate::front::fuse) struct Waiting {
     backlog: Arc<Backlog>,
@@ -39,13 +39,13 @@ impl Waiting {
 }
 
 impl Backlog {
-    /// Names the threads that are to be woken when there is room again.
+    /// Sets the wakers of the threads to wake when there is room again.
     pub(super) fn set_wakers(&self, wakers: &[Waker]) {
         let is_first = self.wakers.set(wakers.to_vec()).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns whether no further requests may be taken.
+    /// Returns true if no further requests may be received.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Acquire) > BACKLOG_BYTES_MAX
     }

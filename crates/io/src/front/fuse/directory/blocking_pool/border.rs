@@ -1,5 +1,5 @@
 //! Reads and writes that touch two segments of a file, or a file that is not cached, reads of a
-//! part of a file that has no segment, and writes to files that have pages in the kernel's page
+//! part of a file without a segment, and writes to files that have pages in the kernel's page
 //! cache.
 
 use super::super::Node;
@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Makes a file longer in the directory if a write up to `end` makes it longer than `late_size_max`,
-/// beyond which the file system may not be able to hold it.
+/// Extends a file in the directory if a write up to `end` makes it longer than `late_size_max`,
+/// beyond which the file system may not support the size.
 fn lengthen_far(file: &SourceFile, end: u64, late_size_max: u64) -> Result<(), Errno> {
     if end <= late_size_max || end <= file.size() {
         return Ok(());
@@ -32,7 +32,7 @@ fn lengthen_far(file: &SourceFile, end: u64, late_size_max: u64) -> Result<(), E
 
 impl BlockingWorker {
     /// Handles a read that touches two segments or a part without one, fills the kernel's first
-    /// page of a file, or comes when the file has to be checked for changes by others.
+    /// page of a file, or needs a check for changes by other processes.
     pub(super) fn read(&mut self, header: &InHeader, asked: &TransferIn) -> Answered {
         let node = self.directory.node(header.nodeid)?;
         let (directory, section) = (Arc::clone(&self.directory), node.file.section());
@@ -53,7 +53,7 @@ impl BlockingWorker {
             let len = usize::try_from(part.end - part.start).expect("at most 1 MiB");
             let bytes = &mut bytes[at..at + len];
             let Some(start) = cached.table.place_to_read(&node.file, part.start) else {
-                // Zeros follow what the file in the directory has.
+                // Zeros follow the data of the file in the directory.
                 uncached::fill(&node.file, part.start, bytes)?;
                 continue;
             };
@@ -63,7 +63,8 @@ impl BlockingWorker {
         Ok(bytes.into())
     }
 
-    /// Writes to two segments, to a file that is not cached, or to one with pages in the kernel.
+    /// Handles a write to two segments, to a file that is not cached, or to one with pages in the
+    /// kernel.
     pub(super) fn write(
         &mut self,
         header: &InHeader,
@@ -126,7 +127,7 @@ impl BlockingWorker {
         written
     }
 
-    /// Writes to a file that was as long as `old`.
+    /// Writes to a file that had the length `old`.
     fn write_parts(
         &mut self,
         node: &Node,

@@ -1,13 +1,14 @@
-//! Writes beside pages of the kernel that wait until the kernel has dropped these.
+//! Writes to ranges of which the kernel has pages: their replies wait until the kernel has dropped
+//! these pages.
 //!
-//! Before the kernel drops a page that a program has changed, it sends the page back. For that it
+//! Before the kernel drops a page that a program has modified, it writes the page back. For that it
 //! needs one of a limited number of background requests, which asynchronous direct I/O takes too,
-//! or a place in a ring, which every request takes. Where writes that wait here may have all of
-//! them, the page never comes. Then the oldest of these writes are answered, those that have waited
-//! for [`ANSWER_AFTER`].
+//! or a ring entry, which every request takes. If the writes that wait here hold all of them, the
+//! page never comes. Then the oldest of these writes are answered early, those that have waited for
+//! [`ANSWER_AFTER`].
 //!
-//! Invariant: the range of a write stays covered until its pages are dropped, also where the write
-//! is answered before.
+//! Invariant: the range of a write stays covered until its pages are dropped, even if the write is
+//! answered before.
 
 use super::super::Directory;
 use crate::engine::Engine;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 /// microseconds unless it waits for a request, or for a processor.
 const ANSWER_AFTER: Duration = Duration::from_millis(50);
 
-/// A write that is done, and whose range the kernel has pages of.
+/// A completed write to a range of which the kernel has pages.
 #[derive(Debug)]
 pub(in crate::front::fuse::directory) struct CoveredWrite {
     pub(super) node: u64,
@@ -65,7 +66,7 @@ struct State {
 }
 
 struct Shared {
-    /// With so many waiting writes the kernel may have no request left.
+    /// Number of waiting writes at which the kernel may have no request left.
     exhausted_at: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -123,7 +124,7 @@ impl Shared {
     }
 }
 
-/// The way to the thread that has the kernel drop pages; it ends when this is dropped.
+/// Handle to the thread that makes the kernel drop pages; the thread ends when this is dropped.
 pub(super) struct PageDrops {
     /// Numbers of writes, their nodes and ranges.
     to_drop: Sender<(u64, u64, Covered)>,
@@ -166,7 +167,7 @@ impl PageDrops {
         Ok((PageDrops { to_drop, shared }, threads))
     }
 
-    /// Has the kernel drop the pages of a write, and answers it.
+    /// Makes the kernel drop the pages of a write, and answers it.
     pub(super) fn drop_and_answer(&self, way: ReplyPath, unique: u64, write: CoveredWrite) {
         let CoveredWrite { node, covered, answer } = write;
         let mut state = self.shared.state();
@@ -187,7 +188,7 @@ impl PageDrops {
     }
 }
 
-/// Has the kernel drop pages until no more writes can come.
+/// Makes the kernel drop pages until no more writes can come.
 fn drop_pages(
     directory: &Directory,
     failure: &MountFailure,

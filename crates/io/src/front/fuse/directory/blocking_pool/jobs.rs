@@ -1,5 +1,4 @@
-//! A queue of jobs for threads that all do the same work: a job wakes one of them, and none if all
-//! are busy.
+//! A queue of jobs for several equal threads: a job wakes one of them, and none if all are busy.
 
 use super::Job;
 use std::collections::VecDeque;
@@ -15,7 +14,7 @@ const DELAYED_MAX: usize = 1024;
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Jobs that are done later, with their times, the earliest first.
+    /// Jobs to do later, with their times, the earliest first.
     delayed: VecDeque<(Instant, Job)>,
     /// Threads that wait for a job.
     idle: usize,
@@ -40,7 +39,8 @@ impl Jobs {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Adds a job. A closed queue drops it: the mount is gone, and nobody waits for the result.
+    /// Adds a job. A closed queue drops it: the mount has ended, and no process waits for the
+    /// result.
     pub(super) fn add(&self, job: Job) {
         let mut state = self.state();
         if state.is_closed {
@@ -92,7 +92,7 @@ impl Jobs {
         }
     }
 
-    /// Takes no further jobs. Those in the queue are still done.
+    /// Closes the queue for further jobs. The queued jobs are still done.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.added.notify_all();

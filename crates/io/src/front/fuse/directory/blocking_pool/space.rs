@@ -1,4 +1,5 @@
-//! Lengths, holes and zeros of files, which change in the directory and in the cache together.
+//! Changes of the length, holes and zeroed ranges of files, in the directory and in the cache
+//! together.
 
 use super::super::data::{self, BLOCK};
 use super::super::requests::{Answered, done};
@@ -18,7 +19,7 @@ use zerocopy::IntoBytes;
 const UNWRITTEN_PAUSE: Duration = Duration::from_micros(100);
 
 impl BlockingWorker {
-    /// Gives a file another length.
+    /// Changes the length of a file.
     pub(super) fn resize(&mut self, file: &Arc<SourceFile>, size: u64) -> Result<(), Errno> {
         let _alone = file.change();
         let directory = Arc::clone(&self.directory);
@@ -36,7 +37,7 @@ impl BlockingWorker {
         resized
     }
 
-    /// Gives a file a smaller size than it has.
+    /// Truncates a file to a smaller size.
     fn shorten(
         &mut self,
         file: &Arc<SourceFile>,
@@ -44,23 +45,24 @@ impl BlockingWorker {
         size: u64,
     ) -> Result<(), Errno> {
         let first = size / BLOCK * BLOCK;
-        // The directory's file gets the size when the cache forgets what lies here.
+        // The store truncates the directory's file when the cache discards the segment of this
+        // block.
         cached.table.place(file, first)?;
         self.unpin(file, size);
         loop {
             let writes = self.when_unwritten(file)?;
-            // The block that the end lies in is forgotten as a whole.
+            // The cache discards the block of the new end as a whole.
             self.write_out(file, first..size, false)?;
             let all = first..file.reach().max(first + BLOCK);
             match self.forget(file, all, PendingChange::Truncate { size, writes }) {
-                // What has come meanwhile of that block has to be written first.
+                // New writes to that block have to be written back first.
                 Err(_) if file.writes() != Some(writes) => {}
                 ended => return ended,
             }
         }
     }
 
-    /// Waits until no write to a file is under way; returns how many there were before. The kernel
+    /// Waits until no write to a file is in flight; returns the number of writes before. The kernel
     /// starts none while it waits for the new size, but another thread may have one in its queue.
     fn when_unwritten(&self, file: &SourceFile) -> Result<u64, Errno> {
         loop {
@@ -106,7 +108,7 @@ impl BlockingWorker {
         Ok(done())
     }
 
-    /// Makes zeros of a part of a file that lies before its end.
+    /// Zeroes a range of a file before its end.
     fn zero(
         &mut self,
         file: &Arc<SourceFile>,
@@ -114,7 +116,7 @@ impl BlockingWorker {
         part: Range<u64>,
         keep_allocated: bool,
     ) -> Result<(), Errno> {
-        // What lies behind the end in its last block is zeros already.
+        // The last block contains only zeros after the end.
         let end = if part.end == file.size() { part.end.next_multiple_of(BLOCK) } else { part.end };
         let section = file.section();
         cached.note_reach(file);
@@ -122,7 +124,7 @@ impl BlockingWorker {
             if keep_allocated { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
         let mode = how | FallocateFlags::KEEP_SIZE;
         let directory_file = file.buffered(true)?;
-        // A sparse file can have far more parts of which nothing is cached than segments.
+        // A sparse file can have far more uncached parts than segments.
         file.beside_segments(part.clone(), |part| {
             rustix::fs::fallocate(&*directory_file, mode, part.start, part.end - part.start)
         })?;
@@ -136,7 +138,7 @@ impl BlockingWorker {
         Ok(())
     }
 
-    /// Where data or a hole begins, as the directory has it once everything is written.
+    /// Answers the search for data or a hole, from the directory after everything is written.
     pub(super) fn seek(&mut self, header: &InHeader, asked: &LseekIn) -> Answered {
         let node = self.directory.node(header.nodeid)?;
         let file = &node.file;
@@ -150,7 +152,7 @@ impl BlockingWorker {
             return Err(Errno::NXIO);
         }
         self.write_out(file, 0..file.size(), false)?;
-        // The place of a descriptor is its own.
+        // A separate descriptor has its own offset.
         let own = file.open(OFlags::RDONLY)?;
         let offset = rustix::fs::seek(own, wanted)?;
         Ok(LseekOut { offset }.as_bytes().to_vec().into())

@@ -1,8 +1,7 @@
-//! Data of files that a rule says not to cache, and parts of files that have no segment: read from
-//! the directory and written to it as asked.
+//! Data of files that a rule excludes from the cache, and parts of files without a segment: read
+//! from the directory and written to it directly.
 //!
-//! Invariant: nothing of such a file or part is in the cache, so what the directory says of it is
-//! right.
+//! Invariant: no data of such a file or part is cached, so the data in the directory is current.
 
 use super::super::super::abi::{FallocateIn, TransferIn};
 use super::super::requests::{Answered, done};
@@ -10,7 +9,7 @@ use crate::store::files::SourceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Reads what there is, up to as much as was asked for.
+/// Reads up to the requested number of bytes, or to the end of the file.
 pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
     let mut bytes = vec![0; asked.size as usize];
     let len = fill(file, asked.offset, &mut bytes)?;

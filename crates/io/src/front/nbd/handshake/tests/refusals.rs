@@ -1,4 +1,4 @@
-//! What a handshake refuses, limits or waits for.
+//! Refusals and limits of a handshake, and incomplete input.
 
 use super::{exports, kind_of, name_and, one, queries, run, run_in_pieces, session};
 use crate::front::nbd::handshake::{Handshake, HandshakeError, HandshakeLimits, Progress};
