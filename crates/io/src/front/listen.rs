@@ -113,7 +113,7 @@ impl Listener {
     /// # Errors
     /// If it is not a listening stream socket, or of another address family than unix and IP.
     pub fn handed_over(name: &str, fd: OwnedFd) -> Result<Self, ListenError> {
-        let known = || -> io::Result<ListenAddress> {
+        let identify = || -> io::Result<ListenAddress> {
             let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
             if !listens || rustix::net::sockopt::socket_type(&fd)? != SocketType::STREAM {
                 return Err(io::Error::other("it is not a stream socket that listens"));
@@ -130,7 +130,7 @@ impl Listener {
             Ok(ListenAddress::Unix(path.into()))
         };
         let refused = |source| ListenError::HandedOver { name: name.to_owned(), source };
-        let address = known().map_err(refused)?;
+        let address = identify().map_err(refused)?;
         Ok(Listener { fd, address, lock: None })
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Capacity of a ring in events: 256 KiB, as much as the receive buffer of a connection, and the
 /// requests that the fastest client sends in about 25 ms.
-const EVENTS: u64 = 8192;
+const RING_EVENTS: u64 = 8192;
 
 /// Operation of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,16 +103,16 @@ pub trait Observer: Send + Sync {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Alone(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 /// Ring of events. Positions only increase; a slot is the position modulo the length.
 #[derive(Debug)]
 struct Ring {
     words: Box<[[AtomicU64; 4]]>,
     /// Events before this position are published. Only the sender writes this.
-    head: Alone,
+    head: PaddedCounter,
     /// Events before this position are drained. Only the receiver writes this.
-    tail: Alone,
+    tail: PaddedCounter,
     lost: AtomicU64,
     sender_gone: AtomicBool,
     receiver_gone: AtomicBool,
@@ -141,22 +141,22 @@ pub struct EventReceiver {
 }
 
 /// Records the answered requests of one connection.
-pub(super) struct Watch {
+pub(super) struct RequestRecorder {
     events: EventSender,
     observer: Arc<dyn Observer>,
 }
 
-impl Watch {
+impl RequestRecorder {
     /// Starts recording a new connection to `export` for an observer.
     pub(super) fn begin(observer: &Arc<dyn Observer>, export: &str) -> Self {
-        let (events, receiver) = ring();
+        let (events, receiver) = new_ring();
         observer.connected(export, receiver);
-        Watch { events, observer: Arc::clone(observer) }
+        RequestRecorder { events, observer: Arc::clone(observer) }
     }
 
     /// Records a completed request: its operation, arrival time, range (offset and length in bytes)
     /// and classes.
-    pub(super) fn note(
+    pub(super) fn record(
         &mut self,
         op: RequestOp,
         at: Nanos,
@@ -180,20 +180,20 @@ impl Watch {
         if self.events.publish(clock.now()) {
             self.observer.wake();
         }
-        self.events.is_wanted()
+        self.events.has_receiver()
     }
 }
 
 /// Creates the ring of a connection.
-fn ring() -> (EventSender, EventReceiver) {
-    ring_of(EVENTS)
+fn new_ring() -> (EventSender, EventReceiver) {
+    new_ring_with(RING_EVENTS)
 }
 
-fn ring_of(events: u64) -> (EventSender, EventReceiver) {
+fn new_ring_with(events: u64) -> (EventSender, EventReceiver) {
     let ring = Arc::new(Ring {
         words: (0..events).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
-        head: Alone::default(),
-        tail: Alone::default(),
+        head: PaddedCounter::default(),
+        tail: PaddedCounter::default(),
         lost: AtomicU64::new(0),
         sender_gone: AtomicBool::new(false),
         receiver_gone: AtomicBool::new(false),
@@ -239,7 +239,7 @@ impl EventSender {
     }
 
     /// Returns true if the receiver exists.
-    fn is_wanted(&self) -> bool {
+    fn has_receiver(&self) -> bool {
         !self.ring.receiver_gone.load(Ordering::Relaxed)
     }
 }
@@ -251,14 +251,14 @@ impl Drop for EventSender {
 }
 
 impl EventReceiver {
-    /// Passes all published events to `take`, in order.
-    pub fn drain(&mut self, mut take: impl FnMut(Event)) {
+    /// Passes all published events to `consume`, in order.
+    pub fn drain(&mut self, mut consume: impl FnMut(Event)) {
         let head = self.ring.head.0.load(Ordering::Acquire);
         let tail = self.ring.tail.0.load(Ordering::Relaxed);
         for position in tail..head {
             let [at, offset, kind, latency] =
                 std::array::from_fn(|i| self.ring.slot(position)[i].load(Ordering::Relaxed));
-            take(Event::from_words([at, offset, kind], latency));
+            consume(Event::from_words([at, offset, kind], latency));
         }
         self.ring.tail.0.store(head, Ordering::Release);
     }
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn events_come_out_as_they_went_in_with_the_latency_of_their_batch() {
-        let (mut sender, mut receiver) = ring_of(64);
+        let (mut sender, mut receiver) = new_ring_with(64);
         for batch in 0..100 {
             let numbers = batch * 30..batch * 30 + 30;
             numbers.clone().for_each(|number| sender.stage(event(number)));
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_loses_what_comes_and_keeps_what_is_there() {
-        let (mut sender, mut receiver) = ring_of(8);
+        let (mut sender, mut receiver) = new_ring_with(8);
         assert!(!{
             (0..3).for_each(|number| sender.stage(event(number)));
             sender.publish(0)
@@ -339,23 +339,23 @@ mod tests {
 
     #[test]
     fn each_end_notices_that_the_other_is_gone() {
-        let (mut sender, mut receiver) = ring_of(8);
+        let (mut sender, mut receiver) = new_ring_with(8);
         sender.stage(event(1));
         sender.publish(0);
         assert!(!receiver.is_over());
         drop(sender);
         assert!(receiver.is_over());
         assert_eq!(drained(&mut receiver).len(), 1);
-        let (sender, receiver) = ring_of(8);
-        assert!(sender.is_wanted());
+        let (sender, receiver) = new_ring_with(8);
+        assert!(sender.has_receiver());
         drop(receiver);
-        assert!(!sender.is_wanted());
+        assert!(!sender.has_receiver());
     }
 
     #[test]
     fn two_threads_lose_nothing_uncounted_and_tear_nothing() {
         const COUNT: u64 = 200_000;
-        let (mut sender, mut receiver) = ring_of(64);
+        let (mut sender, mut receiver) = new_ring_with(64);
         let (seen, lost) = std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..COUNT {

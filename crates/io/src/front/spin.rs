@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Time for which a thread polls for its next request. Longer than a client takes between a reply
 /// and its next request, shorter than the two wake-ups that it saves.
-const SPIN: Nanos = 30_000;
+const SPIN_TIME: Nanos = 30_000;
 /// Number of consecutive unsuccessful spins after which a thread sleeps at once, except for one try
-/// in [`SPIN_AGAIN`] batches.
-const SPINS_IN_VAIN_MAX: u32 = 8;
-const SPIN_AGAIN: u32 = 32;
+/// in [`SPIN_RETRY_INTERVAL`] batches.
+const FAILED_SPINS_MAX: u32 = 8;
+const SPIN_RETRY_INTERVAL: u32 = 32;
 /// Pauses between two polls: each poll takes a lock that the client needs for sending.
 const SPIN_PAUSES: u32 = 16;
 /// Batches after an overlap of the requests of two threads during which one more thread may spin.
@@ -47,7 +47,7 @@ impl Spinners {
 
     /// Returns true if there are two processors, so that a spinning thread occupies the only other
     /// one.
-    pub(super) fn is_pair(&self) -> bool {
+    pub(super) fn has_two_processors(&self) -> bool {
         self.max == 1
     }
 
@@ -87,8 +87,8 @@ impl Spinners {
             self.count.fetch_sub(1, Ordering::AcqRel);
             return false;
         }
-        let end = clock.now() + SPIN;
-        let came = loop {
+        let end = clock.now() + SPIN_TIME;
+        let is_found = loop {
             if found() {
                 break true;
             }
@@ -100,34 +100,35 @@ impl Spinners {
             }
         };
         self.count.fetch_sub(1, Ordering::AcqRel);
-        came
+        is_found
     }
 }
 
 /// Recent results of one thread's spins, from which it decides whether to spin.
 #[derive(Debug, Default)]
 pub(super) struct SpinHistory {
-    in_vain: u32,
-    tries: u32,
+    failed_spins: u32,
+    batches: u32,
     last_batch: Nanos,
 }
 
 impl SpinHistory {
-    /// Returns true if the thread should spin after a batch that arrived at `now`. `alone`: the
-    /// batch had at most one request, and all its replies were sent. `reads`: the batch contained a
+    /// Returns true if the thread should spin after a batch that arrived at `now`. `is_single`: the
+    /// batch had at most one request, and all its replies were sent. `has_read`: the batch contained a
     /// read. In a stream of small writes, the next request arrives before the thread would fall
     /// asleep, so that polling for it would only cost processor time.
-    pub(super) fn pays(&mut self, now: Nanos, alone: bool, reads: bool) -> bool {
-        self.tries = self.tries.wrapping_add(1);
-        let pays = reads || now > self.last_batch + STREAM_GAP;
+    pub(super) fn should_spin(&mut self, now: Nanos, is_single: bool, has_read: bool) -> bool {
+        self.batches = self.batches.wrapping_add(1);
+        let is_worthwhile = has_read || now > self.last_batch + STREAM_GAP;
         self.last_batch = now;
-        let hopeful = self.in_vain < SPINS_IN_VAIN_MAX || self.tries.is_multiple_of(SPIN_AGAIN);
-        alone && hopeful && pays
+        let may_try = self.failed_spins < FAILED_SPINS_MAX
+            || self.batches.is_multiple_of(SPIN_RETRY_INTERVAL);
+        is_single && may_try && is_worthwhile
     }
 
     /// Records the result of a spin.
-    pub(super) fn ended(&mut self, found: bool) {
-        self.in_vain = if found { 0 } else { self.in_vain + 1 };
+    pub(super) fn record_spin(&mut self, found: bool) {
+        self.failed_spins = if found { 0 } else { self.failed_spins + 1 };
     }
 }
 
@@ -141,18 +142,18 @@ mod tests {
         let mut history = SpinHistory::default();
         let mut spins = 0;
         for batch in 1..=200 {
-            if history.pays(batch * 100_000, true, true) {
+            if history.should_spin(batch * 100_000, true, true) {
                 spins += 1;
-                history.ended(false);
+                history.record_spin(false);
             }
         }
         assert_eq!(spins, 8 + (200 - 8) / 32);
-        while !history.pays(0, true, true) {}
-        history.ended(true);
-        assert!(history.pays(1, true, true), "one that paid counts");
-        assert!(!history.pays(2, false, true), "more than one request is under way");
-        assert!(!history.pays(3, true, false), "a stream of writes");
-        assert!(history.pays(3 + STREAM_GAP + 1, true, false));
+        while !history.should_spin(0, true, true) {}
+        history.record_spin(true);
+        assert!(history.should_spin(1, true, true), "one that paid counts");
+        assert!(!history.should_spin(2, false, true), "more than one request is under way");
+        assert!(!history.should_spin(3, true, false), "a stream of writes");
+        assert!(history.should_spin(3 + STREAM_GAP + 1, true, false));
     }
 
     #[test]
@@ -165,12 +166,12 @@ mod tests {
             looks == 3
         }));
         assert!(!spinners.spin(&clock, || {
-            clock.advance_to(5 + SPIN + 1);
+            clock.advance_to(5 + SPIN_TIME + 1);
             false
         }));
         assert!(!spinners.spin(&clock, || {
             spinners.spin(&clock, || panic!("nobody else may spin"));
-            clock.advance_to(3 * SPIN);
+            clock.advance_to(3 * SPIN_TIME);
             false
         }));
     }
@@ -185,9 +186,9 @@ mod tests {
             spinners.end_batch();
         };
         batch();
-        clock.advance_to(2 * SPIN);
+        clock.advance_to(2 * SPIN_TIME);
         assert!(!spinners.spin(&clock, || {
-            clock.advance_to(4 * SPIN);
+            clock.advance_to(4 * SPIN_TIME);
             spinners.spin(&clock, || panic!("requests come one by one"))
         }));
         spinners.begin_batch();

@@ -2,7 +2,7 @@
 
 use super::files::VolumeFile;
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::store::files::{MetadataWanted, SourceFile, WriteUnderWay};
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
@@ -68,7 +68,7 @@ pub(super) struct VolumeSession {
     pub(super) owner: Owner,
     pub(super) requests: ArenaSession<InFlight>,
     /// Recorder of answered requests, if the mount has an observer.
-    pub(super) watch: Option<Watch>,
+    pub(super) recorder: Option<RequestRecorder>,
 }
 
 impl VolumeSession {
@@ -85,7 +85,7 @@ impl VolumeSession {
         if let Owner::Volume(file) = &owner {
             file.sessions.fetch_add(1, Ordering::AcqRel);
         }
-        Ok(VolumeSession { owner, requests, watch: None })
+        Ok(VolumeSession { owner, requests, recorder: None })
     }
 
     /// Returns the file that shows the volume.

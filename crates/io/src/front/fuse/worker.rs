@@ -15,7 +15,7 @@ use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
 use crate::frames::ArenaFrames;
 use crate::front::errors::log_failure;
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
 use crate::waker::Waker;
@@ -118,7 +118,7 @@ impl Worker {
     }
 
     fn serve(&mut self) {
-        let mut spins = SpinHistory::default();
+        let mut spin_history = SpinHistory::default();
         let (mut spun, mut stays) = (false, false);
         while !self.shared.is_closing() {
             let now = self.clock.now();
@@ -132,7 +132,7 @@ impl Worker {
             self.leave_removed();
             if moved {
                 let alone = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
-                if spins.pays(now, alone, self.read_in_batch) {
+                if spin_history.should_spin(now, alone, self.read_in_batch) {
                     let before = self.shared.spinners.batches();
                     spun = match self.spin() {
                         Ok(spun) => spun,
@@ -147,8 +147,8 @@ impl Worker {
                     // continues as long as the other one receives requests.
                     let others =
                         self.link.shares_processor() && self.shared.spinners.batches() != before;
-                    spins.ended(spun || others);
-                    stays = others && self.shared.spinners.is_pair();
+                    spin_history.record_spin(spun || others);
+                    stays = others && self.shared.spinners.has_two_processors();
                     continue;
                 }
                 // The device also reports requests that have arrived since, so the thread need not
@@ -308,8 +308,8 @@ impl Worker {
         let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
         let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
-        let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        self.sessions[index].watch = watch;
+        let recorder = observer.map(|observer| RequestRecorder::begin(observer, &file.name));
+        self.sessions[index].recorder = recorder;
         Ok(index)
     }
 
@@ -388,15 +388,15 @@ impl Worker {
         let duration = self.clock.now().saturating_sub(arrived_at);
         let session = &mut self.sessions[index];
         session.requests.record_latency(op, duration);
-        if let Some(watch) = &mut session.watch {
-            watch.note(op, arrived_at, (offset, len), classes);
+        if let Some(recorder) = &mut session.recorder {
+            recorder.record(op, arrived_at, (offset, len), classes);
         }
     }
 
     fn publish_events(&mut self) {
         for session in &mut self.sessions {
-            if session.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
-                session.watch = None;
+            if session.recorder.as_mut().is_some_and(|recorder| !recorder.publish(&*self.clock)) {
+                session.recorder = None;
             }
         }
     }

@@ -59,7 +59,7 @@ impl Export {
     }
 
     /// Returns the information for a new client: the write mode and the page size can change.
-    pub(super) fn info_now(&self) -> ExportInfo {
+    pub(super) fn current_info(&self) -> ExportInfo {
         let mut info = self.info.clone();
         info.read_only = self.volume.write_mode() == WriteMode::ReadOnly;
         info.block_sizes.preferred =
@@ -72,7 +72,7 @@ impl Export {
     }
 
     /// Returns true if this is the same export, not another one of the same name.
-    pub(super) fn is(&self, other: &Export) -> bool {
+    pub(super) fn is_same(&self, other: &Export) -> bool {
         Arc::ptr_eq(&self.removed, &other.removed)
     }
 }
@@ -108,8 +108,8 @@ impl Exports {
     /// Removes and returns the export of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Export> {
         let mut exports = self.0.lock().expect("no holder panics");
-        let place = exports.iter().position(|export| export.info.name == name)?;
-        let export = exports.remove(place);
+        let index = exports.iter().position(|export| export.info.name == name)?;
+        let export = exports.remove(index);
         export.removed.store(true, Ordering::Release);
         Some(export)
     }

@@ -32,7 +32,7 @@ const CLIENT_FLAGS_BYTES: usize = 4;
 /// Output size above which the caller sends the output before the next option is answered.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
 /// Maximum capacity of the buffer between two options.
-const KEPT_BYTES_MAX: usize = 4 << 10;
+const RETAINED_BYTES_MAX: usize = 4 << 10;
 
 /// Limits of one handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +152,8 @@ enum State {
 enum ClientTransport {
     Clear,
     /// TLS begins once the output is sent.
-    Starting,
-    Sealed,
+    StartingTls,
+    Tls,
 }
 
 /// Answer to an option whose data is ignored.
@@ -178,8 +178,8 @@ pub struct Handshake {
     options_seen: u32,
     output_bytes_left: usize,
     tls: TlsMode,
-    way: ClientTransport,
-    fixed: bool,
+    transport: ClientTransport,
+    fixed_newstyle: bool,
     no_zeroes: bool,
     structured: bool,
     /// Index of the export for which the client last selected `base:allocation`.
@@ -201,8 +201,8 @@ impl Handshake {
             options_seen: 0,
             output_bytes_left: limits.output_bytes_max,
             tls: TlsMode::Off,
-            way: ClientTransport::Clear,
-            fixed: false,
+            transport: ClientTransport::Clear,
+            fixed_newstyle: false,
             no_zeroes: false,
             structured: false,
             context_export: None,
@@ -226,10 +226,10 @@ impl Handshake {
         output: &mut Vec<u8>,
     ) -> Result<(usize, Progress), HandshakeError> {
         let mut rest = input;
-        let sent_first_at = output.len() + OUTPUT_BYTES_MAX;
+        let send_first_above = output.len() + OUTPUT_BYTES_MAX;
         loop {
             match self.step(&mut rest, output) {
-                Ok(None) if output.len() > sent_first_at && !rest.is_empty() => {
+                Ok(None) if output.len() > send_first_above && !rest.is_empty() => {
                     return Ok((input.len() - rest.len(), Progress::SendFirst));
                 }
                 Ok(None) => {}
@@ -249,8 +249,8 @@ impl Handshake {
         rest: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Option<Progress>, HandshakeError> {
-        if self.way == ClientTransport::Starting {
-            self.way = ClientTransport::Sealed;
+        if self.transport == ClientTransport::StartingTls {
+            self.transport = ClientTransport::Tls;
             return Ok(Some(Progress::StartTls));
         }
         match self.state {
@@ -277,7 +277,7 @@ impl Handshake {
                 let data = std::mem::take(&mut self.buffer);
                 self.state = State::OptionHeader;
                 self.answer_data(option, &data, output)?;
-                if data.capacity() <= KEPT_BYTES_MAX {
+                if data.capacity() <= RETAINED_BYTES_MAX {
                     self.buffer = data;
                     self.buffer.clear();
                 }
@@ -325,7 +325,7 @@ impl Handshake {
         if unknown != 0 {
             return Err(HandshakeError::UnknownClientFlags(unknown));
         }
-        self.fixed = flags & wire::CLIENT_FIXED_NEWSTYLE != 0;
+        self.fixed_newstyle = flags & wire::CLIENT_FIXED_NEWSTYLE != 0;
         self.no_zeroes = flags & wire::CLIENT_NO_ZEROES != 0;
         self.state = State::OptionHeader;
         Ok(())
@@ -339,10 +339,10 @@ impl Handshake {
         if self.options_seen > self.limits.options_max {
             return Err(HandshakeError::TooManyOptions(self.limits.options_max));
         }
-        if !self.fixed && option != wire::OPT_EXPORT_NAME {
+        if !self.fixed_newstyle && option != wire::OPT_EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }
-        let in_clear = self.tls == TlsMode::Required && self.way == ClientTransport::Clear;
+        let in_clear = self.tls == TlsMode::Required && self.transport == ClientTransport::Clear;
         if in_clear && !matches!(option, wire::OPT_STARTTLS | wire::OPT_ABORT) {
             if option == wire::OPT_EXPORT_NAME {
                 return Err(HandshakeError::TlsRequired);
@@ -391,7 +391,7 @@ impl Handshake {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server has no TLS",
             }),
-            _ if self.way != ClientTransport::Clear => {
+            _ if self.transport != ClientTransport::Clear => {
                 Answer::Refuse(Refusal::invalid("TLS has begun already"))
             }
             TlsMode::Allowed | TlsMode::Required => Answer::StartTls,

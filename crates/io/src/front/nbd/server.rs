@@ -79,9 +79,9 @@ pub(super) struct Shared {
 }
 
 /// One of the `connections_max` slots; freed when it is dropped.
-pub(super) struct Place<'a>(&'a AtomicUsize);
+pub(super) struct ConnectionSlot<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for ConnectionSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -89,11 +89,11 @@ impl Drop for Place<'_> {
 
 impl Shared {
     /// Takes a slot for a client that has negotiated an export; none if all slots are taken.
-    pub(super) fn take_place(&self) -> Option<Place<'_>> {
+    pub(super) fn take_slot(&self) -> Option<ConnectionSlot<'_>> {
         let limit = self.limits.connections_max;
-        let one_more = |serving: usize| (serving < limit).then_some(serving + 1);
-        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Place(&self.serving))
+        let increment = |serving: usize| (serving < limit).then_some(serving + 1);
+        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).ok()?;
+        Some(ConnectionSlot(&self.serving))
     }
 }
 
@@ -233,7 +233,10 @@ impl Server {
         let exports = self.shared.exports.list();
         let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
         let connections = self.shared.connections();
-        connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
+        connections
+            .iter()
+            .filter(|connection| !connection.is_done() && connection.serves(export))
+            .count()
     }
 
     /// Returns the usage of the memory budget of all clients' requests.
@@ -251,7 +254,8 @@ impl Server {
         let Some(export) = self.shared.exports.remove(name) else { return false };
         let serving = || {
             let connections = self.shared.connections();
-            let serves = |one: &&Arc<Connection>| !one.is_done() && one.serves(&export);
+            let serves =
+                |connection: &&Arc<Connection>| !connection.is_done() && connection.serves(&export);
             connections.iter().filter(serves).cloned().collect::<Vec<_>>()
         };
         let begin = Instant::now();
@@ -306,7 +310,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             std::thread::sleep(Duration::from_millis(100));
         }
         // The next connection may need the descriptors of those that have ended.
-        let ended: Vec<_> = shared.connections().extract_if(.., |one| one.is_done()).collect();
+        let ended: Vec<_> =
+            shared.connections().extract_if(.., |connection| connection.is_done()).collect();
         for connection in ended {
             connection.join();
         }
@@ -349,7 +354,7 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
         log_refusal(refusals, "the maximum number of clients is connected", limits.connections_max);
         return Ok(());
     }
-    if let Some(oldest) = superfluous(&connections, limits.handshakes_max) {
+    if let Some(oldest) = handshake_to_close(&connections, limits.handshakes_max) {
         let oldest = connections.remove(oldest);
         oldest.close();
         // Its thread and its memory are released before another connection takes its place.
@@ -363,14 +368,22 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
 /// Returns the index of the handshake to close before another one begins. It is one from the
 /// address with the most handshakes, so that a host that begins many affects only itself: the
 /// oldest one whose client has sent nothing, else the oldest one.
-fn superfluous(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
-    let shaking = |(_, one): &(usize, &Arc<Connection>)| one.is_shaking_hands();
-    let shaking: Vec<_> = connections.iter().enumerate().filter(shaking).collect();
-    if shaking.len() < handshakes_max {
+fn handshake_to_close(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
+    let handshakes = |(_, connection): &(usize, &Arc<Connection>)| connection.is_in_handshake();
+    let handshakes: Vec<_> = connections.iter().enumerate().filter(handshakes).collect();
+    if handshakes.len() < handshakes_max {
         return None;
     }
-    let same = |peer| shaking.iter().filter(|(_, one)| one.peer() == peer).count();
-    let busiest = shaking.iter().map(|(_, one)| one.peer()).max_by_key(|&peer| same(peer))?;
-    let mut theirs = shaking.iter().filter(|(_, one)| one.peer() == busiest);
-    theirs.clone().find(|(_, one)| !one.has_received()).or(theirs.next()).map(|&(index, _)| index)
+    let count_from =
+        |peer| handshakes.iter().filter(|(_, connection)| connection.peer() == peer).count();
+    let busiest = handshakes
+        .iter()
+        .map(|(_, connection)| connection.peer())
+        .max_by_key(|&peer| count_from(peer))?;
+    let mut of_busiest = handshakes.iter().filter(|(_, connection)| connection.peer() == busiest);
+    of_busiest
+        .clone()
+        .find(|(_, connection)| !connection.has_received())
+        .or(of_busiest.next())
+        .map(|&(index, _)| index)
 }

@@ -21,12 +21,12 @@ use super::socket::Socket;
 use super::transport::Transport;
 use crate::engine::{ArenaCache, ArenaSession};
 use crate::fault::{self, Thread, confine};
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
 use crate::waker::Waker;
 use disconnect::HangupDetector;
 use drain::SendTimer;
-use greet::shake_hands;
+use greet::run_handshake;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
@@ -62,7 +62,7 @@ pub(super) struct Connection {
     /// Address of a TCP client.
     peer: Option<IpAddr>,
     /// True if the server ends the connection, even with requests in flight.
-    cut: Arc<AtomicBool>,
+    close_requested: Arc<AtomicBool>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// Returns true while the client has not negotiated an export.
-    pub(super) fn is_shaking_hands(&self) -> bool {
+    pub(super) fn is_in_handshake(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }
 
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     pub(super) fn serves(&self, export: &Export) -> bool {
-        self.export.get().is_some_and(|own| own.is(export))
+        self.export.get().is_some_and(|current| current.is_same(export))
     }
 
     /// Wakes the connection's thread, to check whether its export was removed.
@@ -96,7 +96,7 @@ impl Connection {
     }
 
     pub(super) fn close(&self) {
-        self.cut.store(true, Ordering::Release);
+        self.close_requested.store(true, Ordering::Release);
         self.socket.shut_down();
         self.waker.notify();
     }
@@ -114,33 +114,33 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
-    let (export, cut) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    let (export, close_requested) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
-        let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
+        let (export, close_requested) = (Arc::clone(&export), Arc::clone(&close_requested));
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             crate::time_slice::shorten();
             let acceptor = shared.acceptor.clone();
-            let _done = EndWhenDropped { done, socket: Arc::clone(&socket), acceptor };
-            converse(&shared, &socket, &waker, &export, &cut);
+            let _done = DisconnectGuard { done, socket: Arc::clone(&socket), acceptor };
+            run_connection(&shared, &socket, &waker, &export, &close_requested);
         };
         let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
         fault::spawn("connection", Some(&cache), run, failed)?
     };
     let thread = Mutex::new(Some(thread));
-    Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
+    Ok(Arc::new(Connection { socket, waker, done, export, peer, close_requested, thread }))
 }
 
 /// Shuts down the socket of a connection, marks the connection as done, and makes the acceptor
 /// release it.
-struct EndWhenDropped {
+struct DisconnectGuard {
     done: Arc<AtomicBool>,
     socket: Arc<Socket>,
     acceptor: Waker,
 }
 
-impl Drop for EndWhenDropped {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         self.socket.shut_down();
         self.done.store(true, Ordering::Release);
@@ -148,22 +148,22 @@ impl Drop for EndWhenDropped {
     }
 }
 
-fn converse(
+fn run_connection(
     shared: &Arc<Shared>,
     socket: &Socket,
     waker: &Waker,
-    serves: &OnceLock<Export>,
-    cut: &AtomicBool,
+    export_cell: &OnceLock<Export>,
+    close_requested: &AtomicBool,
 ) {
     let mut input = Input::new();
     let mut exports = shared.exports.list();
     let mut transport = Transport::new(socket);
-    let agreed = shake_hands(shared, &exports, &mut transport, waker, &mut input);
-    let Some((negotiated, _place)) = agreed else {
+    let outcome = run_handshake(shared, &exports, &mut transport, waker, &mut input);
+    let Some((negotiated, _slot)) = outcome else {
         transport.close();
         return;
     };
-    let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
+    let export = export_cell.get_or_init(|| exports.swap_remove(negotiated.export));
     drop(exports);
     let cache = Arc::clone(shared.engine.cache());
     if export.is_removed() {
@@ -175,7 +175,7 @@ fn converse(
     let Ok(requests) = requests else { return };
     let mut transmission = Transmission {
         export,
-        cut,
+        close_requested,
         shared,
         transport,
         waker,
@@ -186,14 +186,17 @@ fn converse(
         hang_up: HangupDetector::default(),
         requests,
         payload: None,
-        alone: None,
-        leaving: false,
+        uninterrupted_read: None,
+        is_disconnecting: false,
         finished_reads: 0,
         finished_writes: 0,
         batch: 0,
         read_in_batch: false,
         arrived_at: 0,
-        watch: shared.observer.as_ref().map(|observer| Watch::begin(observer, &export.info.name)),
+        recorder: shared
+            .observer
+            .as_ref()
+            .map(|observer| RequestRecorder::begin(observer, &export.info.name)),
         cache,
         clock: shared.engine.clock(),
     };
@@ -209,7 +212,7 @@ fn converse(
 /// A connection in the transmission phase.
 struct Transmission<'a> {
     export: &'a Export,
-    cut: &'a AtomicBool,
+    close_requested: &'a AtomicBool,
     shared: &'a Shared,
     transport: Transport<'a>,
     waker: &'a Waker,
@@ -224,9 +227,9 @@ struct Transmission<'a> {
     /// A write payload that has not arrived completely.
     payload: Option<Payload>,
     /// A large read in simple replies, which is the only request in flight.
-    alone: Option<UninterruptedRead>,
+    uninterrupted_read: Option<UninterruptedRead>,
     /// True after `NBD_CMD_DISC`: the client sends no more requests.
-    leaving: bool,
+    is_disconnecting: bool,
     /// Number of reads of this batch that were complete at once; their latency is recorded when
     /// they are sent.
     finished_reads: u32,
@@ -237,20 +240,20 @@ struct Transmission<'a> {
     /// Arrival time of the last request; increases from request to request.
     arrived_at: Nanos,
     /// Recorder of the answered requests, if the server has an observer.
-    watch: Option<Watch>,
+    recorder: Option<RequestRecorder>,
 }
 
 impl Transmission<'_> {
     fn run(&mut self) {
-        let mut spins = SpinHistory::default();
+        let mut spin_history = SpinHistory::default();
         loop {
             let mut now = self.clock.now();
-            let mut moved = self.requests.advance(&self.cache, now);
-            moved |= self.take_events(now);
-            if self.is_open() {
+            let mut progressed = self.requests.advance(&self.cache, now);
+            progressed |= self.take_events(now);
+            if self.may_receive() {
                 match self.receive() {
                     Received::Some => {
-                        moved = true;
+                        progressed = true;
                         // The received requests arrived before this time, and after any replies
                         // that the client has received on other connections.
                         now = self.clock.now();
@@ -262,7 +265,7 @@ impl Transmission<'_> {
             self.batch = 0;
             self.read_in_batch = false;
             let Some(parsed) = self.parse(now) else { return };
-            moved |= parsed;
+            progressed |= parsed;
             let backlog = self.output.backlog();
             if backlog > 0 || self.transport.has_unsent() {
                 if !self.send(now) {
@@ -270,31 +273,33 @@ impl Transmission<'_> {
                 }
                 // There may be room now for requests in the receive buffer, for which poll(2) does
                 // not report the socket.
-                moved |= self.output.backlog() < backlog;
+                progressed |= self.output.backlog() < backlog;
             }
-            moved |= self.take_events(now);
+            progressed |= self.take_events(now);
             // A refused read has pinned nothing.
             self.requests.settle_share(&self.cache);
             self.record_batch(now);
             self.publish_events();
-            if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+            if self.shared.closing.load(Ordering::Acquire)
+                || self.close_requested.load(Ordering::Acquire)
+            {
                 return;
             }
-            if self.is_stuck(now) {
+            if self.has_send_timed_out(now) {
                 self.transport.shut_down();
                 return;
             }
-            if self.export.is_removed() && self.is_quiet() {
+            if self.export.is_removed() && self.is_idle() {
                 return;
             }
-            if self.leaving && self.requests.in_flight() == 0 && self.all_sent() {
+            if self.is_disconnecting && self.requests.in_flight() == 0 && self.all_sent() {
                 return;
             }
-            if moved {
+            if progressed {
                 // With one request at a time, it pays to poll for the next one.
-                let alone = self.batch <= 1 && self.all_sent();
-                if spins.pays(now, alone, self.read_in_batch) {
-                    spins.ended(self.spin());
+                let is_single = self.batch <= 1 && self.all_sent();
+                if spin_history.should_spin(now, is_single, self.read_in_batch) {
+                    spin_history.record_spin(self.spin());
                 }
                 continue;
             }
@@ -310,7 +315,7 @@ impl Transmission<'_> {
     }
 
     /// Returns true if no request, payload or reply of the client is in flight.
-    fn is_quiet(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.requests.in_flight() == 0 && self.payload.is_none() && self.all_sent()
     }
 
@@ -324,12 +329,15 @@ impl Transmission<'_> {
     }
 
     /// Returns true if the connection may receive requests.
-    fn is_open(&mut self) -> bool {
-        !self.leaving && self.alone.is_none() && self.takes_answers() && self.has_room()
+    fn may_receive(&mut self) -> bool {
+        !self.is_disconnecting
+            && self.uninterrupted_read.is_none()
+            && self.accepts_replies()
+            && self.has_room()
     }
 
     /// Returns true if the client receives its replies fast enough for more requests.
-    fn takes_answers(&self) -> bool {
+    fn accepts_replies(&self) -> bool {
         self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
     }
 
@@ -344,15 +352,15 @@ impl Transmission<'_> {
     /// Sends as much as the client accepts, and releases its pins. Returns false if the client is
     /// gone.
     fn send(&mut self, now: Nanos) -> bool {
-        let is_there = self.output.send(self.cache.frames(), &mut self.transport);
+        let is_connected = self.output.send(self.cache.frames(), &mut self.transport);
         self.requests.release_pins(&self.cache, now, self.output.take_released());
-        is_there
+        is_connected
     }
 
     /// Polls for the end of a connection that the server does not receive from. Returns true if it
     /// has to be closed.
     fn poll_hang_up(&mut self) -> bool {
-        let is_receiving = self.is_open() && self.input.has_room(self.payload.is_some());
+        let is_receiving = self.may_receive() && self.input.has_room(self.payload.is_some());
         self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.transport)
     }
 
@@ -371,8 +379,8 @@ impl Transmission<'_> {
 
     /// Publishes the recorded requests after their replies were sent.
     fn publish_events(&mut self) {
-        if self.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
-            self.watch = None;
+        if self.recorder.as_mut().is_some_and(|recorder| !recorder.publish(&*self.clock)) {
+            self.recorder = None;
         }
     }
 
@@ -380,25 +388,26 @@ impl Transmission<'_> {
     fn spin(&mut self) -> bool {
         let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
         spinners.spin(&*clock, || {
-            let came = self.is_open() && self.receive() != Received::Nothing;
-            came || self.requests.has_completions()
+            let has_received = self.may_receive() && self.receive() != Received::Nothing;
+            has_received || self.requests.has_completions()
         })
     }
 
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.is_open() && self.input.has_room(self.payload.is_some()));
+        wanted
+            .set(PollFlags::IN, self.may_receive() && self.input.has_room(self.payload.is_some()));
         wanted.set(PollFlags::OUT, !self.all_sent());
         if !wanted.contains(PollFlags::IN) {
-            wanted |= self.hang_up.wanted();
+            wanted |= self.hang_up.poll_flags();
         }
         let delayed = self.requests.next_deadline().map(|at| at.saturating_sub(now));
-        let look = self.send_timer.next_look().map(|at| at.saturating_sub(now));
-        let gone = self.hang_up.deadline().map(|at| at.saturating_sub(now));
-        let next = delayed.into_iter().chain(look).chain(gone).min();
+        let send_check = self.send_timer.next_check().map(|at| at.saturating_sub(now));
+        let hang_up_deadline = self.hang_up.deadline().map(|at| at.saturating_sub(now));
+        let next = delayed.into_iter().chain(send_check).chain(hang_up_deadline).min();
         let mut timeout = next.map(Duration::from_nanos);
-        let whole = self.input.is_whole() || self.transport.is_whole();
-        if whole {
+        let can_shrink = self.input.can_shrink() || self.transport.can_shrink();
+        if can_shrink {
             timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
         if self.requests.has_completions() {
@@ -408,7 +417,7 @@ impl Transmission<'_> {
         // once.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
-        if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
+        if can_shrink && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
             self.transport.shrink();
             if !self.input.is_large() {

@@ -88,7 +88,7 @@ impl<'a> Transport<'a> {
     }
 
     /// Returns true if there is memory to release while the client sends nothing.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn can_shrink(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_whole())
     }
 

@@ -30,10 +30,10 @@ pub const CHUNK_BYTES: usize = 20;
 
 /// A message without its magic: the client and the server no longer agree on message boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} starts with {found:#x} instead of {expected:#x}")]
+#[error("{message} starts with {found:#x} instead of {expected:#x}")]
 pub struct BadMagic {
     /// Name of the message.
-    pub what: &'static str,
+    pub message: &'static str,
     /// Expected magic.
     pub expected: u64,
     /// Received number.
@@ -41,8 +41,8 @@ pub struct BadMagic {
 }
 
 impl BadMagic {
-    fn check(what: &'static str, expected: u64, found: u64) -> Result<(), Self> {
-        if found == expected { Ok(()) } else { Err(Self { what, expected, found }) }
+    fn check(message: &'static str, expected: u64, found: u64) -> Result<(), Self> {
+        if found == expected { Ok(()) } else { Err(Self { message, expected, found }) }
     }
 }
 

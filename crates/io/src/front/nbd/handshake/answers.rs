@@ -25,7 +25,7 @@ impl Handshake {
             Answer::StartTls => {
                 // An attacker in the middle could have sent the options before TLS: none of them
                 // counts.
-                self.way = ClientTransport::Starting;
+                self.transport = ClientTransport::StartingTls;
                 (self.structured, self.context_export) = (false, None);
             }
             Answer::List => {
@@ -138,7 +138,7 @@ impl Handshake {
     }
 
     fn find(&self, name: &[u8]) -> Option<usize> {
-        self.exports.iter().position(|export| export.answers_to(name))
+        self.exports.iter().position(|export| export.matches_name(name))
     }
 
     fn negotiated(&self, export: usize) -> Negotiated {

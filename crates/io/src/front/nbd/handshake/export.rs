@@ -6,7 +6,7 @@
 use crate::front::nbd::wire;
 
 /// Flags that the handshake decides or that Larder does not offer.
-const FLAGS_NOT_CHOSEN: u16 = wire::FLAG_HAS_FLAGS
+const FLAGS_IGNORED: u16 = wire::FLAG_HAS_FLAGS
     | wire::FLAG_READ_ONLY
     | wire::FLAG_SEND_DF
     | wire::FLAG_SEND_RESIZE
@@ -99,7 +99,7 @@ impl ExportInfo {
     /// Returns the transmission flags for a client.
     #[must_use]
     pub fn transmission_flags(&self, structured: bool) -> u16 {
-        let mut flags = wire::FLAG_HAS_FLAGS | (self.features & !FLAGS_NOT_CHOSEN);
+        let mut flags = wire::FLAG_HAS_FLAGS | (self.features & !FLAGS_IGNORED);
         if self.read_only {
             flags |= wire::FLAG_READ_ONLY;
             flags &= !(wire::FLAG_SEND_TRIM | wire::FLAG_SEND_WRITE_ZEROES);
@@ -114,7 +114,7 @@ impl ExportInfo {
     }
 
     /// Returns true if `name` selects this export.
-    pub(super) fn answers_to(&self, name: &[u8]) -> bool {
+    pub(super) fn matches_name(&self, name: &[u8]) -> bool {
         self.name.as_bytes() == name || (name.is_empty() && self.default)
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct HangupDetector {
 
 impl HangupDetector {
     /// Returns the event to poll for, in addition to the other events of the socket.
-    pub(super) fn wanted(&self) -> PollFlags {
+    pub(super) fn poll_flags(&self) -> PollFlags {
         // After its first report, this event would end every sleep at once.
         if self.seen_at.is_none() { PollFlags::RDHUP } else { PollFlags::empty() }
     }

@@ -4,7 +4,7 @@ use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
 use crate::front::nbd::input::{Input, Received};
 use crate::front::nbd::output::Output;
-use crate::front::nbd::server::{Place, Shared};
+use crate::front::nbd::server::{ConnectionSlot, Shared};
 use crate::front::nbd::transport::Transport;
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// Negotiates an export with the client, and takes a connection slot for it; `None` if the
 /// connection has to end.
-pub(super) fn shake_hands<'a>(
+pub(super) fn run_handshake<'a>(
     shared: &'a Shared,
     exports: &[Export],
     transport: &mut Transport<'_>,
     waker: &Waker,
     input: &mut Input,
-) -> Option<(Negotiated, Place<'a>)> {
-    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
+) -> Option<(Negotiated, ConnectionSlot<'a>)> {
+    let exports: Vec<ExportInfo> = exports.iter().map(Export::current_info).collect();
     let mut handshake =
         Handshake::new(&exports, HandshakeLimits::default()).with_tls(shared.tls.mode);
     let clock = shared.engine.clock();
@@ -30,13 +30,13 @@ pub(super) fn shake_hands<'a>(
     let deadline = clock.now().saturating_add(limit);
     let no_frames = shared.engine.cache().frames();
     let mut output = Output::default();
-    let mut place = None;
+    let mut slot = None;
     loop {
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
-        if matches!(progress, Ok((_, Progress::Transmission(_)))) && place.is_none() {
+        if matches!(progress, Ok((_, Progress::Transmission(_)))) && slot.is_none() {
             // The slot is taken before the client gets the success reply.
-            place = Some(shared.take_place()?);
+            slot = Some(shared.take_slot()?);
         }
         output.push(&answer);
         let sent = output.send(no_frames, transport);
@@ -52,7 +52,7 @@ pub(super) fn shake_hands<'a>(
         };
         match progress {
             Progress::Transmission(negotiated) if output.backlog() == 0 => {
-                return place.map(|place| (negotiated, place));
+                return slot.map(|slot| (negotiated, slot));
             }
             Progress::Aborted => return None,
             Progress::StartTls => {
