@@ -114,9 +114,9 @@ pub(super) struct SpinHistory {
 
 impl SpinHistory {
     /// Returns true if the thread should spin after a batch that arrived at `now`. `is_single`: the
-    /// batch had at most one request, and all its replies were sent. `has_read`: the batch contained a
-    /// read. In a stream of small writes, the next request arrives before the thread would fall
-    /// asleep, so that polling for it would only cost processor time.
+    /// batch had at most one request, and all its replies were sent. `has_read`: the batch
+    /// contained a read. In a stream of small writes, the next request arrives before the thread
+    /// would fall asleep, so that polling for it would only cost processor time.
     pub(super) fn should_spin(&mut self, now: Nanos, is_single: bool, has_read: bool) -> bool {
         self.batches = self.batches.wrapping_add(1);
         let is_worthwhile = has_read || now > self.last_batch + STREAM_GAP;

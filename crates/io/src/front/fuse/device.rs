@@ -40,7 +40,7 @@ pub(super) enum Received {
     /// No request is available now.
     Nothing,
     /// The file system is unmounted.
-    Gone,
+    Unmounted,
 }
 
 /// Opens the device without a connection.
@@ -66,8 +66,8 @@ impl Device {
         let data = |number| epoll::EventData::new_u64(number);
         epoll::add(&epoll, waker.event(), data(0), epoll::EventFlags::IN)?;
         // A request wakes only one of the threads.
-        let alone = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        epoll::add(&epoll, &descriptor, data(1), alone)?;
+        let exclusive = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&epoll, &descriptor, data(1), exclusive)?;
         Ok(Device { descriptor, epoll })
     }
 
@@ -75,11 +75,11 @@ impl Device {
     ///
     /// # Errors
     /// If the process has no file descriptor left.
-    pub(super) fn another(&self) -> io::Result<OwnedFd> {
+    pub(super) fn clone_descriptor(&self) -> io::Result<OwnedFd> {
         let new = open()?;
-        let ours = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
+        let fd = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
         // SAFETY: this call of /dev/fuse reads one u32, which the setter points to.
-        let cloned = unsafe { rustix::ioctl::Setter::<IOC_CLONE, u32>::new(ours) };
+        let cloned = unsafe { rustix::ioctl::Setter::<IOC_CLONE, u32>::new(fd) };
         // SAFETY: both are descriptors of /dev/fuse, and the call changes only the new one.
         unsafe { rustix::ioctl::ioctl(&new, cloned)? };
         Ok(new)
@@ -95,7 +95,7 @@ impl Device {
             // ENOENT: the requesting process was killed before the request was read; others may
             // follow.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
-            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Gone),
+            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
             Err(error) => Err(error.into()),
         }
     }
@@ -112,9 +112,9 @@ impl Device {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
-        let nothing =
+        let empty =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let waited = epoll::wait(&self.epoll, &mut [nothing; 2], timeout.as_ref());
+        let waited = epoll::wait(&self.epoll, &mut [empty; 2], timeout.as_ref());
         waker.awake();
         match waited {
             Ok(_) | Err(Errno::INTR) => Ok(()),

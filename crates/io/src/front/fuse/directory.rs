@@ -26,16 +26,16 @@ mod rules;
 mod sections;
 mod unnamed;
 
-pub(super) use blocking_pool::{BlockingPool, own_mask};
+pub(super) use blocking_pool::{BlockingPool, unshare_umask};
 pub use change_watcher::ChangeEvents;
-pub(super) use data::Recent;
+pub(super) use data::RecentNodes;
 pub use figures::{FailingFile, FileFigures};
 pub use mount::DirectoryMount;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::{InHeader, capability};
 use super::handshake;
-use super::notify::Kernel;
+use super::notify::KernelNotifier;
 use super::passthrough::Passthrough;
 use crate::claim::{Claim, ClaimError};
 use crate::mount_table::MountRestrictions;
@@ -45,7 +45,7 @@ use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use blocking_pool::{CoveredWrite, Job};
 use change_watcher::ChangeWatcher;
-use descriptor_limit::Descriptors;
+use descriptor_limit::DescriptorLimit;
 use entries::Listing;
 use larder_core::clock::Clock;
 use nodes::{Forgotten, Node, Nodes};
@@ -133,22 +133,22 @@ pub struct Directory {
     /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
     /// Sender of notifications to the kernel.
-    kernel: Kernel,
+    kernel: KernelNotifier,
     /// State of the reports of changes by other processes.
-    news: ChangeWatcher,
+    change_watcher: ChangeWatcher,
     /// Notices of degraded modes that are known only after the mount.
     notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next_listing: AtomicU64,
     /// Maximum number of nodes that the kernel has forgotten and that have cached data.
-    resting_max: usize,
-    descriptors: Descriptors,
+    still_cached_max: usize,
+    descriptor_limit: DescriptorLimit,
     /// User and, below, group of this process, who own the files that it creates.
     uid: u32,
     gid: u32,
     /// True if the kernel checks the permissions and ACLs of files. Else it permits access only for
     /// the user of this process, whom the directory's file system permits everything.
-    checks: bool,
+    check_permissions: bool,
 }
 
 impl fmt::Debug for Directory {
@@ -216,7 +216,7 @@ impl Directory {
                 LockError::Claimed(error) => error.into(),
             })?;
         check_identity(given, &root)?;
-        let named = rustix::fs::openat(
+        let root_path = rustix::fs::openat(
             &root,
             ".",
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -224,11 +224,11 @@ impl Directory {
         );
         let reopens = rustix::process::geteuid().is_root();
         let rules = Rules::new(&options.rules, link_to(&root));
-        let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
-        let descriptors = raise_descriptors();
-        let news = ChangeWatcher::none(nodes.device());
+        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
+        let descriptors = raise_descriptor_limit();
+        let change_watcher = ChangeWatcher::new(nodes.device());
         let root = Arc::new(root);
-        let (mut stores, mut said) = (Vec::new(), None);
+        let (mut stores, mut store_note) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
             if files.uncached {
                 return Section::new(files, None);
@@ -238,7 +238,7 @@ impl Directory {
             let (store, note) = table.store(Arc::clone(clock), options.plain);
             stores.push(store);
             // The notice is the same for all sections.
-            said = note;
+            store_note = note;
             Section::new(files, Some(table))
         };
         let of_rules = options.rules.iter().map(|rule| rule.files);
@@ -251,16 +251,16 @@ impl Directory {
             options,
             nodes,
             passthrough: Passthrough::default(),
-            kernel: Kernel::default(),
-            news,
+            kernel: KernelNotifier::default(),
+            change_watcher,
             notes: Mutex::default(),
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
-            resting_max: descriptors / 4,
-            descriptors: Descriptors::new(descriptors),
+            still_cached_max: descriptors / 4,
+            descriptor_limit: DescriptorLimit::new(descriptors),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            checks: true,
+            check_permissions: true,
         };
         let limited = file_size_limit().filter(|_| !directory.options.read_only).map(|limit| {
             format!(
@@ -270,7 +270,11 @@ impl Directory {
                 directory.path.display()
             )
         });
-        Ok(OpenedDirectory { directory, stores, notes: said.into_iter().chain(limited).collect() })
+        Ok(OpenedDirectory {
+            directory,
+            stores,
+            notes: store_note.into_iter().chain(limited).collect(),
+        })
     }
 
     /// Returns the path of the directory.
@@ -285,23 +289,23 @@ impl Directory {
     }
 
     /// Returns the capabilities to negotiate with the kernel.
-    pub(super) fn wanted(&self) -> u64 {
-        let mut wanted = handshake::DIRECTORY;
+    pub(super) fn capabilities(&self) -> u64 {
+        let mut capabilities = handshake::DIRECTORY_CAPABILITIES;
         if self.has_uncached() {
-            wanted |= capability::PASSTHROUGH;
+            capabilities |= capability::PASSTHROUGH;
         }
         // With `POSIX_ACL`, the kernel always checks permissions.
-        if self.checks {
-            wanted |= capability::POSIX_ACL;
+        if self.check_permissions {
+            capabilities |= capability::POSIX_ACL;
         }
-        wanted
+        capabilities
     }
 
     /// Returns true if a request comes from a user without access. The kernel permits access by the
     /// user of the process; it does not check the user for which a thread acts (setfsuid(2), as an
     /// NFS server does) unless it checks permissions.
-    fn is_strange(&self, header: &InHeader) -> bool {
-        !self.checks && header.uid != self.uid
+    fn is_unauthorized(&self, header: &InHeader) -> bool {
+        !self.check_permissions && header.uid != self.uid
     }
 
     fn has_uncached(&self) -> bool {
@@ -309,7 +313,7 @@ impl Directory {
     }
 
     /// Uses the connection of `device`, for which the capabilities `agreed` were negotiated.
-    pub(super) fn agreed(&self, agreed: u64, device: &OwnedFd) {
+    pub(super) fn set_connection(&self, agreed: u64, device: &OwnedFd) {
         self.kernel.connect(device);
         if !self.has_uncached() {
             return;
@@ -334,14 +338,14 @@ impl Directory {
     /// Subtracts `count` from the kernel's lookups of a node. If the kernel has forgotten a node
     /// that has cached data but no name, the cache retires it.
     fn forget(&self, pool: &BlockingPool, id: u64, count: u64) {
-        let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
+        let Forgotten::StillCached(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
             pool.send(Job::Retire(node));
-        } else if self.is_remote && names::is_removed(&node.file) {
+        } else if self.is_remote && names::is_silly_renamed(&node.file) {
             pool.send(Job::Retire(node));
-        } else if let Some(tired) = self.nodes.least_recent(self.resting_max) {
-            pool.send(Job::Retire(tired));
+        } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
+            pool.send(Job::Retire(oldest));
         }
     }
 }
@@ -355,12 +359,12 @@ fn is_remote(directory: impl AsFd) -> bool {
 
 /// Raises the limit of file descriptors to the permitted maximum, since every inode that the kernel
 /// knows takes one. Returns the limit.
-fn raise_descriptors() -> usize {
+fn raise_descriptor_limit() -> usize {
     let now = rustix::process::getrlimit(Resource::Nofile);
     // Root may raise the limit to the maximum of a process, other users to their hard limit.
     let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
-    let most = text.trim().parse().ok();
-    for wanted in [most.or(now.maximum), now.maximum] {
+    let maximum = text.trim().parse().ok();
+    for wanted in [maximum.or(now.maximum), now.maximum] {
         let limit = Rlimit { current: wanted, maximum: wanted };
         if wanted.is_some() && rustix::process::setrlimit(Resource::Nofile, limit).is_ok() {
             break;
@@ -368,17 +372,17 @@ fn raise_descriptors() -> usize {
     }
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     let limit = usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20);
-    reserve_descriptors(limit);
+    reserve_descriptor_table(limit);
     limit
 }
 
 /// Number of descriptors for which the kernel's table of this process has room from the start.
-const DESCRIPTORS_AT_ONCE: usize = 1 << 16;
+const DESCRIPTOR_TABLE_MIN: usize = 1 << 16;
 
 /// Makes the kernel enlarge the descriptor table before files are created: with several threads,
 /// each doubling of the table takes about ten milliseconds, in which no descriptor can be opened.
-fn reserve_descriptors(limit: usize) {
-    let last = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+fn reserve_descriptor_table(limit: usize) {
+    let last = limit.min(DESCRIPTOR_TABLE_MIN).saturating_sub(1);
     let Ok(last) = RawFd::try_from(last) else { return };
     // The table stays large after the close. A failure only costs time later.
     let any = std::io::stderr();
@@ -418,6 +422,6 @@ impl Directory {
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        self.nodes.at(id)
+        self.nodes.by_id(id)
     }
 }

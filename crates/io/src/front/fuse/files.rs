@@ -37,7 +37,7 @@ pub fn check_name(name: &str) -> Result<(), MountError> {
 
 /// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rights {
+struct Permissions {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -51,10 +51,10 @@ pub(in crate::front) struct VolumeFile {
     pub(super) map: Arc<dyn AllocationMap>,
     /// Length in bytes; it does not change.
     pub(super) length: u64,
-    rights: Mutex<Rights>,
-    made: SystemTime,
+    permissions: Mutex<Permissions>,
+    created_at: SystemTime,
     /// Time of the last write, by the engine's clock; 0 if there was none.
-    written: AtomicU64,
+    written_at: AtomicU64,
     /// Number of opens of the file.
     pub(super) opens: AtomicUsize,
     /// Number of sessions on its volume.
@@ -62,7 +62,7 @@ pub(in crate::front) struct VolumeFile {
     /// True if the file was removed: further requests are refused.
     removed: AtomicBool,
     /// True if the requests in flight are cancelled.
-    cut: AtomicBool,
+    cancelled: AtomicBool,
 }
 
 impl fmt::Debug for VolumeFile {
@@ -72,7 +72,7 @@ impl fmt::Debug for VolumeFile {
 }
 
 /// Returns seconds and nanoseconds since 1970.
-fn parts(time: SystemTime) -> (u64, u32) {
+fn since_epoch(time: SystemTime) -> (u64, u32) {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since.as_secs(), since.subsec_nanos())
 }
@@ -86,25 +86,25 @@ impl VolumeFile {
         self.removed.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Acquire)
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
     }
 
-    pub(super) fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
     }
 
     pub(super) fn is_read_only(&self) -> bool {
         self.volume.write_mode() == WriteMode::ReadOnly
     }
 
-    pub(super) fn note_written(&self, now: Nanos) {
-        self.written.store(now.max(1), Ordering::Relaxed);
+    pub(super) fn record_write(&self, now: Nanos) {
+        self.written_at.store(now.max(1), Ordering::Relaxed);
     }
 
     pub(super) fn attr(&self, clock: &dyn Clock) -> Attr {
-        let changed = match self.written.load(Ordering::Relaxed) {
-            0 => self.made,
+        let written = match self.written_at.load(Ordering::Relaxed) {
+            0 => self.created_at,
             at => {
                 let since = clock.now().saturating_sub(at);
                 // The time between the two clock reads makes the result later, never older than the
@@ -112,23 +112,23 @@ impl VolumeFile {
                 SystemTime::now() - Duration::from_nanos(since)
             }
         };
-        let (made, made_ns) = parts(self.made);
-        let (changed, changed_ns) = parts(changed);
-        let rights = *self.rights.lock().expect("no holder panics");
+        let (created_at, created_ns) = since_epoch(self.created_at);
+        let (written, written_ns) = since_epoch(written);
+        let permissions = *self.permissions.lock().expect("no holder panics");
         Attr {
             ino: self.node,
             size: self.length,
             blocks: self.length.div_ceil(512),
-            atime: made,
-            mtime: changed,
-            ctime: changed,
-            atime_ns: made_ns,
-            mtime_ns: changed_ns,
-            ctime_ns: changed_ns,
-            mode: REGULAR | rights.mode,
+            atime: created_at,
+            mtime: written,
+            ctime: written,
+            atime_ns: created_ns,
+            mtime_ns: written_ns,
+            ctime_ns: written_ns,
+            mode: REGULAR | permissions.mode,
             nlink: 1,
-            uid: rights.uid,
-            gid: rights.gid,
+            uid: permissions.uid,
+            gid: permissions.gid,
             rdev: 0,
             blksize: 4096,
             flags: 0,
@@ -139,20 +139,20 @@ impl VolumeFile {
     ///
     /// # Errors
     /// If the size is to change.
-    pub(super) fn change(&self, asked: &abi::SetattrIn) -> Result<(), Errno> {
-        let wants = |what: u32| asked.valid & what != 0;
-        if wants(abi::attribute::SIZE) && asked.size != self.length {
+    pub(super) fn change(&self, args: &abi::SetattrIn) -> Result<(), Errno> {
+        let sets = |bit: u32| args.valid & bit != 0;
+        if sets(abi::attribute::SIZE) && args.size != self.length {
             return Err(Errno::PERM);
         }
-        let mut rights = self.rights.lock().expect("no holder panics");
-        if wants(abi::attribute::MODE) {
-            rights.mode = asked.mode & 0o777;
+        let mut permissions = self.permissions.lock().expect("no holder panics");
+        if sets(abi::attribute::MODE) {
+            permissions.mode = args.mode & 0o777;
         }
-        if wants(abi::attribute::UID) {
-            rights.uid = asked.uid;
+        if sets(abi::attribute::UID) {
+            permissions.uid = args.uid;
         }
-        if wants(abi::attribute::GID) {
-            rights.gid = asked.gid;
+        if sets(abi::attribute::GID) {
+            permissions.gid = args.gid;
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl VolumeFile {
 pub(super) struct Files {
     list: Mutex<Vec<Arc<VolumeFile>>>,
     next_node: AtomicU64,
-    made: SystemTime,
+    created_at: SystemTime,
     uid: u32,
     gid: u32,
 }
@@ -173,7 +173,7 @@ impl Files {
         Files {
             list: Mutex::new(Vec::new()),
             next_node: AtomicU64::new(abi::ROOT + 1),
-            made: SystemTime::now(),
+            created_at: SystemTime::now(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         }
@@ -201,13 +201,13 @@ impl Files {
             length: volume.geometry().length,
             volume,
             map,
-            rights: Mutex::new(Rights { mode, uid: self.uid, gid: self.gid }),
-            made: SystemTime::now(),
-            written: AtomicU64::new(0),
+            permissions: Mutex::new(Permissions { mode, uid: self.uid, gid: self.gid }),
+            created_at: SystemTime::now(),
+            written_at: AtomicU64::new(0),
             opens: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             removed: AtomicBool::new(false),
-            cut: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
         }));
         Ok(())
     }
@@ -215,18 +215,18 @@ impl Files {
     /// Removes and returns the file of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
         let mut list = self.list.lock().expect("no holder panics");
-        let place = list.iter().position(|file| file.name == name)?;
-        let file = list.remove(place);
+        let index = list.iter().position(|file| file.name == name)?;
+        let file = list.remove(index);
         file.remove();
         Some(file)
     }
 
-    pub(super) fn named(&self, name: &[u8]) -> Option<Arc<VolumeFile>> {
+    pub(super) fn by_name(&self, name: &[u8]) -> Option<Arc<VolumeFile>> {
         let list = self.list.lock().expect("no holder panics");
         list.iter().find(|file| file.name.as_bytes() == name).cloned()
     }
 
-    pub(super) fn at(&self, node: u64) -> Option<Arc<VolumeFile>> {
+    pub(super) fn by_node(&self, node: u64) -> Option<Arc<VolumeFile>> {
         let list = self.list.lock().expect("no holder panics");
         list.iter().find(|file| file.node == node).cloned()
     }
@@ -238,17 +238,17 @@ impl Files {
 
     /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
-        let (made, made_ns) = parts(self.made);
+        let (created_at, created_ns) = since_epoch(self.created_at);
         Attr {
             ino: abi::ROOT,
             size: 0,
             blocks: 0,
-            atime: made,
-            mtime: made,
-            ctime: made,
-            atime_ns: made_ns,
-            mtime_ns: made_ns,
-            ctime_ns: made_ns,
+            atime: created_at,
+            mtime: created_at,
+            ctime: created_at,
+            atime_ns: created_ns,
+            mtime_ns: created_ns,
+            ctime_ns: created_ns,
             mode: DIRECTORY | 0o755,
             nlink: 2,
             uid: self.uid,
@@ -263,19 +263,19 @@ impl Files {
     pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
         use zerocopy::IntoBytes;
         let list = self.list();
-        let own = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
+        let dots = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
         let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
         let mut bytes = Vec::new();
-        for (node, name, mode) in own.into_iter().chain(files) {
+        for (node, name, mode) in dots.into_iter().chain(files) {
             // The offset of an entry follows from its node number, which only increases: removed
             // files do not make a listing skip others.
-            let place = if name == "." { 1 } else { node + 1 };
-            let place = if name == ".." { 2 } else { place };
-            if place <= offset {
+            let cookie = if name == "." { 1 } else { node + 1 };
+            let cookie = if name == ".." { 2 } else { cookie };
+            if cookie <= offset {
                 continue;
             }
             let namelen = u32::try_from(name.len()).expect("at most 255");
-            let head = abi::Dirent { ino: node, off: place, namelen, kind: mode >> 12 };
+            let head = abi::Dirent { ino: node, off: cookie, namelen, kind: mode >> 12 };
             let end = (bytes.len() + size_of_val(&head) + name.len()).next_multiple_of(8);
             if end > bytes_max {
                 break;

@@ -6,7 +6,7 @@
 
 use super::abi::{self, InHeader, opcode};
 use super::device::Device;
-use super::directory::{Directory, DirectoryOptions, OpenedDirectory, own_mask};
+use super::directory::{Directory, DirectoryOptions, OpenedDirectory, unshare_umask};
 use super::files::Files;
 use super::handshake;
 use super::link::Link;
@@ -34,7 +34,7 @@ const MEMORY_BYTES: u64 = 16 << 20;
 /// Bytes of the volumes.
 const VOLUME_BYTES: u64 = 128 << 10;
 /// Time after which a request counts as unanswered; longer than the pauses of a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for which this thread polls for a reply before it sleeps: most replies come sooner, and a
 /// sleep takes longer than that.
 const SPIN: Duration = Duration::from_micros(200);
@@ -56,7 +56,7 @@ pub struct Mount {
     nodes: Vec<u64>,
     handles: Vec<u64>,
     unique: u64,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl fmt::Debug for Mount {
@@ -104,11 +104,11 @@ pub fn handshake(request: &[u8]) -> Vec<Vec<u8>> {
     sent.expect("a request fits into a socket");
     rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write).expect("it is connected");
     // A refusal is a reply, too.
-    handshake::shake_hands(&device, handshake::DIRECTORY).ok();
-    let mut room = vec![0; ANSWER_BYTES];
+    handshake::run_handshake(&device, handshake::DIRECTORY_CAPABILITIES).ok();
+    let mut buffer = vec![0; ANSWER_BYTES];
     let mut answers = Vec::new();
-    while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut room[..]) {
-        answers.push(room[..len].to_vec());
+    while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut buffer[..]) {
+        answers.push(buffer[..len].to_vec());
     }
     answers
 }
@@ -138,7 +138,7 @@ impl Mount {
         sets.effective.remove(CapabilitySet::MKNOD);
         sets.permitted.remove(CapabilitySet::MKNOD);
         set_capabilities(None, sets).expect("a thread may drop a right");
-        own_mask();
+        unshare_umask();
         let engine = engine();
         let opened =
             Directory::open(path, DirectoryOptions { plain: true, ..options }, &engine.clock());
@@ -160,8 +160,8 @@ impl Mount {
         let shared = Arc::new(shared);
         let device = Device::new(device, &waker).expect("a descriptor");
         let worker = Worker::new(Arc::clone(&shared), Link::Device(Arc::new(device)), waker);
-        let (nodes, handles, room) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
-        Mount { worker, shared, kernel, nodes, handles, unique: 0, room }
+        let (nodes, handles, buffer) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
+        Mount { worker, shared, kernel, nodes, handles, unique: 0, buffer }
     }
 
     /// Sends the request in `bytes`, after repairing it; returns it and its replies.
@@ -169,7 +169,7 @@ impl Mount {
     /// # Panics
     /// If the mount has failed, or does not reply.
     pub fn exchange(&mut self, bytes: &[u8]) -> (Sent, Vec<Vec<u8>>) {
-        let (sent, bytes, is_whole) = self.repaired(bytes);
+        let (sent, bytes, is_whole) = self.repair(bytes);
         rustix::io::write(&self.kernel, &bytes).expect("a request fits into a socket");
         let wanted = usize::from(is_whole && !abi::is_unanswered(sent.opcode));
         let begun = Instant::now();
@@ -180,7 +180,7 @@ impl Mount {
             self.worker.take_completions(self.worker.clock.now());
             self.receive(&mut answers);
             assert!(!self.shared.has_failed(), "the mount has failed after {sent:?}");
-            assert!(begun.elapsed() < PATIENCE, "{sent:?} is not answered");
+            assert!(begun.elapsed() < REPLY_TIMEOUT, "{sent:?} is not answered");
             if is_taken && answers.len() < wanted && begun.elapsed() < SPIN {
                 std::thread::yield_now();
             } else if is_taken && answers.len() < wanted {
@@ -189,7 +189,7 @@ impl Mount {
             }
         }
         for answer in &answers {
-            self.learn(sent.opcode, answer);
+            self.record_reply(sent.opcode, answer);
         }
         (sent, answers)
     }
@@ -205,8 +205,8 @@ impl Mount {
 
     fn receive(&mut self, answers: &mut Vec<Vec<u8>>) {
         loop {
-            match rustix::io::read(&self.kernel, &mut self.room[..]) {
-                Ok(len) => answers.push(self.room[..len].to_vec()),
+            match rustix::io::read(&self.kernel, &mut self.buffer[..]) {
+                Ok(len) => answers.push(self.buffer[..len].to_vec()),
                 Err(Errno::AGAIN) => return,
                 Err(error) => panic!("the socket is open: {error}"),
             }
@@ -214,7 +214,7 @@ impl Mount {
     }
 
     /// Records the node or handle in a reply.
-    fn learn(&mut self, code: u32, answer: &[u8]) {
+    fn record_reply(&mut self, code: u32, answer: &[u8]) {
         let body = answer.get(size_of::<abi::OutHeader>()..).unwrap_or_default();
         if body.is_empty() {
             return;
@@ -238,11 +238,11 @@ impl Mount {
     }
 
     /// Returns the request that a kernel could send instead, and true if it is complete.
-    fn repaired(&mut self, bytes: &[u8]) -> (Sent, Vec<u8>, bool) {
+    fn repair(&mut self, bytes: &[u8]) -> (Sent, Vec<u8>, bool) {
         let mut header: InHeader = abi::head_of(bytes);
         self.unique += 2;
         header.unique = self.unique;
-        header.nodeid = known(&self.nodes, header.nodeid);
+        header.nodeid = resolve(&self.nodes, header.nodeid);
         // The kernel refuses the number of no user and no group.
         header.uid = header.uid.min(u32::MAX - 1);
         header.gid = header.gid.min(u32::MAX - 1);
@@ -270,36 +270,36 @@ impl Mount {
     fn repair_body(&self, code: u32, body: &mut [u8]) {
         let below = |max: u32| move |number: u64| number % u64::from(max);
         if matches!(code, opcode::READ | opcode::WRITE | opcode::FALLOCATE) {
-            change(body, &(8..16), |offset| offset & u64::MAX >> 1);
+            rewrite(body, &(8..16), |offset| offset & u64::MAX >> 1);
         }
         match code {
-            opcode::READ => change(body, &(16..20), below(LENGTH_MAX)),
+            opcode::READ => rewrite(body, &(16..20), below(LENGTH_MAX)),
             opcode::READDIR | opcode::READDIRPLUS | opcode::RELEASEDIR => {
-                change(body, &(0..8), |handle| known(&self.handles, handle));
+                rewrite(body, &(0..8), |handle| resolve(&self.handles, handle));
             }
             opcode::SETATTR => {
                 let user = |id: u64| id.min(u64::from(u32::MAX - 1));
-                change(body, &(76..80), user);
-                change(body, &(80..84), user);
+                rewrite(body, &(76..80), user);
+                rewrite(body, &(80..84), user);
             }
             opcode::MKNOD => {
                 let mode = |mode: u64| mode & 0o7777 | u64::from(libc::S_IFREG);
-                change(body, &(0..4), mode);
+                rewrite(body, &(0..4), mode);
             }
             opcode::LINK | opcode::RENAME | opcode::RENAME2 => {
-                change(body, &(0..8), |node| known(&self.nodes, node));
+                rewrite(body, &(0..8), |node| resolve(&self.nodes, node));
             }
             // A hole takes no space, so any length of a file is allowed.
             opcode::FALLOCATE if number(body, &(24..28)) & PUNCH_HOLE != 0 => {
-                change(body, &(16..24), |length| length & u64::MAX >> 1);
+                rewrite(body, &(16..24), |length| length & u64::MAX >> 1);
             }
             opcode::FALLOCATE => {
-                change(body, &(8..16), below(LENGTH_MAX));
-                change(body, &(16..24), below(LENGTH_MAX));
+                rewrite(body, &(8..16), below(LENGTH_MAX));
+                rewrite(body, &(16..24), below(LENGTH_MAX));
             }
             opcode::BATCH_FORGET => {
-                for one in body.get_mut(8..).unwrap_or_default().chunks_exact_mut(16) {
-                    change(one, &(0..8), |node| known(&self.nodes, node));
+                for forget in body.get_mut(8..).unwrap_or_default().chunks_exact_mut(16) {
+                    rewrite(forget, &(0..8), |node| resolve(&self.nodes, node));
                 }
             }
             _ => {}
@@ -308,28 +308,28 @@ impl Mount {
 }
 
 /// Returns the known number at a small index; returns a large number unchanged.
-fn known(numbers: &[u64], number: u64) -> u64 {
+fn resolve(numbers: &[u64], number: u64) -> u64 {
     let index = usize::try_from(number).unwrap_or(usize::MAX);
     if numbers.is_empty() || index > 0xff { number } else { numbers[index % numbers.len()] }
 }
 
 /// Returns the part of a range that lies inside of a body.
-fn inside(body: &[u8], at: &Range<usize>) -> Range<usize> {
-    at.start.min(body.len())..at.end.min(body.len())
+fn clip(body: &[u8], range: &Range<usize>) -> Range<usize> {
+    range.start.min(body.len())..range.end.min(body.len())
 }
 
 /// Returns the little-endian number in a range of a body; zeros follow a body.
-fn number(body: &[u8], at: &Range<usize>) -> u64 {
-    let part = &body[inside(body, at)];
+fn number(body: &[u8], range: &Range<usize>) -> u64 {
+    let part = &body[clip(body, range)];
     let mut bytes = [0; 8];
     bytes[..part.len()].copy_from_slice(part);
     u64::from_le_bytes(bytes)
 }
 
 /// Changes the number in a range of a body, as far as the range lies inside of it.
-fn change(body: &mut [u8], at: &Range<usize>, to: impl FnOnce(u64) -> u64) {
-    let new = to(number(body, at)).to_le_bytes();
-    let part = inside(body, at);
+fn rewrite(body: &mut [u8], range: &Range<usize>, to: impl FnOnce(u64) -> u64) {
+    let new = to(number(body, range)).to_le_bytes();
+    let part = clip(body, range);
     let len = part.len();
     body[part].copy_from_slice(&new[..len]);
 }

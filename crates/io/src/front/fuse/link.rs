@@ -38,7 +38,7 @@ type Answer = (u64, Result<Vec<u8>, Errno>);
 #[derive(Debug)]
 pub(super) struct ReplyQueue {
     answers: Mutex<Vec<Answer>>,
-    has_some: AtomicBool,
+    is_nonempty: AtomicBool,
     waker: Waker,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct ReplyQueue {
 #[derive(Clone, Debug)]
 pub(super) enum ReplyPath {
     Device(Arc<Device>),
-    Mailbox(Arc<ReplyQueue>),
+    Queue(Arc<ReplyQueue>),
 }
 
 impl ReplyPath {
@@ -55,12 +55,12 @@ impl ReplyPath {
         match (self, answer) {
             (ReplyPath::Device(device), Ok(bytes)) => device.reply(unique, &bytes),
             (ReplyPath::Device(device), Err(errno)) => device.refuse(unique, errno),
-            (ReplyPath::Mailbox(mailbox), answer) => {
-                let mut answers = mailbox.answers.lock().expect("no holder panics");
+            (ReplyPath::Queue(queue), answer) => {
+                let mut answers = queue.answers.lock().expect("no holder panics");
                 answers.push((unique, answer));
-                mailbox.has_some.store(true, Ordering::Release);
+                queue.is_nonempty.store(true, Ordering::Release);
                 drop(answers);
-                mailbox.waker.notify();
+                queue.waker.notify();
             }
         }
     }
@@ -70,22 +70,22 @@ impl ReplyPath {
 #[derive(Debug)]
 pub(super) enum Link {
     Device(Arc<Device>),
-    Ring { ring: Box<Ring>, mailbox: Arc<ReplyQueue> },
+    Ring { ring: Box<Ring>, queue: Arc<ReplyQueue> },
 }
 
 impl Link {
     /// Returns a link through a ring, for the thread that `waker` wakes.
-    pub(super) fn by_ring(ring: Ring, waker: Waker) -> Self {
-        let (answers, has_some) = (Mutex::default(), AtomicBool::new(false));
-        let mailbox = Arc::new(ReplyQueue { answers, has_some, waker });
-        Link::Ring { ring: Box::new(ring), mailbox }
+    pub(super) fn with_ring(ring: Ring, waker: Waker) -> Self {
+        let (answers, is_nonempty) = (Mutex::default(), AtomicBool::new(false));
+        let queue = Arc::new(ReplyQueue { answers, is_nonempty, waker });
+        Link::Ring { ring: Box::new(ring), queue }
     }
 
     /// Returns the path for replies of other threads.
     pub(super) fn reply_path(&self) -> ReplyPath {
         match self {
             Link::Device(device) => ReplyPath::Device(Arc::clone(device)),
-            Link::Ring { mailbox, .. } => ReplyPath::Mailbox(Arc::clone(mailbox)),
+            Link::Ring { queue, .. } => ReplyPath::Queue(Arc::clone(queue)),
         }
     }
 
@@ -106,30 +106,30 @@ impl Link {
     }
 
     /// Returns the payload of a request to its ring entry.
-    pub(super) fn give_back(&mut self, lent: RingPayload) {
+    pub(super) fn return_payload(&mut self, payload: RingPayload) {
         match self {
             Link::Device(_) => debug_assert!(false, "the device lends nothing"),
-            Link::Ring { ring, .. } => ring.give_back(lent),
+            Link::Ring { ring, .. } => ring.return_payload(payload),
         }
     }
 
     /// Moves queued replies of other threads to the ring, which sends them with the next
     /// submission. Returns true if there were any.
-    pub(super) fn take_answers(&mut self) -> bool {
-        let Link::Ring { ring, mailbox } = self else { return false };
-        let mut came = Vec::new();
-        if mailbox.has_some.load(Ordering::Acquire) {
-            let mut answers = mailbox.answers.lock().expect("no holder panics");
-            mailbox.has_some.store(false, Ordering::Release);
-            came = std::mem::take(&mut *answers);
+    pub(super) fn take_queued_answers(&mut self) -> bool {
+        let Link::Ring { ring, queue } = self else { return false };
+        let mut queued = Vec::new();
+        if queue.is_nonempty.load(Ordering::Acquire) {
+            let mut answers = queue.answers.lock().expect("no holder panics");
+            queue.is_nonempty.store(false, Ordering::Release);
+            queued = std::mem::take(&mut *answers);
         }
-        for (unique, answer) in &came {
+        for (unique, answer) in &queued {
             match answer {
                 Ok(bytes) => ring.reply(*unique, bytes),
                 Err(errno) => ring.refuse(*unique, *errno),
             }
         }
-        !came.is_empty()
+        !queued.is_empty()
     }
 
     /// Submits the replies before a period without other calls to the kernel.

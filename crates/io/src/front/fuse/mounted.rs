@@ -5,12 +5,12 @@
 
 use super::abi::capability;
 use super::device::Device;
-use super::directory::{BlockingPool, Directory, own_mask};
+use super::directory::{BlockingPool, Directory, unshare_umask};
 use super::files::Files;
-use super::handshake::{self, shake_hands};
+use super::handshake::{self, run_handshake};
 use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
-use super::ring::{self, Prepared, Ring};
+use super::ring::{self, PreparedRing, Ring};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
@@ -56,7 +56,7 @@ pub(super) struct Shared {
     /// True if another program has unmounted it, or the kernel has aborted the connection.
     is_gone: AtomicBool,
     /// Called once when that has happened.
-    gone: Mutex<Option<Gone>>,
+    unmount_callback: Mutex<Option<UnmountCallback>>,
     failure: Arc<MountFailure>,
 }
 
@@ -101,7 +101,7 @@ impl MountFailure {
 }
 
 /// Callback for a mount that another program has unmounted.
-type Gone = Box<dyn FnOnce() + Send>;
+type UnmountCallback = Box<dyn FnOnce() + Send>;
 
 impl Shared {
     /// Returns the state of a mount with one thread per waker.
@@ -126,7 +126,7 @@ impl Shared {
             wakers,
             unmounted: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
-            gone: Mutex::new(None),
+            unmount_callback: Mutex::new(None),
         }
     }
 
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Records that a thread has ended.
-    pub(super) fn thread_over(&self) {
+    pub(super) fn thread_ended(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && !self.is_closing()
@@ -170,15 +170,15 @@ impl Shared {
         if is_last && !is_expected {
             tracing::warn!("what was mounted is gone: somebody has unmounted it");
             self.is_gone.store(true, Ordering::Release);
-            self.tell_if_gone();
+            self.run_unmount_callback();
         }
     }
 
-    fn tell_if_gone(&self) {
+    fn run_unmount_callback(&self) {
         if self.is_gone.load(Ordering::Acquire)
-            && let Some(tell) = self.gone.lock().expect("no holder panics").take()
+            && let Some(callback) = self.unmount_callback.lock().expect("no holder panics").take()
         {
-            tell();
+            callback();
         }
     }
 }
@@ -188,7 +188,7 @@ pub(super) struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
-    took_over: bool,
+    replaced_stale: bool,
     /// Prevents other caches from caching the files of volumes.
     _claim: Option<Claim>,
     /// Notice of a degraded mode of the mount, if any.
@@ -208,28 +208,31 @@ impl Mounted {
         engine: Arc<Engine>,
         tree: Tree,
         at: &Path,
-        how: &MountOptions,
+        options: &MountOptions,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, MountError> {
         let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (least, wanted) = match tree {
-            Tree::Volumes(_) => (1, handshake::VOLUMES),
+        let (threads_min, capabilities) = match tree {
+            Tree::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
             // One of the threads may wait for the directory's disk.
-            Tree::Directory { ref directory, .. } => (DIRECTORY_THREADS_MIN, directory.wanted()),
+            Tree::Directory { ref directory, .. } => {
+                (DIRECTORY_THREADS_MIN, directory.capabilities())
+            }
         };
-        let touch = matches!(tree, Tree::Volumes(_));
-        let (rings, note) = match rings(cpus.min(THREADS_MAX), how.plain, touch) {
+        let prefault = matches!(tree, Tree::Volumes(_));
+        let (rings, note) = match rings(cpus.min(THREADS_MAX), options.plain, prefault) {
             Ok(rings) => (rings, None),
             Err(note) => (Vec::new(), Some(note)),
         };
         // Only the thread of a ring receives the ring's requests.
-        let by_rings = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
-        let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
+        let ring_capability = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
+        let count =
+            if ring_capability == 0 { cpus.clamp(threads_min, THREADS_MAX) } else { rings.len() };
         let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
         Claim::check_mountpoint(at)?;
-        let (descriptor, mount, took_over) = mount::mount(at, how)?;
+        let (descriptor, mount, replaced_stale) = mount::mount(at, options)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
             Tree::Directory { pool, .. } => pool.failure(),
@@ -237,27 +240,28 @@ impl Mounted {
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
             if let Tree::Directory { directory, .. } = &shared.tree {
-                let applied = how.restrictions | mount.own_restrictions();
+                let applied = options.restrictions | mount.inherent_restrictions();
                 directory.follow_restrictions(&mount, applied);
             }
-            let agreed = shake_hands(&descriptor, wanted | by_rings).map_err(refused)?;
+            let agreed =
+                run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
             if let Tree::Directory { directory, .. } = &shared.tree {
-                directory.agreed(agreed, &descriptor);
+                directory.set_connection(agreed, &descriptor);
             }
-            let by_rings = agreed & capability::OVER_IO_URING != 0;
-            let rings = if by_rings { rings } else { Vec::new() };
+            let uses_rings = agreed & capability::OVER_IO_URING != 0;
+            let rings = if uses_rings { rings } else { Vec::new() };
             Ok((claim, start_threads(&shared, descriptor, rings).map_err(refused)?))
         });
         match started {
             Ok((claim, threads)) => {
                 let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, took_over, _claim: claim, note })
+                Ok(Mounted { shared, mount, threads, replaced_stale, _claim: claim, note })
             }
             Err(error) => {
                 shared.closing.store(true, Ordering::Release);
                 shared.wake_all();
-                if let Err(again) = mount.unmount(true) {
-                    tracing::error!(%again, "a mount that failed was left behind");
+                if let Err(unmount_error) = mount.unmount(true) {
+                    tracing::error!(again = %unmount_error, "a mount that failed was left behind");
                 }
                 Err(error)
             }
@@ -265,7 +269,7 @@ impl Mounted {
     }
 
     pub(super) fn took_over(&self) -> bool {
-        self.took_over
+        self.replaced_stale
     }
 
     pub(super) fn note(&self) -> Option<&str> {
@@ -274,9 +278,9 @@ impl Mounted {
 
     /// Sets the callback for a mount that another program has unmounted; calls it at once if that
     /// has happened.
-    pub(super) fn when_gone(&self, tell: Gone) {
-        *self.shared.gone.lock().expect("no holder panics") = Some(tell);
-        self.shared.tell_if_gone();
+    pub(super) fn when_gone(&self, callback: UnmountCallback) {
+        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(callback);
+        self.shared.run_unmount_callback();
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -346,15 +350,15 @@ impl VolumeMount {
         for (volume, map) in volumes {
             files.add(volume, map)?;
         }
-        let how = MountOptions {
+        let options = MountOptions {
             source: "larder".to_owned(),
             // The helper allows access for other users only if root has enabled that.
             allow_other: rustix::process::geteuid().is_root(),
-            checks: true,
+            check_permissions: true,
             restrictions: MountRestrictions::UNTRUSTED,
             plain,
         };
-        Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)
+        Mounted::start(engine, Tree::Volumes(files), at, &options, observer).map(VolumeMount)
     }
 
     /// Returns true if a dead mount of a killed process was replaced.
@@ -396,7 +400,7 @@ impl VolumeMount {
     /// Returns the number of opens of the file of this name.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
-        let file = self.0.shared.files().named(name.as_bytes());
+        let file = self.0.shared.files().by_name(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
@@ -410,9 +414,9 @@ impl VolumeMount {
         self.0.shared.wake_all();
         let begin = Instant::now();
         while is_used() {
-            if begin.elapsed() >= patience && !file.is_cut() {
+            if begin.elapsed() >= patience && !file.is_cancelled() {
                 tracing::info!(volume = name, "requests to a removed volume were given up");
-                file.cut();
+                file.cancel();
                 self.0.shared.wake_all();
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -449,22 +453,22 @@ fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
 }
 
 /// Parameter of the kernel module that enables FUSE over io_uring.
-const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+const RING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Prepares a ring for each of `threads` threads; none if the kernel has no FUSE over io_uring.
 /// Returns a notice if rings would be available but cannot be used.
-fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, String> {
-    let Ok(enabled) = std::fs::read_to_string(RINGS) else { return Ok(Vec::new()) };
+fn rings(threads: usize, plain: bool, prefault: bool) -> Result<Vec<PreparedRing>, String> {
+    let Ok(enabled) = std::fs::read_to_string(RING_PARAMETER) else { return Ok(Vec::new()) };
     if plain {
         return Ok(Vec::new());
     }
     if enabled.trim() != "Y" {
         return Err(format!(
             "requests come through /dev/fuse, which is slower than io_uring: the kernel has that \
-             switched off (echo Y > {RINGS}, before mounting)"
+             switched off (echo Y > {RING_PARAMETER}, before mounting)"
         ));
     }
-    ring::prepare(threads, touch).map_err(|error| {
+    ring::prepare(threads, prefault).map_err(|error| {
         format!("requests come through /dev/fuse, which is slower than io_uring: {error}")
     })
 }
@@ -472,18 +476,18 @@ fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, Stri
 fn start_threads(
     shared: &Arc<Shared>,
     descriptor: rustix::fd::OwnedFd,
-    rings: Vec<Prepared>,
+    rings: Vec<PreparedRing>,
 ) -> io::Result<Vec<Thread>> {
     let mut devices = vec![Device::new(descriptor, &shared.wakers[0])?];
     for waker in &shared.wakers[1..] {
-        devices.push(Device::new(devices[0].another()?, waker)?);
+        devices.push(Device::new(devices[0].clone_descriptor()?, waker)?);
     }
     let mut rings = rings.into_iter();
     let (started, is_ready) = channel();
     let start = |(index, (device, waker)): (usize, (Device, &Waker))| {
         let (shared, waker, ring) = (Arc::clone(shared), waker.clone(), rings.next());
         let (started, ready_at_panic) = (started.clone(), started.clone());
-        let failing = Arc::clone(&shared);
+        let failing_mount = Arc::clone(&shared);
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             reserve_stack();
@@ -492,27 +496,27 @@ fn start_threads(
                 None => Ok(Link::Device(Arc::new(device))),
                 // A ring belongs to the thread that enables it.
                 Some(ring) => Ring::begin(ring, device, index == 0)
-                    .map(|ring| Link::by_ring(ring, waker.clone())),
+                    .map(|ring| Link::with_ring(ring, waker.clone())),
             };
-            let (told, link) = match link {
+            let (status, link) = match link {
                 Ok(link) => (Ok(()), Some(link)),
                 Err(error) => (Err(error), None),
             };
             // The starting thread may have returned with an error already.
-            let _is_heard = started.send(told).is_ok();
-            let Some(link) = link else { return shared.thread_over() };
+            let _is_received = started.send(status).is_ok();
+            let Some(link) = link else { return shared.thread_ended() };
             let worker = Worker::new(shared, link, waker);
-            if worker.makes_files() {
-                own_mask();
+            if worker.creates_files() {
+                unshare_umask();
             }
             worker.run();
         };
         let failed = move |error: &dyn fmt::Display| {
-            failing.fail(error);
-            failing.thread_over();
+            failing_mount.fail(error);
+            failing_mount.thread_ended();
             // If the thread was not ready yet, the start waits for it.
             let error = io::Error::other(error.to_string());
-            let _is_heard = ready_at_panic.send(Err(error)).is_ok();
+            let _is_received = ready_at_panic.send(Err(error)).is_ok();
         };
         fault::spawn("fuse", Some(&cache), run, failed)
     };

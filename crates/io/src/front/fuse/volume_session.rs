@@ -34,7 +34,7 @@ pub(super) struct InFlight {
     /// The file of a request to a mounted directory.
     pub(super) file: Option<Arc<SourceFile>>,
     /// Held until the reply to a write to that file.
-    pub(super) under_way: Option<WriteUnderWay>,
+    pub(super) write_guard: Option<WriteUnderWay>,
     /// Held until the reply to an fsync(2) of a file.
     pub(super) metadata: Option<MetadataWanted>,
 }
@@ -50,13 +50,13 @@ impl InFlight {
             offset,
             len,
             file: None,
-            under_way: None,
+            write_guard: None,
             metadata: None,
         }
     }
 
     /// Records in the file of a write that the write is complete.
-    pub(super) fn note_end(&self) {
+    pub(super) fn record_end(&self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.op == RequestOp::Write) {
             file.write_over();
         }
@@ -107,6 +107,6 @@ impl VolumeSession {
         if let Owner::Volume(file) = self.owner {
             file.sessions.fetch_sub(1, Ordering::AcqRel);
         }
-        requests.into_iter().inspect(InFlight::note_end).map(|request| request.unique).collect()
+        requests.into_iter().inspect(InFlight::record_end).map(|request| request.unique).collect()
     }
 }

@@ -6,7 +6,7 @@
 
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
-use super::directory::Recent;
+use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::RingPayload;
@@ -63,7 +63,7 @@ pub(super) struct Worker {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sessions: Vec<VolumeSession>,
     /// Recently used nodes of a directory.
-    pub(super) recent: Recent,
+    pub(super) recent: RecentNodes,
     buffer: Box<[u8]>,
     reading_max: u64,
     parked_max: usize,
@@ -91,7 +91,7 @@ impl Worker {
             cache,
             clock,
             sessions: Vec::new(),
-            recent: Recent::default(),
+            recent: RecentNodes::default(),
             // Filled with ones, so that its memory is allocated before the kernel fills it.
             buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
@@ -119,23 +119,24 @@ impl Worker {
 
     fn serve(&mut self) {
         let mut spin_history = SpinHistory::default();
-        let (mut spun, mut stays) = (false, false);
+        let (mut spin_found, mut stays_awake) = (false, false);
         while !self.shared.is_closing() {
             let now = self.clock.now();
-            let mut moved = self.take_completions(now) | self.link.take_answers() | spun;
-            moved |= std::mem::take(&mut stays);
+            let mut progressed =
+                self.take_completions(now) | self.link.take_queued_answers() | spin_found;
+            progressed |= std::mem::take(&mut stays_awake);
             // Requests that a spin has received count as received now.
-            self.read_in_batch &= std::mem::take(&mut spun);
+            self.read_in_batch &= std::mem::take(&mut spin_found);
             let Some(taken) = self.take_requests() else { break };
-            moved |= taken > 0;
+            progressed |= taken > 0;
             self.publish_events();
-            self.leave_removed();
-            if moved {
-                let alone = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
-                if spin_history.should_spin(now, alone, self.read_in_batch) {
+            self.close_removed_sessions();
+            if progressed {
+                let is_single = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
+                if spin_history.should_spin(now, is_single, self.read_in_batch) {
                     let before = self.shared.spinners.batches();
-                    spun = match self.spin() {
-                        Ok(spun) => spun,
+                    spin_found = match self.spin() {
+                        Ok(spin_found) => spin_found,
                         Err(error) => {
                             tracing::error!(%error, "answers cannot be handed over");
                             break;
@@ -145,10 +146,10 @@ impl Worker {
                     // of other threads on the processors where their requests are received, so
                     // spinning also pays for those threads. With two processors, this thread
                     // continues as long as the other one receives requests.
-                    let others =
+                    let others_progress =
                         self.link.shares_processor() && self.shared.spinners.batches() != before;
-                    spin_history.record_spin(spun || others);
-                    stays = others && self.shared.spinners.has_two_processors();
+                    spin_history.record_spin(spin_found || others_progress);
+                    stays_awake = others_progress && self.shared.spinners.has_two_processors();
                     continue;
                 }
                 // The device also reports requests that have arrived since, so the thread need not
@@ -177,8 +178,8 @@ impl Worker {
 
     /// Handles a request. If that panics, the mount ends and the request is refused like all
     /// others.
-    fn take_confined(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
-        let Err(panic) = confine(|| self.take_request(now, bytes, lent)) else { return };
+    fn take_confined(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
+        let Err(panic) = confine(|| self.take_request(now, bytes, payload)) else { return };
         panic.end_if_damaging(&self.cache);
         self.shared.fail(&panic);
         // The kernel ignores a second reply.
@@ -194,10 +195,10 @@ impl Worker {
         self.is_drained = false;
         // The current request borrows the buffer.
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut is_there = true;
+        let mut is_mounted = true;
         while taken < BATCH_MAX && self.has_room() {
             match self.link.receive(&mut buffer) {
-                Ok(Received::Request(len, lent)) => {
+                Ok(Received::Request(len, payload)) => {
                     if taken == 0 {
                         self.shared.spinners.begin_batch();
                     }
@@ -205,22 +206,26 @@ impl Worker {
                     // The request has arrived before this time, and after all replies that its
                     // process has received.
                     let now = self.clock.now();
-                    self.take_confined(now, &buffer[..len], lent.as_ref().map(RingPayload::data));
-                    if let Some(lent) = lent {
-                        self.link.give_back(lent);
+                    self.take_confined(
+                        now,
+                        &buffer[..len],
+                        payload.as_ref().map(RingPayload::data),
+                    );
+                    if let Some(payload) = payload {
+                        self.link.return_payload(payload);
                     }
                 }
                 Ok(Received::Nothing) => {
                     self.is_drained = true;
                     break;
                 }
-                Ok(Received::Gone) => {
-                    is_there = false;
+                Ok(Received::Unmounted) => {
+                    is_mounted = false;
                     break;
                 }
                 Err(error) => {
                     tracing::error!(%error, "the kernel hands over no requests");
-                    is_there = false;
+                    is_mounted = false;
                     break;
                 }
             }
@@ -229,7 +234,7 @@ impl Worker {
         if taken > 0 {
             self.shared.spinners.end_batch();
         }
-        is_there.then_some(taken)
+        is_mounted.then_some(taken)
     }
 
     /// Returns true if the thread may receive more requests.
@@ -242,9 +247,9 @@ impl Worker {
             && requests().map(Session::pinned_bytes).sum::<u64>() < self.reading_max
     }
 
-    fn take_request(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
+    fn take_request(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
         let header: InHeader = abi::head_of(bytes);
-        let len = bytes.len() + lent.map_or(0, <[u8]>::len);
+        let len = bytes.len() + payload.map_or(0, <[u8]>::len);
         if bytes.len() < abi::IN_HEADER_BYTES || header.len as usize != len {
             tracing::error!(bytes = len, "the kernel sent a torn request");
             return;
@@ -253,33 +258,34 @@ impl Worker {
         // order.
         self.arrived_at = now.max(self.arrived_at + 1);
         let body = &bytes[abi::IN_HEADER_BYTES..];
-        let own = if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
-        let (body, data) = body.split_at(own.min(body.len()));
+        let head_len =
+            if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
+        let (body, data) = body.split_at(head_len.min(body.len()));
         if self.shared.has_failed() {
             if !abi::is_unanswered(header.opcode) {
                 self.link.refuse(header.unique, Errno::IO);
             }
             return;
         }
-        let asked = FuseRequest { header: &header, body, data: lent.unwrap_or(data) };
+        let request = FuseRequest { header: &header, body, data: payload.unwrap_or(data) };
         fault::point("mount", self.shared.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
-                if !self.take_data_request(now, asked) {
+                if !self.take_data_request(now, request) {
                     self.take_node_request(&header, body);
                 }
             }
             Tree::Directory { directory, pool } => {
-                if !self.take_file_request((directory, pool), now, asked) {
-                    self.take_directory_request(directory, pool, now, asked);
+                if !self.take_file_request((directory, pool), now, request) {
+                    self.take_directory_request(directory, pool, now, request);
                 }
             }
         }
     }
 
     /// Returns true if this thread may have to create files.
-    pub(super) fn makes_files(&self) -> bool {
+    pub(super) fn creates_files(&self) -> bool {
         matches!(self.shared.tree, Tree::Directory { .. })
     }
 
@@ -289,9 +295,9 @@ impl Worker {
         section: usize,
         volume: &Arc<ArenaVolume>,
     ) -> Result<usize, Errno> {
-        let is_its =
+        let has_section =
             |open: &VolumeSession| matches!(open.owner, Owner::Section(of) if of == section);
-        if let Some(index) = self.sessions.iter().position(is_its) {
+        if let Some(index) = self.sessions.iter().position(has_section) {
             return Ok(index);
         }
         self.open_session(volume, Owner::Section(section))
@@ -305,7 +311,7 @@ impl Worker {
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
         // An unknown node number is that of a removed file.
-        let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
+        let file = self.shared.files().by_node(node).ok_or(Errno::SHUTDOWN)?;
         let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
         let recorder = observer.map(|observer| RequestRecorder::begin(observer, &file.name));
@@ -339,12 +345,12 @@ impl Worker {
         payload: &[u8],
         in_flight: InFlight,
     ) {
-        let mut kept = Some(in_flight);
-        let context = || kept.take().expect("a request is queued once");
+        let mut record = Some(in_flight);
+        let context = || record.take().expect("a request is queued once");
         let requests = &mut self.sessions[index].requests;
         match requests.submit(&self.cache, now, request, payload, context) {
             Submitted::Done(ImmediateReply { data, classes }) => {
-                let request = kept.take().expect("the request was not queued");
+                let request = record.take().expect("the request was not queued");
                 self.answer(now, index, (&request, request.file.as_ref()), Ok(data), classes);
             }
             Submitted::Queued(_) => self.answer_ended(now, index),
@@ -357,8 +363,8 @@ impl Worker {
             let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
                 unreachable!("each read of a mount is one piece")
             };
-            let ended = error.map_or(Ok(data), Err);
-            self.answer(now, index, (&request, request.file.as_ref()), ended, classes);
+            let result = error.map_or(Ok(data), Err);
+            self.answer(now, index, (&request, request.file.as_ref()), result, classes);
         }
     }
 
@@ -368,15 +374,15 @@ impl Worker {
         now: Nanos,
         index: usize,
         (request, file): (&InFlight, Option<&Arc<SourceFile>>),
-        ended: Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError>,
+        result: Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError>,
         classes: Classes,
     ) {
         let InFlight { unique, op, arrived_at, offset, len, .. } = *request;
         if let Some(file) = file {
             file.count(classes);
         }
-        request.note_end();
-        match ended {
+        request.record_end();
+        match result {
             Err(error) => self.link.refuse(unique, log_failure(&error)),
             Ok(Some(read)) => {
                 self.link.reply_read(unique, self.cache.frames(), &read);
@@ -403,12 +409,12 @@ impl Worker {
 
     /// Closes the sessions of removed files that have no request in flight, and the sessions of
     /// files whose requests are cancelled.
-    fn leave_removed(&mut self) {
-        let is_left = |session: &VolumeSession| {
+    fn close_removed_sessions(&mut self) {
+        let is_closable = |session: &VolumeSession| {
             let Owner::Volume(file) = &session.owner else { return false };
-            file.is_cut() || file.is_removed() && session.is_idle()
+            file.is_cancelled() || file.is_removed() && session.is_idle()
         };
-        while let Some(index) = self.sessions.iter().position(is_left) {
+        while let Some(index) = self.sessions.iter().position(is_closable) {
             let session = self.sessions.swap_remove(index);
             self.close_session(session, Errno::SHUTDOWN);
         }
@@ -425,21 +431,21 @@ impl Worker {
     /// Polls for the next request without sleeping. Returns true if one came.
     fn spin(&mut self) -> std::io::Result<bool> {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
-        let mut handed_over = None;
-        let came = shared.spinners.spin(&*clock, || {
+        let mut submitted = None;
+        let has_received = shared.spinners.spin(&*clock, || {
             // If this thread may not spin, its sleep submits the replies, which saves a system
             // call.
-            if handed_over.get_or_insert_with(|| self.link.submit()).is_err() {
+            if submitted.get_or_insert_with(|| self.link.submit()).is_err() {
                 return true;
             }
             // The process that got the last reply may be scheduled on this processor.
             if self.link.shares_processor() || shared.spinners.requests_overlap() {
                 rustix::thread::sched_yield();
             }
-            let came = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
-            came || self.has_completions()
+            let has_received = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
+            has_received || self.has_completions()
         });
-        handed_over.unwrap_or(Ok(())).map(|()| came)
+        submitted.unwrap_or(Ok(())).map(|()| has_received)
     }
 
     fn has_completions(&self) -> bool {
@@ -471,7 +477,7 @@ impl Worker {
         if let Err(error) = self.link.submit() {
             tracing::debug!(%error, "nobody is there for the last answers");
         }
-        self.shared.thread_over();
+        self.shared.thread_ended();
     }
 }
 

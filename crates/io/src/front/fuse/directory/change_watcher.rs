@@ -16,20 +16,25 @@ use std::time::Duration;
 pub(super) struct ChangeWatcher {
     /// Device whose changes are reported.
     device: u64,
-    come: AtomicBool,
-    missed: AtomicBool,
+    is_connected: AtomicBool,
+    has_missed: AtomicBool,
 }
 
 impl ChangeWatcher {
     /// Returns the state for files on a device, without reports yet.
-    pub(super) fn none(device: u64) -> Self {
-        ChangeWatcher { device, come: AtomicBool::new(false), missed: AtomicBool::new(false) }
+    pub(super) fn new(device: u64) -> Self {
+        ChangeWatcher {
+            device,
+            is_connected: AtomicBool::new(false),
+            has_missed: AtomicBool::new(false),
+        }
     }
 
     /// Returns true if changes by other processes on a device are reported.
     pub(super) fn covers(&self, device: u64) -> bool {
-        let come = self.come.load(Ordering::Acquire) && !self.missed.load(Ordering::Acquire);
-        come && device == self.device
+        let is_connected =
+            self.is_connected.load(Ordering::Acquire) && !self.has_missed.load(Ordering::Acquire);
+        is_connected && device == self.device
     }
 }
 
@@ -37,7 +42,7 @@ impl Directory {
     /// Returns true if other processes may change a node without a report. The kernel does not
     /// report changes by other clients of a network file system.
     pub(super) fn is_unwatched(&self, node: &Node) -> bool {
-        self.is_remote || self.options.shared && !self.news.covers(node.device())
+        self.is_remote || self.options.shared && !self.change_watcher.covers(node.device())
     }
 
     /// Returns true if a file has to be checked for changes before its cached data is read.
@@ -57,35 +62,35 @@ pub struct ChangeEvents {
 
 impl ChangeEvents {
     pub(super) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
-        directory.news.come.store(true, Ordering::Release);
+        directory.change_watcher.is_connected.store(true, Ordering::Release);
         ChangeEvents { directory, pool }
     }
 
-    fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
-        if let Some(node) = self.directory.nodes.of(device, inode) {
-            self.pool.queue_notification(tell(node));
+    fn queue(&self, device: u64, inode: u64, to_job: impl FnOnce(Arc<Node>) -> Job) {
+        if let Some(node) = self.directory.nodes.by_inode(device, inode) {
+            self.pool.queue_notification(to_job(node));
         }
     }
 
     /// Reports a change of the contents of a file, identified by the numbers of stat(2).
     pub fn contents(&self, device: u64, inode: u64) {
-        self.of(device, inode, |node| Job::Changed { node, contents: true });
+        self.queue(device, inode, |node| Job::HandleChange { node, contents: true });
     }
 
     /// Reports a change of the attributes of a file or directory.
     pub fn attributes(&self, device: u64, inode: u64) {
-        self.of(device, inode, |node| Job::Changed { node, contents: false });
+        self.queue(device, inode, |node| Job::HandleChange { node, contents: false });
     }
 
     /// Reports that a name in a directory leads to another node now, or to none.
     pub fn name(&self, device: u64, directory: u64, name: CString) {
-        self.of(device, directory, |directory| Job::Renamed { directory, name });
+        self.queue(device, directory, |directory| Job::InvalidateEntry { directory, name });
     }
 
     /// Reports that changes may have been missed: from now on the kernel caches neither names nor
     /// attributes.
     pub fn missed(&self) {
-        if self.directory.news.missed.swap(true, Ordering::AcqRel) {
+        if self.directory.change_watcher.has_missed.swap(true, Ordering::AcqRel) {
             return;
         }
         tracing::warn!(
@@ -93,13 +98,13 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.directory.nodes.all() {
-            self.pool.queue_notification(Job::Changed { node, contents: true });
+            self.pool.queue_notification(Job::HandleChange { node, contents: true });
         }
     }
 }
 
 impl Drop for ChangeEvents {
     fn drop(&mut self) {
-        self.directory.news.come.store(false, Ordering::Release);
+        self.directory.change_watcher.is_connected.store(false, Ordering::Release);
     }
 }

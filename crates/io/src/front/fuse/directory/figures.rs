@@ -2,7 +2,7 @@
 
 use super::DirectoryMount;
 use super::data::segments;
-use super::sections::{Cached, Section};
+use super::sections::{CachedSection, Section};
 use crate::store::files::{SEGMENT_BYTES, SourceFile};
 use larder_core::counters::Class;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -44,7 +44,8 @@ impl DirectoryMount {
     #[must_use]
     pub fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         let cached = self.directory.sections.iter().filter_map(Section::cached);
-        let Some(cached) = cached.into_iter().find(|it| it.volume.name() == volume) else {
+        let Some(cached) = cached.into_iter().find(|section| section.volume.name() == volume)
+        else {
             return Vec::new();
         };
         let mut found: Vec<(Arc<SourceFile>, u64)> = Vec::new();
@@ -57,12 +58,12 @@ impl DirectoryMount {
                 None => found.push((file, bytes)),
             }
         }
-        let one = |(file, failing_bytes): (Arc<SourceFile>, u64)| FailingFile {
+        let failing_file = |(file, failing_bytes): (Arc<SourceFile>, u64)| FailingFile {
             path: self.path_of(&file),
             failing_bytes,
             error: file.failure().map(|error| std::io::Error::from(error).to_string()),
         };
-        found.into_iter().map(one).collect()
+        found.into_iter().map(failing_file).collect()
     }
 
     /// Returns the path of a file in the directory.
@@ -84,7 +85,7 @@ impl DirectoryMount {
         files
     }
 
-    fn files_of(&self, Cached { table, volume }: Cached<'_>) -> Vec<FileFigures> {
+    fn files_of(&self, CachedSection { table, volume }: CachedSection<'_>) -> Vec<FileFigures> {
         let mut pages: HashMap<u64, (u64, u64)> = HashMap::new();
         self.engine.cache().census(volume, |page| {
             let segment = page.block * BLOCK_BYTES_U64 / SEGMENT_BYTES * SEGMENT_BYTES;
@@ -92,8 +93,8 @@ impl DirectoryMount {
             *resident += page.resident * BLOCK_BYTES_U64;
             *unclean += page.unclean * BLOCK_BYTES_U64;
         });
-        let figures = |(file, begins): (Arc<SourceFile>, Vec<u64>)| {
-            let of = begins.iter().filter_map(|begin| pages.get(begin));
+        let figures = |(file, starts): (Arc<SourceFile>, Vec<u64>)| {
+            let of = starts.iter().filter_map(|start| pages.get(start));
             let (resident_bytes, unclean_bytes) =
                 of.fold((0, 0), |sum, page| (sum.0 + page.0, sum.1 + page.1));
             FileFigures {

@@ -52,37 +52,37 @@ impl DirectoryMount {
     ) -> Result<Self, MountError> {
         // Checks cost requests: the kernel requests the attributes of a directory after each change
         // in it.
-        directory.checks = allow_other || !may_everything();
+        directory.check_permissions = allow_other || !has_unrestricted_access();
         let restrictions = directory.restrictions_now();
         let restrictions = restrictions
             .map_err(|source| MountError::Refused { path: at.to_owned(), source: source.into() })?;
-        let how = MountOptions {
+        let mount_options = MountOptions {
             source: directory.path.display().to_string(),
             allow_other,
-            checks: directory.checks,
+            check_permissions: directory.check_permissions,
             restrictions,
             plain: directory.options.plain,
         };
-        let begun = directory.begin(&engine, &volumes, at);
+        let started = directory.begin(&engine, &volumes, at);
         let (directory, pool) =
-            begun.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let ending = pool.clone();
-        let others = pool.clone();
+            started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
+        let pool_on_error = pool.clone();
+        let pool_handle = pool.clone();
         let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
-        match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
+        match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
             Ok(mounted) => {
-                let watch = follow(&directory, others.failure());
+                let watch = watch_mounts(&directory, pool_handle.failure());
                 Ok(DirectoryMount {
                     mounted,
                     engine,
                     directory,
-                    pool: others,
+                    pool: pool_handle,
                     volumes,
                     _watch: watch,
                 })
             }
             Err(error) => {
-                ending.end();
+                pool_on_error.end();
                 Err(error)
             }
         }
@@ -94,13 +94,13 @@ impl DirectoryMount {
     /// If it lies inside.
     pub fn check(directory: &Path, at: &Path) -> Result<(), DirectoryError> {
         // For a mountpoint that does not respond, the parent directory decides.
-        let whole = at.canonicalize().or_else(|_| {
+        let mountpoint = at.canonicalize().or_else(|_| {
             let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
             parent.unwrap_or(Path::new(".")).canonicalize()
         });
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        match whole {
-            Ok(whole) if whole.starts_with(&directory) => {
+        match mountpoint {
+            Ok(mountpoint) if mountpoint.starts_with(&directory) => {
                 Err(DirectoryError::Inside { directory, at: at.to_owned() })
             }
             _ => Ok(()),
@@ -123,14 +123,14 @@ impl DirectoryMount {
     /// Returns notices of degraded modes, a sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let own = self.directory.notes.lock().expect("no holder panics").clone();
-        self.mounted.note().map(str::to_owned).into_iter().chain(own).collect()
+        let notes = self.directory.notes.lock().expect("no holder panics").clone();
+        self.mounted.note().map(str::to_owned).into_iter().chain(notes).collect()
     }
 
     /// Sets the callback for a mount that another program has unmounted; calls it at once if that
     /// has happened.
-    pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
-        self.mounted.when_gone(Box::new(tell));
+    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
+        self.mounted.when_gone(Box::new(callback));
     }
 
     /// Returns the mountpoint.
@@ -225,7 +225,7 @@ impl Directory {
 
 /// Watches for restrictions that the mounts of the directory get later. Without the watch, the
 /// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
-fn follow(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatch> {
+fn watch_mounts(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatch> {
     let follower = Arc::clone(directory.nodes.follower().expect("set when it was mounted"));
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
@@ -246,7 +246,7 @@ pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> Pat
 
 /// Returns true if this process may access files without restriction, as root usually may, and if
 /// so may all processes that the kernel takes for those of its user.
-fn may_everything() -> bool {
+fn has_unrestricted_access() -> bool {
     if rustix::process::getuid() != rustix::process::geteuid() {
         return false;
     }

@@ -21,9 +21,9 @@ use zerocopy::IntoBytes;
 
 /// Time of an answer above which the directory's disk counts as slow, so that clients of this
 /// thread must not wait for it,
-const SLOW: Nanos = 4_000_000;
+const SLOW_ANSWER: Nanos = 4_000_000;
 /// and period for which it counts as slow.
-const SLOW_FOR: Nanos = 40_000_000;
+const SLOW_PERIOD: Nanos = 40_000_000;
 
 /// Result of a request.
 #[derive(Debug)]
@@ -47,27 +47,27 @@ impl From<Vec<u8>> for Answer {
 }
 
 /// Result of a request, or the errno of its refusal.
-pub(super) type Answered = Result<Answer, Errno>;
+pub(super) type AnswerResult = Result<Answer, Errno>;
 
 /// Returns an empty reply.
-pub(super) fn done() -> Answer {
+pub(super) fn empty_reply() -> Answer {
     Answer::Bytes(Vec::new())
 }
 
 /// Returns the name at the start of `bytes`.
-pub(super) fn name(bytes: &[u8]) -> Result<&CStr, Errno> {
+pub(super) fn parse_name(bytes: &[u8]) -> Result<&CStr, Errno> {
     CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
 }
 
 /// Returns two consecutive names.
-pub(super) fn names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
-    let first = name(bytes)?;
-    let second = name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
+pub(super) fn parse_two_names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
+    let first = parse_name(bytes)?;
+    let second = parse_name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
     Ok((first, second))
 }
 
 /// Returns the bytes after the arguments of a request, which are a `T`.
-pub(super) fn behind<T>(body: &[u8]) -> &[u8] {
+pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
     body.get(size_of::<T>()..).unwrap_or_default()
 }
 
@@ -78,37 +78,37 @@ impl Worker {
         directory: &Arc<Directory>,
         pool: &BlockingPool,
         now: Nanos,
-        asked: FuseRequest<'_>,
+        request: FuseRequest<'_>,
     ) {
-        let FuseRequest { header, body, .. } = asked;
+        let FuseRequest { header, body, .. } = request;
         // Clients with requests in flight in this thread must not wait for the directory's disk.
-        let is_free = self.sessions.iter().all(VolumeSession::is_idle);
-        let answered = if directory.is_strange(header) && !is_end(header.opcode) {
+        let is_idle = self.sessions.iter().all(VolumeSession::is_idle);
+        let result = if directory.is_unauthorized(header) && !is_release(header.opcode) {
             Err(Errno::ACCESS)
-        } else if is_never_slow(header.opcode) {
+        } else if needs_no_disk(header.opcode) {
             directory.answer(pool, header, body)
-        } else if is_free && now >= self.slow_until {
-            let answered = directory.answer(pool, header, body);
+        } else if is_idle && now >= self.slow_until {
+            let result = directory.answer(pool, header, body);
             let end = self.clock.now();
-            if end.saturating_sub(now) > SLOW {
-                self.slow_until = end + SLOW_FOR;
+            if end.saturating_sub(now) > SLOW_ANSWER {
+                self.slow_until = end + SLOW_PERIOD;
             }
-            answered
+            result
         } else {
             Ok(Answer::BlockingWorker)
         };
         // A request that changes nothing can be retried when file descriptors are free.
-        let is_short = directory.watch_descriptors(pool, &answered);
-        let is_leased = matches!(answered, Err(Errno::AGAIN));
+        let is_short = directory.prune_if_short(pool, &result);
+        let is_leased = matches!(result, Err(Errno::AGAIN));
         let is_retried = is_leased || is_short && is_lookup(header.opcode);
-        let answered = if is_retried { Ok(Answer::BlockingWorker) } else { answered };
-        reply(&mut self.link, pool, asked, answered);
+        let result = if is_retried { Ok(Answer::BlockingWorker) } else { result };
+        reply(&mut self.link, pool, request, result);
     }
 }
 
 /// Returns true if a request can be answered without access to the directory's disk.
-fn is_never_slow(code: u32) -> bool {
-    is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
+fn needs_no_disk(code: u32) -> bool {
+    is_release(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
 /// Returns true if a request changes nothing, so that it can be retried.
@@ -117,7 +117,7 @@ pub(super) fn is_lookup(code: u32) -> bool {
 }
 
 /// Returns true if a request only releases something, which is never refused.
-fn is_end(code: u32) -> bool {
+fn is_release(code: u32) -> bool {
     matches!(
         code,
         opcode::FORGET
@@ -134,16 +134,17 @@ fn is_end(code: u32) -> bool {
 pub(super) fn reply(
     link: &mut Link,
     pool: &BlockingPool,
-    asked: FuseRequest<'_>,
-    answered: Answered,
+    request: FuseRequest<'_>,
+    result: AnswerResult,
 ) {
-    let unique = asked.header.unique;
-    let job = |link: &Link| pool.request(link.reply_path(), asked.header, asked.whole_payload());
-    match answered {
+    let unique = request.header.unique;
+    let job =
+        |link: &Link| pool.request(link.reply_path(), request.header, request.whole_payload());
+    match result {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
         Ok(Answer::BlockingWorker) => pool.send(job(link)),
-        Ok(Answer::PageWriter) => pool.write_beside_pages(job(link)),
+        Ok(Answer::PageWriter) => pool.queue_page_write(job(link)),
         Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
         Err(errno) => link.refuse(unique, errno),
     }
@@ -151,7 +152,12 @@ pub(super) fn reply(
 
 impl Directory {
     /// Answers a request, if that does not wait for the cache.
-    pub(super) fn answer(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn answer(
+        &self,
+        pool: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> AnswerResult {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
             opcode::FORGET => {
@@ -161,15 +167,15 @@ impl Directory {
             }
             opcode::BATCH_FORGET => {
                 let head: BatchForgetIn = abi::head_of(body);
-                let all = behind::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
-                for one in all.take(head.count as usize) {
-                    let one: ForgetOne = abi::head_of(one);
-                    self.forget(pool, one.nodeid, one.nlookup);
+                let all = bytes_after::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
+                for forget_one in all.take(head.count as usize) {
+                    let forget_one: ForgetOne = abi::head_of(forget_one);
+                    self.forget(pool, forget_one.nodeid, forget_one.nlookup);
                 }
                 Ok(Answer::None)
             }
             opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
-                self.released(pool, header, body)
+                self.release(pool, header, body)
             }
             opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR | opcode::STATX => self.stat(header),
@@ -179,7 +185,7 @@ impl Directory {
             opcode::OPEN => self.open_file(pool, header, abi::head_of(body)),
             opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
                 Some(errno) => Err(errno),
-                None => Ok(done()),
+                None => Ok(empty_reply()),
             },
             opcode::OPENDIR => self.opendir(header),
             opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
@@ -208,14 +214,14 @@ impl Directory {
         }
     }
 
-    fn released(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    fn release(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> AnswerResult {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
                 if self.section(&node.file).options().uncached {
-                    node.backed.close(&self.passthrough);
+                    node.backing.close(&self.passthrough);
                 }
                 if node.file.closed() {
                     self.last_close(pool, node);
@@ -223,7 +229,7 @@ impl Directory {
             }
             _ => {}
         }
-        Ok(done())
+        Ok(empty_reply())
     }
 
     /// Handles the last close of a file: its descriptors need not stay open. Root can reopen any
@@ -231,7 +237,7 @@ impl Directory {
     /// first.
     pub(super) fn last_close(&self, pool: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
-            pool.send(Job::Move(Arc::clone(&node)));
+            pool.send(Job::Relocate(Arc::clone(&node)));
         } else if node.file.was_written() && self.section(&node.file).options().pin {
             pool.send(Job::Pin(Arc::clone(&node)));
         }
@@ -242,7 +248,7 @@ impl Directory {
         }
     }
 
-    fn open_file(&self, pool: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
+    fn open_file(&self, pool: &BlockingPool, header: &InHeader, args: OpenIn) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         // A check may wait for a server.
         if self.is_unwatched(&node) {
@@ -256,18 +262,18 @@ impl Directory {
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.opened(pool, (&node, has_one_name), header, asked.flags)?.into())
+        Ok(self.open_node(pool, (&node, has_one_name), header, args.flags)?.into())
     }
 
     /// Opens a file until the kernel releases it.
-    pub(super) fn opened(
+    pub(super) fn open_node(
         &self,
         pool: &BlockingPool,
         (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,
     ) -> Result<Vec<u8>, Errno> {
-        let writes = writes(flags);
+        let writes = opens_for_writing(flags);
         let section = self.section(&node.file);
         if writes {
             section.check_writable()?;
@@ -304,7 +310,7 @@ impl Directory {
     /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
         let options = self.section(&node.file).options();
-        let backing = options.uncached.then(|| self.back(node)).flatten();
+        let backing = options.uncached.then(|| self.register_backing(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
             // Before the kernel writes through its page cache, it clears the privileges of the file
@@ -325,26 +331,26 @@ impl Directory {
     /// Registers a file for passthrough, if possible; returns its backing ID. Writes to a file with
     /// privileges go through this process: the kernel itself would not clear setgid of a file
     /// without the group's execute permission.
-    fn back(&self, node: &Node) -> Option<u32> {
+    fn register_backing(&self, node: &Node) -> Option<u32> {
         let register = || {
             if node.file.find_rights()? {
                 return Err(Errno::PERM);
             }
             self.passthrough.register(node.file.buffered(false)?)
         };
-        node.backed.open(&self.passthrough, register)
+        node.backing.open(&self.passthrough, register)
     }
 
     /// Converts attributes for the kernel.
-    pub(super) fn attr(&self, of: &Attributes) -> Attr {
-        let Attributes { stat, size, mtime, ctime, .. } = of;
+    pub(super) fn attr(&self, attributes: &Attributes) -> Attr {
+        let Attributes { stat, size, mtime, ctime, .. } = attributes;
         let seconds = |seconds: i64| seconds.cast_unsigned();
         let nanos = |nanos: i64| u32::try_from(nanos).unwrap_or(0);
         let atime_ns = u32::try_from(stat.st_atime_nsec).unwrap_or(0);
         Attr {
             ino: self.nodes.ino(stat.st_dev, stat.st_ino),
             size: *size,
-            blocks: of.blocks(),
+            blocks: attributes.blocks(),
             atime: seconds(stat.st_atime),
             mtime: seconds(mtime.0),
             ctime: seconds(ctime.0),
@@ -397,11 +403,15 @@ impl Directory {
     /// Returns how long the kernel may cache names and attributes of a node.
     pub(super) fn ttl(&self, node: &Node) -> Duration {
         let others = self.options.shared;
-        if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
+        if others && !self.change_watcher.covers(node.device()) {
+            Duration::ZERO
+        } else {
+            self.options.ttl
+        }
     }
 }
 
 /// Returns true if open(2) with these flags permits writing.
-pub(super) fn writes(flags: u32) -> bool {
+pub(super) fn opens_for_writing(flags: u32) -> bool {
     libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -62,7 +62,7 @@ pub struct FileGlob {
     text: String,
     glob: Glob,
     /// True if the pattern applies to the path of a file, and not only to its name.
-    whole: bool,
+    matches_path: bool,
 }
 
 impl FileGlob {
@@ -78,7 +78,7 @@ impl FileGlob {
         }
         let glob = Glob::parse(pattern);
         let glob = glob.map_err(|error| format!("\"{text}\" is not a glob: {error}"))?;
-        Ok(FileGlob { text: text.to_owned(), glob, whole: text.contains('/') })
+        Ok(FileGlob { text: text.to_owned(), glob, matches_path: text.contains('/') })
     }
 
     /// Returns the original text.
@@ -90,7 +90,7 @@ impl FileGlob {
     /// Returns true if the pattern matches a file with this path relative to the directory.
     #[must_use]
     pub fn matches(&self, path: &Path) -> bool {
-        let part = if self.whole { Some(path) } else { path.file_name().map(Path::new) };
+        let part = if self.matches_path { Some(path) } else { path.file_name().map(Path::new) };
         part.is_some_and(|part| self.glob.matches(part.as_os_str().as_bytes()))
     }
 }
@@ -136,7 +136,7 @@ impl Rules {
     }
 
     /// Returns the section of the name `name` in the directory that `link` leads to.
-    pub(super) fn section_in(&self, link: &str, name: &[u8]) -> usize {
+    pub(super) fn section_of_name(&self, link: &str, name: &[u8]) -> usize {
         if self.globs.is_empty() {
             return 0;
         }
@@ -178,10 +178,10 @@ mod tests {
 
     #[test]
     fn what_is_no_glob_is_refused_with_the_reason() {
-        let why = |glob: &str| FileGlob::parse(glob).unwrap_err();
-        assert!(why("").contains("names no files"));
-        assert!(why("/").contains("names no files"));
-        let unclosed = why("a[b");
+        let reason_of = |glob: &str| FileGlob::parse(glob).unwrap_err();
+        assert!(reason_of("").contains("names no files"));
+        assert!(reason_of("/").contains("names no files"));
+        let unclosed = reason_of("a[b");
         assert!(unclosed.starts_with("\"a[b\" is not a glob: "), "{unclosed}");
         assert!(!unclosed.contains('\n'), "one sentence: {unclosed}");
     }
@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(["a/x.db", "x.db", "a/x", "x"].map(section), [1, 2, 3, 0]);
         assert_eq!(section("a/x.db (deleted)"), 1);
         let parent = link(&root.join("a"));
-        assert_eq!(rules.section_in(&parent, b"x.db"), 1);
-        assert_eq!(rules.section_in(&link(&root), b"x.db"), 2);
+        assert_eq!(rules.section_of_name(&parent, b"x.db"), 1);
+        assert_eq!(rules.section_of_name(&link(&root), b"x.db"), 2);
         assert_eq!(Rules::new(&[], "/none".into()).section("/none"), 0);
     }
 

@@ -24,12 +24,12 @@ pub(in crate::front::fuse) struct Section {
 
 /// A section that is cached.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::front::fuse) struct Cached<'a> {
+pub(in crate::front::fuse) struct CachedSection<'a> {
     pub(in crate::front::fuse) table: &'a Arc<FileTable>,
     pub(in crate::front::fuse) volume: &'a Arc<ArenaVolume>,
 }
 
-impl Cached<'_> {
+impl CachedSection<'_> {
     /// Records that all of a file may be cached, including the rest of its last page beyond the
     /// end.
     pub(super) fn note_reach(&self, file: &SourceFile) {
@@ -48,7 +48,7 @@ impl Section {
 
     /// Returns true if the kernel passes each read(2) and write(2) through, and caches pages only
     /// for mappings. Files that the kernel reads and writes itself are exempt.
-    pub(super) fn passes_on(&self) -> bool {
+    pub(super) fn is_direct_io(&self) -> bool {
         self.options.kernel_pages == KernelPages::Off
     }
 
@@ -63,13 +63,14 @@ impl Section {
     }
 
     /// Returns its store and volume, if it is cached.
-    pub(in crate::front::fuse) fn cached(&self) -> Option<Cached<'_>> {
-        Some(Cached { table: self.table.as_ref()?, volume: self.volume.get()? })
+    pub(in crate::front::fuse) fn cached(&self) -> Option<CachedSection<'_>> {
+        Some(CachedSection { table: self.table.as_ref()?, volume: self.volume.get()? })
     }
 
     /// Returns an error if the contents of its files cannot be changed.
     pub(super) fn check_writable(&self) -> Result<(), Errno> {
-        let is_set = self.volume.get().is_some_and(|it| it.write_mode() == WriteMode::ReadOnly);
+        let is_set =
+            self.volume.get().is_some_and(|volume| volume.write_mode() == WriteMode::ReadOnly);
         if self.options.read_only || is_set { Err(Errno::ROFS) } else { Ok(()) }
     }
 }

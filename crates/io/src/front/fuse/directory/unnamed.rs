@@ -32,13 +32,13 @@ pub(super) const SWEEPER: &str = "sweeper";
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Maximum number of nodes that one sweep checks: some milliseconds.
-const LOOKS_MAX: usize = 1 << 12;
+const NODES_MAX: usize = 1 << 12;
 
 /// Maximum number of nodes per sweep while space is short, or after the end of the mount.
-const LOOKS_MAX_IN_NEED: usize = 1 << 16;
+const NODES_MAX_URGENT: usize = 1 << 16;
 
 /// Number of nodes that are taken from the table at a time.
-const AT_ONCE: usize = 256;
+const BATCH_NODES: usize = 256;
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,14 +49,14 @@ struct State {
 
 /// Messages to the thread.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(super) struct SweepControl {
     state: Mutex<State>,
     changed: Condvar,
     /// True while a notification that makes the kernel forget nodes is queued or in progress.
-    is_asking: AtomicBool,
+    is_pruning: AtomicBool,
 }
 
-impl Sweep {
+impl SweepControl {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,8 +75,8 @@ impl Sweep {
 
     /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
     fn wait(&self, was_gone: bool) -> Option<bool> {
-        let is_quiet = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
-        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_quiet);
+        let is_unchanged = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
+        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_unchanged);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.has_ended).then_some(state.is_gone)
     }
@@ -86,20 +86,20 @@ impl Sweep {
 pub(super) struct Sweeper {
     directory: Arc<Directory>,
     pool: BlockingPool,
-    sweep: Arc<Sweep>,
+    sweep: Arc<SweepControl>,
     /// Numbers of the nodes that are not checked yet in this pass over all nodes.
-    left: Vec<u64>,
+    pending: Vec<u64>,
 }
 
 impl Sweeper {
     pub(super) fn start(
         engine: &Arc<Engine>,
         directory: &Arc<Directory>,
-        (pool, sweep): (&BlockingPool, &Arc<Sweep>),
+        (pool, sweep): (&BlockingPool, &Arc<SweepControl>),
         failure: &Arc<MountFailure>,
     ) -> io::Result<Thread> {
         let (directory, pool) = (Arc::clone(directory), pool.clone());
-        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), left: Vec::new() };
+        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), pending: Vec::new() };
         let failure = Arc::clone(failure);
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
@@ -110,44 +110,50 @@ impl Sweeper {
         while let Some(now_gone) = self.sweep.wait(is_gone) {
             is_gone = now_gone;
             fault::point(SWEEPER, self.pool.failure().name());
-            self.turn(is_gone);
+            self.sweep_nodes(is_gone);
         }
     }
 
     /// Checks a bounded number of nodes.
-    fn turn(&mut self, is_gone: bool) {
-        let in_need = is_gone || is_some_device_full();
-        let looks_max = if in_need { LOOKS_MAX_IN_NEED } else { LOOKS_MAX };
+    fn sweep_nodes(&mut self, is_gone: bool) {
+        let is_urgent = is_gone || is_some_device_full();
+        let nodes_max = if is_urgent { NODES_MAX_URGENT } else { NODES_MAX };
         if is_gone {
             self.directory.close_listings();
         }
-        if self.left.is_empty() {
-            self.left = self.directory.nodes.numbers();
+        if self.pending.is_empty() {
+            self.pending = self.directory.nodes.ids();
         }
-        let first = self.left.len().saturating_sub(looks_max);
-        let now = self.left.split_off(first);
-        let mut known = Vec::new();
-        for numbers in now.chunks(AT_ONCE) {
-            for (node, is_known) in self.directory.nodes.with_numbers(numbers) {
-                self.look(node, is_known, is_gone, &mut known);
+        let first = self.pending.len().saturating_sub(nodes_max);
+        let checked = self.pending.split_off(first);
+        let mut to_prune = Vec::new();
+        for numbers in checked.chunks(BATCH_NODES) {
+            for (node, is_known) in self.directory.nodes.by_ids(numbers) {
+                self.check_node(node, is_known, is_gone, &mut to_prune);
             }
         }
         // A notification may have to wait for requests; no second one is sent before it is done.
-        if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
-            self.pool.queue_notification(Job::Forget(known));
+        if !to_prune.is_empty() && !self.sweep.is_pruning.swap(true, Ordering::AcqRel) {
+            self.pool.queue_notification(Job::ForgetUnnamed(to_prune));
         }
     }
 
-    /// Checks a node, which the kernel knows or has forgotten. Adds it to `known` if the kernel has
-    /// to forget it.
-    fn look(&self, node: Arc<Node>, is_known: bool, is_gone: bool, known: &mut Vec<Arc<Node>>) {
+    /// Checks a node, which the kernel knows or has forgotten. Adds it to `to_prune` if the kernel
+    /// has to forget it.
+    fn check_node(
+        &self,
+        node: Arc<Node>,
+        is_known: bool,
+        is_gone: bool,
+        to_prune: &mut Vec<Arc<Node>>,
+    ) {
         if node.id == abi::ROOT {
             return;
         }
         if is_gone {
             // The kernel reports neither the last close nor the forget.
             if node.file.close_all() {
-                node.backed.close_all(&self.directory.passthrough);
+                node.backing.close_all(&self.directory.passthrough);
                 self.directory.last_close(&self.pool, Arc::clone(&node));
             }
             if is_known {
@@ -155,11 +161,11 @@ impl Sweeper {
                 return;
             }
         }
-        if node.file.is_open() || !has_lost_its_names(&node) {
+        if node.file.is_open() || !has_no_link(&node) {
             return;
         }
         if is_known {
-            known.push(node);
+            to_prune.push(node);
         } else if node.has_no_name() && node.begin_retirement() {
             // No name leads to it, so that the kernel cannot look it up again.
             node.file.die();
@@ -170,7 +176,7 @@ impl Sweeper {
 
 /// Returns true if a node has no name in SOURCE, as far as this machine knows without a request to
 /// a server.
-fn has_lost_its_names(node: &Node) -> bool {
+fn has_no_link(node: &Node) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(node.file.path(), "", flags, StatxFlags::NLINK);
     found.is_ok_and(|found| found.stx_mask & StatxFlags::NLINK.bits() != 0 && found.stx_nlink == 0)
@@ -182,8 +188,8 @@ impl Directory {
     pub(super) fn forget_unnamed(&self, pool: &BlockingPool, nodes: &[Arc<Node>]) {
         let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
         if !self.kernel.prune(&numbers) {
-            self.shed_names(nodes);
+            self.invalidate_names(nodes);
         }
-        pool.sweep().is_asking.store(false, Ordering::Release);
+        pool.sweep().is_pruning.store(false, Ordering::Release);
     }
 }

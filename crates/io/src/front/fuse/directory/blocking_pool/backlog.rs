@@ -25,13 +25,13 @@ pub(super) struct Backlog {
 
 /// A request in the backlog; removed when this is dropped.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Waiting {
+pub(in crate::front::fuse) struct BacklogEntry {
     backlog: Arc<Backlog>,
     bytes: usize,
     since: Instant,
 }
 
-impl Waiting {
+impl BacklogEntry {
     /// Returns the time since the request was accepted.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
@@ -51,14 +51,14 @@ impl Backlog {
     }
 
     /// Adds a request with a body of `len` bytes.
-    pub(super) fn add(self: &Arc<Self>, len: usize) -> Waiting {
+    pub(super) fn add(self: &Arc<Self>, len: usize) -> BacklogEntry {
         let bytes = REQUEST_BYTES + len;
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        Waiting { backlog: Arc::clone(self), bytes, since: Instant::now() }
+        BacklogEntry { backlog: Arc::clone(self), bytes, since: Instant::now() }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for BacklogEntry {
     fn drop(&mut self) {
         let before = self.backlog.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > BACKLOG_BYTES_MAX && before - self.bytes <= BACKLOG_BYTES_MAX {

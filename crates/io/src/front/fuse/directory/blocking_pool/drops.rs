@@ -16,7 +16,7 @@ use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::ReplyPath;
 use crate::front::fuse::mounted::MountFailure;
-use crate::front::fuse::ring::places_of_queue;
+use crate::front::fuse::ring::queue_depth;
 use crate::store::files::Covered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -39,40 +39,40 @@ pub(in crate::front::fuse::directory) struct CoveredWrite {
 }
 
 /// A write that is not answered.
-struct Unanswered {
+struct UnansweredWrite {
     number: u64,
     since: Instant,
-    way: ReplyPath,
+    reply_path: ReplyPath,
     unique: u64,
     answer: Vec<u8>,
 }
 
-impl Unanswered {
+impl UnansweredWrite {
     fn answer(self) {
-        self.way.answer(self.unique, Ok(self.answer));
+        self.reply_path.answer(self.unique, Ok(self.answer));
     }
 
     fn refuse(self) {
-        self.way.answer(self.unique, Err(Errno::IO));
+        self.reply_path.answer(self.unique, Err(Errno::IO));
     }
 }
 
 #[derive(Default)]
 struct State {
     /// In the order of their numbers, and so of their times.
-    unanswered: VecDeque<Unanswered>,
+    unanswered: VecDeque<UnansweredWrite>,
     next: u64,
     has_ended: bool,
 }
 
-struct Shared {
+struct PendingWrites {
     /// Number of waiting writes at which the kernel may have no request left.
     exhausted_at: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Shared {
+impl PendingWrites {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Shared {
         let unanswered = std::mem::take(&mut state.unanswered);
         drop(state);
         self.changed.notify_all();
-        unanswered.into_iter().for_each(Unanswered::refuse);
+        unanswered.into_iter().for_each(UnansweredWrite::refuse);
     }
 
     /// Answers a write, unless that was done before.
@@ -113,10 +113,10 @@ impl Shared {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
-                    let late = state.unanswered.pop_front();
+                    let oldest = state.unanswered.pop_front();
                     drop(state);
                     tracing::debug!("a write is answered before the kernel has dropped its pages");
-                    late.into_iter().for_each(Unanswered::answer);
+                    oldest.into_iter().for_each(UnansweredWrite::answer);
                     self.state()
                 }
             };
@@ -125,13 +125,13 @@ impl Shared {
 }
 
 /// Handle to the thread that makes the kernel drop pages; the thread ends when this is dropped.
-pub(super) struct PageDrops {
+pub(super) struct PageDropper {
     /// Numbers of writes, their nodes and ranges.
     to_drop: Sender<(u64, u64, Covered)>,
-    shared: Arc<Shared>,
+    shared: Arc<PendingWrites>,
 }
 
-impl PageDrops {
+impl PageDropper {
     /// Starts the threads.
     pub(super) fn start(
         engine: &Engine,
@@ -141,9 +141,9 @@ impl PageDrops {
         let (to_drop, writes) = channel();
         let background = usize::from(BACKGROUND_MAX);
         let exhausted_at =
-            if directory.options.plain { background } else { places_of_queue().min(background) };
+            if directory.options.plain { background } else { queue_depth().min(background) };
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { exhausted_at, state, changed });
+        let shared = Arc::new(PendingWrites { exhausted_at, state, changed });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let (failure, shared) = (Arc::clone(failure), Arc::clone(&shared));
             let failed = move |error: &dyn fmt::Display| {
@@ -153,28 +153,28 @@ impl PageDrops {
             fault::spawn(name, Some(engine.cache()), work, failed)
         };
         let (directory, failure) = (Arc::clone(directory), Arc::clone(failure));
-        let (dropping, late) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (drop_state, late_state) = (Arc::clone(&shared), Arc::clone(&shared));
         let name = failure.name().to_owned();
         let answer_late = move || {
             fault::point("late-answers", &name);
-            late.answer_late();
+            late_state.answer_late();
         };
-        let drop_all = move || drop_pages(&directory, &failure, &dropping, &writes);
+        let drop_all = move || drop_pages(&directory, &failure, &drop_state, &writes);
         let threads = [
             spawn("page-dropper", Box::new(drop_all))?,
             spawn("late-answers", Box::new(answer_late))?,
         ];
-        Ok((PageDrops { to_drop, shared }, threads))
+        Ok((PageDropper { to_drop, shared }, threads))
     }
 
     /// Makes the kernel drop the pages of a write, and answers it.
-    pub(super) fn drop_and_answer(&self, way: ReplyPath, unique: u64, write: CoveredWrite) {
+    pub(super) fn drop_and_answer(&self, reply_path: ReplyPath, unique: u64, write: CoveredWrite) {
         let CoveredWrite { node, covered, answer } = write;
         let mut state = self.shared.state();
         let number = state.next;
         state.next += 1;
         let since = Instant::now();
-        let write = Unanswered { number, since, way, unique, answer };
+        let write = UnansweredWrite { number, since, reply_path, unique, answer };
         if state.has_ended {
             return write.refuse();
         }
@@ -192,7 +192,7 @@ impl PageDrops {
 fn drop_pages(
     directory: &Directory,
     failure: &MountFailure,
-    shared: &Shared,
+    shared: &PendingWrites,
     writes: &Receiver<(u64, u64, Covered)>,
 ) {
     for (number, node, covered) in writes {

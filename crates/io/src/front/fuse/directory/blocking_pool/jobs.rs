@@ -23,18 +23,18 @@ struct State {
 
 /// A queue of jobs.
 #[derive(Default)]
-pub(super) struct Jobs {
+pub(super) struct JobQueue {
     state: Mutex<State>,
     added: Condvar,
 }
 
-impl fmt::Debug for Jobs {
+impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jobs").field("len", &self.state().jobs.len()).finish_non_exhaustive()
     }
 }
 
-impl Jobs {
+impl JobQueue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder panics")
     }
@@ -49,9 +49,9 @@ impl Jobs {
             return;
         }
         state.jobs.push_back(job);
-        let is_awaited = state.idle > 0;
+        let has_idle = state.idle > 0;
         drop(state);
-        if is_awaited {
+        if has_idle {
             self.added.notify_one();
         }
     }
@@ -106,36 +106,36 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_jobs_is_delayed_and_a_closed_queue_does_them_at_once() {
-        let jobs = Jobs::default();
-        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::Shed).is_none());
+        let jobs = JobQueue::default();
+        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::PruneIdle).is_none());
         assert_eq!(taken.count(), DELAYED_MAX);
         assert!(jobs.next().is_some(), "after the delay");
-        assert!(jobs.add_delayed(Job::Shed).is_none(), "there is room again");
+        assert!(jobs.add_delayed(Job::PruneIdle).is_none(), "there is room again");
         jobs.close();
-        assert!(jobs.add_delayed(Job::Shed).is_some());
+        assert!(jobs.add_delayed(Job::PruneIdle).is_some());
         assert_eq!(std::iter::from_fn(|| jobs.next()).count(), DELAYED_MAX);
     }
 
     #[test]
     fn each_job_is_done_once_and_a_closed_queue_is_emptied() {
         const JOBS: usize = 1000;
-        let (jobs, done) = (Jobs::default(), AtomicUsize::new(0));
+        let (jobs, done) = (JobQueue::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while let Some(job) = jobs.next() {
-                        assert!(matches!(job, Job::Shed));
+                        assert!(matches!(job, Job::PruneIdle));
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
             for _ in 0..JOBS {
-                jobs.add(Job::Shed);
+                jobs.add(Job::PruneIdle);
             }
             jobs.close();
         });
         assert_eq!(done.into_inner(), JOBS);
-        jobs.add(Job::Shed);
+        jobs.add(Job::PruneIdle);
         assert!(jobs.next().is_none(), "a job after the end is dropped");
     }
 }

@@ -18,7 +18,7 @@ const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 impl BlockingWorker {
     /// Loads and pins all of a file in the cache, if its rule says so.
     pub(super) fn pin(&mut self, file: &Arc<SourceFile>) {
-        let _alone = file.change();
+        let _change_guard = file.change();
         let directory = Arc::clone(&self.directory);
         let section = directory.section(file);
         let wanted = section.options().pin && !file.is_dead();
@@ -70,7 +70,7 @@ impl BlockingWorker {
     /// Adopts the changes of a file by other processes: writes dirty data over them, and discards
     /// the rest from the cache. Returns true if that was necessary and is done.
     pub(super) fn renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
-        let _alone = file.change();
+        let _change_guard = file.change();
         if !file.take_stale() {
             return Ok(false);
         }
@@ -95,7 +95,7 @@ impl BlockingWorker {
             if !file.adopt(writes)? {
                 continue;
             }
-            match self.forget(file, 0..file.reach(), PendingChange::Renew(writes)) {
+            match self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes)) {
                 Ok(()) => return Ok(true),
                 // New writes have to be written back first.
                 Err(_) if file.writes() != Some(writes) => {}
@@ -107,26 +107,26 @@ impl BlockingWorker {
     }
 
     /// Handles a change of a node by another process.
-    pub(super) fn changed(&mut self, node: &Node, contents: bool) {
+    pub(super) fn handle_change(&mut self, node: &Node, contents: bool) {
         if contents && node.is_regular() {
             node.file.set_stale();
             if let Err(error) = self.renew(&node.file) {
                 tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
             }
         }
-        self.directory.kernel.changed(node.id, contents);
+        self.directory.kernel.invalidate_node(node.id, contents);
     }
 
     /// Checks whether other processes have changed an open file, or one that is being opened, and
     /// adopts the changes. Blocks until the server of a network file system answers.
-    pub(super) fn check(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
+    pub(super) fn check_for_changes(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
         let now = self.clock.now();
         node.file.refresh()?;
         match self.renew(&node.file) {
             Ok(true) => {
                 // The program that waits for the reply may read the new size next.
-                self.directory.kernel.changed(node.id, false);
-                self.pool.queue_notification(Job::Invalidate(Arc::clone(node)));
+                self.directory.kernel.invalidate_node(node.id, false);
+                self.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
             }
             Ok(false) => {}
             Err(error) => {
@@ -144,7 +144,7 @@ impl BlockingWorker {
         if file.is_open() {
             return;
         }
-        let _alone = file.change();
+        let _change_guard = file.change();
         // A process that writes to it has looked it up again: then the node stays.
         let Some(writes) = file.writes() else { return };
         if !file.is_dead() && self.write_out(file, 0..file.reach(), false).is_err() {
@@ -152,14 +152,15 @@ impl BlockingWorker {
             return;
         }
         self.unpin(file, 0);
-        let act = if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
-        if let Err(error) = self.forget(file, 0..file.reach(), act) {
+        let change =
+            if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
+        if let Err(error) = self.discard_cached(file, 0..file.reach(), change) {
             tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
             return;
         }
         let directory = Arc::clone(&self.directory);
         let Some(table) = directory.section(file).table() else { return };
-        self.directory.nodes.leave(node, openings, || table.free(file));
+        self.directory.nodes.drop_unused(node, openings, || table.free(file));
     }
 
     /// Writes the remaining data of a file that no program has open, and closes it.
@@ -173,7 +174,7 @@ impl BlockingWorker {
     /// moves it.
     pub(super) fn relocate(&mut self, node: &Node) {
         let file = &node.file;
-        let _alone = file.change();
+        let _change_guard = file.change();
         if !file.moves() || file.is_open() || file.is_dead() {
             return;
         }
@@ -181,12 +182,12 @@ impl BlockingWorker {
         // A process that opens the file now closes it again, and this close repeats the attempt.
         let Some(writes) = file.writes() else { return };
         let section = self.directory.nodes.rules().section(&file.link());
-        let gone = self.write_out(file, 0..file.reach(), true).and_then(|()| {
+        let discarded = self.write_out(file, 0..file.reach(), true).and_then(|()| {
             self.unpin(file, 0);
             // Data that is written in the meantime must not be dropped.
-            self.forget(file, 0..file.reach(), PendingChange::Renew(writes))
+            self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes))
         });
-        if let Err(error) = gone {
+        if let Err(error) = discarded {
             tracing::info!(file = file.name(), %error, "it stays where its old name had it");
             return;
         }

@@ -4,15 +4,15 @@
 //! Invariant: no data of such a file or part is cached, so the data in the directory is current.
 
 use super::super::super::abi::{FallocateIn, TransferIn};
-use super::super::requests::{Answered, done};
+use super::super::requests::{AnswerResult, empty_reply};
 use crate::store::files::SourceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 /// Reads up to the requested number of bytes, or to the end of the file.
-pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
-    let mut bytes = vec![0; asked.size as usize];
-    let len = fill(file, asked.offset, &mut bytes)?;
+pub(super) fn read(file: &SourceFile, args: &TransferIn) -> AnswerResult {
+    let mut bytes = vec![0; args.size as usize];
+    let len = fill(file, args.offset, &mut bytes)?;
     bytes.truncate(len);
     Ok(bytes.into())
 }
@@ -41,8 +41,8 @@ pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<()
 }
 
 /// Allocates, punches or zeroes.
-pub(super) fn allocate(file: &SourceFile, asked: &FallocateIn) -> Answered {
-    let mode = FallocateFlags::from_bits_retain(asked.mode);
-    rustix::fs::fallocate(file.buffered(true)?, mode, asked.offset, asked.length)?;
-    Ok(done())
+pub(super) fn allocate(file: &SourceFile, args: &FallocateIn) -> AnswerResult {
+    let mode = FallocateFlags::from_bits_retain(args.mode);
+    rustix::fs::fallocate(file.buffered(true)?, mode, args.offset, args.length)?;
+    Ok(empty_reply())
 }
