@@ -5,7 +5,7 @@ use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
 use larder_core::units::{BLOCK_BYTES_U64, blocks_touched};
 
-/// Extents in one answer.
+/// Maximum number of extents in one reply.
 const EXTENTS_MAX: usize = 1024;
 /// Maximum length of holes that one answer searches for blocks that only the cache holds. The
 /// client sends another request for the rest.

@@ -12,8 +12,8 @@ use larder_core::request::RequestOp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Capacity of a ring in events: 256 KiB, as much as the receive buffer of a connection, and the
-/// requests that the fastest client sends in about 25 ms.
+/// Capacity of a ring in events: 256 KiB, and the requests that the fastest client sends in about
+/// 25 ms.
 const RING_EVENTS: u64 = 8192;
 
 /// Operation of a client's request.

@@ -277,7 +277,7 @@ pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
     mount.map_or(Ok(false), |mount| mount.unmount(true).map(|()| true))
 }
 
-/// Returns why nothing can be mounted at `path`.
+/// Returns the error for a path that cannot be a mountpoint.
 fn unusable(path: &Path, error: &io::Error) -> MountError {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "there is no such directory; make it first".to_owned(),

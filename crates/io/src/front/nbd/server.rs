@@ -46,8 +46,9 @@ pub struct ServerLimits {
 }
 
 impl Default for ServerLimits {
-    /// 64 connections (each has a buffer of 256 KiB: 16 MiB in all), 32 MiB a request as the
-    /// protocol's default, 24 handshakes of at most ten seconds, a minute without progress.
+    /// 64 connections (each has a receive buffer of 24 KiB, or of 96 KiB in part from leased
+    /// memory), 32 MiB a request as the protocol's default, 24 handshakes of at most ten seconds, a
+    /// minute without progress.
     fn default() -> Self {
         ServerLimits {
             connections_max: 64,
@@ -357,7 +358,7 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
     if let Some(oldest) = handshake_to_close(&connections, limits.handshakes_max) {
         let oldest = connections.remove(oldest);
         oldest.close();
-        // Its thread and its memory are released before another connection takes its place.
+        // Its thread and its memory are released before the next connection is accepted.
         oldest.join();
         log_refusal(refusals, "too many concurrent handshakes", limits.handshakes_max);
     }

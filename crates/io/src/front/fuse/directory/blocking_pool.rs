@@ -104,7 +104,7 @@ pub(in crate::front::fuse) struct BlockingPool {
     /// Other threads make the kernel drop these pages. All of these threads wait only for requests
     /// that further threads answer.
     page_writes: Arc<JobQueue>,
-    /// Messages to the thread that looks for files without a name.
+    /// Control of the thread that looks for files without a name.
     sweep: Arc<SweepControl>,
     /// Memory of the requests in `jobs` and `page_writes`.
     backlog: Arc<Backlog>,

@@ -47,7 +47,7 @@ struct State {
     has_ended: bool,
 }
 
-/// Messages to the thread.
+/// Control of the thread.
 #[derive(Debug, Default)]
 pub(super) struct SweepControl {
     state: Mutex<State>,

@@ -36,7 +36,7 @@ impl Default for BlockSizes {
 pub struct ExportInfo {
     /// Name for clients.
     pub name: String,
-    /// Text for people; may be empty.
+    /// Human-readable text; may be empty.
     pub description: String,
     /// Length in bytes.
     pub length: u64,

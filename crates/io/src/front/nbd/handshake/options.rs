@@ -11,7 +11,7 @@ use crate::front::nbd::wire;
 pub(super) struct Refusal {
     /// One of `REP_ERR_*`.
     pub reply: u32,
-    /// For people.
+    /// Human-readable text.
     pub text: &'static str,
 }
 
@@ -81,11 +81,11 @@ impl<'a> Cursor<'a> {
 pub(super) struct InfoQuery<'a> {
     /// Name of the requested export.
     pub name: &'a [u8],
-    /// The client wants the canonical name.
+    /// True if the client requests the canonical name.
     pub wants_name: bool,
-    /// The client wants the description.
+    /// True if the client requests the description.
     pub wants_description: bool,
-    /// The client wants the block sizes.
+    /// True if the client requests the block sizes.
     pub wants_block_size: bool,
 }
 

@@ -80,7 +80,7 @@ pub const OPT_STRUCTURED_REPLY: u32 = 8;
 pub const OPT_LIST_META_CONTEXT: u32 = 9;
 /// Option: select metadata contexts.
 pub const OPT_SET_META_CONTEXT: u32 = 10;
-/// Option: 64-bit headers; Larder does not speak them.
+/// Option: 64-bit headers; Larder does not support them.
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
 /// Option reply: accepted, or the end of a list.
@@ -116,7 +116,7 @@ pub const REP_ERR_TOO_BIG: u32 = REP_ERR_BIT + 9;
 pub const INFO_EXPORT: u16 = 0;
 /// Information: the canonical name.
 pub const INFO_NAME: u16 = 1;
-/// Information: a description for people.
+/// Information: a human-readable description.
 pub const INFO_DESCRIPTION: u16 = 2;
 /// Information: minimum, preferred and maximum block size.
 pub const INFO_BLOCK_SIZE: u16 = 3;

@@ -88,7 +88,7 @@ impl BlockingWorker {
         let directory = Arc::clone(&self.directory);
         let section = directory.section(file);
         section.check_writable()?;
-        // Kernels before 6.1 do not do this before they send the request.
+        // Kernels before 6.1 do not clear privileges before they send the request.
         file.take_rights(header.uid != 0, |group| data::is_member(header, group))?;
         let Some(cached) = section.cached() else { return uncached::allocate(file, args) };
         let size = file.size();
