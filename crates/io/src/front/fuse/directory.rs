@@ -270,11 +270,8 @@ impl Directory {
                 directory.path.display()
             )
         });
-        Ok(OpenedDirectory {
-            directory,
-            stores,
-            notes: store_note.into_iter().chain(limited).collect(),
-        })
+        let notes = store_note.into_iter().chain(limited).collect();
+        Ok(OpenedDirectory { directory, stores, notes })
     }
 
     /// Returns the path of the directory.
