@@ -1,4 +1,4 @@
-//! Front ends: how clients reach the cache.
+//! Front ends: the interfaces through which clients access the cache.
 
 mod errors;
 mod extents;

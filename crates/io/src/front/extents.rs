@@ -1,60 +1,60 @@
-//! Block status of a volume: its parts that hold data, and its holes. A hole of the store under
-//! blocks that only the cache has is data.
+//! Block status of a volume: its allocated ranges and its holes. Blocks that only the cache holds
+//! count as data, even above a hole of the store.
 
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::store::AllocationMap;
 use larder_core::units::{BLOCK_BYTES_U64, blocks_touched};
 
-/// Extents in one answer.
+/// Maximum number of extents in one reply.
 const EXTENTS_MAX: usize = 1024;
-/// Maximum length of holes that are searched for blocks that only the cache has, for one answer:
-/// the client asks again for the rest.
+/// Maximum length of holes that one answer searches for blocks that only the cache holds. The
+/// client sends another request for the rest.
 const HOLE_BYTES_MAX: u64 = 1 << 30;
 
-/// Returns the runs of `offset..offset + len`, each with its length and whether it is a hole, which
-/// reads as zeros. There is at least one, and the last one may end before the range.
+/// Returns the extents of `offset..offset + len`, each with its length and true if it is a hole,
+/// which reads as zeros. Returns at least one extent; the last one may end before the range.
 pub(super) fn extents(
     cache: &ArenaCache,
     volume: &ArenaVolume,
     map: &dyn AllocationMap,
     offset: u64,
     len: u32,
-    one: bool,
+    single: bool,
 ) -> Vec<(u32, bool)> {
     let end = offset + u64::from(len);
-    let mut found: Vec<(u32, bool)> = Vec::new();
-    let (mut at, mut search_bytes) = (offset, HOLE_BYTES_MAX);
-    while at < end && found.len() < EXTENTS_MAX && search_bytes > 0 {
-        let extent = map.extent(at, end - at);
+    let mut runs: Vec<(u32, bool)> = Vec::new();
+    let (mut position, mut search_bytes) = (offset, HOLE_BYTES_MAX);
+    while position < end && runs.len() < EXTENTS_MAX && search_bytes > 0 {
+        let extent = map.extent(position, end - position);
         let (run, hole) = if extent.hole {
-            let (run, hole) = look_through(cache, volume, at, extent.len.min(search_bytes));
+            let (run, hole) = probe_hole(cache, volume, position, extent.len.min(search_bytes));
             search_bytes -= run;
-            // What was only in the cache may have been written before the cache was looked at, and
-            // after the store was.
-            let extent = map.extent(at, run);
+            // Read the map again: a block that was only in the cache may have been written to the
+            // store after the first read of the map and before the cache was searched.
+            let extent = map.extent(position, run);
             if !hole || extent.hole { (run.min(extent.len), hole) } else { (extent.len, false) }
         } else {
             (extent.len, false)
         };
         let run = u32::try_from(run.max(1)).expect("at most the request");
-        match found.last_mut() {
+        match runs.last_mut() {
             Some((last, last_hole)) if *last_hole == hole => *last += run,
-            Some(_) if one => break,
-            _ => found.push((run, hole)),
+            Some(_) if single => break,
+            _ => runs.push((run, hole)),
         }
-        at += u64::from(run);
+        position += u64::from(run);
     }
-    found
+    runs
 }
 
-/// Returns the length of the first run of a hole in the store, and whether it is a hole: the run
-/// ends at the first block that is newer in the cache, or consists of such blocks.
-fn look_through(cache: &ArenaCache, volume: &ArenaVolume, at: u64, len: u64) -> (u64, bool) {
+/// Returns the length of the first run in a hole of the store, and true if the run is a hole. The
+/// run ends at the first block that is newer in the cache, or consists of such blocks.
+fn probe_hole(cache: &ArenaCache, volume: &ArenaVolume, position: u64, len: u64) -> (u64, bool) {
     if volume.is_clean() {
         return (len, true);
     }
-    let blocks = blocks_touched(&(at..at + len));
+    let blocks = blocks_touched(&(position..position + len));
     let (run, is_unclean) = cache.unclean_run(volume, blocks.clone());
     let end = (blocks.start + run) * BLOCK_BYTES_U64;
-    ((end - at).min(len), !is_unclean)
+    ((end - position).min(len), !is_unclean)
 }

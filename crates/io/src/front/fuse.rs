@@ -1,11 +1,12 @@
-//! The FUSE front end: volumes as regular files in a directory, so that on any kernel a loop device
-//! or a mount makes a file system of a cached volume; and directories with all that is in them, whose
-//! files are cached.
+//! The FUSE front end mounts volumes as regular files in a directory, so that any kernel can attach
+//! a loop device or mount the file system of a cached volume; and it mounts directories whose file
+//! data is cached.
 //!
-//! A few threads, each with a descriptor of its own, read requests from /dev/fuse, answer hits at
-//! once, straight from cache memory, and go on with the others when the cache says so. The kernel
-//! keeps no pages of the files but for mappings: their only copy in memory is the cache's. The
-//! protocol is spoken here and not by a library, as docs/ARCHITECTURE.md says under "Decisions".
+//! A few threads, each with its own descriptor of /dev/fuse, read requests, answer hits at once
+//! from cache memory, and continue the others when their completions arrive. The kernel caches
+//! pages of the files only for mappings, so that the cache holds the only copy of their data in
+//! memory. This module implements the protocol without a library, for the reasons in
+//! docs/ARCHITECTURE.md under "Decisions".
 
 mod abi;
 mod data;

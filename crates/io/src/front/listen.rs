@@ -1,8 +1,9 @@
-//! Sockets that servers listen on: a unix socket for its owner only, TCP, or one that whoever
-//! started the process has made already.
+//! Sockets that servers listen on: a unix socket that only its owner can open, a TCP socket, or a
+//! listening socket inherited from the parent process.
 //!
-//! Invariants: two servers that start together cannot both have a path, which a lock beside it
-//! decides; a path of ours is removed when the listener goes, one that was handed over is not.
+//! Invariants: a lock file next to a unix socket path ensures that only one of two servers that
+//! start together gets the path; dropping a listener removes a path that it created, but not the
+//! path of an inherited socket.
 
 use crate::owned_file::{self, FileError};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where to listen.
+/// Address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A unix socket.
@@ -33,39 +34,40 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Why listening failed.
+/// Failure to listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// A server listens there.
+    /// Another server listens on the address.
     #[error("listen on {0}: another server is listening there")]
     Busy(ListenAddress),
-    /// Something that is not a socket is there.
+    /// The path exists and is not a socket.
     #[error("listen on {0}: the path exists and is not a socket")]
     NotASocket(ListenAddress),
-    /// The kernel refused.
+    /// The kernel reports an error.
     #[error("listen on {address}: {source}")]
     Refused {
-        /// Where.
+        /// Address of the socket.
         address: ListenAddress,
-        /// Why.
+        /// Error of the kernel or of the check.
         source: io::Error,
     },
-    /// What was handed over cannot be listened on.
+    /// The inherited descriptor is not a usable listening socket.
     #[error("use the socket \"{name}\" that was handed over: {source}")]
     HandedOver {
-        /// Its name.
+        /// Name of the descriptor.
         name: String,
-        /// Why.
+        /// Error of the kernel or of the check.
         source: io::Error,
     },
 }
 
-/// A socket that is listened on; its descriptor does not block.
+/// A non-blocking listening socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     address: ListenAddress,
-    /// Held as long as the socket's path is ours; none if there is no path, or it is not ours.
+    /// Lock on the path of a unix socket that this listener created; none for TCP and inherited
+    /// sockets.
     lock: Option<OwnedFd>,
 }
 
@@ -105,13 +107,13 @@ impl Listener {
         }
     }
 
-    /// Takes over a socket called `name` that somebody else listens on already. Its path, if it has
-    /// one, is left alone.
+    /// Takes over a listening socket with the name `name` from the parent process. Its path, if it
+    /// has one, is not removed.
     ///
     /// # Errors
-    /// If it is not a stream socket that listens, or of a family that is not known here.
+    /// If it is not a listening stream socket, or of another address family than unix and IP.
     pub fn handed_over(name: &str, fd: OwnedFd) -> Result<Self, ListenError> {
-        let known = || -> io::Result<ListenAddress> {
+        let identify = || -> io::Result<ListenAddress> {
             let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
             if !listens || rustix::net::sockopt::socket_type(&fd)? != SocketType::STREAM {
                 return Err(io::Error::other("it is not a stream socket that listens"));
@@ -128,11 +130,11 @@ impl Listener {
             Ok(ListenAddress::Unix(path.into()))
         };
         let refused = |source| ListenError::HandedOver { name: name.to_owned(), source };
-        let address = known().map_err(refused)?;
+        let address = identify().map_err(refused)?;
         Ok(Listener { fd, address, lock: None })
     }
 
-    /// Where it listens; the port is the real one.
+    /// Returns the address, with the port that the kernel has chosen if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
         &self.address
@@ -163,8 +165,8 @@ fn lock_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Listens on a unix socket. Who may take over a stale path is decided by a lock beside it, so that
-/// two servers that start together cannot both win.
+/// Listens on a unix socket. The holder of the lock file next to it may replace a stale path, so
+/// that two servers that start together cannot both succeed.
 fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
     let lock = owned_file::open_lock(&lock_path(path)).map_err(|error| match error {
         FileError::System(error) => error,
@@ -176,7 +178,7 @@ fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
     match bind_unix(path) {
         Ok(listener) => Ok((listener, lock.into())),
         Err(error) => {
-            // The lock is ours, so the file is too.
+            // This process holds the lock, so it may remove the lock file.
             if let Err(error) = std::fs::remove_file(lock_path(path)) {
                 tracing::debug!(%error, "the lock file was not there any more");
             }
@@ -202,7 +204,7 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Option<Errno>> {
         }
     }
     let listener = socket()?;
-    // The name gets the mode of the socket (unix(7)): only its owner may connect, because a client
+    // The path gets the mode of the socket (unix(7)). Only its owner may connect, because a client
     // has full access to the volumes.
     rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&listener, &address)?;

@@ -1,10 +1,11 @@
 //! The NBD server: fixed newstyle, structured replies, many requests per system call, replies
 //! gathered from cache memory.
 //!
-//! One thread serves a connection: it receives what has come, answers hits at once, and sends all
-//! answers of a batch in one call. Misses, flushes and throttled writes come back through the
-//! lane's inbox. What a client can make the server hold is limited: a receive buffer of fixed size,
-//! a number of connections, a time for the handshake.
+//! One thread serves a connection: it receives the available bytes, answers hits at once, and sends
+//! all replies of a batch in one call. Misses, flushes and throttled writes complete through the
+//! completion queue of the session. The memory and time that a client can occupy are limited by a
+//! receive buffer of fixed size, a maximum number of connections, and a time limit of the
+//! handshake.
 
 mod exports;
 pub mod handshake;

@@ -1,9 +1,10 @@
-//! What a front end tells of the requests that it answered, for whoever records them.
+//! Events of answered requests, for an observer that records them.
 //!
-//! Each connection has a ring of its own, made when it begins. Its thread stages an event when a
-//! request is done, and publishes all of a batch when their answers have left; somebody else drains
-//! the ring. Invariants: the connection's thread never waits and never allocates here; what finds
-//! the ring full is counted as lost; one thread stages and one drains, so nothing is torn.
+//! Each connection has its own ring. The connection's thread stages an event when a request is
+//! complete, and publishes the events of a batch after the replies were sent; the observer drains
+//! the ring. Invariants: the connection's thread neither waits nor allocates here; an event that
+//! finds the ring full is counted as lost; one thread stages and one thread drains, so no event is
+//! torn.
 
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Class, Classes};
@@ -11,11 +12,11 @@ use larder_core::request::RequestOp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Events that a ring holds: 256 KiB, as much as the receive buffer of a connection, and what the
-/// fastest client asks for in some 25 ms.
-const EVENTS: u64 = 8192;
+/// Capacity of a ring in events: 256 KiB, and the requests that the fastest client sends in about
+/// 25 ms.
+const RING_EVENTS: u64 = 8192;
 
-/// What a client asked for.
+/// Operation of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A read.
@@ -34,7 +35,7 @@ impl Operation {
     const ALL: [Operation; 5] =
         [Operation::Read, Operation::Write, Operation::Flush, Operation::Trim, Operation::Zero];
 
-    /// Returns the operation of a request; none if observers are not told of it.
+    /// Returns the operation of a request; none for operations that observers do not record.
     fn of(op: RequestOp) -> Option<Self> {
         Some(match op {
             RequestOp::Read => Operation::Read,
@@ -49,26 +50,26 @@ impl Operation {
     }
 }
 
-/// A request that was answered.
+/// An answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it arrived, by the engine's clock. Grows from request to request of a connection.
+    /// Arrival time, by the engine's clock. Increases from request to request of a connection.
     pub at: Nanos,
-    /// From its arrival until its answer was handed to the socket, or queued behind answers that
-    /// the client has not taken.
+    /// Time from the arrival until the reply was passed to the socket, or queued behind replies
+    /// that the client has not received.
     pub latency: Nanos,
-    /// First byte of the export.
+    /// Offset in the export, in bytes.
     pub offset: u64,
-    /// Bytes; 0 for a flush.
+    /// Length in bytes; 0 for a flush.
     pub len: u32,
-    /// What was asked for.
+    /// Operation of the request.
     pub operation: Operation,
-    /// The worst class of the pages that it touched; none for what touched none.
+    /// Worst class of the pages that the request touched; none if it touched none.
     pub class: Option<Class>,
 }
 
 impl Event {
-    /// All but the latency, which is not known yet.
+    /// Encodes all fields except the latency, which is not known yet.
     fn to_words(self) -> [u64; 3] {
         let class = self.class.map_or(0, Class::number);
         let kind = u64::from(self.len) << 32 | (self.operation as u64) << 8 | u64::from(class);
@@ -88,28 +89,30 @@ impl Event {
     }
 }
 
-/// Somebody who is told of every answered request.
+/// Receiver of the events of all answered requests.
 pub trait Observer: Send + Sync {
-    /// A connection to `export` begins; its events will be in `events` until it ends. Dropping them
-    /// is fine, and makes the connection stop noting them.
+    /// Announces a new connection to `export`; `events` receives its events until it ends. An
+    /// observer that does not record the connection drops the receiver, and the connection stops
+    /// staging events.
     fn connected(&self, export: &str, events: EventReceiver);
 
-    /// A ring is half full. Called by the thread of a connection: it must only wake.
+    /// Reports that a ring is half full. The thread of a connection calls this, so it must only
+    /// wake the thread that drains.
     fn wake(&self);
 }
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Alone(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
-/// Positions only grow; a slot is the position modulo the length.
+/// Ring of events. Positions only increase; a slot is the position modulo the length.
 #[derive(Debug)]
 struct Ring {
     words: Box<[[AtomicU64; 4]]>,
-    /// Events before this position are published. Written by the sender.
-    head: Alone,
-    /// Events before this position are drained. Written by the receiver.
-    tail: Alone,
+    /// Events before this position are published. Only the sender writes this.
+    head: PaddedCounter,
+    /// Events before this position are drained. Only the receiver writes this.
+    tail: PaddedCounter,
     lost: AtomicU64,
     sender_gone: AtomicBool,
     receiver_gone: AtomicBool,
@@ -122,38 +125,38 @@ impl Ring {
     }
 }
 
-/// The end of a ring that the thread of a connection has.
+/// Sending end of a ring, owned by the connection's thread.
 #[derive(Debug)]
 struct EventSender {
     ring: Arc<Ring>,
     published: u64,
-    /// Where the next event is staged.
+    /// Position at which the next event is staged.
     next: u64,
 }
 
-/// The end of a ring that somebody drains.
+/// Receiving end of a ring, drained by the observer.
 #[derive(Debug)]
 pub struct EventReceiver {
     ring: Arc<Ring>,
 }
 
-/// Where a connection notes what it answered.
-pub(super) struct Watch {
+/// Records the answered requests of one connection.
+pub(super) struct RequestRecorder {
     events: EventSender,
     observer: Arc<dyn Observer>,
 }
 
-impl Watch {
-    /// Begins to note, for an observer, what is answered on a new connection to `export`.
+impl RequestRecorder {
+    /// Starts recording a new connection to `export` for an observer.
     pub(super) fn begin(observer: &Arc<dyn Observer>, export: &str) -> Self {
-        let (events, receiver) = ring();
+        let (events, receiver) = new_ring();
         observer.connected(export, receiver);
-        Watch { events, observer: Arc::clone(observer) }
+        RequestRecorder { events, observer: Arc::clone(observer) }
     }
 
-    /// Records a request that has ended: its operation, arrival time, range (first byte and number
-    /// of bytes) and classes.
-    pub(super) fn note(
+    /// Records a completed request: its operation, arrival time, range (offset and length in bytes)
+    /// and classes.
+    pub(super) fn record(
         &mut self,
         op: RequestOp,
         at: Nanos,
@@ -168,7 +171,8 @@ impl Watch {
         self.events.stage(Event { at, latency: 0, offset, len, operation, class });
     }
 
-    /// Hands on what was noted, now that the answers have left; whether anybody still listens.
+    /// Publishes the recorded requests after their replies were sent. Returns true if the observer
+    /// still receives events.
     pub(super) fn publish(&mut self, clock: &dyn Clock) -> bool {
         if !self.events.has_staged() {
             return true;
@@ -176,20 +180,20 @@ impl Watch {
         if self.events.publish(clock.now()) {
             self.observer.wake();
         }
-        self.events.is_wanted()
+        self.events.has_receiver()
     }
 }
 
-/// A ring of its own for a connection.
-fn ring() -> (EventSender, EventReceiver) {
-    ring_of(EVENTS)
+/// Creates the ring of a connection.
+fn new_ring() -> (EventSender, EventReceiver) {
+    new_ring_with(RING_EVENTS)
 }
 
-fn ring_of(events: u64) -> (EventSender, EventReceiver) {
+fn new_ring_with(events: u64) -> (EventSender, EventReceiver) {
     let ring = Arc::new(Ring {
         words: (0..events).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
-        head: Alone::default(),
-        tail: Alone::default(),
+        head: PaddedCounter::default(),
+        tail: PaddedCounter::default(),
         lost: AtomicU64::new(0),
         sender_gone: AtomicBool::new(false),
         receiver_gone: AtomicBool::new(false),
@@ -199,7 +203,7 @@ fn ring_of(events: u64) -> (EventSender, EventReceiver) {
 }
 
 impl EventSender {
-    /// Notes a request that is done; its latency comes with [`EventSender::publish`].
+    /// Stages a completed request; [`EventSender::publish`] adds its latency.
     fn stage(&mut self, event: Event) {
         let waiting = self.next - self.ring.tail.0.load(Ordering::Acquire);
         if waiting == self.ring.words.len() as u64 {
@@ -213,13 +217,13 @@ impl EventSender {
         self.next += 1;
     }
 
-    /// Whether something is staged.
+    /// Returns true if events are staged.
     fn has_staged(&self) -> bool {
         self.next != self.published
     }
 
-    /// Publishes what is staged, whose answers left at `now`; whether it is time to wake who
-    /// drains.
+    /// Publishes the staged events, whose replies were sent at `now`. Returns true if the observer
+    /// has to be woken.
     fn publish(&mut self, now: Nanos) -> bool {
         for position in self.published..self.next {
             let slot = self.ring.slot(position);
@@ -234,8 +238,8 @@ impl EventSender {
         before < half && self.published - tail >= half
     }
 
-    /// Whether anybody drains the ring.
-    fn is_wanted(&self) -> bool {
+    /// Returns true if the receiver exists.
+    fn has_receiver(&self) -> bool {
         !self.ring.receiver_gone.load(Ordering::Relaxed)
     }
 }
@@ -247,24 +251,24 @@ impl Drop for EventSender {
 }
 
 impl EventReceiver {
-    /// Takes all events that are published, in order.
-    pub fn drain(&mut self, mut take: impl FnMut(Event)) {
+    /// Passes all published events to `consume`, in order.
+    pub fn drain(&mut self, mut consume: impl FnMut(Event)) {
         let head = self.ring.head.0.load(Ordering::Acquire);
         let tail = self.ring.tail.0.load(Ordering::Relaxed);
         for position in tail..head {
             let [at, offset, kind, latency] =
                 std::array::from_fn(|i| self.ring.slot(position)[i].load(Ordering::Relaxed));
-            take(Event::from_words([at, offset, kind], latency));
+            consume(Event::from_words([at, offset, kind], latency));
         }
         self.ring.tail.0.store(head, Ordering::Release);
     }
 
-    /// How many events found the ring full since the last call.
+    /// Returns the number of events that found the ring full since the last call.
     pub fn take_lost(&mut self) -> u64 {
         self.ring.lost.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether the connection has ended: what a drain after this finds is the last.
+    /// Returns true if the connection has ended: a drain after this call finds the last events.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ring.sender_gone.load(Ordering::Acquire)
@@ -301,7 +305,7 @@ mod tests {
 
     #[test]
     fn events_come_out_as_they_went_in_with_the_latency_of_their_batch() {
-        let (mut sender, mut receiver) = ring_of(64);
+        let (mut sender, mut receiver) = new_ring_with(64);
         for batch in 0..100 {
             let numbers = batch * 30..batch * 30 + 30;
             numbers.clone().for_each(|number| sender.stage(event(number)));
@@ -316,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_loses_what_comes_and_keeps_what_is_there() {
-        let (mut sender, mut receiver) = ring_of(8);
+        let (mut sender, mut receiver) = new_ring_with(8);
         assert!(!{
             (0..3).for_each(|number| sender.stage(event(number)));
             sender.publish(0)
@@ -335,23 +339,23 @@ mod tests {
 
     #[test]
     fn each_end_notices_that_the_other_is_gone() {
-        let (mut sender, mut receiver) = ring_of(8);
+        let (mut sender, mut receiver) = new_ring_with(8);
         sender.stage(event(1));
         sender.publish(0);
         assert!(!receiver.is_over());
         drop(sender);
         assert!(receiver.is_over());
         assert_eq!(drained(&mut receiver).len(), 1);
-        let (sender, receiver) = ring_of(8);
-        assert!(sender.is_wanted());
+        let (sender, receiver) = new_ring_with(8);
+        assert!(sender.has_receiver());
         drop(receiver);
-        assert!(!sender.is_wanted());
+        assert!(!sender.has_receiver());
     }
 
     #[test]
     fn two_threads_lose_nothing_uncounted_and_tear_nothing() {
         const COUNT: u64 = 200_000;
-        let (mut sender, mut receiver) = ring_of(64);
+        let (mut sender, mut receiver) = new_ring_with(64);
         let (seen, lost) = std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..COUNT {

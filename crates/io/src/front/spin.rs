@@ -1,36 +1,35 @@
-//! Looking for the next request instead of sleeping, where that pays: waking a sleeping thread
-//! costs more than the answer to a small read.
+//! Busy polling for the next request instead of sleeping, where that pays: waking a sleeping thread
+//! costs more than answering a small read.
 //!
-//! Invariant: one processor is always left to those who ask, or all who spin yield theirs.
+//! Invariant: at least one processor is left to the clients, or all spinning threads yield theirs.
 
 use larder_core::clock::{Clock, Nanos};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// How long a thread looks for its next request. Longer than a client needs to turn round, shorter
-/// than the two wake-ups that it saves.
-const SPIN: Nanos = 30_000;
-/// After this many spins in vain in a row a thread sleeps at once, but for one try in
-/// [`SPIN_AGAIN`].
-const SPINS_IN_VAIN_MAX: u32 = 8;
-const SPIN_AGAIN: u32 = 32;
-/// Pauses between two looks: each look takes a lock that the client needs for sending.
+/// Time for which a thread polls for its next request. Longer than a client takes between a reply
+/// and its next request, shorter than the two wake-ups that it saves.
+const SPIN_TIME: Nanos = 30_000;
+/// Number of consecutive unsuccessful spins after which a thread sleeps at once, except for one try
+/// in [`SPIN_RETRY_INTERVAL`] batches.
+const FAILED_SPINS_MAX: u32 = 8;
+const SPIN_RETRY_INTERVAL: u32 = 32;
+/// Pauses between two polls: each poll takes a lock that the client needs for sending.
 const SPIN_PAUSES: u32 = 16;
-/// After two threads had requests at the same time, so many batches are taken before only those may
-/// spin who leave a processor free.
+/// Batches after an overlap of the requests of two threads during which one more thread may spin.
 const OVERLAP_BATCHES: u32 = 64;
-/// Requests that come closer together than this are a stream: more than one is under way.
+/// Requests with a shorter interval than this are a stream: more than one is in flight.
 const STREAM_GAP: Nanos = 15_000;
 
-/// The threads of a front end that spin now.
+/// The spinning threads of a front end.
 #[derive(Debug)]
 pub(super) struct Spinners {
     count: AtomicUsize,
     max: usize,
-    /// Batches of requests that were answered.
+    /// Number of answered batches of requests.
     batches: AtomicU64,
-    /// Threads that answer a batch now.
+    /// Number of threads that are answering a batch.
     answering: AtomicUsize,
-    /// Batches until the latest overlap is forgotten.
+    /// Number of batches until the latest overlap no longer counts.
     overlap: AtomicU32,
 }
 
@@ -46,14 +45,15 @@ impl Spinners {
         Spinners { count, max, batches, answering, overlap }
     }
 
-    /// Whether there are two processors, so that one who spins keeps the only other one.
-    pub(super) fn is_pair(&self) -> bool {
+    /// Returns true if there are two processors, so that a spinning thread occupies the only other
+    /// one.
+    pub(super) fn has_two_processors(&self) -> bool {
         self.max == 1
     }
 
-    /// A thread has taken a request. If others answer requests at the same time, one more thread
-    /// may spin from now on, and all have to yield their processors: no client has to be woken on
-    /// an idle one.
+    /// Records that a thread has taken a request. If other threads answer requests at the same
+    /// time, one more thread may spin from now on, and all have to yield their processors: then no
+    /// client has to be woken on an idle processor.
     pub(super) fn begin_batch(&self) {
         let overlap = self.overlap.load(Ordering::Relaxed);
         let is_alone = self.answering.fetch_add(1, Ordering::Relaxed) == 0;
@@ -63,31 +63,32 @@ impl Spinners {
         }
     }
 
-    /// The thread has answered all that it took.
+    /// Records that the thread has answered its batch.
     pub(super) fn end_batch(&self) {
         self.answering.fetch_sub(1, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true while threads that spin have to yield their processors between two looks.
+    /// Returns true while spinning threads have to yield their processors between two polls.
     pub(super) fn requests_overlap(&self) -> bool {
         self.overlap.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the number of batches that were answered.
+    /// Returns the number of answered batches.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// Looks with `found` for a while, if not too many others do; whether it found something.
+    /// Calls `found` repeatedly for a limited time, unless too many threads spin. Returns true if
+    /// it returned true.
     pub(super) fn spin(&self, clock: &dyn Clock, mut found: impl FnMut() -> bool) -> bool {
         let max = self.max + usize::from(self.requests_overlap());
         if self.count.fetch_add(1, Ordering::AcqRel) >= max {
             self.count.fetch_sub(1, Ordering::AcqRel);
             return false;
         }
-        let end = clock.now() + SPIN;
-        let came = loop {
+        let end = clock.now() + SPIN_TIME;
+        let is_found = loop {
             if found() {
                 break true;
             }
@@ -99,33 +100,35 @@ impl Spinners {
             }
         };
         self.count.fetch_sub(1, Ordering::AcqRel);
-        came
+        is_found
     }
 }
 
-/// What a thread has learnt about whether spinning pays.
+/// Recent results of one thread's spins, from which it decides whether to spin.
 #[derive(Debug, Default)]
 pub(super) struct SpinHistory {
-    in_vain: u32,
-    tries: u32,
+    failed_spins: u32,
+    batches: u32,
     last_batch: Nanos,
 }
 
 impl SpinHistory {
-    /// Whether to spin after a batch that came at `now`. `alone`: it was one request at most, and
-    /// all of it is answered. `reads`: a read was in it. A stream of small writes has its next
-    /// request here before a sleeper would be gone; looking for it would only cost processor time.
-    pub(super) fn pays(&mut self, now: Nanos, alone: bool, reads: bool) -> bool {
-        self.tries = self.tries.wrapping_add(1);
-        let pays = reads || now > self.last_batch + STREAM_GAP;
+    /// Returns true if the thread should spin after a batch that arrived at `now`. `is_single`: the
+    /// batch had at most one request, and all its replies were sent. `has_read`: the batch
+    /// contained a read. In a stream of small writes, the next request arrives before the thread
+    /// would fall asleep, so that polling for it would only cost processor time.
+    pub(super) fn should_spin(&mut self, now: Nanos, is_single: bool, has_read: bool) -> bool {
+        self.batches = self.batches.wrapping_add(1);
+        let is_worthwhile = has_read || now > self.last_batch + STREAM_GAP;
         self.last_batch = now;
-        let hopeful = self.in_vain < SPINS_IN_VAIN_MAX || self.tries.is_multiple_of(SPIN_AGAIN);
-        alone && hopeful && pays
+        let may_try = self.failed_spins < FAILED_SPINS_MAX
+            || self.batches.is_multiple_of(SPIN_RETRY_INTERVAL);
+        is_single && may_try && is_worthwhile
     }
 
-    /// How a spin ended.
-    pub(super) fn ended(&mut self, found: bool) {
-        self.in_vain = if found { 0 } else { self.in_vain + 1 };
+    /// Records the result of a spin.
+    pub(super) fn record_spin(&mut self, found: bool) {
+        self.failed_spins = if found { 0 } else { self.failed_spins + 1 };
     }
 }
 
@@ -139,18 +142,18 @@ mod tests {
         let mut history = SpinHistory::default();
         let mut spins = 0;
         for batch in 1..=200 {
-            if history.pays(batch * 100_000, true, true) {
+            if history.should_spin(batch * 100_000, true, true) {
                 spins += 1;
-                history.ended(false);
+                history.record_spin(false);
             }
         }
         assert_eq!(spins, 8 + (200 - 8) / 32);
-        while !history.pays(0, true, true) {}
-        history.ended(true);
-        assert!(history.pays(1, true, true), "one that paid counts");
-        assert!(!history.pays(2, false, true), "more than one request is under way");
-        assert!(!history.pays(3, true, false), "a stream of writes");
-        assert!(history.pays(3 + STREAM_GAP + 1, true, false));
+        while !history.should_spin(0, true, true) {}
+        history.record_spin(true);
+        assert!(history.should_spin(1, true, true), "one that paid counts");
+        assert!(!history.should_spin(2, false, true), "more than one request is under way");
+        assert!(!history.should_spin(3, true, false), "a stream of writes");
+        assert!(history.should_spin(3 + STREAM_GAP + 1, true, false));
     }
 
     #[test]
@@ -163,12 +166,12 @@ mod tests {
             looks == 3
         }));
         assert!(!spinners.spin(&clock, || {
-            clock.advance_to(5 + SPIN + 1);
+            clock.advance_to(5 + SPIN_TIME + 1);
             false
         }));
         assert!(!spinners.spin(&clock, || {
             spinners.spin(&clock, || panic!("nobody else may spin"));
-            clock.advance_to(3 * SPIN);
+            clock.advance_to(3 * SPIN_TIME);
             false
         }));
     }
@@ -183,9 +186,9 @@ mod tests {
             spinners.end_batch();
         };
         batch();
-        clock.advance_to(2 * SPIN);
+        clock.advance_to(2 * SPIN_TIME);
         assert!(!spinners.spin(&clock, || {
-            clock.advance_to(4 * SPIN);
+            clock.advance_to(4 * SPIN_TIME);
             spinners.spin(&clock, || panic!("requests come one by one"))
         }));
         spinners.begin_batch();

@@ -1,8 +1,8 @@
-//! Bytes of the FUSE protocol, version 7: headers of requests and replies, and what follows them.
+//! Bytes of the FUSE protocol, version 7: headers of requests and replies, and their payloads.
 //!
-//! Layouts are those of `linux/fuse.h`. All numbers are in the machine's own byte order; offsets
-//! and lengths are in bytes. What an older kernel sends shorter is read as if zeros followed; what
-//! a newer one sends longer is read as far as it is known here.
+//! Layouts are those of `linux/fuse.h`. All numbers are in native byte order; offsets and lengths
+//! are in bytes. Shorter structures of older kernels are read as if zeros followed; unknown fields
+//! at the end of longer structures of newer kernels are ignored.
 
 mod numbers;
 
@@ -10,7 +10,7 @@ pub(super) use numbers::{attribute, capability, notice, opcode, open_flag};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The version that is spoken; a kernel with a larger minor number falls back to this one.
+/// Protocol version of this server; a kernel with a larger minor number falls back to this one.
 pub(super) const MAJOR: u32 = 7;
 /// See [`MAJOR`].
 pub(super) const MINOR: u32 = 40;
@@ -23,20 +23,20 @@ pub(super) const WRITE_CACHE: u32 = 1 << 0;
 /// In [`TransferIn::transfer_flags`] of a read or write: the request of a program is passed
 /// through. Without it, the request fills or writes back a page of the kernel's page cache.
 pub(super) const LOCKOWNER: u32 = 1 << 1;
-/// In [`TransferIn::transfer_flags`] of a write: who writes may not keep the right of the file to
-/// run as somebody else.
+/// In [`TransferIn::transfer_flags`] of a write: the writer must not keep the setuid and setgid
+/// bits of the file.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// In [`FsyncIn::flags`]: data alone.
+/// In [`FsyncIn::flags`]: sync only the data, as fdatasync(2).
 pub(super) const FSYNC_DATA: u32 = 1 << 0;
 
-/// The head of a request.
+/// Header of a request.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct InHeader {
-    /// Bytes of the request, this head included.
+    /// Bytes of the request, including this header.
     pub(super) len: u32,
     pub(super) opcode: u32,
-    /// Comes back in the reply.
+    /// Repeated in the reply.
     pub(super) unique: u64,
     pub(super) nodeid: u64,
     pub(super) uid: u32,
@@ -46,13 +46,13 @@ pub(super) struct InHeader {
     pub(super) padding: u16,
 }
 
-/// The head of a reply.
+/// Header of a reply.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct OutHeader {
-    /// Bytes of the reply, this head included.
+    /// Bytes of the reply, including this header.
     pub(super) len: u32,
-    /// 0, or an errno below it.
+    /// 0, or a negative errno.
     pub(super) error: i32,
     pub(super) unique: u64,
 }
@@ -75,27 +75,27 @@ pub(super) struct InitOut {
     pub(super) minor: u32,
     pub(super) max_readahead: u32,
     pub(super) flags: u32,
-    /// Requests that nobody waits for, at a time.
+    /// Maximum number of background requests.
     pub(super) max_background: u16,
-    /// Of them, when the kernel holds back who makes more.
+    /// Number of background requests at which the kernel throttles the processes that cause more.
     pub(super) congestion_threshold: u16,
     pub(super) max_write: u32,
     pub(super) time_gran: u32,
     pub(super) max_pages: u16,
     pub(super) map_alignment: u16,
     pub(super) flags2: u32,
-    /// How many file systems may lie on one another below files that the kernel uses by itself.
+    /// Maximum depth of stacked file systems below the backing files of passthrough.
     pub(super) max_stack_depth: u32,
     pub(super) unused: [u32; 6],
 }
 
-/// Of a node, in attributes and entries.
+/// Attributes of a node, in replies for attributes and entries.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Attr {
     pub(super) ino: u64,
     pub(super) size: u64,
-    /// Of 512 bytes.
+    /// In units of 512 bytes.
     pub(super) blocks: u64,
     pub(super) atime: u64,
     pub(super) mtime: u64,
@@ -112,7 +112,8 @@ pub(super) struct Attr {
     pub(super) flags: u32,
 }
 
-/// Answers a lookup. The times say for how long the kernel may believe it: not at all.
+/// Reply to a lookup. The times are the periods for which the kernel may cache the entry and the
+/// attributes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct EntryOut {
@@ -151,7 +152,8 @@ pub(super) struct SetattrIn {
     pub(super) unused5: u32,
 }
 
-/// Of what is made under a name: a file, a directory (without a device), or one that is opened too.
+/// Arguments of a request that creates a node: `mknod`. For `mkdir` and `create` see [`MkdirIn`]
+/// and [`CreateIn`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct MknodIn {
@@ -171,19 +173,19 @@ pub(super) struct MkdirIn {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct CreateIn {
-    /// As open(2) has them.
+    /// Flags of open(2).
     pub(super) flags: u32,
     pub(super) mode: u32,
     pub(super) umask: u32,
     pub(super) open_flags: u32,
 }
 
-/// Of a rename, of which the older form ends after the directory; both names follow.
+/// Arguments of a rename; those of the older opcode end after the directory. Both names follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RenameIn {
     pub(super) newdir: u64,
-    /// As renameat2(2) has them.
+    /// Flags of renameat2(2).
     pub(super) flags: u32,
     pub(super) padding: u32,
 }
@@ -194,16 +196,16 @@ pub(super) struct LinkIn {
     pub(super) oldnodeid: u64,
 }
 
-/// Of an extended attribute that is set; name and value follow.
+/// Arguments of a request that sets an extended attribute; name and value follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct SetxattrIn {
     pub(super) size: u32,
-    /// As setxattr(2) has them.
+    /// Flags of setxattr(2).
     pub(super) flags: u32,
 }
 
-/// Of one or all extended attributes that are looked at, and the answer if `size` was 0.
+/// Arguments of a request for one or all extended attributes, and the reply if `size` is 0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct GetxattrIn {
@@ -219,14 +221,14 @@ pub(super) struct FsyncIn {
     pub(super) padding: u32,
 }
 
-/// Of a file or directory that is closed for good; what follows is of no interest here.
+/// Arguments of the last close of a file or directory; the fields that follow are not used here.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct ReleaseIn {
     pub(super) fh: u64,
 }
 
-/// What access(2) asks about, as that has it.
+/// Arguments of access(2).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct AccessIn {
@@ -234,14 +236,14 @@ pub(super) struct AccessIn {
     pub(super) unused: u32,
 }
 
-/// How often a node that the kernel forgets was looked up.
+/// Arguments of a request that forgets a node: the number of lookups to forget.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct ForgetIn {
     pub(super) nlookup: u64,
 }
 
-/// The head of several of these, each of which is a [`ForgetOne`].
+/// Header of several such requests, each of which is a [`ForgetOne`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct BatchForgetIn {
@@ -259,7 +261,7 @@ pub(super) struct ForgetOne {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct OpenIn {
-    /// As open(2) has them.
+    /// Flags of open(2).
     pub(super) flags: u32,
     pub(super) open_flags: u32,
 }
@@ -272,7 +274,7 @@ pub(super) struct OpenOut {
     pub(super) backing_id: u32,
 }
 
-/// Of a read, of a file or directory, and the head of a write.
+/// Arguments of a read of a file or directory, and of a write, whose data follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct TransferIn {
@@ -298,7 +300,7 @@ pub(super) struct FallocateIn {
     pub(super) fh: u64,
     pub(super) offset: u64,
     pub(super) length: u64,
-    /// As fallocate(2) has it.
+    /// Mode of fallocate(2).
     pub(super) mode: u32,
     pub(super) padding: u32,
 }
@@ -308,7 +310,7 @@ pub(super) struct FallocateIn {
 pub(super) struct LseekIn {
     pub(super) fh: u64,
     pub(super) offset: u64,
-    /// As lseek(2) has it: only those for data and holes get here.
+    /// As in lseek(2): the kernel sends only `SEEK_DATA` and `SEEK_HOLE`.
     pub(super) whence: u32,
     pub(super) padding: u32,
 }
@@ -340,7 +342,7 @@ pub(super) struct StatxTime {
     pub(super) reserved: i32,
 }
 
-/// Answers statx(2): as [`AttrOut`], with when the node was made.
+/// Reply to statx(2): as [`AttrOut`], with the creation time.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct StatxOut {
@@ -348,7 +350,7 @@ pub(super) struct StatxOut {
     pub(super) valid_ns: u32,
     pub(super) flags: u32,
     pub(super) spare: [u64; 2],
-    /// What of the following is said, as statx(2) has it.
+    /// Mask of the valid fields, as in statx(2).
     pub(super) mask: u32,
     pub(super) blksize: u32,
     pub(super) attributes: u64,
@@ -359,7 +361,7 @@ pub(super) struct StatxOut {
     pub(super) spare0: u16,
     pub(super) ino: u64,
     pub(super) size: u64,
-    /// Of 512 bytes.
+    /// In units of 512 bytes.
     pub(super) blocks: u64,
     pub(super) attributes_mask: u64,
     pub(super) atime: StatxTime,
@@ -371,7 +373,8 @@ pub(super) struct StatxOut {
     pub(super) spare2: [u64; 14],
 }
 
-/// Of a node that has changed; bytes from `offset` on, or none if that is negative.
+/// Payload of a notification that invalidates a node: its attributes, and its pages from `offset`
+/// on, or no pages if that is negative.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct NotifyInodeOut {
@@ -380,7 +383,8 @@ pub(super) struct NotifyInodeOut {
     pub(super) length: i64,
 }
 
-/// Of a name in a directory that leads elsewhere; the name follows, with a zero.
+/// Payload header of a notification that invalidates a name in a directory; the name follows, with
+/// a zero byte.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct NotifyEntryOut {
@@ -398,24 +402,24 @@ pub(super) struct NotifyPruneOut {
     pub(super) spare: u64,
 }
 
-/// The head of an entry of a directory; the name follows, and zeros up to a multiple of eight.
+/// Header of a directory entry; the name follows, and zeros up to a multiple of eight.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Dirent {
     pub(super) ino: u64,
-    /// Where the next entry is.
+    /// Offset of the next entry.
     pub(super) off: u64,
     pub(super) namelen: u32,
-    /// As the upper bits of a mode have it.
+    /// File type, as in the upper bits of a mode.
     pub(super) kind: u32,
 }
 
-/// Bytes of the head of a request.
+/// Bytes of the header of a request.
 pub(super) const IN_HEADER_BYTES: usize = size_of::<InHeader>();
 /// Bytes before the payload of a write.
 pub(super) const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + size_of::<TransferIn>();
 
-/// The start of `bytes` as a `T`, with zeros for what is missing.
+/// Returns the start of `bytes` as a `T`, with zeros for missing bytes.
 pub(super) fn head_of<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
     let mut value = T::new_zeroed();
     let len = bytes.len().min(size_of::<T>());
@@ -423,13 +427,13 @@ pub(super) fn head_of<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
     value
 }
 
-/// The name at the start of `bytes`, which ends in a zero.
+/// Returns the name at the start of `bytes`, which ends at a zero byte.
 pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     &bytes[..end]
 }
 
-/// Returns whether the kernel expects no answer to a request.
+/// Returns true if the kernel expects no reply to a request.
 pub(super) fn is_unanswered(code: u32) -> bool {
     matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
 }

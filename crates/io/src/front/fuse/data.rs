@@ -1,4 +1,5 @@
-//! Requests that move or look at data: read, write, flush, zeroing, and where data is.
+//! Requests about the data of volumes: read, write, flush, zeroing, and the search for data and
+//! holes.
 
 use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
@@ -15,31 +16,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Flags of open(2) under which a write is to be on stable storage when it returns.
+/// Flags of open(2) with which a write must be on stable storage when it returns.
 const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
-/// The allocation is asked for this many bytes at a time.
+/// Bytes of one query of the allocation map.
 const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
 impl Worker {
-    /// Takes a request that is about data; false if it is about something else.
-    pub(super) fn take_data_request(&mut self, now: Nanos, asked: FuseRequest<'_>) -> bool {
+    /// Handles a data request. Returns false for other requests.
+    pub(super) fn take_data_request(&mut self, now: Nanos, fuse_request: FuseRequest<'_>) -> bool {
         if !matches!(
-            asked.header.opcode,
+            fuse_request.header.opcode,
             opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE | opcode::LSEEK
         ) {
             return false;
         }
-        if let Err(errno) = self.begin(now, asked) {
-            self.link.refuse(asked.header.unique, errno);
+        if let Err(errno) = self.begin(now, fuse_request) {
+            self.link.refuse(fuse_request.header.unique, errno);
         }
         true
     }
 
-    fn begin(&mut self, now: Nanos, asked: FuseRequest<'_>) -> Result<(), Errno> {
-        let FuseRequest { header, body, data } = asked;
+    fn begin(&mut self, now: Nanos, fuse_request: FuseRequest<'_>) -> Result<(), Errno> {
+        let FuseRequest { header, body, data } = fuse_request;
         let unique = header.unique;
         if header.opcode == opcode::LSEEK {
-            let file = self.shared.files().at(header.nodeid).ok_or(Errno::SHUTDOWN)?;
+            let file = self.shared.files().by_node(header.nodeid).ok_or(Errno::SHUTDOWN)?;
             let found = self.seek(&file, &abi::head_of(body))?;
             self.link.reply(unique, LseekOut { offset: found }.as_bytes());
             return Ok(());
@@ -59,19 +60,19 @@ impl Worker {
         }
     }
 
-    fn begin_read(&mut self, now: Nanos, index: usize, unique: u64, asked: &TransferIn) {
-        let left = self.sessions[index].file().length.saturating_sub(asked.offset);
-        let wanted = asked.size.min(READ_BYTES_MAX);
-        let len = u32::try_from(left.min(u64::from(wanted))).expect("at most 1 MiB");
+    fn begin_read(&mut self, now: Nanos, index: usize, unique: u64, args: &TransferIn) {
+        let left = self.sessions[index].file().length.saturating_sub(args.offset);
+        let len_max = args.size.min(READ_BYTES_MAX);
+        let len = u32::try_from(left.min(u64::from(len_max))).expect("at most 1 MiB");
         if len == 0 {
             self.link.reply(unique, &[]);
             return;
         }
-        self.read_at(now, index, unique, (asked.offset, len), None);
+        self.read_at(now, index, unique, (args.offset, len), None);
     }
 
-    /// Reads bytes of a volume, at least one; `of` is the file of a directory that they belong to, and
-    /// what of the volume that is.
+    /// Reads at least one byte of a volume. `of`: the file of a directory that the bytes belong to,
+    /// and the range of the volume beyond which nothing is read ahead.
     pub(super) fn read_at(
         &mut self,
         now: Nanos,
@@ -87,10 +88,10 @@ impl Worker {
         let request = Request { bound, interface, ..Request::new(RequestOp::Read, bytes.clone()) };
         let arrived_at = self.arrived_at;
         let in_flight = || InFlight::new(unique, RequestOp::Read, arrived_at, bytes.clone());
-        // A hit takes no reference to the file.
-        let kept = || InFlight { file: file.cloned(), ..in_flight() };
+        // A hit does not clone the reference to the file.
+        let queued_record = || InFlight { file: file.cloned(), ..in_flight() };
         let requests = &mut self.sessions[index].requests;
-        match requests.submit(&self.cache, now, request, &[][..], kept) {
+        match requests.submit(&self.cache, now, request, &[][..], queued_record) {
             Submitted::Done(ImmediateReply { data, classes }) => {
                 self.answer(now, index, (&in_flight(), file), Ok(data), classes);
             }
@@ -108,24 +109,24 @@ impl Worker {
         now: Nanos,
         index: usize,
         unique: u64,
-        asked: &TransferIn,
+        args: &TransferIn,
         payload: &[u8],
     ) -> Result<(), Errno> {
         let file = self.sessions[index].file();
         if file.is_read_only() {
             return Err(Errno::ROFS);
         }
-        let left = file.length.saturating_sub(asked.offset);
-        // As with a disk: what fits is written, and nothing beyond the end.
-        let len = left.min(payload.len() as u64).min(u64::from(asked.size));
+        let left = file.length.saturating_sub(args.offset);
+        // A write is cut off at the end of the volume, as at the end of a disk.
+        let len = left.min(payload.len() as u64).min(u64::from(args.size));
         if len == 0 {
-            return Err(if asked.size == 0 { Errno::INVAL } else { Errno::NOSPC });
+            return Err(if args.size == 0 { Errno::INVAL } else { Errno::NOSPC });
         }
-        file.note_written(now);
-        let bytes = asked.offset..asked.offset + len;
+        file.record_write(now);
+        let bytes = args.offset..args.offset + len;
         let in_flight = self.in_flight(unique, RequestOp::Write, bytes.clone());
-        // The kernel leaves it to us to be synchronous, and says so with each write.
-        let fua = asked.flags & SYNCHRONOUS != 0;
+        // The server implements synchronous writes; the kernel passes the flags with each write.
+        let fua = args.flags & SYNCHRONOUS != 0;
         let request = Request { fua, ..Request::new(RequestOp::Write, bytes) };
         let short = usize::try_from(len).expect("at most the payload");
         self.submit(now, index, request, &payload[..short], in_flight);
@@ -142,17 +143,17 @@ impl Worker {
         self.submit(now, index, Request::new(RequestOp::Flush, 0..0), &[], in_flight);
     }
 
-    /// Both ways of making zeros: punching a hole, and zeroing. The rest of fallocate(2) is not
-    /// for a file whose size and space are those of a disk.
+    /// Zeroes a range by punching a hole or by zeroing. The other modes of fallocate(2) do not
+    /// apply to a file with the fixed size and space of a disk.
     fn begin_zero(
         &mut self,
         now: Nanos,
         index: usize,
         unique: u64,
-        asked: &FallocateIn,
+        args: &FallocateIn,
     ) -> Result<(), Errno> {
         let file = self.sessions[index].file();
-        let mode = libc::c_int::try_from(asked.mode).map_err(|_unknown| Errno::OPNOTSUPP)?;
+        let mode = libc::c_int::try_from(args.mode).map_err(|_unknown| Errno::OPNOTSUPP)?;
         let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let keep_allocated = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             libc::FALLOC_FL_PUNCH_HOLE if keeps_size => false,
@@ -163,22 +164,22 @@ impl Worker {
             return Err(Errno::ROFS);
         }
         let length = file.length;
-        let end = asked.offset.checked_add(asked.length).ok_or(Errno::FBIG)?;
+        let end = args.offset.checked_add(args.length).ok_or(Errno::FBIG)?;
         if end > length && !keeps_size {
             return Err(Errno::NOSPC);
         }
-        let range = asked.offset.min(length)..end.min(length);
-        file.note_written(now);
+        let range = args.offset.min(length)..end.min(length);
+        file.record_write(now);
         let op = RequestOp::Zero { keep_allocated };
         let in_flight = self.in_flight(unique, op, range.clone());
         self.submit(now, index, Request::new(op, range), &[], in_flight);
         Ok(())
     }
 
-    /// Where data or a hole begins, at or after an offset.
-    fn seek(&self, file: &VolumeFile, asked: &LseekIn) -> Result<u64, Errno> {
+    /// Returns the offset of the first data or hole at or after an offset.
+    fn seek(&self, file: &VolumeFile, args: &LseekIn) -> Result<u64, Errno> {
         let wants_hole =
-            match libc::c_int::try_from(asked.whence).map_err(|_unknown| Errno::INVAL)? {
+            match libc::c_int::try_from(args.whence).map_err(|_unknown| Errno::INVAL)? {
                 libc::SEEK_DATA => false,
                 libc::SEEK_HOLE => true,
                 _ => return Err(Errno::INVAL),
@@ -186,19 +187,19 @@ impl Worker {
         if file.is_removed() {
             return Err(Errno::SHUTDOWN);
         }
-        let mut at = asked.offset;
-        while at < file.length {
-            let len = (file.length - at).min(SEEK_PIECE_BYTES);
+        let mut position = args.offset;
+        while position < file.length {
+            let len = (file.length - position).min(SEEK_PIECE_BYTES);
             let len = u32::try_from(len).expect("at most 1 GiB");
-            for (run, hole) in extents(&self.cache, &file.volume, &*file.map, at, len, true) {
+            for (run, hole) in extents(&self.cache, &file.volume, &*file.map, position, len, true) {
                 if hole == wants_hole {
-                    return Ok(at);
+                    return Ok(position);
                 }
-                at += u64::from(run);
+                position += u64::from(run);
             }
         }
         // The end counts as a hole.
-        let is_inside = wants_hole && asked.offset < file.length;
+        let is_inside = wants_hole && args.offset < file.length;
         if is_inside { Ok(file.length) } else { Err(Errno::NXIO) }
     }
 }

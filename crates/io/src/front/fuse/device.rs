@@ -1,8 +1,8 @@
-//! The FUSE device: one descriptor for each thread, requests read from it without waiting, replies
-//! written straight from cache memory.
+//! The FUSE device: one descriptor for each thread, requests read from it without blocking, replies
+//! written directly from cache memory.
 //!
-//! Invariant: a reply goes out in one system call and through the descriptor that its request came
-//! from, as the kernel demands.
+//! Invariant: a reply is sent in one system call and through the descriptor from which its request
+//! was read, as the kernel demands.
 
 use super::abi::OutHeader;
 use super::ring::RingPayload;
@@ -19,31 +19,31 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Where the kernel's side is.
+/// Path of the device.
 pub(super) const PATH: &str = "/dev/fuse";
 
-/// The kernel's number for making another descriptor of a connection: `_IOR(229, 0, u32)`.
+/// Number of the ioctl that clones a connection: `_IOR(229, 0, u32)`.
 const IOC_CLONE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<u32>(229, 0);
 
-/// The header, and the blocks of the longest read wherever it begins.
+/// Slices of the longest reply: the header, and the blocks of the longest read at any offset.
 const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
 
-/// The same for a read of few blocks. Filling the long table takes more instructions than
-/// everything else that a hit of 4 KiB takes, and 4 KiB of stack.
+/// Slices of a reply to a read of few blocks. Filling the long table takes more instructions than
+/// the rest of a 4 KiB hit, and 4 KiB of stack.
 const FEW_SLICES: usize = 4;
 
-/// What a look for a request brought.
+/// Result of receiving a request.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// A request of so many bytes; the data of a write that lies elsewhere.
+    /// A request of this many bytes; the data of a write, if it is in a ring entry.
     Request(usize, Option<RingPayload>),
-    /// Nothing now.
+    /// No request is available now.
     Nothing,
     /// The file system is unmounted.
-    Gone,
+    Unmounted,
 }
 
-/// Opens the device; nothing is connected to it.
+/// Opens the device without a connection.
 pub(super) fn open() -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::open(PATH, flags, Mode::empty())
@@ -57,7 +57,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// The connection of `descriptor`, for a thread that `waker` wakes.
+    /// Wraps the connection of `descriptor`, for the thread that `waker` wakes.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -65,36 +65,37 @@ impl Device {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = |number| epoll::EventData::new_u64(number);
         epoll::add(&epoll, waker.event(), data(0), epoll::EventFlags::IN)?;
-        // A request wakes one thread and not all of them.
-        let alone = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-        epoll::add(&epoll, &descriptor, data(1), alone)?;
+        // A request wakes only one of the threads.
+        let exclusive = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&epoll, &descriptor, data(1), exclusive)?;
         Ok(Device { descriptor, epoll })
     }
 
-    /// Another descriptor of the same connection, for another thread.
+    /// Returns another descriptor of the same connection, for another thread.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
-    pub(super) fn another(&self) -> io::Result<OwnedFd> {
+    pub(super) fn clone_descriptor(&self) -> io::Result<OwnedFd> {
         let new = open()?;
-        let ours = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
+        let fd = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
         // SAFETY: this call of /dev/fuse reads one u32, which the setter points to.
-        let cloned = unsafe { rustix::ioctl::Setter::<IOC_CLONE, u32>::new(ours) };
+        let cloned = unsafe { rustix::ioctl::Setter::<IOC_CLONE, u32>::new(fd) };
         // SAFETY: both are descriptors of /dev/fuse, and the call changes only the new one.
         unsafe { rustix::ioctl::ioctl(&new, cloned)? };
         Ok(new)
     }
 
-    /// Takes a request, if one has come.
+    /// Receives a request, if one is available.
     ///
     /// # Errors
-    /// If the kernel refuses to hand it over.
+    /// If the kernel reports an error.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         match rustix::io::read(&self.descriptor, buffer) {
             Ok(bytes) => Ok(Received::Request(bytes, None)),
-            // Who asked was killed before the request was taken: there may be another.
+            // ENOENT: the requesting process was killed before the request was read; others may
+            // follow.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => Ok(Received::Nothing),
-            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Gone),
+            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
             Err(error) => Err(error.into()),
         }
     }
@@ -111,9 +112,9 @@ impl Device {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         });
-        let nothing =
+        let empty =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let waited = epoll::wait(&self.epoll, &mut [nothing; 2], timeout.as_ref());
+        let waited = epoll::wait(&self.epoll, &mut [empty; 2], timeout.as_ref());
         waker.awake();
         match waited {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -121,18 +122,18 @@ impl Device {
         }
     }
 
-    /// Answers with `body`.
+    /// Replies with `body`.
     pub(super) fn reply(&self, unique: u64, body: &[u8]) {
         let header = header(unique, body.len(), 0);
         self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body)]);
     }
 
-    /// Answers with an errno.
+    /// Replies with an errno.
     pub(super) fn refuse(&self, unique: u64, errno: Errno) {
         self.send(&[IoSlice::new(header(unique, 0, errno.raw_os_error()).as_bytes())]);
     }
 
-    /// Answers with what a read that is done has found, from where it lies.
+    /// Replies with the data of a completed read, directly from its frames.
     pub(super) fn reply_read(
         &self,
         unique: u64,
@@ -147,8 +148,8 @@ impl Device {
         }
     }
 
-    /// Sends a read of fewer than `SLICES` blocks. Never inlined: the long table is not to be on
-    /// the stack of other replies.
+    /// Sends a read of fewer than `SLICES` blocks. Never inlined, to keep the long table off the
+    /// stack of other replies.
     #[inline(never)]
     fn send_read<const SLICES: usize>(
         &self,
@@ -172,7 +173,7 @@ impl Device {
         loop {
             match rustix::io::writev(&self.descriptor, slices) {
                 Err(Errno::INTR) => {}
-                // Who asked is gone, or the whole file system is.
+                // The requesting process was killed, or the file system is unmounted.
                 Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => return,
                 Err(error) => {
                     tracing::error!(%error, "the kernel refused an answer");

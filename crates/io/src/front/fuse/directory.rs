@@ -1,13 +1,14 @@
-//! A directory with a cache: names and attributes are passed through to it, data goes through the
-//! cache.
+//! A directory with a cache: requests about names and attributes are passed through to it, and its
+//! data goes through the cache.
 //!
-//! A node of the mount is an inode of the directory, found by a descriptor that only names it. So
-//! every operation on names is a system call with a descriptor and a name: no path can change under
-//! it, and what was opened lives on without its name. What has to wait for the cache (truncating,
-//! holes, renaming what is not written) is done by blocking workers: threads that may wait.
+//! A node of the mount is an inode of the directory, identified by an `O_PATH` descriptor. So every
+//! operation on names is a system call with a descriptor and a name: renames of directories above
+//! it have no effect on it, and an open file survives the removal of its name. Blocking workers,
+//! which are threads that may wait, handle requests that wait for the cache (truncating, holes,
+//! renaming unwritten data).
 //!
-//! Invariants: what the kernel has looked up stays known until the kernel forgets it; data of a
-//! file that nobody can reach any more is never written.
+//! Invariants: a node that the kernel has looked up stays known until the kernel forgets it; data
+//! of a file that no program can reach any more is never written.
 
 mod attributes;
 mod blocking_pool;
@@ -25,16 +26,16 @@ mod rules;
 mod sections;
 mod unnamed;
 
-pub(super) use blocking_pool::{BlockingPool, own_mask};
+pub(super) use blocking_pool::{BlockingPool, unshare_umask};
 pub use change_watcher::ChangeEvents;
-pub(super) use data::Recent;
+pub(super) use data::RecentNodes;
 pub use figures::{FailingFile, FileFigures};
 pub use mount::DirectoryMount;
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 
 use super::abi::{InHeader, capability};
 use super::handshake;
-use super::notify::Kernel;
+use super::notify::KernelNotifier;
 use super::passthrough::Passthrough;
 use crate::claim::{Claim, ClaimError};
 use crate::mount_table::MountRestrictions;
@@ -44,7 +45,7 @@ use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
 use blocking_pool::{CoveredWrite, Job};
 use change_watcher::ChangeWatcher;
-use descriptor_limit::Descriptors;
+use descriptor_limit::DescriptorLimit;
 use entries::Listing;
 use larder_core::clock::Clock;
 use nodes::{Forgotten, Node, Nodes};
@@ -62,29 +63,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Why a directory cannot be opened. Each message can follow "failed to".
+/// Failure to open a directory. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// It is not there, or may not be opened.
+    /// The directory is missing, or the permission is missing.
     #[error("open the directory {}: {source}", path.display())]
     Open {
-        /// Where.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Another process has locked it.
+    /// Another process has locked the directory.
     #[error("lock {}: {holder} uses it; one cache per data, or data would be lost", path.display())]
     Busy {
         /// The directory.
         path: PathBuf,
-        /// The other process, if the kernel shows it.
+        /// The other process, if the kernel reports it.
         holder: String,
     },
-    /// Another cache has some of its data.
+    /// Another cache has claimed some of its data.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
-    /// It would be mounted inside of itself.
+    /// The mountpoint is inside of the directory.
     #[error(
         "mount {} at {}: that is inside of it; choose another mountpoint",
         directory.display(), at.display()
@@ -97,57 +98,57 @@ pub enum DirectoryError {
     },
 }
 
-/// How a directory is shown.
+/// Options of a mounted directory.
 #[derive(Clone, Debug, Default)]
 pub struct DirectoryOptions {
-    /// Nothing in it can be changed through the mount.
+    /// True if the mount permits no changes.
     pub read_only: bool,
     /// Restrictions of the mount in addition to those of SOURCE's mount.
     pub restrictions: MountRestrictions,
-    /// How long the kernel may believe names and attributes without asking, and the age at which
-    /// cached data is checked against the directory where changes by others are not reported.
+    /// Time for which the kernel may cache names and attributes, and age at which cached data is
+    /// checked against the directory where changes by other processes are not reported.
     pub ttl: Duration,
-    /// Others change the directory too: nothing is believed without asking, as long as nobody tells
-    /// what they change by [`DirectoryMount::news`].
+    /// True if other processes change the directory too: the kernel may cache neither names nor
+    /// attributes unless a [`DirectoryMount::news`] reports these changes.
     pub shared: bool,
-    /// Use plain calls even where io_uring is there.
+    /// True if plain system calls are used even where io_uring is available.
     pub plain: bool,
-    /// How files are handled that are called so; the first one that matches a file decides.
+    /// Rules for files by name; the first one that matches a file applies.
     pub rules: Vec<FileRule>,
-    /// How all other files are handled.
+    /// Options of all other files.
     pub rest: FileOptions,
 }
 
-/// A directory that is locked and can be mounted.
+/// A locked directory that can be mounted.
 pub struct Directory {
-    /// Locked and claimed.
+    /// The directory, locked and claimed.
     root: Arc<LockedDirectory>,
-    /// True if it is on a network file system, whose other clients can change it.
+    /// True if it is on a network file system, which other clients can change.
     is_remote: bool,
-    /// The rest, then one for each rule.
+    /// Section of the files without a rule, then one for each rule.
     sections: Vec<Section>,
     path: PathBuf,
     options: DirectoryOptions,
     nodes: Nodes,
-    /// Files that the kernel reads and writes by itself.
+    /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
-    /// Who is told what others have changed.
-    kernel: Kernel,
-    /// Whether we are told of that.
-    news: ChangeWatcher,
-    /// What is not as good as it could be, and is known only since it is mounted.
+    /// Sender of notifications to the kernel.
+    kernel: KernelNotifier,
+    /// State of the reports of changes by other processes.
+    change_watcher: ChangeWatcher,
+    /// Notices of degraded modes that are known only after the mount.
     notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next_listing: AtomicU64,
-    /// What the kernel has forgotten and the cache has not may be so many.
-    resting_max: usize,
-    descriptors: Descriptors,
-    /// Who this process is: what it makes belongs to them.
+    /// Maximum number of nodes that the kernel has forgotten and that have cached data.
+    still_cached_max: usize,
+    descriptor_limit: DescriptorLimit,
+    /// User and, below, group of this process, who own the files that it creates.
     uid: u32,
     gid: u32,
-    /// Whether the kernel holds those who ask against the modes and lists of files. Else it lets in
-    /// nobody but this user, who may do on the directory whatever they like.
-    checks: bool,
+    /// True if the kernel checks the permissions and ACLs of files. Else it permits access only for
+    /// the user of this process, whom the directory's file system permits everything.
+    check_permissions: bool,
 }
 
 impl fmt::Debug for Directory {
@@ -156,14 +157,14 @@ impl fmt::Debug for Directory {
     }
 }
 
-/// An opened directory, and the stores that its files are.
+/// An opened directory, and the stores of its files.
 pub struct OpenedDirectory {
-    /// To be mounted.
+    /// The directory, which can be mounted.
     pub directory: Directory,
-    /// To have a volume made of each: those of the rest, then those of each rule whose files are
-    /// cached.
+    /// Stores, each of which becomes a volume: of the files without a rule, then of each rule whose
+    /// files are cached.
     pub stores: Vec<Box<dyn EngineStore>>,
-    /// One sentence for each thing that is not as good as it could be.
+    /// Notices of degraded modes, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -175,8 +176,9 @@ impl fmt::Debug for OpenedDirectory {
     }
 }
 
-/// Checks that a path leads to an open directory. The path without links of a directory in another
-/// mount namespace, which is reached through /proc, may be that of another directory here.
+/// Checks that a path leads to an open directory. The canonical path of a directory in another
+/// mount namespace, which is reached through /proc, may be that of another directory in this
+/// namespace.
 fn check_identity(path: &Path, opened: &LockedDirectory) -> Result<(), DirectoryError> {
     let failed = |source| DirectoryError::Open { path: path.to_owned(), source };
     let given = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
@@ -214,7 +216,7 @@ impl Directory {
                 LockError::Claimed(error) => error.into(),
             })?;
         check_identity(given, &root)?;
-        let named = rustix::fs::openat(
+        let root_path = rustix::fs::openat(
             &root,
             ".",
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -222,11 +224,11 @@ impl Directory {
         );
         let reopens = rustix::process::geteuid().is_root();
         let rules = Rules::new(&options.rules, link_to(&root));
-        let nodes = named.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
-        let descriptors = raise_descriptors();
-        let news = ChangeWatcher::none(nodes.device());
+        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
+        let descriptors = raise_descriptor_limit();
+        let change_watcher = ChangeWatcher::new(nodes.device());
         let root = Arc::new(root);
-        let (mut stores, mut said) = (Vec::new(), None);
+        let (mut stores, mut store_note) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
             if files.uncached {
                 return Section::new(files, None);
@@ -235,8 +237,8 @@ impl Directory {
             let table = Arc::new(table);
             let (store, note) = table.store(Arc::clone(clock), options.plain);
             stores.push(store);
-            // It is the same for all of them.
-            said = note;
+            // The notice is the same for all sections.
+            store_note = note;
             Section::new(files, Some(table))
         };
         let of_rules = options.rules.iter().map(|rule| rule.files);
@@ -249,16 +251,16 @@ impl Directory {
             options,
             nodes,
             passthrough: Passthrough::default(),
-            kernel: Kernel::default(),
-            news,
+            kernel: KernelNotifier::default(),
+            change_watcher,
             notes: Mutex::default(),
             listings: Mutex::default(),
             next_listing: AtomicU64::new(1),
-            resting_max: descriptors / 4,
-            descriptors: Descriptors::new(descriptors),
+            still_cached_max: descriptors / 4,
+            descriptor_limit: DescriptorLimit::new(descriptors),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            checks: true,
+            check_permissions: true,
         };
         let limited = file_size_limit().filter(|_| !directory.options.read_only).map(|limit| {
             format!(
@@ -268,10 +270,11 @@ impl Directory {
                 directory.path.display()
             )
         });
-        Ok(OpenedDirectory { directory, stores, notes: said.into_iter().chain(limited).collect() })
+        let notes = store_note.into_iter().chain(limited).collect();
+        Ok(OpenedDirectory { directory, stores, notes })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -282,31 +285,32 @@ impl Directory {
         self.root.claim()
     }
 
-    /// What it wants of the kernel.
-    pub(super) fn wanted(&self) -> u64 {
-        let mut wanted = handshake::DIRECTORY;
+    /// Returns the capabilities to negotiate with the kernel.
+    pub(super) fn capabilities(&self) -> u64 {
+        let mut capabilities = handshake::DIRECTORY_CAPABILITIES;
         if self.has_uncached() {
-            wanted |= capability::PASSTHROUGH;
+            capabilities |= capability::PASSTHROUGH;
         }
-        // It comes with checks.
-        if self.checks {
-            wanted |= capability::POSIX_ACL;
+        // With `POSIX_ACL`, the kernel always checks permissions.
+        if self.check_permissions {
+            capabilities |= capability::POSIX_ACL;
         }
-        wanted
+        capabilities
     }
 
-    /// Whether whoever asks has got in for whom it is not. The kernel lets in by user; for whom a
-    /// thread of that user acts (setfsuid(2), a server of NFS) only checks would tell.
-    fn is_strange(&self, header: &InHeader) -> bool {
-        !self.checks && header.uid != self.uid
+    /// Returns true if a request comes from a user without access. The kernel permits access by the
+    /// user of the process; it does not check the user for which a thread acts (setfsuid(2), as an
+    /// NFS server does) unless it checks permissions.
+    fn is_unauthorized(&self, header: &InHeader) -> bool {
+        !self.check_permissions && header.uid != self.uid
     }
 
     fn has_uncached(&self) -> bool {
         self.sections.iter().any(|section| section.options().uncached)
     }
 
-    /// The kernel has agreed to so much, on the connection of `device`.
-    pub(super) fn agreed(&self, agreed: u64, device: &OwnedFd) {
+    /// Uses the connection of `device`, for which the capabilities `agreed` were negotiated.
+    pub(super) fn set_connection(&self, agreed: u64, device: &OwnedFd) {
         self.kernel.connect(device);
         if !self.has_uncached() {
             return;
@@ -328,35 +332,36 @@ impl Directory {
         self.uid == 0
     }
 
-    /// The kernel forgets `count` of its lookups of a node; what has something in the cache and no
-    /// name goes.
+    /// Subtracts `count` from the kernel's lookups of a node. If the kernel has forgotten a node
+    /// that has cached data but no name, the cache retires it.
     fn forget(&self, pool: &BlockingPool, id: u64, count: u64) {
-        let Forgotten::Rests(node) = self.nodes.forget(id, count) else { return };
+        let Forgotten::StillCached(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
             pool.send(Job::Retire(node));
-        } else if self.is_remote && names::is_removed(&node.file) {
+        } else if self.is_remote && names::is_silly_renamed(&node.file) {
             pool.send(Job::Retire(node));
-        } else if let Some(tired) = self.nodes.least_recent(self.resting_max) {
-            pool.send(Job::Retire(tired));
+        } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
+            pool.send(Job::Retire(oldest));
         }
     }
 }
 
-/// Returns whether a directory is on NFS or SMB, by the numbers that statfs(2) reports for NFS,
-/// SMB 1, and SMB 2 and 3.
+/// Returns true if a directory is on NFS or SMB, by the numbers that statfs(2) reports for NFS, SMB
+/// 1, and SMB 2 and 3.
 fn is_remote(directory: impl AsFd) -> bool {
     let found = rustix::fs::fstatfs(directory);
     found.is_ok_and(|found| matches!(found.f_type, 0x6969 | 0xff53_4d42 | 0xfe53_4d42))
 }
 
-/// Every inode that the kernel knows takes a descriptor: as many as may be had; how many that is.
-fn raise_descriptors() -> usize {
+/// Raises the limit of file descriptors to the permitted maximum, since every inode that the kernel
+/// knows takes one. Returns the limit.
+fn raise_descriptor_limit() -> usize {
     let now = rustix::process::getrlimit(Resource::Nofile);
-    // Root may have as many as a process can, others what they are granted.
+    // Root may raise the limit to the maximum of a process, other users to their hard limit.
     let text = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
-    let most = text.trim().parse().ok();
-    for wanted in [most.or(now.maximum), now.maximum] {
+    let maximum = text.trim().parse().ok();
+    for wanted in [maximum.or(now.maximum), now.maximum] {
         let limit = Rlimit { current: wanted, maximum: wanted };
         if wanted.is_some() && rustix::process::setrlimit(Resource::Nofile, limit).is_ok() {
             break;
@@ -364,19 +369,19 @@ fn raise_descriptors() -> usize {
     }
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
     let limit = usize::try_from(limit.unwrap_or(1 << 20)).unwrap_or(1 << 20);
-    reserve_descriptors(limit);
+    reserve_descriptor_table(limit);
     limit
 }
 
-/// Descriptors that there is room for in the kernel's table of this process from the beginning.
-const DESCRIPTORS_AT_ONCE: usize = 1 << 16;
+/// Number of descriptors for which the kernel's table of this process has room from the start.
+const DESCRIPTOR_TABLE_MIN: usize = 1 << 16;
 
-/// Has the kernel make its table of descriptors large while nobody makes files: with several
-/// threads each doubling of it takes the kernel some ten milliseconds, in which none are made.
-fn reserve_descriptors(limit: usize) {
-    let last = limit.min(DESCRIPTORS_AT_ONCE).saturating_sub(1);
+/// Makes the kernel enlarge the descriptor table before files are created: with several threads,
+/// each doubling of the table takes about ten milliseconds, in which no descriptor can be opened.
+fn reserve_descriptor_table(limit: usize) {
+    let last = limit.min(DESCRIPTOR_TABLE_MIN).saturating_sub(1);
     let Ok(last) = RawFd::try_from(last) else { return };
-    // That there is room stays when it is closed again; without it, it is only slower.
+    // The table stays large after the close. A failure only costs time later.
     let any = std::io::stderr();
     if let Err(error) = rustix::io::fcntl_dupfd_cloexec(any, last) {
         tracing::debug!(%error, "the table of descriptors grows when it has to");
@@ -384,7 +389,7 @@ fn reserve_descriptors(limit: usize) {
 }
 
 impl Directory {
-    /// Gives a listing of a directory a number.
+    /// Registers a listing of a directory, and returns its number.
     fn open_listing(&self, directory: OwnedFd) -> u64 {
         let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
         let listing = Arc::new(Listing::new(directory));
@@ -404,16 +409,16 @@ impl Directory {
     /// Closes all listings, after the end of the mount.
     fn close_listings(&self) {
         let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
-        // Closing a directory may delete it, which takes longer than others should wait.
+        // Closing a directory may delete it, which takes longer than the lock should be held.
         drop(closed);
     }
 
-    /// The section that a file is of.
+    /// Returns the section of a file.
     pub(super) fn section(&self, file: &SourceFile) -> &Section {
         &self.sections[file.section()]
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        self.nodes.at(id)
+        self.nodes.by_id(id)
     }
 }

@@ -1,7 +1,7 @@
-//! The files of a mount: one for each volume, which come and go while it is there.
+//! The files of a mount: one for each volume, added and removed while it is mounted.
 //!
-//! Invariants: a node's number is never used again, so what the kernel still believes of a file
-//! that went is never about another one; a name is that of one file at most.
+//! Invariants: a node's number is never reused, so what the kernel has cached of a removed file
+//! never applies to another file; at most one file has a name.
 
 use super::abi::{self, Attr};
 use super::mount::MountError;
@@ -20,10 +20,10 @@ pub(super) const NAME_BYTES_MAX: usize = 255;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 
-/// Whether a volume of this name can be shown as a file.
+/// Checks that a volume of this name can be shown as a file.
 ///
 /// # Errors
-/// If no file can be called so.
+/// If no file can have this name.
 pub fn check_name(name: &str) -> Result<(), MountError> {
     let refused = |reason| Err(MountError::Name { name: name.to_owned(), reason });
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
@@ -35,34 +35,34 @@ pub fn check_name(name: &str) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Who may do what with a file.
+/// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rights {
+struct Permissions {
     mode: u32,
     uid: u32,
     gid: u32,
 }
 
-/// A volume as a file.
+/// A volume, shown as a file.
 pub(in crate::front) struct VolumeFile {
     pub(super) node: u64,
     pub(super) name: String,
     pub(super) volume: Arc<ArenaVolume>,
     pub(super) map: Arc<dyn AllocationMap>,
-    /// Bytes; they do not change.
+    /// Length in bytes; it does not change.
     pub(super) length: u64,
-    rights: Mutex<Rights>,
-    made: SystemTime,
-    /// When it was written last, by the engine's clock; 0 if it was not.
-    written: AtomicU64,
-    /// How often it is open.
+    permissions: Mutex<Permissions>,
+    created_at: SystemTime,
+    /// Time of the last write, by the engine's clock; 0 if there was none.
+    written_at: AtomicU64,
+    /// Number of opens of the file.
     pub(super) opens: AtomicUsize,
     /// Number of sessions on its volume.
     pub(super) sessions: AtomicUsize,
-    /// What is asked from now on is refused.
+    /// True if the file was removed: further requests are refused.
     removed: AtomicBool,
-    /// What is under way is given up.
-    cut: AtomicBool,
+    /// True if the requests in flight are cancelled.
+    cancelled: AtomicBool,
 }
 
 impl fmt::Debug for VolumeFile {
@@ -71,8 +71,8 @@ impl fmt::Debug for VolumeFile {
     }
 }
 
-/// Seconds and nanoseconds since 1970.
-fn parts(time: SystemTime) -> (u64, u32) {
+/// Returns seconds and nanoseconds since 1970.
+fn since_epoch(time: SystemTime) -> (u64, u32) {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since.as_secs(), since.subsec_nanos())
 }
@@ -86,83 +86,84 @@ impl VolumeFile {
         self.removed.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut.load(Ordering::Acquire)
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
     }
 
-    pub(super) fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
     }
 
     pub(super) fn is_read_only(&self) -> bool {
         self.volume.write_mode() == WriteMode::ReadOnly
     }
 
-    pub(super) fn note_written(&self, now: Nanos) {
-        self.written.store(now.max(1), Ordering::Relaxed);
+    pub(super) fn record_write(&self, now: Nanos) {
+        self.written_at.store(now.max(1), Ordering::Relaxed);
     }
 
     pub(super) fn attr(&self, clock: &dyn Clock) -> Attr {
-        let changed = match self.written.load(Ordering::Relaxed) {
-            0 => self.made,
+        let written = match self.written_at.load(Ordering::Relaxed) {
+            0 => self.created_at,
             at => {
                 let since = clock.now().saturating_sub(at);
-                // Time that passes between the two makes it later, and never older than the write.
+                // The time between the two clock reads makes the result later, never older than the
+                // write.
                 SystemTime::now() - Duration::from_nanos(since)
             }
         };
-        let (made, made_ns) = parts(self.made);
-        let (changed, changed_ns) = parts(changed);
-        let rights = *self.rights.lock().expect("no holder panics");
+        let (created_at, created_ns) = since_epoch(self.created_at);
+        let (written, written_ns) = since_epoch(written);
+        let permissions = *self.permissions.lock().expect("no holder panics");
         Attr {
             ino: self.node,
             size: self.length,
             blocks: self.length.div_ceil(512),
-            atime: made,
-            mtime: changed,
-            ctime: changed,
-            atime_ns: made_ns,
-            mtime_ns: changed_ns,
-            ctime_ns: changed_ns,
-            mode: REGULAR | rights.mode,
+            atime: created_at,
+            mtime: written,
+            ctime: written,
+            atime_ns: created_ns,
+            mtime_ns: written_ns,
+            ctime_ns: written_ns,
+            mode: REGULAR | permissions.mode,
             nlink: 1,
-            uid: rights.uid,
-            gid: rights.gid,
+            uid: permissions.uid,
+            gid: permissions.gid,
             rdev: 0,
             blksize: 4096,
             flags: 0,
         }
     }
 
-    /// Changes what can be changed. Times are those of writes and stay.
+    /// Changes mode and owner. Times are those of writes and are not changed.
     ///
     /// # Errors
     /// If the size is to change.
-    pub(super) fn change(&self, asked: &abi::SetattrIn) -> Result<(), Errno> {
-        let wants = |what: u32| asked.valid & what != 0;
-        if wants(abi::attribute::SIZE) && asked.size != self.length {
+    pub(super) fn change(&self, args: &abi::SetattrIn) -> Result<(), Errno> {
+        let sets = |bit: u32| args.valid & bit != 0;
+        if sets(abi::attribute::SIZE) && args.size != self.length {
             return Err(Errno::PERM);
         }
-        let mut rights = self.rights.lock().expect("no holder panics");
-        if wants(abi::attribute::MODE) {
-            rights.mode = asked.mode & 0o777;
+        let mut permissions = self.permissions.lock().expect("no holder panics");
+        if sets(abi::attribute::MODE) {
+            permissions.mode = args.mode & 0o777;
         }
-        if wants(abi::attribute::UID) {
-            rights.uid = asked.uid;
+        if sets(abi::attribute::UID) {
+            permissions.uid = args.uid;
         }
-        if wants(abi::attribute::GID) {
-            rights.gid = asked.gid;
+        if sets(abi::attribute::GID) {
+            permissions.gid = args.gid;
         }
         Ok(())
     }
 }
 
-/// The files that are there.
+/// The current files.
 #[derive(Debug)]
 pub(super) struct Files {
     list: Mutex<Vec<Arc<VolumeFile>>>,
     next_node: AtomicU64,
-    made: SystemTime,
+    created_at: SystemTime,
     uid: u32,
     gid: u32,
 }
@@ -172,7 +173,7 @@ impl Files {
         Files {
             list: Mutex::new(Vec::new()),
             next_node: AtomicU64::new(abi::ROOT + 1),
-            made: SystemTime::now(),
+            created_at: SystemTime::now(),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         }
@@ -181,7 +182,7 @@ impl Files {
     /// Adds a file for a volume, under the volume's name.
     ///
     /// # Errors
-    /// If that cannot be the name of a file, or is that of another one.
+    /// If that cannot be the name of a file, or another file has it.
     pub(super) fn add(
         &self,
         volume: Arc<ArenaVolume>,
@@ -200,54 +201,54 @@ impl Files {
             length: volume.geometry().length,
             volume,
             map,
-            rights: Mutex::new(Rights { mode, uid: self.uid, gid: self.gid }),
-            made: SystemTime::now(),
-            written: AtomicU64::new(0),
+            permissions: Mutex::new(Permissions { mode, uid: self.uid, gid: self.gid }),
+            created_at: SystemTime::now(),
+            written_at: AtomicU64::new(0),
             opens: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             removed: AtomicBool::new(false),
-            cut: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
         }));
         Ok(())
     }
 
-    /// Takes the file of this name out.
+    /// Removes and returns the file of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
         let mut list = self.list.lock().expect("no holder panics");
-        let place = list.iter().position(|file| file.name == name)?;
-        let file = list.remove(place);
+        let index = list.iter().position(|file| file.name == name)?;
+        let file = list.remove(index);
         file.remove();
         Some(file)
     }
 
-    pub(super) fn named(&self, name: &[u8]) -> Option<Arc<VolumeFile>> {
+    pub(super) fn by_name(&self, name: &[u8]) -> Option<Arc<VolumeFile>> {
         let list = self.list.lock().expect("no holder panics");
         list.iter().find(|file| file.name.as_bytes() == name).cloned()
     }
 
-    pub(super) fn at(&self, node: u64) -> Option<Arc<VolumeFile>> {
+    pub(super) fn by_node(&self, node: u64) -> Option<Arc<VolumeFile>> {
         let list = self.list.lock().expect("no holder panics");
         list.iter().find(|file| file.node == node).cloned()
     }
 
-    /// All of them, as they are now.
+    /// Returns the current files.
     pub(super) fn list(&self) -> Vec<Arc<VolumeFile>> {
         self.list.lock().expect("no holder panics").clone()
     }
 
-    /// Of the directory itself.
+    /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
-        let (made, made_ns) = parts(self.made);
+        let (created_at, created_ns) = since_epoch(self.created_at);
         Attr {
             ino: abi::ROOT,
             size: 0,
             blocks: 0,
-            atime: made,
-            mtime: made,
-            ctime: made,
-            atime_ns: made_ns,
-            mtime_ns: made_ns,
-            ctime_ns: made_ns,
+            atime: created_at,
+            mtime: created_at,
+            ctime: created_at,
+            atime_ns: created_ns,
+            mtime_ns: created_ns,
+            ctime_ns: created_ns,
             mode: DIRECTORY | 0o755,
             nlink: 2,
             uid: self.uid,
@@ -258,23 +259,23 @@ impl Files {
         }
     }
 
-    /// Entries of the directory from `offset` on, as many as `bytes_max` has room for.
+    /// Returns the directory entries from `offset` on, at most `bytes_max` bytes of them.
     pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
         use zerocopy::IntoBytes;
         let list = self.list();
-        let own = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
+        let dots = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
         let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
         let mut bytes = Vec::new();
-        for (node, name, mode) in own.into_iter().chain(files) {
-            // Entries are found again by the node, which only grows: those that go in between do
-            // not make others be left out.
-            let place = if name == "." { 1 } else { node + 1 };
-            let place = if name == ".." { 2 } else { place };
-            if place <= offset {
+        for (node, name, mode) in dots.into_iter().chain(files) {
+            // The offset of an entry follows from its node number, which only increases: removed
+            // files do not make a listing skip others.
+            let cookie = if name == "." { 1 } else { node + 1 };
+            let cookie = if name == ".." { 2 } else { cookie };
+            if cookie <= offset {
                 continue;
             }
             let namelen = u32::try_from(name.len()).expect("at most 255");
-            let head = abi::Dirent { ino: node, off: place, namelen, kind: mode >> 12 };
+            let head = abi::Dirent { ino: node, off: cookie, namelen, kind: mode >> 12 };
             let end = (bytes.len() + size_of_val(&head) + name.len()).next_multiple_of(8);
             if end > bytes_max {
                 break;

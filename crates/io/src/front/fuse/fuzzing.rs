@@ -1,12 +1,12 @@
 //! Mounts without a kernel, for the fuzz targets of larder-fuzz: a socket stands for /dev/fuse.
 //!
-//! Requests are repaired where only a kernel could send something else: names have no slash and are
-//! not "..", no devices are made, and what a request refers to is what answers have named. So no
-//! request leaves the directory.
+//! Requests are changed to ones that a kernel can send: names have no slash and are not "..", no
+//! devices are created, and nodes and handles are those of earlier replies. So no request leaves
+//! the directory.
 
 use super::abi::{self, InHeader, opcode};
 use super::device::Device;
-use super::directory::{Directory, DirectoryOptions, OpenedDirectory, own_mask};
+use super::directory::{Directory, DirectoryOptions, OpenedDirectory, unshare_umask};
 use super::files::Files;
 use super::handshake;
 use super::link::Link;
@@ -33,30 +33,30 @@ use zerocopy::IntoBytes;
 const MEMORY_BYTES: u64 = 16 << 20;
 /// Bytes of the volumes.
 const VOLUME_BYTES: u64 = 128 << 10;
-/// Time after which a request counts as unanswered; a stopped machine does not take as long.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Time for which an answer is looked for before this thread sleeps: most come sooner, and a sleep
-/// takes longer than that.
+/// Time after which a request counts as unanswered; longer than the pauses of a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for which this thread polls for a reply before it sleeps: most replies come sooner, and a
+/// sleep takes longer than that.
 const SPIN: Duration = Duration::from_micros(200);
-/// Room for the longest answer.
+/// Bytes of the longest reply.
 const ANSWER_BYTES: usize = 256 << 10;
-/// Lengths of reads, and places and lengths of allocations, are below this.
+/// Upper bound of the lengths of reads, and of the offsets and lengths of allocations.
 const LENGTH_MAX: u32 = 1 << 17;
 
 /// See fallocate(2).
 const PUNCH_HOLE: u64 = 2;
 
-/// A mount, one thread of which takes requests.
+/// A mount with one worker.
 pub struct Mount {
     worker: Worker,
     shared: Arc<Shared>,
-    /// The kernel's end.
+    /// Socket that stands for the kernel's side.
     kernel: OwnedFd,
-    /// Nodes and handles that answers have named since the last reset.
+    /// Nodes and handles from replies since the last reset.
     nodes: Vec<u64>,
     handles: Vec<u64>,
     unique: u64,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl fmt::Debug for Mount {
@@ -65,18 +65,19 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// A request as it was sent.
+/// A sent request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The operation.
     pub opcode: u32,
-    /// Number of the request; an answer repeats it.
+    /// Number of the request; repeated in the reply.
     pub unique: u64,
-    /// Bytes that a read, a listing or an attribute may have, or that a write brings.
+    /// Maximum bytes of the reply to a read, a listing or an attribute request, or bytes of a
+    /// write.
     pub size: u32,
 }
 
-/// A pair of connected sockets that keep messages apart, as the device does.
+/// Returns a pair of connected sockets that preserve message boundaries, as the device does.
 fn socket() -> (OwnedFd, OwnedFd) {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -94,20 +95,20 @@ fn engine() -> Arc<Engine> {
     Arc::new(Engine::new(options).expect("memory for a small cache"))
 }
 
-/// Returns the answers to the first request of a connection, which agrees on capabilities.
+/// Returns the replies to the first request of a connection, which negotiates capabilities.
 #[must_use]
 pub fn handshake(request: &[u8]) -> Vec<Vec<u8>> {
     let (kernel, device) = socket();
-    // Nothing is sent twice: the second look finds the end.
+    // The request is sent once: a second receive finds the end of the stream.
     let sent = rustix::net::send(&kernel, request, SendFlags::empty());
     sent.expect("a request fits into a socket");
     rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write).expect("it is connected");
-    // A refusal is an answer too.
-    handshake::shake_hands(&device, handshake::DIRECTORY).ok();
-    let mut room = vec![0; ANSWER_BYTES];
+    // A refusal is a reply, too.
+    handshake::run_handshake(&device, handshake::DIRECTORY_CAPABILITIES).ok();
+    let mut buffer = vec![0; ANSWER_BYTES];
     let mut answers = Vec::new();
-    while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut room[..]) {
-        answers.push(room[..len].to_vec());
+    while let Ok(len @ 1..) = rustix::io::read(&kernel, &mut buffer[..]) {
+        answers.push(buffer[..len].to_vec());
     }
     answers
 }
@@ -129,15 +130,15 @@ impl Mount {
         Mount::new(engine, Tree::Volumes(files), failure)
     }
 
-    /// Mounts a directory, which has to be in a file system in memory.
+    /// Mounts a directory, which has to be on tmpfs.
     #[must_use]
     pub fn of_directory(path: &Path, options: DirectoryOptions) -> Self {
-        // A second safeguard against requests that make devices; threads inherit this.
+        // A second safeguard against requests that create devices; threads inherit this.
         let mut sets = capabilities(None).expect("a thread may look at its rights");
         sets.effective.remove(CapabilitySet::MKNOD);
         sets.permitted.remove(CapabilitySet::MKNOD);
         set_capabilities(None, sets).expect("a thread may drop a right");
-        own_mask();
+        unshare_umask();
         let engine = engine();
         let opened =
             Directory::open(path, DirectoryOptions { plain: true, ..options }, &engine.clock());
@@ -159,16 +160,16 @@ impl Mount {
         let shared = Arc::new(shared);
         let device = Device::new(device, &waker).expect("a descriptor");
         let worker = Worker::new(Arc::clone(&shared), Link::Device(Arc::new(device)), waker);
-        let (nodes, handles, room) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
-        Mount { worker, shared, kernel, nodes, handles, unique: 0, room }
+        let (nodes, handles, buffer) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
+        Mount { worker, shared, kernel, nodes, handles, unique: 0, buffer }
     }
 
-    /// Sends a request as `bytes` have it; returns it and its answers.
+    /// Sends the request in `bytes`, after repairing it; returns it and its replies.
     ///
     /// # Panics
-    /// If the mount has failed, or does not answer.
+    /// If the mount has failed, or does not reply.
     pub fn exchange(&mut self, bytes: &[u8]) -> (Sent, Vec<Vec<u8>>) {
-        let (sent, bytes, is_whole) = self.repaired(bytes);
+        let (sent, bytes, is_whole) = self.repair(bytes);
         rustix::io::write(&self.kernel, &bytes).expect("a request fits into a socket");
         let wanted = usize::from(is_whole && !abi::is_unanswered(sent.opcode));
         let begun = Instant::now();
@@ -179,7 +180,7 @@ impl Mount {
             self.worker.take_completions(self.worker.clock.now());
             self.receive(&mut answers);
             assert!(!self.shared.has_failed(), "the mount has failed after {sent:?}");
-            assert!(begun.elapsed() < PATIENCE, "{sent:?} is not answered");
+            assert!(begun.elapsed() < REPLY_TIMEOUT, "{sent:?} is not answered");
             if is_taken && answers.len() < wanted && begun.elapsed() < SPIN {
                 std::thread::yield_now();
             } else if is_taken && answers.len() < wanted {
@@ -188,12 +189,12 @@ impl Mount {
             }
         }
         for answer in &answers {
-            self.learn(sent.opcode, answer);
+            self.record_reply(sent.opcode, answer);
         }
         (sent, answers)
     }
 
-    /// Has the mount forget the nodes that were looked up.
+    /// Makes the mount forget the nodes that were looked up.
     pub fn reset(&mut self) {
         if let Tree::Directory { directory, pool } = &self.shared.tree {
             directory.forget_all(pool);
@@ -204,16 +205,16 @@ impl Mount {
 
     fn receive(&mut self, answers: &mut Vec<Vec<u8>>) {
         loop {
-            match rustix::io::read(&self.kernel, &mut self.room[..]) {
-                Ok(len) => answers.push(self.room[..len].to_vec()),
+            match rustix::io::read(&self.kernel, &mut self.buffer[..]) {
+                Ok(len) => answers.push(self.buffer[..len].to_vec()),
                 Err(Errno::AGAIN) => return,
                 Err(error) => panic!("the socket is open: {error}"),
             }
         }
     }
 
-    /// Notes what an answer has named.
-    fn learn(&mut self, code: u32, answer: &[u8]) {
+    /// Records the node or handle in a reply.
+    fn record_reply(&mut self, code: u32, answer: &[u8]) {
         let body = answer.get(size_of::<abi::OutHeader>()..).unwrap_or_default();
         if body.is_empty() {
             return;
@@ -236,13 +237,13 @@ impl Mount {
         }
     }
 
-    /// Returns the request that a kernel could send instead, and whether it is whole.
-    fn repaired(&mut self, bytes: &[u8]) -> (Sent, Vec<u8>, bool) {
+    /// Returns the request that a kernel could send instead, and true if it is complete.
+    fn repair(&mut self, bytes: &[u8]) -> (Sent, Vec<u8>, bool) {
         let mut header: InHeader = abi::head_of(bytes);
         self.unique += 2;
         header.unique = self.unique;
-        header.nodeid = known(&self.nodes, header.nodeid);
-        // No user and no group has this number; the kernel refuses it.
+        header.nodeid = resolve(&self.nodes, header.nodeid);
+        // The kernel refuses the number of no user and no group.
         header.uid = header.uid.min(u32::MAX - 1);
         header.gid = header.gid.min(u32::MAX - 1);
         let mut bytes = bytes.to_vec();
@@ -254,7 +255,7 @@ impl Mount {
             header.opcode,
             opcode::WRITE | opcode::SETXATTR | opcode::GETXATTR | opcode::REMOVEXATTR
         ) {
-            // The whole of it, wherever its names are.
+            // The whole body, since names can be anywhere in it.
             body.iter_mut().filter(|it| matches!(**it, b'/' | b'.')).for_each(|it| *it = b'_');
         }
         self.repair_body(header.opcode, body);
@@ -269,36 +270,36 @@ impl Mount {
     fn repair_body(&self, code: u32, body: &mut [u8]) {
         let below = |max: u32| move |number: u64| number % u64::from(max);
         if matches!(code, opcode::READ | opcode::WRITE | opcode::FALLOCATE) {
-            change(body, &(8..16), |offset| offset & u64::MAX >> 1);
+            rewrite(body, &(8..16), |offset| offset & u64::MAX >> 1);
         }
         match code {
-            opcode::READ => change(body, &(16..20), below(LENGTH_MAX)),
+            opcode::READ => rewrite(body, &(16..20), below(LENGTH_MAX)),
             opcode::READDIR | opcode::READDIRPLUS | opcode::RELEASEDIR => {
-                change(body, &(0..8), |handle| known(&self.handles, handle));
+                rewrite(body, &(0..8), |handle| resolve(&self.handles, handle));
             }
             opcode::SETATTR => {
                 let user = |id: u64| id.min(u64::from(u32::MAX - 1));
-                change(body, &(76..80), user);
-                change(body, &(80..84), user);
+                rewrite(body, &(76..80), user);
+                rewrite(body, &(80..84), user);
             }
             opcode::MKNOD => {
                 let mode = |mode: u64| mode & 0o7777 | u64::from(libc::S_IFREG);
-                change(body, &(0..4), mode);
+                rewrite(body, &(0..4), mode);
             }
             opcode::LINK | opcode::RENAME | opcode::RENAME2 => {
-                change(body, &(0..8), |node| known(&self.nodes, node));
+                rewrite(body, &(0..8), |node| resolve(&self.nodes, node));
             }
-            // A hole takes no space, as far as a file can be.
+            // A hole takes no space, so any length of a file is allowed.
             opcode::FALLOCATE if number(body, &(24..28)) & PUNCH_HOLE != 0 => {
-                change(body, &(16..24), |length| length & u64::MAX >> 1);
+                rewrite(body, &(16..24), |length| length & u64::MAX >> 1);
             }
             opcode::FALLOCATE => {
-                change(body, &(8..16), below(LENGTH_MAX));
-                change(body, &(16..24), below(LENGTH_MAX));
+                rewrite(body, &(8..16), below(LENGTH_MAX));
+                rewrite(body, &(16..24), below(LENGTH_MAX));
             }
             opcode::BATCH_FORGET => {
-                for one in body.get_mut(8..).unwrap_or_default().chunks_exact_mut(16) {
-                    change(one, &(0..8), |node| known(&self.nodes, node));
+                for forget in body.get_mut(8..).unwrap_or_default().chunks_exact_mut(16) {
+                    rewrite(forget, &(0..8), |node| resolve(&self.nodes, node));
                 }
             }
             _ => {}
@@ -306,29 +307,29 @@ impl Mount {
     }
 }
 
-/// Returns the known number that a small one stands for; a large one stays as it is.
-fn known(numbers: &[u64], number: u64) -> u64 {
+/// Returns the known number at a small index; returns a large number unchanged.
+fn resolve(numbers: &[u64], number: u64) -> u64 {
     let index = usize::try_from(number).unwrap_or(usize::MAX);
     if numbers.is_empty() || index > 0xff { number } else { numbers[index % numbers.len()] }
 }
 
-/// Returns what a body has of a place.
-fn inside(body: &[u8], at: &Range<usize>) -> Range<usize> {
-    at.start.min(body.len())..at.end.min(body.len())
+/// Returns the part of a range that lies inside of a body.
+fn clip(body: &[u8], range: &Range<usize>) -> Range<usize> {
+    range.start.min(body.len())..range.end.min(body.len())
 }
 
-/// Returns the little-endian number at a place of a body; zeros follow a body.
-fn number(body: &[u8], at: &Range<usize>) -> u64 {
-    let part = &body[inside(body, at)];
+/// Returns the little-endian number in a range of a body; zeros follow a body.
+fn number(body: &[u8], range: &Range<usize>) -> u64 {
+    let part = &body[clip(body, range)];
     let mut bytes = [0; 8];
     bytes[..part.len()].copy_from_slice(part);
     u64::from_le_bytes(bytes)
 }
 
-/// Changes the number at a place of a body, as far as the body has it.
-fn change(body: &mut [u8], at: &Range<usize>, to: impl FnOnce(u64) -> u64) {
-    let new = to(number(body, at)).to_le_bytes();
-    let part = inside(body, at);
+/// Changes the number in a range of a body, as far as the range lies inside of it.
+fn rewrite(body: &mut [u8], range: &Range<usize>, to: impl FnOnce(u64) -> u64) {
+    let new = to(number(body, range)).to_le_bytes();
+    let part = clip(body, range);
     let len = part.len();
     body[part].copy_from_slice(&new[..len]);
 }

@@ -1,5 +1,5 @@
-//! How requests come to a thread and answers go: through the device, or by a ring where the kernel
-//! has FUSE over io_uring.
+//! Transport of one thread's requests and replies: the device, or a ring where the kernel has FUSE
+//! over io_uring.
 
 use super::abi::InHeader;
 use super::device::{Device, Received};
@@ -14,85 +14,85 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A request.
+/// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FuseRequest<'a> {
     pub(super) header: &'a InHeader,
-    /// What follows the head, without the data of a write.
+    /// Bytes after the header, without the data of a write.
     pub(super) body: &'a [u8],
     /// The data of a write.
     pub(super) data: &'a [u8],
 }
 
 impl FuseRequest<'_> {
-    /// All that follows the head, in one piece.
+    /// Returns all bytes after the header, in one piece.
     pub(super) fn whole_payload(&self) -> Vec<u8> {
         [self.body, self.data].concat()
     }
 }
 
-/// An answer, and which request it is to.
+/// A reply, with the number of its request.
 type Answer = (u64, Result<Vec<u8>, Errno>);
 
-/// Answers that others than the thread of a ring have made, until it hands them over.
+/// Replies from other threads, until the thread of the ring submits them.
 #[derive(Debug)]
 pub(super) struct ReplyQueue {
     answers: Mutex<Vec<Answer>>,
-    has_some: AtomicBool,
+    is_nonempty: AtomicBool,
     waker: Waker,
 }
 
-/// The way for an answer of somebody who is not the thread that took the request.
+/// Path for the reply of a thread that did not receive the request.
 #[derive(Clone, Debug)]
 pub(super) enum ReplyPath {
     Device(Arc<Device>),
-    Mailbox(Arc<ReplyQueue>),
+    Queue(Arc<ReplyQueue>),
 }
 
 impl ReplyPath {
-    /// Answers a request.
+    /// Replies to a request.
     pub(super) fn answer(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
         match (self, answer) {
             (ReplyPath::Device(device), Ok(bytes)) => device.reply(unique, &bytes),
             (ReplyPath::Device(device), Err(errno)) => device.refuse(unique, errno),
-            (ReplyPath::Mailbox(mailbox), answer) => {
-                let mut answers = mailbox.answers.lock().expect("no holder panics");
+            (ReplyPath::Queue(queue), answer) => {
+                let mut answers = queue.answers.lock().expect("no holder panics");
                 answers.push((unique, answer));
-                mailbox.has_some.store(true, Ordering::Release);
+                queue.is_nonempty.store(true, Ordering::Release);
                 drop(answers);
-                mailbox.waker.notify();
+                queue.waker.notify();
             }
         }
     }
 }
 
-/// The way of one thread's requests and answers.
+/// Transport of one thread's requests and replies.
 #[derive(Debug)]
 pub(super) enum Link {
     Device(Arc<Device>),
-    Ring { ring: Box<Ring>, mailbox: Arc<ReplyQueue> },
+    Ring { ring: Box<Ring>, queue: Arc<ReplyQueue> },
 }
 
 impl Link {
-    /// By a ring, for a thread that `waker` wakes.
-    pub(super) fn by_ring(ring: Ring, waker: Waker) -> Self {
-        let (answers, has_some) = (Mutex::default(), AtomicBool::new(false));
-        let mailbox = Arc::new(ReplyQueue { answers, has_some, waker });
-        Link::Ring { ring: Box::new(ring), mailbox }
+    /// Returns a link through a ring, for the thread that `waker` wakes.
+    pub(super) fn with_ring(ring: Ring, waker: Waker) -> Self {
+        let (answers, is_nonempty) = (Mutex::default(), AtomicBool::new(false));
+        let queue = Arc::new(ReplyQueue { answers, is_nonempty, waker });
+        Link::Ring { ring: Box::new(ring), queue }
     }
 
-    /// The way for answers of others.
+    /// Returns the path for replies of other threads.
     pub(super) fn reply_path(&self) -> ReplyPath {
         match self {
             Link::Device(device) => ReplyPath::Device(Arc::clone(device)),
-            Link::Ring { mailbox, .. } => ReplyPath::Mailbox(Arc::clone(mailbox)),
+            Link::Ring { queue, .. } => ReplyPath::Queue(Arc::clone(queue)),
         }
     }
 
-    /// Takes a request, if one has come.
+    /// Receives a request, if one is available.
     ///
     /// # Errors
-    /// If the kernel refuses to hand it over.
+    /// If the kernel reports an error.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         match self {
             Link::Device(device) => device.receive(buffer),
@@ -100,42 +100,42 @@ impl Link {
         }
     }
 
-    /// Whether those who ask run on the processor of this thread.
+    /// Returns true if the requesting processes run on the processor of this thread.
     pub(super) fn shares_processor(&self) -> bool {
         matches!(self, Link::Ring { .. })
     }
 
-    /// What was lent with a request is not needed any more.
-    pub(super) fn give_back(&mut self, lent: RingPayload) {
+    /// Returns the payload of a request to its ring entry.
+    pub(super) fn return_payload(&mut self, payload: RingPayload) {
         match self {
             Link::Device(_) => debug_assert!(false, "the device lends nothing"),
-            Link::Ring { ring, .. } => ring.give_back(lent),
+            Link::Ring { ring, .. } => ring.return_payload(payload),
         }
     }
 
-    /// Takes in the answers of others, which go with the next that is handed over; whether there
-    /// were some.
-    pub(super) fn take_answers(&mut self) -> bool {
-        let Link::Ring { ring, mailbox } = self else { return false };
-        let mut came = Vec::new();
-        if mailbox.has_some.load(Ordering::Acquire) {
-            let mut answers = mailbox.answers.lock().expect("no holder panics");
-            mailbox.has_some.store(false, Ordering::Release);
-            came = std::mem::take(&mut *answers);
+    /// Moves queued replies of other threads to the ring, which sends them with the next
+    /// submission. Returns true if there were any.
+    pub(super) fn take_queued_answers(&mut self) -> bool {
+        let Link::Ring { ring, queue } = self else { return false };
+        let mut queued = Vec::new();
+        if queue.is_nonempty.load(Ordering::Acquire) {
+            let mut answers = queue.answers.lock().expect("no holder panics");
+            queue.is_nonempty.store(false, Ordering::Release);
+            queued = std::mem::take(&mut *answers);
         }
-        for (unique, answer) in &came {
+        for (unique, answer) in &queued {
             match answer {
                 Ok(bytes) => ring.reply(*unique, bytes),
                 Err(errno) => ring.refuse(*unique, *errno),
             }
         }
-        !came.is_empty()
+        !queued.is_empty()
     }
 
-    /// Hands over what was answered before a time in which nothing else is asked of the kernel.
+    /// Submits the replies before a period without other calls to the kernel.
     ///
     /// # Errors
-    /// The kernel takes nothing any more.
+    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         match self {
             Link::Device(_) => Ok(()),
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    /// Answers with `body`.
+    /// Replies with `body`.
     pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
         match self {
             Link::Device(device) => device.reply(unique, body),
@@ -162,7 +162,7 @@ impl Link {
         }
     }
 
-    /// Answers with an errno.
+    /// Replies with an errno.
     pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
         match self {
             Link::Device(device) => device.refuse(unique, errno),
@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// Answers with what a read that is done has found, from where it lies.
+    /// Replies with the data of a completed read, directly from its frames.
     pub(super) fn reply_read(
         &mut self,
         unique: u64,

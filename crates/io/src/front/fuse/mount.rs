@@ -1,8 +1,9 @@
-//! Mounting and unmounting: by ourselves where we may, else by the helper of the package fuse3.
+//! Mounting and unmounting: by this process where it has the permission, else by the helper of the
+//! package fuse3.
 //!
-//! Invariants: nothing is mounted over what would be hidden; of mounts that were left behind, only
-//! our own are taken away, and only dead ones. A mount is known by its ID and not by its path:
-//! users may rename directories above the mountpoint, and mount other file systems at the old path.
+//! Invariants: a mount never hides files; of stale mounts, only dead mounts of Larder are
+//! unmounted. A mount is identified by its ID and not by its path: users may rename directories
+//! above the mountpoint, and mount other file systems at the old path.
 
 use super::device;
 use crate::claim::ClaimError;
@@ -26,66 +27,66 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// The type of the mount, in lists of mounts.
+/// File system type in the mount table.
 const TYPE: &str = mount_table::LARDER;
 /// Maximum length of a string that fsconfig(2) takes.
 const CONFIG_BYTES_MAX: usize = 255;
-/// Reason for which a covered mount cannot be changed.
+/// Reason why a covered mount cannot be changed.
 const COVERED: &str = "another mount covers it and was not changed; unmount both with umount";
-/// What mounts for those who may not.
+/// Program that mounts for users without the permission.
 const HELPER: &str = "fusermount3";
 
-/// Why nothing was mounted. Each message can follow "failed to".
+/// Failure to mount. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no FUSE.
-    #[error("open {}: {source}; {}", device::PATH, way_to_it(.source))]
+    /// The FUSE device cannot be opened.
+    #[error("open {}: {source}; {}", device::PATH, device_advice(.source))]
     NoDevice {
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// The mountpoint cannot be one.
+    /// The path cannot be a mountpoint.
     #[error("mount at {}: {reason}", path.display())]
     Mountpoint {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// We may not, and the helper cannot or will not.
+    /// This process has no permission to mount, and the helper fails.
     #[error(
         "mount at {}: only root mounts by itself, and {HELPER} (package fuse3) {reason}",
         path.display()
     )]
     Helper {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// What is the matter with the helper.
+        /// Failure of the helper.
         reason: String,
     },
-    /// The kernel refused.
+    /// The kernel reports an error.
     #[error("mount at {}: {source}", path.display())]
     Refused {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         source: io::Error,
     },
-    /// A volume cannot be a file.
+    /// A volume cannot be shown as a file.
     #[error("show the volume \"{name}\" as a file: {reason}")]
     Name {
-        /// The volume.
+        /// Name of the volume.
         name: String,
-        /// Why.
+        /// Reason of the failure.
         reason: &'static str,
     },
-    /// Its data would be cached twice.
+    /// Another cache has claimed the data.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
 }
 
-/// How whoever may not open the device, or has none, gets it.
-fn way_to_it(error: &io::Error) -> &'static str {
+/// Returns advice for a user who cannot open the device.
+fn device_advice(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied {
         "only root may open it here; to let all users mount, run chmod 666 /dev/fuse as root"
     } else {
@@ -93,18 +94,18 @@ fn way_to_it(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why nothing was unmounted.
+/// Failure to unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
-    /// Somebody uses it.
+    /// A program uses the mount.
     #[error("unmount {}: it is in use", .0.display())]
     Busy(PathBuf),
-    /// The kernel or the helper refused.
+    /// The kernel or the helper reports an error.
     #[error("unmount {}: {reason}", path.display())]
     Refused {
-        /// Where.
+        /// Path of the mountpoint.
         path: PathBuf,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
 }
@@ -112,7 +113,7 @@ pub enum UnmountError {
 /// A mount that a Larder process has made.
 #[derive(Clone, Debug)]
 pub(super) struct Mount {
-    at: Mountpoint,
+    mountpoint: Mountpoint,
     /// ID of the mount and device number of its file system, as in the mount table.
     id: u64,
     filesystem: u64,
@@ -121,71 +122,78 @@ pub(super) struct Mount {
     by_helper: bool,
 }
 
-/// A directory entry to mount at: directories above may be renamed.
+/// Directory entry of a mountpoint. It stays valid when directories above it are renamed.
 #[derive(Clone, Debug)]
 struct Mountpoint {
-    /// Path when it was opened, for messages.
+    /// Path at the time of the open, for messages.
     path: PathBuf,
-    /// Unlike a descriptor in the mount, it does not keep the mount in use.
+    /// Directory that holds the entry. Unlike a descriptor in the mount, it does not keep the mount
+    /// in use.
     parent: Arc<OwnedFd>,
     name: OsString,
 }
 
-/// How something is mounted.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct MountOptions {
-    /// What lists of mounts call it.
+    /// Source in the mount table.
     pub(super) source: String,
-    /// Whether others than who mounts may use it, where that may be said.
+    /// True if other users may use the mount, where that option is permitted.
     pub(super) allow_other: bool,
-    /// Whether the kernel holds those who use it against the modes of files.
-    pub(super) checks: bool,
-    /// Its restrictions. A mount by the helper always has those of `UNTRUSTED`.
+    /// True if the kernel checks the permissions of files.
+    pub(super) check_permissions: bool,
+    /// Restrictions of the mount. A mount by the helper always has those of `UNTRUSTED`.
     pub(super) restrictions: MountRestrictions,
-    /// Whether the kernel is to ask through the device, even where it could by io_uring.
+    /// True if requests come through the device, even where io_uring is available.
     pub(super) plain: bool,
 }
 
 impl MountOptions {
     /// Returns the options that define the rights of users.
     fn rights(&self) -> impl Iterator<Item = &'static str> {
-        let options = [(self.checks, "default_permissions"), (self.allow_other, "allow_other")];
+        let options =
+            [(self.check_permissions, "default_permissions"), (self.allow_other, "allow_other")];
         options.into_iter().filter_map(|(is_set, option)| is_set.then_some(option))
     }
 }
 
-/// Mounts at `path`; the descriptor through which the kernel asks, and whether a dead mount had to
-/// make room.
-pub(super) fn mount(path: &Path, how: &MountOptions) -> Result<(OwnedFd, Mount, bool), MountError> {
-    let at = Mountpoint::open(path).map_err(|error| unusable(path, &error))?;
-    let refused =
-        |source: Errno| MountError::Refused { path: at.path.clone(), source: source.into() };
-    let took_over = take_over(&at)?;
-    let directory = at.open_empty()?;
+/// Mounts at `path`. Returns the descriptor of the connection, the mount, and true if a dead mount
+/// was replaced.
+pub(super) fn mount(
+    path: &Path,
+    options: &MountOptions,
+) -> Result<(OwnedFd, Mount, bool), MountError> {
+    let mountpoint = Mountpoint::open(path).map_err(|error| unusable(path, &error))?;
+    let refused = |source: Errno| MountError::Refused {
+        path: mountpoint.path.clone(),
+        source: source.into(),
+    };
+    let replaced_stale = unmount_stale(&mountpoint)?;
+    let directory = mountpoint.open_empty()?;
     let descriptor = match device::open() {
         Ok(descriptor) => descriptor,
         Err(error) => return Err(MountError::NoDevice { source: error.into() }),
     };
     if rustix::process::geteuid().is_root() {
-        match attach(&directory, &descriptor, how) {
+        match attach(&directory, &descriptor, options) {
             Ok((id, filesystem, unique_id)) => {
-                let mount = Mount { at, id, filesystem, unique_id, by_helper: false };
-                return Ok((descriptor, mount, took_over));
+                let mount = Mount { mountpoint, id, filesystem, unique_id, by_helper: false };
+                return Ok((descriptor, mount, replaced_stale));
             }
-            // Root of a container may have as few rights as other users.
+            // Root in a container may lack the permission, as other users do.
             Err(Errno::PERM | Errno::NOSYS) => {}
             Err(error) => return Err(refused(error)),
         }
     }
     drop((descriptor, directory));
-    let descriptor = mount_by_helper(&at, how)?;
+    let descriptor = mount_by_helper(&mountpoint, options)?;
     let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(refused)?;
     rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK).map_err(refused)?;
-    let Some(mount) = Mount::existing(&at, true) else {
+    let Some(mount) = Mount::existing(&mountpoint, true) else {
         let reason = "has mounted elsewhere: a directory above was renamed".to_owned();
-        return Err(MountError::Helper { path: at.path, reason });
+        return Err(MountError::Helper { path: mountpoint.path, reason });
     };
-    Ok((descriptor, mount, took_over))
+    Ok((descriptor, mount, replaced_stale))
 }
 
 /// Mounts the file system of `device` at `directory`; returns the ID of the mount, the device
@@ -193,22 +201,22 @@ pub(super) fn mount(path: &Path, how: &MountOptions) -> Result<(OwnedFd, Mount, 
 fn attach(
     directory: &OwnedFd,
     device: &OwnedFd,
-    how: &MountOptions,
+    options: &MountOptions,
 ) -> Result<(u64, u64, Option<u64>), Errno> {
     let context = rustix::mount::fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
-    set("source", &how.source[..how.source.floor_char_boundary(CONFIG_BYTES_MAX)])?;
+    set("source", &options.source[..options.source.floor_char_boundary(CONFIG_BYTES_MAX)])?;
     set("subtype", "larder")?;
     set("fd", &device.as_raw_fd().to_string())?;
     set("rootmode", "40000")?;
     set("user_id", &rustix::process::getuid().as_raw().to_string())?;
     set("group_id", &rustix::process::getgid().as_raw().to_string())?;
-    let read_only = how.restrictions.contains(MountRestrictions::READ_ONLY).then_some("ro");
-    for flag in how.rights().chain(read_only) {
+    let read_only = options.restrictions.contains(MountRestrictions::READ_ONLY).then_some("ro");
+    for flag in options.rights().chain(read_only) {
         fsconfig_set_flag(&context, flag)?;
     }
     rustix::mount::fsconfig_create(&context)?;
-    let attributes = how.restrictions.attributes() | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    let attributes = options.restrictions.attributes() | MountAttrFlags::MOUNT_ATTR_NOATIME;
     let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
     let (id, device) = mount_table::mount_and_device(&mount).ok_or(Errno::NOSYS)?;
     let unique_id = mount_table::unique_mount_id(&mount, OsStr::new(""));
@@ -218,7 +226,7 @@ fn attach(
     Ok((id, device, unique_id))
 }
 
-/// The path without links above its last part, which may be a dead mount.
+/// Returns the path without symbolic links above its last component, which may be a dead mount.
 fn absolute(path: &Path) -> PathBuf {
     if path.file_name().is_none() || path.read_link().is_ok() {
         return path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -234,17 +242,19 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Unmounts what a killed process of ours left at a mountpoint; whether there was something.
-fn take_over(at: &Mountpoint) -> Result<bool, MountError> {
-    // Not stat(2): what that says the kernel may remember.
-    let dead = matches!(rustix::fs::statfs(at.link()), Err(Errno::NOTCONN | Errno::CONNABORTED));
-    let reason = |reason: String| MountError::Mountpoint { path: at.path.clone(), reason };
-    match (Mount::existing(at, !rustix::process::geteuid().is_root()), dead) {
+/// Unmounts the dead mount that a killed Larder process left at a mountpoint. Returns true if there
+/// was one.
+fn unmount_stale(mountpoint: &Mountpoint) -> Result<bool, MountError> {
+    // Not stat(2), whose answer the kernel may have cached.
+    let is_dead =
+        matches!(rustix::fs::statfs(mountpoint.link()), Err(Errno::NOTCONN | Errno::CONNABORTED));
+    let reason = |reason: String| MountError::Mountpoint { path: mountpoint.path.clone(), reason };
+    match (Mount::existing(mountpoint, !rustix::process::geteuid().is_root()), is_dead) {
         (None, false) => Ok(false),
         (Some(_), false) => Err(reason("a larder that runs has it mounted".into())),
         (None, true) => {
-            let what = "a FUSE file system that is dead is mounted there, and it is not of larder";
-            Err(reason(format!("{what}; umount it first")))
+            let text = "a FUSE file system that is dead is mounted there, and it is not of larder";
+            Err(reason(format!("{text}; umount it first")))
         }
         (Some(mount), true) => {
             let unmounted = mount.unmount(true);
@@ -254,18 +264,20 @@ fn take_over(at: &Mountpoint) -> Result<bool, MountError> {
     }
 }
 
-/// Takes out of sight what a process of ours has mounted at `path`, whoever uses it; whether there
-/// was something. For those who know that it is not needed any more: they started that process.
+/// Lazily unmounts the mount of a Larder process at `path`, even if programs use it. Returns true
+/// if there was one. For callers that started that process and know that the mount is not needed
+/// any more.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// If the kernel reports an error.
 pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
     let by_helper = !rustix::process::geteuid().is_root();
-    let mount = Mountpoint::open(path).ok().and_then(|at| Mount::existing(&at, by_helper));
+    let mount =
+        Mountpoint::open(path).ok().and_then(|mountpoint| Mount::existing(&mountpoint, by_helper));
     mount.map_or(Ok(false), |mount| mount.unmount(true).map(|()| true))
 }
 
-/// Returns why nothing can be mounted at `path`.
+/// Returns the error for a path that cannot be a mountpoint.
 fn unusable(path: &Path, error: &io::Error) -> MountError {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "there is no such directory; make it first".to_owned(),
@@ -322,9 +334,9 @@ impl Mountpoint {
     }
 }
 
-/// Has the helper mount, and takes the descriptor that it sends.
-fn mount_by_helper(at: &Mountpoint, how: &MountOptions) -> Result<OwnedFd, MountError> {
-    let failed = |reason: String| MountError::Helper { path: at.path.clone(), reason };
+/// Runs the helper to mount, and receives the descriptor that it sends.
+fn mount_by_helper(mountpoint: &Mountpoint, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let failed = |reason: String| MountError::Helper { path: mountpoint.path.clone(), reason };
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -336,28 +348,28 @@ fn mount_by_helper(at: &Mountpoint, how: &MountOptions) -> Result<OwnedFd, Mount
     // The helper inherits its end.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(refused)?;
     // A comma in a name would end the option.
-    let source = how.source.replace('\\', "\\\\").replace(',', "\\,");
-    let restrictions = how.restrictions | MountRestrictions::UNTRUSTED;
-    let mut options = format!("fsname={source},subtype=larder,noatime,{restrictions}");
-    for option in how.rights() {
-        options = options + "," + option;
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let restrictions = options.restrictions | MountRestrictions::UNTRUSTED;
+    let mut option_list = format!("fsname={source},subtype=larder,noatime,{restrictions}");
+    for option in options.rights() {
+        option_list = option_list + "," + option;
     }
-    let ran = Command::new(HELPER)
-        .args(["-o", &options])
+    let run = Command::new(HELPER)
+        .args(["-o", &option_list])
         .arg("--")
-        .arg(at.path_now())
+        .arg(mountpoint.path_now())
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .output();
     drop(theirs);
-    let ran = ran.map_err(|error| failed(format!("cannot be run: {error}")))?;
-    if !ran.status.success() {
-        return Err(failed(format!("refuses: {}", error_text(&ran.stderr))));
+    let run = run.map_err(|error| failed(format!("cannot be run: {error}")))?;
+    if !run.status.success() {
+        return Err(failed(format!("refuses: {}", error_text(&run.stderr))));
     }
-    received(&ours).map_err(refused)?.ok_or_else(|| failed("sends no descriptor".into()))
+    receive_descriptor(&ours).map_err(refused)?.ok_or_else(|| failed("sends no descriptor".into()))
 }
 
-fn received(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -371,7 +383,7 @@ fn received(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(descriptors.flatten().next())
 }
 
-/// What a helper said, on one line.
+/// Returns the output of the helper on one line.
 fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
@@ -379,20 +391,20 @@ fn error_text(bytes: &[u8]) -> String {
 
 impl Mount {
     /// Returns the Larder mount that is visible at a mountpoint.
-    fn existing(at: &Mountpoint, by_helper: bool) -> Option<Self> {
-        let (id, table) = (at.mount_id()?, mount_table::read().ok()?);
+    fn existing(mountpoint: &Mountpoint, by_helper: bool) -> Option<Self> {
+        let (id, table) = (mountpoint.mount_id()?, mount_table::read().ok()?);
         let line = table.into_iter().find(|line| line.id == id && line.is_of(TYPE))?;
-        let (filesystem, unique_id) = (line.filesystem, at.unique_mount_id());
-        Some(Mount { at: at.clone(), id, filesystem, unique_id, by_helper })
+        let (filesystem, unique_id) = (line.filesystem, mountpoint.unique_mount_id());
+        Some(Mount { mountpoint: mountpoint.clone(), id, filesystem, unique_id, by_helper })
     }
 
     /// Returns the mountpoint.
     pub(super) fn path(&self) -> &Path {
-        &self.at.path
+        &self.mountpoint.path
     }
 
-    /// Returns the restrictions that the mount has in any case.
-    pub(super) fn own_restrictions(&self) -> MountRestrictions {
+    /// Returns the restrictions that the mount has regardless of its options.
+    pub(super) fn inherent_restrictions(&self) -> MountRestrictions {
         if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
     }
 
@@ -403,56 +415,57 @@ impl Mount {
 
     /// Returns its line of the mount table; none once it is unmounted.
     fn line(&self) -> Result<Option<MountLine>, Errno> {
-        let is_own = |line: &MountLine| (line.id, line.filesystem) == (self.id, self.filesystem);
-        Ok(mount_table::read()?.into_iter().find(is_own))
+        let is_this = |line: &MountLine| (line.id, line.filesystem) == (self.id, self.filesystem);
+        Ok(mount_table::read()?.into_iter().find(is_this))
     }
 
-    /// Returns where the mount is, which may have been moved; none once it is unmounted. Another
-    /// mount can take its place afterwards only by a rename of the mountpoint itself in another
+    /// Returns the current mountpoint, which may have been moved; none if the mount is unmounted.
+    /// Another mount can replace it afterwards only by a rename of the mountpoint itself in another
     /// mount namespace.
     ///
     /// # Errors
     /// If another mount covers it, or the mount table cannot be read.
-    fn place(&self) -> io::Result<Option<Mountpoint>> {
+    fn current_mountpoint(&self) -> io::Result<Option<Mountpoint>> {
         let Some(line) = self.line()? else { return Ok(None) };
-        let has_id = |at: &Mountpoint| at.mount_id() == Some(self.id);
-        let is_own = |at: &Mountpoint| at.unique_mount_id() == self.unique_id;
-        if has_id(&self.at) && is_own(&self.at) {
-            return Ok(Some(self.at.clone()));
+        let has_id = |mountpoint: &Mountpoint| mountpoint.mount_id() == Some(self.id);
+        let is_this = |mountpoint: &Mountpoint| mountpoint.unique_mount_id() == self.unique_id;
+        if has_id(&self.mountpoint) && is_this(&self.mountpoint) {
+            return Ok(Some(self.mountpoint.clone()));
         }
-        // Without unique IDs, it may be a later mount that has the numbers of this one.
-        let has_moved = |at: &Mountpoint| self.unique_id.is_some() && has_id(at);
-        let Some(at) = Mountpoint::open(&line.at).ok().filter(has_moved) else {
+        // Without unique IDs, a later mount may have the numbers of this one.
+        let has_moved = |mountpoint: &Mountpoint| self.unique_id.is_some() && has_id(mountpoint);
+        let Some(mountpoint) = Mountpoint::open(&line.at).ok().filter(has_moved) else {
             return Err(io::Error::other(COVERED));
         };
-        Ok(is_own(&at).then_some(at))
+        Ok(is_this(&mountpoint).then_some(mountpoint))
     }
 
     /// Adds `restrictions` to those of the mount.
     ///
     /// # Errors
-    /// If the mount does not have them then: it is unmounted or covered, the helper has mounted it
-    /// (the helper cannot change a mount), or the kernel refuses.
+    /// If the mount does not have them afterwards: it is unmounted or covered, the helper has
+    /// mounted it (the helper cannot change a mount), or the kernel reports an error.
     pub(super) fn restrict(&self, restrictions: MountRestrictions) -> io::Result<()> {
         if self.by_helper {
             return Err(Errno::PERM.into());
         }
-        let at = self.place()?.ok_or(Errno::NOENT)?;
-        add_attributes(&at, restrictions.attributes())?;
+        let mountpoint = self.current_mountpoint()?.ok_or(Errno::NOENT)?;
+        add_attributes(&mountpoint, restrictions.attributes())?;
         match self.line()? {
             Some(line) if line.restrictions.contains(restrictions) => Ok(()),
             _ => Err(io::Error::other("the mount was moved meanwhile")),
         }
     }
 
-    /// Unmounts; `lazily` takes it out of sight at once, and those who use it keep it.
+    /// Unmounts. With `lazily`, the mount disappears at once, and programs that use it keep it
+    /// until they close their files.
     ///
     /// # Errors
-    /// If a program uses it, another mount covers it, or the kernel refuses.
+    /// If a program uses it, another mount covers it, or the kernel reports an error.
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        let path = self.at.path.clone();
-        let at = match self.place() {
-            Ok(Some(at)) => at,
+        let path = self.mountpoint.path.clone();
+        let mountpoint = match self.current_mountpoint() {
+            Ok(Some(mountpoint)) => mountpoint,
             // Another program has unmounted it.
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -462,20 +475,21 @@ impl Mount {
         if !self.by_helper {
             let mut flags = UnmountFlags::NOFOLLOW;
             flags.set(UnmountFlags::DETACH, lazily);
-            return match rustix::mount::unmount(at.link(), flags) {
+            return match rustix::mount::unmount(mountpoint.link(), flags) {
                 // Another program has unmounted it.
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
                 Err(Errno::BUSY) => Err(UnmountError::Busy(path)),
                 Err(error) => Err(UnmountError::Refused { path, reason: error.to_string() }),
             };
         }
-        let how: &[&OsStr] =
+        let arguments: &[&OsStr] =
             if lazily { &["-u".as_ref(), "-z".as_ref()] } else { &["-u".as_ref()] };
-        let ran = Command::new(HELPER).args(how).arg("--").arg(at.path_now()).output();
-        match ran {
-            Ok(ran) if ran.status.success() || matches!(self.line(), Ok(None)) => Ok(()),
-            Ok(ran) if error_text(&ran.stderr).contains("busy") => Err(UnmountError::Busy(path)),
-            Ok(ran) => Err(UnmountError::Refused { path, reason: error_text(&ran.stderr) }),
+        let run =
+            Command::new(HELPER).args(arguments).arg("--").arg(mountpoint.path_now()).output();
+        match run {
+            Ok(run) if run.status.success() || matches!(self.line(), Ok(None)) => Ok(()),
+            Ok(run) if error_text(&run.stderr).contains("busy") => Err(UnmountError::Busy(path)),
+            Ok(run) => Err(UnmountError::Refused { path, reason: error_text(&run.stderr) }),
             Err(error) => {
                 let reason = format!("{HELPER} cannot be run: {error}");
                 Err(UnmountError::Refused { path, reason })
@@ -485,8 +499,8 @@ impl Mount {
 }
 
 /// Adds attributes to the mount that is visible at a mountpoint; it keeps those that it has.
-fn add_attributes(at: &Mountpoint, attributes: MountAttrFlags) -> io::Result<()> {
-    let name = CString::new(at.name.as_bytes())?;
+fn add_attributes(mountpoint: &Mountpoint, attributes: MountAttrFlags) -> io::Result<()> {
+    let name = CString::new(mountpoint.name.as_bytes())?;
     let change = libc::mount_attr {
         attr_set: attributes.bits().into(),
         attr_clr: 0,
@@ -498,7 +512,7 @@ fn add_attributes(at: &Mountpoint, attributes: MountAttrFlags) -> io::Result<()>
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            at.parent.as_raw_fd(),
+            mountpoint.parent.as_raw_fd(),
             name.as_ptr(),
             libc::AT_SYMLINK_NOFOLLOW,
             &raw const change,
@@ -514,9 +528,9 @@ mod tests {
 
     #[test]
     fn who_has_no_device_is_told_how_to_get_it() {
-        let said = |kind| MountError::NoDevice { source: io::Error::from(kind) }.to_string();
-        assert!(said(io::ErrorKind::NotFound).contains("modprobe fuse"));
-        assert!(said(io::ErrorKind::PermissionDenied).contains("chmod 666 /dev/fuse"));
+        let message = |kind| MountError::NoDevice { source: io::Error::from(kind) }.to_string();
+        assert!(message(io::ErrorKind::NotFound).contains("modprobe fuse"));
+        assert!(message(io::ErrorKind::PermissionDenied).contains("chmod 666 /dev/fuse"));
     }
 
     #[test]
@@ -536,14 +550,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        let why =
+        let reason_of =
             |path: &Path| Mountpoint::open(path).unwrap().open_empty().unwrap_err().to_string();
         assert!(
-            why(directory.path()).ends_with("it is not empty, and what is in it would be hidden")
+            reason_of(directory.path())
+                .ends_with("it is not empty, and what is in it would be hidden")
         );
-        assert!(why(&file).ends_with("it is not a directory"));
+        assert!(reason_of(&file).ends_with("it is not a directory"));
         assert!(
-            why(&directory.path().join("x")).ends_with("there is no such directory; make it first")
+            reason_of(&directory.path().join("x"))
+                .ends_with("there is no such directory; make it first")
         );
     }
 }

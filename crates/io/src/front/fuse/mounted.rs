@@ -1,16 +1,16 @@
 //! Mounts, of volumes as files and of directories, and the threads that serve them.
 //!
-//! Invariant: the mount is there before the kernel's first question is answered and the threads
-//! run, and nothing is left mounted when that fails.
+//! Invariant: the mount exists before the server answers the kernel's first request and starts the
+//! threads; if that fails, the mount is removed.
 
 use super::abi::capability;
 use super::device::Device;
-use super::directory::{BlockingPool, Directory, own_mask};
+use super::directory::{BlockingPool, Directory, unshare_umask};
 use super::files::Files;
-use super::handshake::{self, shake_hands};
+use super::handshake::{self, run_handshake};
 use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
-use super::ring::{self, Prepared, Ring};
+use super::ring::{self, PreparedRing, Ring};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
@@ -29,20 +29,20 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// More threads than this do not make it faster.
+/// Maximum number of threads; more do not improve performance.
 const THREADS_MAX: usize = 8;
-/// Of a directory: while one waits for its disk, others answer.
+/// Minimum number of threads of a mounted directory: while one waits for its disk, others answer.
 const DIRECTORY_THREADS_MIN: usize = 3;
 
-/// What is mounted.
+/// Contents of a mount.
 pub(super) enum Tree {
     /// Volumes as files.
     Volumes(Files),
-    /// A directory, whose files are a volume, or one for each of its sections.
+    /// A directory, whose files are one volume, or one for each of its sections.
     Directory { directory: Arc<Directory>, pool: BlockingPool },
 }
 
-/// What all threads share.
+/// State that all threads of a mount share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) tree: Tree,
@@ -51,12 +51,12 @@ pub(super) struct Shared {
     pub(super) closing: AtomicBool,
     wakers: Vec<Waker>,
     running: AtomicUsize,
-    /// Whether we have unmounted it.
+    /// True if this process has unmounted it.
     unmounted: AtomicBool,
-    /// Whether somebody else has, or the kernel has cut it off.
+    /// True if another program has unmounted it, or the kernel has aborted the connection.
     is_gone: AtomicBool,
-    /// Who is told of that, once.
-    gone: Mutex<Option<Gone>>,
+    /// Called once when that has happened.
+    unmount_callback: Mutex<Option<UnmountCallback>>,
     failure: Arc<MountFailure>,
 }
 
@@ -100,11 +100,11 @@ impl MountFailure {
     }
 }
 
-/// Is told that what was mounted is gone.
-type Gone = Box<dyn FnOnce() + Send>;
+/// Callback for a mount that another program has unmounted.
+type UnmountCallback = Box<dyn FnOnce() + Send>;
 
 impl Shared {
-    /// Returns the state of a mount that as many threads serve as there are wakers.
+    /// Returns the state of a mount with one thread per waker.
     pub(super) fn new(
         engine: Arc<Engine>,
         tree: Tree,
@@ -126,11 +126,11 @@ impl Shared {
             wakers,
             unmounted: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
-            gone: Mutex::new(None),
+            unmount_callback: Mutex::new(None),
         }
     }
 
-    /// The files, of a mount of volumes.
+    /// Returns the files of a mount of volumes.
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
             Tree::Volumes(files) => files,
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether an internal error has ended the mount.
+    /// Returns true if an internal error has ended the mount.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.has_failed()
     }
@@ -157,8 +157,8 @@ impl Shared {
         &self.wakers
     }
 
-    /// A thread has ended.
-    pub(super) fn thread_over(&self) {
+    /// Records that a thread has ended.
+    pub(super) fn thread_ended(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && !self.is_closing()
@@ -170,28 +170,28 @@ impl Shared {
         if is_last && !is_expected {
             tracing::warn!("what was mounted is gone: somebody has unmounted it");
             self.is_gone.store(true, Ordering::Release);
-            self.tell_if_gone();
+            self.run_unmount_callback();
         }
     }
 
-    fn tell_if_gone(&self) {
+    fn run_unmount_callback(&self) {
         if self.is_gone.load(Ordering::Acquire)
-            && let Some(tell) = self.gone.lock().expect("no holder panics").take()
+            && let Some(callback) = self.unmount_callback.lock().expect("no holder panics").take()
         {
-            tell();
+            callback();
         }
     }
 }
 
-/// Something mounted, with the threads that serve it.
+/// A mount with the threads that serve it.
 pub(super) struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
-    took_over: bool,
-    /// Keeps other caches from caching the files of volumes again.
+    replaced_stale: bool,
+    /// Prevents other caches from caching the files of volumes.
     _claim: Option<Claim>,
-    /// What is not as good as it could be.
+    /// Notice of a degraded mode of the mount, if any.
     note: Option<String>,
 }
 
@@ -202,33 +202,37 @@ impl fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// Mounts `tree` at `at`. What a killed process of ours left mounted there is taken away first.
+    /// Mounts `tree` at `at`. A dead mount that a killed Larder process left there is unmounted
+    /// first.
     pub(super) fn start(
         engine: Arc<Engine>,
         tree: Tree,
         at: &Path,
-        how: &MountOptions,
+        options: &MountOptions,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, MountError> {
         let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (least, wanted) = match tree {
-            Tree::Volumes(_) => (1, handshake::VOLUMES),
-            // One of them may wait for the directory's disk.
-            Tree::Directory { ref directory, .. } => (DIRECTORY_THREADS_MIN, directory.wanted()),
+        let (threads_min, capabilities) = match tree {
+            Tree::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
+            // One of the threads may wait for the directory's disk.
+            Tree::Directory { ref directory, .. } => {
+                (DIRECTORY_THREADS_MIN, directory.capabilities())
+            }
         };
-        let touch = matches!(tree, Tree::Volumes(_));
-        let (rings, note) = match rings(cpus.min(THREADS_MAX), how.plain, touch) {
+        let prefault = matches!(tree, Tree::Volumes(_));
+        let (rings, note) = match rings(cpus.min(THREADS_MAX), options.plain, prefault) {
             Ok(rings) => (rings, None),
             Err(note) => (Vec::new(), Some(note)),
         };
-        // What comes by a ring is for its thread alone.
-        let by_rings = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
-        let count = if by_rings == 0 { cpus.clamp(least, THREADS_MAX) } else { rings.len() };
+        // Only the thread of a ring receives the ring's requests.
+        let ring_capability = if rings.is_empty() { 0 } else { capability::OVER_IO_URING };
+        let count =
+            if ring_capability == 0 { cpus.clamp(threads_min, THREADS_MAX) } else { rings.len() };
         let wakers = (0..count).map(|_| Waker::new());
         let wakers = wakers.collect::<io::Result<Vec<_>>>().map_err(refused)?;
         Claim::check_mountpoint(at)?;
-        let (descriptor, mount, took_over) = mount::mount(at, how)?;
+        let (descriptor, mount, replaced_stale) = mount::mount(at, options)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
             Tree::Directory { pool, .. } => pool.failure(),
@@ -236,27 +240,28 @@ impl Mounted {
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
             if let Tree::Directory { directory, .. } = &shared.tree {
-                let applied = how.restrictions | mount.own_restrictions();
+                let applied = options.restrictions | mount.inherent_restrictions();
                 directory.follow_restrictions(&mount, applied);
             }
-            let agreed = shake_hands(&descriptor, wanted | by_rings).map_err(refused)?;
+            let agreed =
+                run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
             if let Tree::Directory { directory, .. } = &shared.tree {
-                directory.agreed(agreed, &descriptor);
+                directory.set_connection(agreed, &descriptor);
             }
-            let by_rings = agreed & capability::OVER_IO_URING != 0;
-            let rings = if by_rings { rings } else { Vec::new() };
+            let uses_rings = agreed & capability::OVER_IO_URING != 0;
+            let rings = if uses_rings { rings } else { Vec::new() };
             Ok((claim, start_threads(&shared, descriptor, rings).map_err(refused)?))
         });
         match started {
             Ok((claim, threads)) => {
                 let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, took_over, _claim: claim, note })
+                Ok(Mounted { shared, mount, threads, replaced_stale, _claim: claim, note })
             }
             Err(error) => {
                 shared.closing.store(true, Ordering::Release);
                 shared.wake_all();
-                if let Err(again) = mount.unmount(true) {
-                    tracing::error!(%again, "a mount that failed was left behind");
+                if let Err(unmount_error) = mount.unmount(true) {
+                    tracing::error!(again = %unmount_error, "a mount that failed was left behind");
                 }
                 Err(error)
             }
@@ -264,17 +269,18 @@ impl Mounted {
     }
 
     pub(super) fn took_over(&self) -> bool {
-        self.took_over
+        self.replaced_stale
     }
 
     pub(super) fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Has `tell` called when somebody else has unmounted it, at once if that has happened.
-    pub(super) fn when_gone(&self, tell: Gone) {
-        *self.shared.gone.lock().expect("no holder panics") = Some(tell);
-        self.shared.tell_if_gone();
+    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
+    /// has happened.
+    pub(super) fn when_gone(&self, callback: UnmountCallback) {
+        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(callback);
+        self.shared.run_unmount_callback();
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -319,16 +325,16 @@ impl Drop for Mounted {
 
 /// Volumes shown as files in a directory.
 ///
-/// [`VolumeMount::unmount`] while nobody uses them, then [`VolumeMount::close`].
+/// Call [`VolumeMount::unmount`] while no program uses them, then [`VolumeMount::close`].
 #[derive(Debug)]
 pub struct VolumeMount(Mounted);
 
 impl VolumeMount {
-    /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer` is
-    /// told of every request that was answered. `plain`: the kernel is to ask through /dev/fuse,
-    /// even where it could by io_uring.
+    /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer`
+    /// receives the events of all answered requests. `plain`: requests come through /dev/fuse, even
+    /// where io_uring is available.
     ///
-    /// What a killed process of ours left mounted there is taken away first.
+    /// A dead mount that a killed Larder process left there is unmounted first.
     ///
     /// # Errors
     /// If a volume's name cannot be a file's, the directory cannot be mounted on, or the machine
@@ -344,42 +350,42 @@ impl VolumeMount {
         for (volume, map) in volumes {
             files.add(volume, map)?;
         }
-        let how = MountOptions {
+        let options = MountOptions {
             source: "larder".to_owned(),
-            // The helper lets others in only where root has allowed that.
+            // The helper allows access for other users only if root has enabled that.
             allow_other: rustix::process::geteuid().is_root(),
-            checks: true,
+            check_permissions: true,
             restrictions: MountRestrictions::UNTRUSTED,
             plain,
         };
-        Mounted::start(engine, Tree::Volumes(files), at, &how, observer).map(VolumeMount)
+        Mounted::start(engine, Tree::Volumes(files), at, &options, observer).map(VolumeMount)
     }
 
-    /// Whether what a killed process had left mounted was taken away first.
+    /// Returns true if a dead mount of a killed process was replaced.
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.0.took_over()
     }
 
-    /// One sentence, if it is not as good as it could be.
+    /// Returns a notice if the mount works in a degraded mode.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.0.note()
     }
 
-    /// The directory.
+    /// Returns the mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// The file of the volume of this name.
+    /// Returns the path of the file of the volume of this name.
     #[must_use]
     pub fn file(&self, volume: &str) -> PathBuf {
         self.0.path().join(volume)
     }
 
-    /// Shows one more volume from now on.
+    /// Adds a volume as a file.
     ///
     /// # Errors
     /// If its name cannot be a file's.
@@ -391,25 +397,26 @@ impl VolumeMount {
         self.0.shared.files().add(volume, map)
     }
 
-    /// How often the file of this name is open.
+    /// Returns the number of opens of the file of this name.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
-        let file = self.0.shared.files().named(name.as_bytes());
+        let file = self.0.shared.files().by_name(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
-    /// Shows the volume of this name no more; what was asked is answered. What takes longer than
-    /// `patience` is given up, and whoever has the file open gets `ESHUTDOWN` from now on. When
-    /// this returns nobody uses the volume by this mount; false if there was no such file.
+    /// Removes the file of the volume of this name after its requests were answered. Requests that
+    /// take longer than `patience` are cancelled, and programs that have the file open get
+    /// `ESHUTDOWN` from now on. When this returns, the mount does not use the volume any more.
+    /// Returns false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
         let Some(file) = self.0.shared.files().remove(name) else { return false };
         let is_used = || file.sessions.load(Ordering::Acquire) > 0;
         self.0.shared.wake_all();
         let begin = Instant::now();
         while is_used() {
-            if begin.elapsed() >= patience && !file.is_cut() {
+            if begin.elapsed() >= patience && !file.is_cancelled() {
                 tracing::info!(volume = name, "requests to a removed volume were given up");
-                file.cut();
+                file.cancel();
                 self.0.shared.wake_all();
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -417,16 +424,16 @@ impl VolumeMount {
         true
     }
 
-    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
-    /// until [`VolumeMount::close`].
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until [`VolumeMount::close`].
     ///
     /// # Errors
-    /// If somebody uses it, or the kernel refuses.
+    /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.0.unmount(lazily)
     }
 
-    /// Ends the threads. Whoever still uses the files gets errors from now on.
+    /// Ends the threads. Programs that still use the files get errors from now on.
     pub fn close(self) {
         drop(self);
     }
@@ -445,23 +452,23 @@ fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
     }
 }
 
-/// Whether the kernel has FUSE over io_uring, and lets it be used.
-const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+/// Parameter of the kernel module that enables FUSE over io_uring.
+const RING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A ring for each of so many threads; none where the kernel has none, and one sentence where there
-/// could be some.
-fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, String> {
-    let Ok(enabled) = std::fs::read_to_string(RINGS) else { return Ok(Vec::new()) };
+/// Prepares a ring for each of `threads` threads; none if the kernel has no FUSE over io_uring.
+/// Returns a notice if rings would be available but cannot be used.
+fn rings(threads: usize, plain: bool, prefault: bool) -> Result<Vec<PreparedRing>, String> {
+    let Ok(enabled) = std::fs::read_to_string(RING_PARAMETER) else { return Ok(Vec::new()) };
     if plain {
         return Ok(Vec::new());
     }
     if enabled.trim() != "Y" {
         return Err(format!(
             "requests come through /dev/fuse, which is slower than io_uring: the kernel has that \
-             switched off (echo Y > {RINGS}, before mounting)"
+             switched off (echo Y > {RING_PARAMETER}, before mounting)"
         ));
     }
-    ring::prepare(threads, touch).map_err(|error| {
+    ring::prepare(threads, prefault).map_err(|error| {
         format!("requests come through /dev/fuse, which is slower than io_uring: {error}")
     })
 }
@@ -469,47 +476,47 @@ fn rings(threads: usize, plain: bool, touch: bool) -> Result<Vec<Prepared>, Stri
 fn start_threads(
     shared: &Arc<Shared>,
     descriptor: rustix::fd::OwnedFd,
-    rings: Vec<Prepared>,
+    rings: Vec<PreparedRing>,
 ) -> io::Result<Vec<Thread>> {
     let mut devices = vec![Device::new(descriptor, &shared.wakers[0])?];
     for waker in &shared.wakers[1..] {
-        devices.push(Device::new(devices[0].another()?, waker)?);
+        devices.push(Device::new(devices[0].clone_descriptor()?, waker)?);
     }
     let mut rings = rings.into_iter();
     let (started, is_ready) = channel();
     let start = |(index, (device, waker)): (usize, (Device, &Waker))| {
         let (shared, waker, ring) = (Arc::clone(shared), waker.clone(), rings.next());
         let (started, ready_at_panic) = (started.clone(), started.clone());
-        let failing = Arc::clone(&shared);
+        let failing_mount = Arc::clone(&shared);
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             reserve_stack();
             fault::point("fuse", shared.name());
             let link = match ring {
                 None => Ok(Link::Device(Arc::new(device))),
-                // A ring belongs to the thread that begins to use it.
+                // A ring belongs to the thread that enables it.
                 Some(ring) => Ring::begin(ring, device, index == 0)
-                    .map(|ring| Link::by_ring(ring, waker.clone())),
+                    .map(|ring| Link::with_ring(ring, waker.clone())),
             };
-            let (told, link) = match link {
+            let (status, link) = match link {
                 Ok(link) => (Ok(()), Some(link)),
                 Err(error) => (Err(error), None),
             };
-            // Whoever started us may have given up already.
-            let _is_heard = started.send(told).is_ok();
-            let Some(link) = link else { return shared.thread_over() };
+            // The starting thread may have returned with an error already.
+            let _is_received = started.send(status).is_ok();
+            let Some(link) = link else { return shared.thread_ended() };
             let worker = Worker::new(shared, link, waker);
-            if worker.makes_files() {
-                own_mask();
+            if worker.creates_files() {
+                unshare_umask();
             }
             worker.run();
         };
         let failed = move |error: &dyn fmt::Display| {
-            failing.fail(error);
-            failing.thread_over();
+            failing_mount.fail(error);
+            failing_mount.thread_ended();
             // If the thread was not ready yet, the start waits for it.
             let error = io::Error::other(error.to_string());
-            let _is_heard = ready_at_panic.send(Err(error)).is_ok();
+            let _is_received = ready_at_panic.send(Err(error)).is_ok();
         };
         fault::spawn("fuse", Some(&cache), run, failed)
     };

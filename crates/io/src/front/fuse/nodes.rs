@@ -1,4 +1,4 @@
-//! Requests about names, attributes and opening: none of them waits for anything.
+//! Requests about names, attributes and opens of the files of volumes; none of them blocks.
 
 use super::abi::{
     self, AttrOut, EntryOut, InHeader, OpenIn, OpenOut, StatfsOut, TransferIn, opcode,
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// The largest answer to a look into the directory.
+/// Maximum size of the reply to a directory listing.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 
 impl Worker {
-    /// Answers a request that is not about data.
+    /// Answers a request that does not concern data.
     pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
         let unique = header.unique;
-        let answered = match header.opcode {
-            // These have no answer.
+        let result = match header.opcode {
+            // These have no reply.
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
             opcode::LOOKUP => self.lookup(header, abi::name_of(body)),
             opcode::GETATTR => self.attributes(header.nodeid),
@@ -31,14 +31,14 @@ impl Worker {
             opcode::OPENDIR => Ok(open_out(0)),
             opcode::READDIR => self.entries(header.nodeid, &abi::head_of(body)),
             opcode::STATFS => Ok(statfs_out()),
-            // Closing a file promises nothing, as with a disk; fsync does.
+            // Closing a file guarantees no durability, as with a disk; fsync(2) does.
             opcode::FLUSH | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
                 Ok(Vec::new())
             }
             code if opcode::NAMES.contains(&code) => Err(Errno::PERM),
             _ => Err(Errno::NOSYS),
         };
-        match answered {
+        match result {
             Ok(bytes) => self.link.reply(unique, &bytes),
             Err(errno) => self.link.refuse(unique, errno),
         }
@@ -48,7 +48,7 @@ impl Worker {
         if node == abi::ROOT {
             return Ok(self.shared.files().attr());
         }
-        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
+        let file = self.shared.files().by_node(node).ok_or(Errno::STALE)?;
         Ok(file.attr(&*self.clock))
     }
 
@@ -61,7 +61,7 @@ impl Worker {
         if header.nodeid != abi::ROOT {
             return Err(Errno::NOTDIR);
         }
-        let file = self.shared.files().named(name).ok_or(Errno::NOENT)?;
+        let file = self.shared.files().by_name(name).ok_or(Errno::NOENT)?;
         let entry = EntryOut {
             nodeid: file.node,
             generation: 0,
@@ -78,14 +78,14 @@ impl Worker {
         if node == abi::ROOT {
             return Err(Errno::PERM);
         }
-        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
+        let file = self.shared.files().by_node(node).ok_or(Errno::STALE)?;
         file.change(&abi::head_of(body))?;
         self.attributes(node)
     }
 
-    fn open(&self, node: u64, asked: OpenIn) -> Result<Vec<u8>, Errno> {
-        let file = self.shared.files().at(node).ok_or(Errno::STALE)?;
-        let access = libc::c_int::try_from(asked.flags).unwrap_or(0) & libc::O_ACCMODE;
+    fn open(&self, node: u64, args: OpenIn) -> Result<Vec<u8>, Errno> {
+        let file = self.shared.files().by_node(node).ok_or(Errno::STALE)?;
+        let access = libc::c_int::try_from(args.flags).unwrap_or(0) & libc::O_ACCMODE;
         if access != libc::O_RDONLY && file.is_read_only() {
             return Err(Errno::ROFS);
         }
@@ -94,17 +94,17 @@ impl Worker {
     }
 
     fn release(&self, node: u64) {
-        if let Some(file) = self.shared.files().at(node) {
+        if let Some(file) = self.shared.files().by_node(node) {
             file.opens.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    fn entries(&self, node: u64, asked: &TransferIn) -> Result<Vec<u8>, Errno> {
+    fn entries(&self, node: u64, args: &TransferIn) -> Result<Vec<u8>, Errno> {
         if node != abi::ROOT {
             return Err(Errno::NOTDIR);
         }
-        let room = asked.size.min(ENTRIES_BYTES_MAX) as usize;
-        Ok(self.shared.files().entries(asked.offset, room))
+        let bytes_max = args.size.min(ENTRIES_BYTES_MAX) as usize;
+        Ok(self.shared.files().entries(args.offset, bytes_max))
     }
 }
 
@@ -112,7 +112,7 @@ fn open_out(open_flags: u32) -> Vec<u8> {
     OpenOut { fh: 0, open_flags, backing_id: 0 }.as_bytes().to_vec()
 }
 
-/// The space of the directory means nothing: volumes have theirs already.
+/// Returns empty space figures: the volumes have their space already.
 fn statfs_out() -> Vec<u8> {
     let namelen = u32::try_from(NAME_BYTES_MAX).expect("small");
     let statfs =

@@ -1,8 +1,8 @@
-//! What the kernel is told without having asked: that what it knows of a file or a name is old.
+//! Notifications that invalidate the kernel's cached attributes, pages and names.
 //!
-//! Whoever tells it may have to wait for requests that are under way, so it must be nobody who
-//! answers requests. An exception are the attributes alone of an inode that is in use: the kernel
-//! invalidates these without waiting.
+//! A notification may wait for requests in flight, so a thread that answers requests must not send
+//! one. The attributes alone of an inode that is in use are an exception: the kernel invalidates
+//! these without waiting.
 
 use super::abi::{NotifyEntryOut, NotifyInodeOut, NotifyPruneOut, OutHeader, notice};
 use rustix::fd::OwnedFd;
@@ -13,15 +13,15 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use zerocopy::IntoBytes;
 
-/// Nodes in one notification, so that it fits into a page.
+/// Maximum number of nodes in one notification, so that it fits into a page.
 const PRUNE_MAX: usize = 500;
 
-/// The kernel, once it is connected.
+/// Sender of notifications to the kernel, once the connection exists.
 #[derive(Debug, Default)]
-pub(super) struct Kernel(OnceLock<OwnedFd>);
+pub(super) struct KernelNotifier(OnceLock<OwnedFd>);
 
-impl Kernel {
-    /// It is on the other side of this device.
+impl KernelNotifier {
+    /// Sets the device of the connection.
     pub(super) fn connect(&self, device: &OwnedFd) {
         match device.try_clone() {
             Ok(device) => {
@@ -32,36 +32,36 @@ impl Kernel {
         }
     }
 
-    /// The attributes of a node are others now, and its contents too if so.
-    pub(super) fn changed(&self, node: u64, contents: bool) {
-        // All from the beginning on, or no bytes at all.
+    /// Invalidates the attributes of a node, and its pages if `contents`.
+    pub(super) fn invalidate_node(&self, node: u64, contents: bool) {
+        // All pages from the beginning on, or none.
         let offset = if contents { 0 } else { -1 };
-        let told = NotifyInodeOut { node, offset, length: 0 };
-        self.send_notification(notice::INODE, &[told.as_bytes()]);
+        let notification = NotifyInodeOut { node, offset, length: 0 };
+        self.send_notification(notice::INODE, &[notification.as_bytes()]);
     }
 
-    /// Invalidates the kernel's pages of a byte range of a file: pages that programs have changed
-    /// are written back, then all are dropped. Returns when that is done.
+    /// Invalidates the kernel's pages of a byte range of a file: the kernel writes modified pages
+    /// back, then drops all of them. Returns when that is done.
     pub(super) fn drop_pages(&self, node: u64, range: Range<u64>) {
         let number = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-        let told = NotifyInodeOut {
+        let notification = NotifyInodeOut {
             node,
             offset: number(range.start),
             length: number(range.end - range.start),
         };
-        self.send_notification(notice::INODE, &[told.as_bytes()]);
+        self.send_notification(notice::INODE, &[notification.as_bytes()]);
     }
 
-    /// A name in a directory leads elsewhere now, or nowhere.
-    pub(super) fn renamed(&self, directory: u64, name: &CStr) {
+    /// Invalidates a name in a directory, which leads to another node now, or to none.
+    pub(super) fn invalidate_entry(&self, directory: u64, name: &CStr) {
         let Ok(namelen) = u32::try_from(name.count_bytes()) else { return };
-        let told = NotifyEntryOut { directory, namelen, flags: 0 };
-        self.send_notification(notice::ENTRY, &[told.as_bytes(), name.to_bytes_with_nul()]);
+        let notification = NotifyEntryOut { directory, namelen, flags: 0 };
+        self.send_notification(notice::ENTRY, &[notification.as_bytes(), name.to_bytes_with_nul()]);
     }
 
     /// Makes the kernel forget all names of `nodes` that no program uses; false if it cannot.
-    /// Unlike [`Kernel::renamed`] this does not wait for requests about the directories of these
-    /// names.
+    /// Unlike [`KernelNotifier::invalidate_entry`] this does not wait for requests about the
+    /// directories of these names.
     pub(super) fn prune(&self, nodes: &[u64]) -> bool {
         nodes.chunks(PRUNE_MAX).all(|nodes| {
             let count = u32::try_from(nodes.len()).expect("at most PRUNE_MAX");
@@ -70,18 +70,18 @@ impl Kernel {
         })
     }
 
-    fn send_notification(&self, what: i32, parts: &[&[u8]]) {
-        if let Err(error) = self.send(what, parts) {
-            tracing::debug!(what, %error, "the kernel refused a notification");
+    fn send_notification(&self, code: i32, parts: &[&[u8]]) {
+        if let Err(error) = self.send(code, parts) {
+            tracing::debug!(what = code, %error, "the kernel refused a notification");
         }
     }
 
     /// Sends a notification, if the kernel is connected and knows its subject.
-    fn send(&self, what: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+    fn send(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         let Some(device) = self.0.get() else { return Ok(()) };
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let len = u32::try_from(len).expect("at most some thousand bytes");
-        let header = OutHeader { len, error: what, unique: 0 };
+        let header = OutHeader { len, error: code, unique: 0 };
         let head = std::iter::once(header.as_bytes());
         let slices: Vec<_> = head.chain(parts.iter().copied()).map(IoSlice::new).collect();
         match rustix::io::writev(device, &slices) {

@@ -1,8 +1,8 @@
-//! FUSE passthrough: files that the kernel reads and writes in the directory by itself, without asking
-//! (Linux 6.9, `linux/fuse.h` of version 7.40).
+//! FUSE passthrough: the kernel reads and writes backing files in the directory itself, without
+//! requests (Linux 6.9, `linux/fuse.h` of version 7.40).
 //!
-//! Invariant: all who have a file open at a time have it open in the same way, as the kernel
-//! demands; so what the first opening comes to holds until the last one is closed.
+//! Invariant: all concurrent opens of a file use the same mode, as the kernel demands; so the mode
+//! of the first open applies until the last close.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -20,12 +20,12 @@ struct BackingMap {
     padding: u64,
 }
 
-/// The kernel's number for registering a file: `_IOW(229, 1, struct fuse_backing_map)`.
-const OPEN: Opcode = opcode::write::<BackingMap>(229, 1);
-/// The one for letting go of it: `_IOW(229, 2, u32)`.
-const CLOSE: Opcode = opcode::write::<u32>(229, 2);
+/// Number of the ioctl that registers a backing file: `_IOW(229, 1, struct fuse_backing_map)`.
+const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(229, 1);
+/// Number of the ioctl that unregisters it: `_IOW(229, 2, u32)`.
+const BACKING_CLOSE: Opcode = opcode::write::<u32>(229, 2);
 
-/// Registers a file; the answer is its number.
+/// The ioctl that registers a file; it returns the backing ID.
 struct Register(BackingMap);
 
 // SAFETY: the number is that of a call that reads one `fuse_backing_map`, to which the pointer
@@ -35,7 +35,7 @@ unsafe impl Ioctl for Register {
     const IS_MUTATING: bool = false;
 
     fn opcode(&self) -> Opcode {
-        OPEN
+        BACKING_OPEN
     }
 
     fn as_ptr(&mut self) -> *mut c_void {
@@ -47,23 +47,24 @@ unsafe impl Ioctl for Register {
     }
 }
 
-/// The way to tell the kernel which files it may use by itself.
+/// Connection on which backing files are registered; none without passthrough.
 #[derive(Debug, Default)]
 pub(super) struct Passthrough(OnceLock<OwnedFd>);
 
 impl Passthrough {
-    /// Uses the connection of `device`, on which the kernel has agreed to it.
+    /// Uses the connection of `device`, on which passthrough was negotiated.
     ///
     /// # Errors
-    /// One sentence on why the kernel does not let us.
+    /// The reason why the kernel does not permit passthrough.
     pub(super) fn begin(&self, device: &OwnedFd) -> Result<(), String> {
         let device = device.try_clone().map_err(|error| error.to_string())?;
-        // Whether we may at all does not depend on the file: our own program is always there.
-        if let Ok(own) = std::fs::File::open("/proc/self/exe") {
-            match register(&device, own.as_fd()) {
-                Ok(number) => forget(&device, number),
+        // The permission does not depend on the file, so it is tested with this process's own
+        // program, which always exists.
+        if let Ok(program) = std::fs::File::open("/proc/self/exe") {
+            match register(&device, program.as_fd()) {
+                Ok(backing_id) => unregister(&device, backing_id),
                 Err(Errno::PERM) => return Err("it takes the right CAP_SYS_ADMIN".to_owned()),
-                // Another file may be no trouble: each is asked for by itself.
+                // Other files may work: the permission is checked for each of them.
                 Err(_) => {}
             }
         }
@@ -76,71 +77,71 @@ impl Passthrough {
 fn register(device: &OwnedFd, file: BorrowedFd<'_>) -> Result<u32, Errno> {
     let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
     // SAFETY: it is a call of /dev/fuse that changes nothing of this process.
-    let number = unsafe { rustix::ioctl::ioctl(device, Register(map)) }?;
-    u32::try_from(number).ok().filter(|&number| number > 0).ok_or(Errno::IO)
+    let backing_id = unsafe { rustix::ioctl::ioctl(device, Register(map)) }?;
+    u32::try_from(backing_id).ok().filter(|&backing_id| backing_id > 0).ok_or(Errno::IO)
 }
 
-fn forget(device: &OwnedFd, number: u32) {
+fn unregister(device: &OwnedFd, backing_id: u32) {
     // SAFETY: this call of /dev/fuse reads one u32, which the setter points to.
-    let call = unsafe { Setter::<CLOSE, u32>::new(number) };
+    let call = unsafe { Setter::<BACKING_CLOSE, u32>::new(backing_id) };
     // SAFETY: it is a call of /dev/fuse that changes nothing of this process.
     if let Err(error) = unsafe { rustix::ioctl::ioctl(device, call) } {
         tracing::debug!(%error, "the kernel did not know a file that it was given");
     }
 }
 
-/// How a file is open.
+/// Opens of a file.
 #[derive(Debug, Default)]
-struct Opened {
-    times: u32,
-    /// Its number with the kernel, if that uses it by itself.
-    number: Option<u32>,
+struct BackingState {
+    opens: u32,
+    /// Backing ID, if the kernel reads and writes the file itself.
+    backing_id: Option<u32>,
 }
 
-/// What the kernel has of a file that it may use by itself.
+/// State of a file that the kernel may read and write itself.
 #[derive(Debug, Default)]
-pub(super) struct Backed(Mutex<Opened>);
+pub(super) struct BackingFile(Mutex<BackingState>);
 
-impl Backed {
-    /// The file is open once more; its number, if the kernel uses it by itself. Where it has none
-    /// yet `file` is registered.
+impl BackingFile {
+    /// Records an open of the file. Returns its backing ID, if the kernel reads and writes it
+    /// itself. The first open registers the file by calling `file`.
     pub(super) fn open(
         &self,
-        by: &Passthrough,
+        passthrough: &Passthrough,
         file: impl FnOnce() -> Result<u32, Errno>,
     ) -> Option<u32> {
-        let mut opened = self.0.lock().expect("no holder panics");
-        if opened.times == 0 && by.0.get().is_some() {
-            opened.number = match file() {
-                Ok(number) => Some(number),
+        let mut state = self.0.lock().expect("no holder panics");
+        if state.opens == 0 && passthrough.0.get().is_some() {
+            state.backing_id = match file() {
+                Ok(backing_id) => Some(backing_id),
                 Err(error) => {
                     tracing::info!(%error, "the kernel does not use a file by itself");
                     None
                 }
             };
         }
-        opened.times += 1;
-        opened.number
+        state.opens += 1;
+        state.backing_id
     }
 
-    /// The file is open once less.
-    pub(super) fn close(&self, by: &Passthrough) {
-        self.close_times(1, by);
+    /// Records a close of the file.
+    pub(super) fn close(&self, passthrough: &Passthrough) {
+        self.close_opens(1, passthrough);
     }
 
-    /// Records that the file is not open any more, after the end of the mount.
-    pub(super) fn close_all(&self, by: &Passthrough) {
-        self.close_times(u32::MAX, by);
+    /// Records the close of all opens of the file, after the end of the mount.
+    pub(super) fn close_all(&self, passthrough: &Passthrough) {
+        self.close_opens(u32::MAX, passthrough);
     }
 
-    fn close_times(&self, times: u32, by: &Passthrough) {
-        let mut opened = self.0.lock().expect("no holder panics");
-        opened.times = opened.times.saturating_sub(times);
-        if opened.times == 0
-            && let Some(number) = opened.number.take()
-            && let Some(device) = by.0.get()
+    fn close_opens(&self, opens: u32, passthrough: &Passthrough) {
+        let mut state = self.0.lock().expect("no holder panics");
+        state.opens = state.opens.saturating_sub(opens);
+        if state.opens == 0
+            && let Some(backing_id) = state.backing_id.take()
+            && let Some(device) = passthrough.0.get()
         {
-            forget(device, number);
+            unregister(device, backing_id);
         }
     }
 }
@@ -159,15 +160,15 @@ mod tests {
     #[test]
     fn the_numbers_of_the_calls_are_the_kernels() {
         // _IOW(229, 1, 16 bytes) and _IOW(229, 2, 4 bytes), as the kernel's macros make them.
-        assert_eq!([OPEN, CLOSE], [0x4010_e501, 0x4004_e502]);
+        assert_eq!([BACKING_OPEN, BACKING_CLOSE], [0x4010_e501, 0x4004_e502]);
         assert_eq!(size_of::<BackingMap>(), 16);
     }
 
     #[test]
     fn without_the_kernels_help_nothing_is_registered() {
-        let (none, backed) = (Passthrough::default(), Backed::default());
-        assert_eq!(backed.open(&none, || panic!("nobody to register with")), None);
-        backed.close(&none);
+        let (none, backing) = (Passthrough::default(), BackingFile::default());
+        assert_eq!(backing.open(&none, || panic!("nobody to register with")), None);
+        backing.close(&none);
         assert_eq!(none.register(std::io::stdin()), Err(Errno::OPNOTSUPP));
     }
 }

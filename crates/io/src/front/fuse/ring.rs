@@ -1,10 +1,10 @@
-//! FUSE over io_uring: one ring for each thread, in which the kernel puts requests of its
-//! processors, and one system call that answers a request, hands its place back and waits for the
-//! next one.
+//! FUSE over io_uring: one ring for each thread, in which the kernel places the requests of its
+//! processors. One system call replies to a request, returns its ring entry and waits for the next
+//! request.
 //!
-//! Forgets and whatever came before the rings are there still come through the device, which one
-//! thread looks at: at once when nothing else is to be done, else now and then. Invariants: a place
-//! that is with the kernel outlives the ring; an answer goes where its request came from.
+//! Forgets, and requests that the kernel sent before the rings were registered, still come through
+//! the device. One thread polls it: at once when it is idle, else at intervals. Invariants: a ring
+//! entry that the kernel owns outlives the ring; a reply uses the transport of its request.
 
 mod abi;
 mod place;
@@ -16,7 +16,7 @@ use crate::waker::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::request::ReadRequest;
-use place::{Place, RingBuffer};
+use place::{RingBuffer, RingEntry};
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -26,87 +26,90 @@ use zerocopy::IntoBytes;
 
 pub(super) use place::RingPayload;
 
-/// What a request or an answer carries at most. What was read is copied twice on the way to whoever
-/// asked; so much of it the processor still has at hand the second time.
-pub(super) const ROOM_BYTES: u32 = WRITE_BYTES_MAX;
-/// Places of all rings together.
-const PLACES: usize = 32;
-/// With more processors than this, which need a place each, requests come through the device.
+/// Maximum payload of a request or reply. Read data is copied twice on the way to the requesting
+/// process; this much of it is still in the processor's cache for the second copy.
+pub(super) const PAYLOAD_BYTES_MAX: u32 = WRITE_BYTES_MAX;
+/// Number of entries of all rings together.
+const ENTRIES_TOTAL: usize = 32;
+/// Maximum number of processors, each of which needs an entry; with more, requests come through the
+/// device.
 const QUEUES_MAX: u16 = 64;
-/// How long a thread that does not sleep for longer leaves the device alone,
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// and how many requests it takes by the ring meanwhile, if it does not sleep at all.
-const LOOK_AFTER: u32 = 256;
+/// Interval at which a busy thread polls the device,
+const DEVICE_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// and number of requests from the ring after which a thread that does not sleep polls it.
+const DEVICE_POLL_REQUESTS: u32 = 256;
 
-/// What completions are of that are not of a place.
-const OF_WAKER: u64 = u64::MAX;
-const OF_DEVICE: u64 = u64::MAX - 1;
+/// User data of completions of the polls for the waker and for the device.
+const WAKER_TAG: u64 = u64::MAX;
+const DEVICE_TAG: u64 = u64::MAX - 1;
 
-/// How many processors there can be: each has a queue of its own with the kernel.
-fn queues() -> io::Result<u16> {
+/// Returns the number of possible processors: each has its own queue in the kernel.
+fn queue_count() -> io::Result<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u16>().ok());
     last.map(|last| last + 1).ok_or_else(|| io::Error::other("the processors are not known"))
 }
 
-/// A ring that nobody uses yet.
-pub(super) struct Prepared {
+/// A ring that is not enabled yet.
+pub(super) struct PreparedRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    places: Vec<Place>,
-    /// The processor whose requests it takes, if those of one alone.
+    ring_entries: Vec<RingEntry>,
+    /// The processor whose requests it receives, if there is only one.
     processor: Option<u16>,
 }
 
-/// Returns the number of requests that the kernel can have under way in each of `queues` queues.
-fn places_of(queues: u16) -> usize {
-    (PLACES / usize::from(queues)).max(1)
+/// Returns the number of entries of each of `queue_count` queues: the requests that the kernel can
+/// have in flight there.
+fn entries_per_queue(queue_count: u16) -> usize {
+    (ENTRIES_TOTAL / usize::from(queue_count)).max(1)
 }
 
-/// Returns the same for the queues of this machine.
-pub(super) fn places_of_queue() -> usize {
-    queues().map_or(1, places_of)
+/// Returns the number of entries of each queue on this machine.
+pub(super) fn queue_depth() -> usize {
+    queue_count().map_or(1, entries_per_queue)
 }
 
-/// A ring for each of so many threads, which together take the requests of all processors. `touch`:
-/// their memory is to be there from the beginning.
+/// Prepares a ring for each of `threads` threads; together they receive the requests of all
+/// processors. `prefault`: their memory is allocated immediately.
 ///
 /// # Errors
-/// There is no io_uring, or it may not be used; or there are too many processors.
-pub(super) fn prepare(threads: usize, touch: bool) -> io::Result<Vec<Prepared>> {
-    let queues = queues()?;
-    if queues > QUEUES_MAX {
+/// If io_uring is not available or not permitted, or there are too many processors.
+pub(super) fn prepare(threads: usize, prefault: bool) -> io::Result<Vec<PreparedRing>> {
+    let queue_count = queue_count()?;
+    if queue_count > QUEUES_MAX {
         return Err(io::Error::other("there are too many processors"));
     }
-    let depth = places_of(queues);
+    let depth = entries_per_queue(queue_count);
     let ring = |thread: usize| {
-        let own = (0..queues).filter(|queue| usize::from(*queue) % threads == thread);
-        let of: Vec<_> = own.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
-        let rooms = RingBuffer::several(of.len(), ROOM_BYTES as usize);
-        let new = |(queue, room)| Place::new(queue, room);
-        let mut places: Vec<_> = of.into_iter().zip(rooms).map(new).collect();
-        if touch {
-            places.iter_mut().for_each(Place::touch);
+        let own_queues = (0..queue_count).filter(|queue| usize::from(*queue) % threads == thread);
+        let queue_of_entry: Vec<_> =
+            own_queues.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
+        let buffers = RingBuffer::allocate(queue_of_entry.len(), PAYLOAD_BYTES_MAX as usize);
+        let new = |(queue, buffer)| RingEntry::new(queue, buffer);
+        let mut ring_entries: Vec<_> = queue_of_entry.into_iter().zip(buffers).map(new).collect();
+        if prefault {
+            ring_entries.iter_mut().for_each(RingEntry::prefault);
         }
-        // All places, the waker and the device.
-        let entries = u32::try_from(places.len() + 2).expect("few").next_power_of_two();
+        // All entries, the waker and the device.
+        let ring_size = u32::try_from(ring_entries.len() + 2).expect("few").next_power_of_two();
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_r_disabled()
-            .build(entries)?;
-        let processor = (threads == usize::from(queues)).then(|| places[0].queue);
-        Ok(Prepared { ring, places, processor })
+            .build(ring_size)?;
+        let processor = (threads == usize::from(queue_count)).then(|| ring_entries[0].queue);
+        Ok(PreparedRing { ring, ring_entries, processor })
     };
     (0..threads).map(ring).collect()
 }
 
-/// Has this thread run where those run whose requests it takes: who asks makes room for it and gets
-/// the processor back, and no other one has to be woken.
-fn stay_on(processor: u16) {
+/// Binds this thread to the processor whose requests it receives: a requesting process yields the
+/// processor to it and gets it back, and no other processor has to be woken.
+fn pin_to_processor(processor: u16) {
     let mut processors = CpuSet::new();
     processors.set(processor.into());
-    // Where it may not run there it runs where it may.
+    // If the affinity is not permitted, the thread runs on any processor.
     if let Err(error) = sched_setaffinity(None, &processors) {
         tracing::debug!(processor, %error, "a thread is not kept on a processor");
     }
@@ -115,151 +118,157 @@ fn stay_on(processor: u16) {
 /// One thread's ring.
 pub(super) struct Ring {
     kernel: IoUring<squeue::Entry128, cqueue::Entry>,
-    /// Behind the ring, which uses them.
-    places: Vec<Place>,
+    /// Declared after the ring, which uses them, so that they are dropped later.
+    ring_entries: Vec<RingEntry>,
     device: Device,
-    /// Whether this thread looks at the device.
-    looks: bool,
-    /// Places that the kernel has not given back for good.
-    alive: usize,
-    /// Whether the ring waits for the waker, and for the device.
-    waits: [bool; 2],
-    /// Whether the device is to be looked at now.
-    look: bool,
-    /// Whether a request has come since the device was last looked at in vain.
+    /// True if this thread polls the device.
+    polls_device: bool,
+    /// Number of entries that the kernel has not given up.
+    live_entries: usize,
+    /// True if the ring polls for the waker, and for the device.
+    is_polling: [bool; 2],
+    /// True if the device has to be polled now.
+    device_due: bool,
+    /// True if a request has come since the last unsuccessful poll of the device.
     is_busy: bool,
-    /// Requests since the device was last looked at for their sake.
-    taken: u32,
-    /// Answers that somebody waits for and that were not handed over.
-    awaited: usize,
+    /// Number of requests since their number last caused a poll of the device.
+    requests_since_poll: u32,
+    /// Number of replies that processes wait for and that are not submitted yet.
+    awaited_replies: usize,
 }
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("places", &self.places.len()).finish_non_exhaustive()
+        f.debug_struct("Ring").field("places", &self.ring_entries.len()).finish_non_exhaustive()
     }
 }
 
 impl Ring {
-    /// Begins to take requests, in the thread that is to answer them. `looks`: those that come
-    /// through the device too.
+    /// Enables the ring, in the thread that answers its requests. `polls_device`: the thread also
+    /// answers the requests from the device.
     ///
     /// # Errors
-    /// The kernel refuses the ring.
-    pub(super) fn begin(prepared: Prepared, device: Device, looks: bool) -> io::Result<Self> {
-        let Prepared { ring, places, processor } = prepared;
+    /// If the kernel refuses the ring.
+    pub(super) fn begin(
+        prepared: PreparedRing,
+        device: Device,
+        polls_device: bool,
+    ) -> io::Result<Self> {
+        let PreparedRing { ring, ring_entries, processor } = prepared;
         if let Some(processor) = processor {
-            stay_on(processor);
+            pin_to_processor(processor);
         }
         ring.submitter().register_enable_rings()?;
-        let alive = places.len();
+        let live_entries = ring_entries.len();
         let mut new = Ring {
             kernel: ring,
-            places,
+            ring_entries,
             device,
-            looks,
-            alive,
-            waits: [false; 2],
-            look: looks,
+            polls_device,
+            live_entries,
+            is_polling: [false; 2],
+            device_due: polls_device,
             is_busy: false,
-            taken: 0,
-            awaited: 0,
+            requests_since_poll: 0,
+            awaited_replies: 0,
         };
-        for index in 0..alive {
+        for index in 0..live_entries {
             new.push(index, REGISTER);
         }
         new.submit()?;
         Ok(new)
     }
 
-    /// Whether no place is left, and all that comes does so through the device.
-    pub(super) fn is_over(&self) -> bool {
-        self.alive == 0
+    /// Returns true if no entry is left: all requests come through the device.
+    pub(super) fn is_closed(&self) -> bool {
+        self.live_entries == 0
     }
 
     fn push(&mut self, index: usize, code: u32) {
-        let place = &mut self.places[index];
-        place.hand_over();
-        let (queue, commit_id) = (place.queue, place.commit_id);
+        let ring_entry = &mut self.ring_entries[index];
+        ring_entry.give_to_kernel();
+        let (queue, commit_id) = (ring_entry.queue, ring_entry.commit_id);
         let command = Command { flags: 0, commit_id, queue, padding: [0; 6] };
         let mut bytes = [0; COMMAND_BYTES];
         bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
         let fd = types::Fd(self.device.as_fd().as_raw_fd());
         let entry = opcode::UringCmd80::new(fd, code).cmd(bytes);
-        let mut entry = entry.addr(Some(place.address())).build().user_data(index as u64);
-        // The library has no way to say how many parts the address is of.
+        let mut entry =
+            entry.addr(Some(ring_entry.iovec_address())).build().user_data(index as u64);
+        // The library cannot set the number of iovecs at the address.
         let start = std::ptr::from_mut(&mut entry).cast::<u8>();
         // SAFETY: a submission is 128 bytes long, of which these four are the length.
         let len = unsafe { start.add(SUBMISSION_LEN_AT) };
-        // SAFETY: as above, and the submission is ours.
+        // SAFETY: as above, and this function owns the submission.
         unsafe { len.cast::<u32>().write_unaligned(2) };
         self.add(&entry);
     }
 
     fn add(&mut self, entry: &squeue::Entry128) {
-        // SAFETY: what it points at belongs to a place, or is a descriptor of ours; all live longer
-        // than the ring, and a place that is pushed is left to the kernel.
+        // SAFETY: the submission points to memory of a ring entry, or holds a descriptor of this
+        // process; all of these outlive the ring, and this process does not access a pushed entry.
         let pushed = unsafe { self.kernel.submission().push(entry) };
         pushed.expect("there is room for all places, the waker and the device");
     }
 
-    /// Hands over what was answered, and takes in what has come.
+    /// Submits the replies, and lets the kernel post completions.
     ///
     /// # Errors
-    /// The kernel takes nothing any more.
+    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        self.awaited = 0;
+        self.awaited_replies = 0;
         match self.kernel.submit() {
             Ok(_) => Ok(()),
-            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) if is_transient(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes a request, if one has come: into `buffer`, but for the data of a write.
+    /// Receives a request, if one is available: into `buffer`, except for the data of a write.
     ///
     /// # Errors
-    /// If the kernel takes nothing any more.
+    /// If the kernel accepts nothing any more.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut has_run = false;
         loop {
-            if let Some(received) = self.taken(buffer) {
-                // Whoever waits for the answer before this one is not to wait for it too.
-                if self.awaited > 0 {
+            if let Some(received) = self.next_request(buffer) {
+                // The process that waits for the previous reply must not wait for this request,
+                // too.
+                if self.awaited_replies > 0 {
                     self.submit()?;
                 }
                 return Ok(received);
             }
-            if self.is_over() {
+            if self.is_closed() {
                 return self.device.receive(buffer);
             }
-            // The kernel may say that something is to be run when it has just been, and take that
-            // back only when more comes.
+            // The kernel may still report task work that has just run, and clears that flag only
+            // when more work arrives.
             if std::mem::replace(&mut has_run, true) || !self.kernel.submission().taskrun() {
                 break;
             }
             self.submit()?;
         }
-        if !self.look {
+        if !self.device_due {
             return Ok(Received::Nothing);
         }
         let received = self.device.receive(buffer)?;
-        self.look = !matches!(received, Received::Nothing);
-        // Where something came more will come.
-        self.is_busy |= self.look;
+        self.device_due = !matches!(received, Received::Nothing);
+        // More requests may follow.
+        self.is_busy |= self.device_due;
         Ok(received)
     }
 
-    /// The next request of those that the kernel has put there.
-    fn taken(&mut self, buffer: &mut [u8]) -> Option<Received> {
+    /// Returns the next request of the completion queue.
+    fn next_request(&mut self, buffer: &mut [u8]) -> Option<Received> {
         loop {
             let done = self.kernel.completion().next()?;
             match done.user_data() {
-                OF_WAKER => self.waits[0] = false,
-                OF_DEVICE => (self.waits[1], self.look) = (false, true),
+                WAKER_TAG => self.is_polling[0] = false,
+                DEVICE_TAG => (self.is_polling[1], self.device_due) = (false, true),
                 index => {
                     let index = usize::try_from(index).expect("an index");
-                    if let Some(received) = self.came(index, done.result(), buffer) {
+                    if let Some(received) = self.complete_entry(index, done.result(), buffer) {
                         return Some(received);
                     }
                 }
@@ -267,10 +276,10 @@ impl Ring {
         }
     }
 
-    /// The kernel is through with a place.
-    fn came(&mut self, index: usize, result: i32, buffer: &mut [u8]) -> Option<Received> {
+    /// Handles the completion of a ring entry. Returns its request, if it has a valid one.
+    fn complete_entry(&mut self, index: usize, result: i32, buffer: &mut [u8]) -> Option<Received> {
         if result < 0 {
-            self.alive -= 1;
+            self.live_entries -= 1;
             let error = io::Error::from_raw_os_error(-result);
             if !matches!(Errno::from_raw_os_error(-result), Errno::NOTCONN | Errno::CONNABORTED) {
                 tracing::info!(%error, "the kernel does not ask by a ring");
@@ -278,66 +287,66 @@ impl Ring {
             return None;
         }
         self.is_busy = true;
-        self.taken += 1;
-        if self.taken >= LOOK_AFTER {
-            (self.taken, self.look) = (0, self.looks);
+        self.requests_since_poll += 1;
+        if self.requests_since_poll >= DEVICE_POLL_REQUESTS {
+            (self.requests_since_poll, self.device_due) = (0, self.polls_device);
         }
-        let taken = self.places[index].take(index, buffer);
-        if let Some((len, lent)) = taken {
-            return Some(Received::Request(len, lent));
+        let taken = self.ring_entries[index].take(index, buffer);
+        if let Some((len, payload)) = taken {
+            return Some(Received::Request(len, payload));
         }
         tracing::error!("the kernel put a torn request");
         self.answer(index, Errno::IO.raw_os_error(), std::iter::empty());
         None
     }
 
-    /// What was lent is not needed any more.
-    pub(super) fn give_back(&mut self, lent: RingPayload) {
-        let index = lent.place;
-        if self.places[index].give_back(lent) {
+    /// Returns a payload to its ring entry, and commits the entry if it is answered.
+    pub(super) fn return_payload(&mut self, payload: RingPayload) {
+        let index = payload.entry_index;
+        if self.ring_entries[index].return_payload(payload) {
             self.commit(index);
         }
     }
 
     fn answer<'a>(&mut self, index: usize, error: i32, parts: impl Iterator<Item = &'a [u8]>) {
-        if self.places[index].answer(error, parts) {
+        if self.ring_entries[index].answer(error, parts) {
             self.commit(index);
         }
     }
 
     fn commit(&mut self, index: usize) {
-        self.awaited += usize::from(self.places[index].is_awaited);
+        self.awaited_replies += usize::from(self.ring_entries[index].is_awaited);
         self.push(index, COMMIT_AND_FETCH);
     }
 
-    fn place_of(&self, unique: u64) -> Option<usize> {
-        self.places.iter().position(|place| place.is_asked(unique))
+    fn entry_of(&self, unique: u64) -> Option<usize> {
+        self.ring_entries.iter().position(|ring_entry| ring_entry.awaits_reply_to(unique))
     }
 
-    /// Answers with `body`.
+    /// Replies with `body`.
     pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
-        match self.place_of(unique) {
+        match self.entry_of(unique) {
             Some(index) => self.answer(index, 0, std::iter::once(body)),
             None => self.device.reply(unique, body),
         }
     }
 
-    /// Answers with an errno.
+    /// Replies with an errno.
     pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
-        match self.place_of(unique) {
+        match self.entry_of(unique) {
             Some(index) => self.answer(index, errno.raw_os_error(), std::iter::empty()),
             None => self.device.refuse(unique, errno),
         }
     }
 
-    /// Answers with what a read that is done has found.
+    /// Replies with the data of a completed read.
     pub(super) fn reply_read(
         &mut self,
         unique: u64,
         frames: &ArenaFrames,
         read: &ReadRequest<ArenaFrames>,
     ) {
-        let Some(index) = self.place_of(unique) else {
+        let Some(index) = self.entry_of(unique) else {
             return self.device.reply_read(unique, frames, read);
         };
         let pieces = read.pieces().map(|(pin, range)| &frames.arena().bytes(pin)[range]);
@@ -349,7 +358,7 @@ impl Ring {
     /// # Errors
     /// If the kernel refuses to wait.
     pub(super) fn sleep(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
-        if self.is_over() {
+        if self.is_closed() {
             return self.device.sleep(waker, timeout);
         }
         if !waker.prepare_sleep() {
@@ -361,44 +370,45 @@ impl Ring {
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
-        self.awaited = 0;
+        self.awaited_replies = 0;
         let poll = |fd: std::os::fd::RawFd, of| {
             let flags = u32::try_from(libc::POLLIN).expect("a flag");
             let entry = opcode::PollAdd::new(types::Fd(fd), flags).build();
             squeue::Entry128::from(entry.user_data(of))
         };
-        if !self.waits[0] {
-            self.waits[0] = true;
-            self.add(&poll(waker.event().as_raw_fd(), OF_WAKER));
+        if !self.is_polling[0] {
+            self.is_polling[0] = true;
+            self.add(&poll(waker.event().as_raw_fd(), WAKER_TAG));
         }
-        // Each forget would wake us; many of them are looked at together.
-        let is_later = self.looks && self.is_busy;
-        if self.looks && !self.is_busy && !self.waits[1] {
-            self.waits[1] = true;
-            self.add(&poll(self.device.as_fd().as_raw_fd(), OF_DEVICE));
+        // A poll would wake this thread for each forget; a busy thread polls later for many of
+        // them.
+        let is_later = self.polls_device && self.is_busy;
+        if self.polls_device && !self.is_busy && !self.is_polling[1] {
+            self.is_polling[1] = true;
+            self.add(&poll(self.device.as_fd().as_raw_fd(), DEVICE_TAG));
         }
-        let least = is_later.then_some(LOOK_EVERY);
-        let least = least.into_iter().chain(timeout).min();
-        let waited = match least {
+        let poll_delay = is_later.then_some(DEVICE_POLL_INTERVAL);
+        let wait_max = poll_delay.into_iter().chain(timeout).min();
+        let waited = match wait_max {
             None => self.kernel.submit_and_wait(1).map(drop),
             Some(time) => {
                 let time = types::Timespec::from(time);
-                let how = types::SubmitArgs::new().timespec(&time);
-                self.kernel.submitter().submit_with_args(1, &how).map(drop)
+                let args = types::SubmitArgs::new().timespec(&time);
+                self.kernel.submitter().submit_with_args(1, &args).map(drop)
             }
         };
         let is_time = matches!(&waited, Err(error) if error.raw_os_error() == Some(libc::ETIME));
         if is_later && is_time {
-            (self.look, self.is_busy) = (true, false);
+            (self.device_due, self.is_busy) = (true, false);
         }
         match waited {
-            Err(error) if !is_passing(&error) => Err(error),
+            Err(error) if !is_transient(&error) => Err(error),
             _ => Ok(()),
         }
     }
 }
 
-/// Whether the kernel only has to be asked again.
-fn is_passing(error: &io::Error) -> bool {
+/// Returns true if the call can be repeated.
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }

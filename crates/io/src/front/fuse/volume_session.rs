@@ -2,7 +2,7 @@
 
 use super::files::VolumeFile;
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::store::files::{MetadataWanted, SourceFile, WriteUnderWay};
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
@@ -34,7 +34,7 @@ pub(super) struct InFlight {
     /// The file of a request to a mounted directory.
     pub(super) file: Option<Arc<SourceFile>>,
     /// Held until the reply to a write to that file.
-    pub(super) under_way: Option<WriteUnderWay>,
+    pub(super) write_guard: Option<WriteUnderWay>,
     /// Held until the reply to an fsync(2) of a file.
     pub(super) metadata: Option<MetadataWanted>,
 }
@@ -50,13 +50,13 @@ impl InFlight {
             offset,
             len,
             file: None,
-            under_way: None,
+            write_guard: None,
             metadata: None,
         }
     }
 
-    /// Records in the file of a write that it is over.
-    pub(super) fn note_end(&self) {
+    /// Records in the file of a write that the write is complete.
+    pub(super) fn record_end(&self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.op == RequestOp::Write) {
             file.write_over();
         }
@@ -67,8 +67,8 @@ impl InFlight {
 pub(super) struct VolumeSession {
     pub(super) owner: Owner,
     pub(super) requests: ArenaSession<InFlight>,
-    /// The observer of requests that have ended.
-    pub(super) watch: Option<Watch>,
+    /// Recorder of answered requests, if the mount has an observer.
+    pub(super) recorder: Option<RequestRecorder>,
 }
 
 impl VolumeSession {
@@ -85,7 +85,7 @@ impl VolumeSession {
         if let Owner::Volume(file) = &owner {
             file.sessions.fetch_add(1, Ordering::AcqRel);
         }
-        Ok(VolumeSession { owner, requests, watch: None })
+        Ok(VolumeSession { owner, requests, recorder: None })
     }
 
     /// Returns the file that shows the volume.
@@ -96,7 +96,7 @@ impl VolumeSession {
         file
     }
 
-    /// Returns whether nothing is in flight.
+    /// Returns true if no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.in_flight() == 0
     }
@@ -107,6 +107,6 @@ impl VolumeSession {
         if let Owner::Volume(file) = self.owner {
             file.sessions.fetch_sub(1, Ordering::AcqRel);
         }
-        requests.into_iter().inspect(InFlight::note_end).map(|request| request.unique).collect()
+        requests.into_iter().inspect(InFlight::record_end).map(|request| request.unique).collect()
     }
 }

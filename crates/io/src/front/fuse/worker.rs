@@ -1,12 +1,12 @@
-//! A thread of a mount: it takes requests as they come, answers hits at once, and goes on with the
-//! others when their completions arrive.
+//! A thread of a mount: it receives requests, answers hits at once, and continues the others when
+//! their completions arrive.
 //!
-//! Invariants: the thread waits only in its sleep, for whatever comes next; what it holds for
-//! requests that wait is bounded, and beyond that it takes no more of them.
+//! Invariants: the thread waits only in its sleep, which any event ends; the resources that it
+//! holds for waiting requests are bounded, and beyond the bound it receives no further requests.
 
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
-use super::directory::Recent;
+use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
 use super::mounted::{Shared, Tree};
 use super::ring::RingPayload;
@@ -15,7 +15,7 @@ use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
 use crate::frames::ArenaFrames;
 use crate::front::errors::log_failure;
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
 use crate::waker::Waker;
@@ -33,27 +33,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What a read brings at most.
+/// Maximum length of a read in bytes.
 pub(super) const READ_BYTES_MAX: u32 = READ_PIECE_BYTES;
-/// The largest payload of a write: large enough to cost little for each byte, and small enough to
-/// be kept while it waits.
+/// Maximum payload of a write: long enough to keep the cost per byte low, and short enough to be
+/// parked while it waits.
 pub(super) const WRITE_BYTES_MAX: u32 = 256 << 10;
-/// Room for a request with its head.
+/// Bytes of the longest request with its header.
 const BUFFER_BYTES: usize = abi::WRITE_HEAD_BYTES + WRITE_BYTES_MAX as usize;
-/// Requests taken in before answers that are ready are looked for.
+/// Maximum number of requests received before completions are processed.
 const BATCH_MAX: u32 = 32;
-/// Requests of one thread at a time; with more under way it leaves them to others, or waiting.
+/// Maximum number of requests in flight of one thread; it leaves further ones to other threads, or
+/// waiting in the kernel.
 const REQUESTS_MAX: usize = 512;
-/// Bytes of writes that wait for room or for a fill, of all threads together. All the writes that a
-/// kernel has under way unasked can wait, so reads do not wait behind them.
+/// Maximum bytes of writes that wait for room or for a fill, of all threads together. All
+/// background writes of the kernel fit, so reads do not wait behind them.
 const PARKED_BYTES_MAX: usize = 8 << 20;
-/// So much of the cache may the reads of one thread pin, in a small cache a sixteenth of it.
+/// Maximum bytes of the cache that the reads of one thread pin; in a small cache a sixteenth of it.
 const READING_BYTES_MAX: u64 = 4 << 20;
 const READING_SHARE: u64 = 16;
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
-/// A thread's state.
+/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
@@ -61,16 +62,17 @@ pub(super) struct Worker {
     pub(super) cache: Arc<ArenaCache>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sessions: Vec<VolumeSession>,
-    /// Nodes of a directory that were used lately.
-    pub(super) recent: Recent,
+    /// Recently used nodes of a directory.
+    pub(super) recent: RecentNodes,
     buffer: Box<[u8]>,
     reading_max: u64,
     parked_max: usize,
-    /// Until then a directory's disk is waited for by others.
+    /// Time until which only blocking workers handle requests that may wait for the directory's
+    /// disk.
     pub(super) slow_until: Nanos,
-    /// When the last request was taken in; grows from one to the next.
+    /// Arrival time of the last request; increases from request to request.
     pub(super) arrived_at: Nanos,
-    /// Whether a read was among those that were taken in together.
+    /// True if the current batch of requests contains a read.
     pub(super) read_in_batch: bool,
     /// True if the device had no more requests at the last read.
     is_drained: bool,
@@ -89,8 +91,8 @@ impl Worker {
             cache,
             clock,
             sessions: Vec::new(),
-            recent: Recent::default(),
-            // Written, so that its memory is there before the kernel wants to fill it.
+            recent: RecentNodes::default(),
+            // Filled with ones, so that its memory is allocated before the kernel fills it.
             buffer: vec![1; BUFFER_BYTES].into(),
             parked_max,
             reading_max: (pool / READING_SHARE).min(READING_BYTES_MAX),
@@ -116,40 +118,42 @@ impl Worker {
     }
 
     fn serve(&mut self) {
-        let mut spins = SpinHistory::default();
-        let (mut spun, mut stays) = (false, false);
+        let mut spin_history = SpinHistory::default();
+        let (mut spin_found, mut stays_awake) = (false, false);
         while !self.shared.is_closing() {
             let now = self.clock.now();
-            let mut moved = self.take_completions(now) | self.link.take_answers() | spun;
-            moved |= std::mem::take(&mut stays);
-            // What a spin found counts as taken now.
-            self.read_in_batch &= std::mem::take(&mut spun);
+            let mut progressed =
+                self.take_completions(now) | self.link.take_queued_answers() | spin_found;
+            progressed |= std::mem::take(&mut stays_awake);
+            // Requests that a spin has received count as received now.
+            self.read_in_batch &= std::mem::take(&mut spin_found);
             let Some(taken) = self.take_requests() else { break };
-            moved |= taken > 0;
+            progressed |= taken > 0;
             self.publish_events();
-            self.leave_removed();
-            if moved {
-                let alone = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
-                if spins.pays(now, alone, self.read_in_batch) {
+            self.close_removed_sessions();
+            if progressed {
+                let is_single = taken <= 1 && self.sessions.iter().all(VolumeSession::is_idle);
+                if spin_history.should_spin(now, is_single, self.read_in_batch) {
                     let before = self.shared.spinners.batches();
-                    spun = match self.spin() {
-                        Ok(spun) => spun,
+                    spin_found = match self.spin() {
+                        Ok(spin_found) => spin_found,
                         Err(error) => {
                             tracing::error!(%error, "answers cannot be handed over");
                             break;
                         }
                     };
-                    // A processor that is not idle keeps those who ask where their requests are
-                    // taken, so that it pays for another thread too: as long as that takes some,
-                    // if this is the only processor that they could be moved to.
-                    let others =
+                    // While this processor is busy, the scheduler leaves the requesting processes
+                    // of other threads on the processors where their requests are received, so
+                    // spinning also pays for those threads. With two processors, this thread
+                    // continues as long as the other one receives requests.
+                    let others_progress =
                         self.link.shares_processor() && self.shared.spinners.batches() != before;
-                    spins.ended(spun || others);
-                    stays = others && self.shared.spinners.is_pair();
+                    spin_history.record_spin(spin_found || others_progress);
+                    stays_awake = others_progress && self.shared.spinners.has_two_processors();
                     continue;
                 }
-                // The device also reports requests that have arrived since, so there is no need to
-                // look again before the sleep.
+                // The device also reports requests that have arrived since, so the thread need not
+                // poll again before the sleep.
                 if !self.is_drained || self.link.shares_processor() {
                     continue;
                 }
@@ -172,50 +176,56 @@ impl Worker {
         self.slow_until = 0;
     }
 
-    /// Takes a request. If that panics, the mount ends and the request is refused like all others.
-    fn take_confined(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
-        let Err(panic) = confine(|| self.take_request(now, bytes, lent)) else { return };
+    /// Handles a request. If that panics, the mount ends and the request is refused like all
+    /// others.
+    fn take_confined(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
+        let Err(panic) = confine(|| self.take_request(now, bytes, payload)) else { return };
         panic.end_if_damaging(&self.cache);
         self.shared.fail(&panic);
-        // The kernel ignores a second answer.
+        // The kernel ignores a second reply.
         let unique = abi::head_of::<InHeader>(bytes).unique;
         self.link.refuse(unique, Errno::IO);
         self.refuse_all();
     }
 
-    /// Takes in all requests that have come and that there is room for; how many. `None` if the
-    /// file system is gone.
+    /// Receives and handles the available requests for which there is room; returns their number.
+    /// `None` if the file system is unmounted.
     pub(super) fn take_requests(&mut self) -> Option<u32> {
         let mut taken = 0;
         self.is_drained = false;
-        // The buffer is lent to the request at hand.
+        // The current request borrows the buffer.
         let mut buffer = std::mem::take(&mut self.buffer);
-        let mut is_there = true;
+        let mut is_mounted = true;
         while taken < BATCH_MAX && self.has_room() {
             match self.link.receive(&mut buffer) {
-                Ok(Received::Request(len, lent)) => {
+                Ok(Received::Request(len, payload)) => {
                     if taken == 0 {
                         self.shared.spinners.begin_batch();
                     }
                     taken += 1;
-                    // By now it has arrived, and whatever its asker has seen answered came before.
+                    // The request has arrived before this time, and after all replies that its
+                    // process has received.
                     let now = self.clock.now();
-                    self.take_confined(now, &buffer[..len], lent.as_ref().map(RingPayload::data));
-                    if let Some(lent) = lent {
-                        self.link.give_back(lent);
+                    self.take_confined(
+                        now,
+                        &buffer[..len],
+                        payload.as_ref().map(RingPayload::data),
+                    );
+                    if let Some(payload) = payload {
+                        self.link.return_payload(payload);
                     }
                 }
                 Ok(Received::Nothing) => {
                     self.is_drained = true;
                     break;
                 }
-                Ok(Received::Gone) => {
-                    is_there = false;
+                Ok(Received::Unmounted) => {
+                    is_mounted = false;
                     break;
                 }
                 Err(error) => {
                     tracing::error!(%error, "the kernel hands over no requests");
-                    is_there = false;
+                    is_mounted = false;
                     break;
                 }
             }
@@ -224,10 +234,10 @@ impl Worker {
         if taken > 0 {
             self.shared.spinners.end_batch();
         }
-        is_there.then_some(taken)
+        is_mounted.then_some(taken)
     }
 
-    /// Whether more requests may be taken in.
+    /// Returns true if the thread may receive more requests.
     fn has_room(&self) -> bool {
         let is_full = matches!(&self.shared.tree, Tree::Directory { pool, .. } if pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
@@ -237,43 +247,45 @@ impl Worker {
             && requests().map(Session::pinned_bytes).sum::<u64>() < self.reading_max
     }
 
-    fn take_request(&mut self, now: Nanos, bytes: &[u8], lent: Option<&[u8]>) {
+    fn take_request(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
         let header: InHeader = abi::head_of(bytes);
-        let len = bytes.len() + lent.map_or(0, <[u8]>::len);
+        let len = bytes.len() + payload.map_or(0, <[u8]>::len);
         if bytes.len() < abi::IN_HEADER_BYTES || header.len as usize != len {
             tracing::error!(bytes = len, "the kernel sent a torn request");
             return;
         }
-        // Requests that came together are told apart by a nanosecond, which keeps their order.
+        // Requests of one batch get arrival times that differ by a nanosecond, which keeps their
+        // order.
         self.arrived_at = now.max(self.arrived_at + 1);
         let body = &bytes[abi::IN_HEADER_BYTES..];
-        let own = if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
-        let (body, data) = body.split_at(own.min(body.len()));
+        let head_len =
+            if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
+        let (body, data) = body.split_at(head_len.min(body.len()));
         if self.shared.has_failed() {
             if !abi::is_unanswered(header.opcode) {
                 self.link.refuse(header.unique, Errno::IO);
             }
             return;
         }
-        let asked = FuseRequest { header: &header, body, data: lent.unwrap_or(data) };
+        let request = FuseRequest { header: &header, body, data: payload.unwrap_or(data) };
         fault::point("mount", self.shared.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
-                if !self.take_data_request(now, asked) {
+                if !self.take_data_request(now, request) {
                     self.take_node_request(&header, body);
                 }
             }
             Tree::Directory { directory, pool } => {
-                if !self.take_file_request((directory, pool), now, asked) {
-                    self.take_directory_request(directory, pool, now, asked);
+                if !self.take_file_request((directory, pool), now, request) {
+                    self.take_directory_request(directory, pool, now, request);
                 }
             }
         }
     }
 
-    /// Whether this thread may be asked to make files.
-    pub(super) fn makes_files(&self) -> bool {
+    /// Returns true if this thread may have to create files.
+    pub(super) fn creates_files(&self) -> bool {
         matches!(self.shared.tree, Tree::Directory { .. })
     }
 
@@ -283,9 +295,9 @@ impl Worker {
         section: usize,
         volume: &Arc<ArenaVolume>,
     ) -> Result<usize, Errno> {
-        let is_its =
+        let has_section =
             |open: &VolumeSession| matches!(open.owner, Owner::Section(of) if of == section);
-        if let Some(index) = self.sessions.iter().position(is_its) {
+        if let Some(index) = self.sessions.iter().position(has_section) {
             return Ok(index);
         }
         self.open_session(volume, Owner::Section(section))
@@ -298,12 +310,12 @@ impl Worker {
             let is_removed = self.sessions[index].file().is_removed();
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
-        // A number that is not there any more is that of a file that was removed.
-        let file = self.shared.files().at(node).ok_or(Errno::SHUTDOWN)?;
+        // An unknown node number is that of a removed file.
+        let file = self.shared.files().by_node(node).ok_or(Errno::SHUTDOWN)?;
         let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
-        let watch = observer.map(|observer| Watch::begin(observer, &file.name));
-        self.sessions[index].watch = watch;
+        let recorder = observer.map(|observer| RequestRecorder::begin(observer, &file.name));
+        self.sessions[index].recorder = recorder;
         Ok(index)
     }
 
@@ -313,7 +325,8 @@ impl Worker {
         Ok(self.sessions.len() - 1)
     }
 
-    /// Processes completions of the cache and delayed replies that are due.
+    /// Processes completions of the cache and delayed replies that are due. Returns true if there
+    /// were any.
     pub(super) fn take_completions(&mut self, now: Nanos) -> bool {
         let mut any = false;
         for index in 0..self.sessions.len() {
@@ -332,44 +345,44 @@ impl Worker {
         payload: &[u8],
         in_flight: InFlight,
     ) {
-        let mut kept = Some(in_flight);
-        let context = || kept.take().expect("a request is queued once");
+        let mut record = Some(in_flight);
+        let context = || record.take().expect("a request is queued once");
         let requests = &mut self.sessions[index].requests;
         match requests.submit(&self.cache, now, request, payload, context) {
             Submitted::Done(ImmediateReply { data, classes }) => {
-                let request = kept.take().expect("the request was not queued");
+                let request = record.take().expect("the request was not queued");
                 self.answer(now, index, (&request, request.file.as_ref()), Ok(data), classes);
             }
             Submitted::Queued(_) => self.answer_ended(now, index),
         }
     }
 
-    /// Answers the requests of a session that have ended.
+    /// Answers the completed requests of a session.
     pub(super) fn answer_ended(&mut self, now: Nanos, index: usize) {
         while let Some(event) = self.sessions[index].requests.poll_event() {
             let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
                 unreachable!("each read of a mount is one piece")
             };
-            let ended = error.map_or(Ok(data), Err);
-            self.answer(now, index, (&request, request.file.as_ref()), ended, classes);
+            let result = error.map_or(Ok(data), Err);
+            self.answer(now, index, (&request, request.file.as_ref()), result, classes);
         }
     }
 
-    /// Answers a request that has ended.
+    /// Answers a completed request.
     pub(super) fn answer(
         &mut self,
         now: Nanos,
         index: usize,
         (request, file): (&InFlight, Option<&Arc<SourceFile>>),
-        ended: Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError>,
+        result: Result<Option<Box<ReadRequest<ArenaFrames>>>, StoreError>,
         classes: Classes,
     ) {
         let InFlight { unique, op, arrived_at, offset, len, .. } = *request;
         if let Some(file) = file {
             file.count(classes);
         }
-        request.note_end();
-        match ended {
+        request.record_end();
+        match result {
             Err(error) => self.link.refuse(unique, log_failure(&error)),
             Ok(Some(read)) => {
                 self.link.reply_read(unique, self.cache.frames(), &read);
@@ -381,27 +394,27 @@ impl Worker {
         let duration = self.clock.now().saturating_sub(arrived_at);
         let session = &mut self.sessions[index];
         session.requests.record_latency(op, duration);
-        if let Some(watch) = &mut session.watch {
-            watch.note(op, arrived_at, (offset, len), classes);
+        if let Some(recorder) = &mut session.recorder {
+            recorder.record(op, arrived_at, (offset, len), classes);
         }
     }
 
     fn publish_events(&mut self) {
         for session in &mut self.sessions {
-            if session.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
-                session.watch = None;
+            if session.recorder.as_mut().is_some_and(|recorder| !recorder.publish(&*self.clock)) {
+                session.recorder = None;
             }
         }
     }
 
-    /// Closes the sessions of removed files that have no request in flight, and of files that are
-    /// cut off.
-    fn leave_removed(&mut self) {
-        let is_left = |session: &VolumeSession| {
+    /// Closes the sessions of removed files that have no request in flight, and the sessions of
+    /// files whose requests are cancelled.
+    fn close_removed_sessions(&mut self) {
+        let is_closable = |session: &VolumeSession| {
             let Owner::Volume(file) = &session.owner else { return false };
-            file.is_cut() || file.is_removed() && session.is_idle()
+            file.is_cancelled() || file.is_removed() && session.is_idle()
         };
-        while let Some(index) = self.sessions.iter().position(is_left) {
+        while let Some(index) = self.sessions.iter().position(is_closable) {
             let session = self.sessions.swap_remove(index);
             self.close_session(session, Errno::SHUTDOWN);
         }
@@ -411,27 +424,28 @@ impl Worker {
         for unique in session.close(&self.cache) {
             self.link.refuse(unique, errno);
         }
-        // Frames that were pinned here may be what others wait for.
+        // Other sessions may wait for frames that this one had pinned.
         self.shared.wake_all();
     }
 
-    /// Looks for the next request without sleeping; whether one came.
+    /// Polls for the next request without sleeping. Returns true if one came.
     fn spin(&mut self) -> std::io::Result<bool> {
         let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
-        let mut handed_over = None;
-        let came = shared.spinners.spin(&*clock, || {
-            // Where this thread may not spin, answers go with its sleep, which is one call less.
-            if handed_over.get_or_insert_with(|| self.link.submit()).is_err() {
+        let mut submitted = None;
+        let has_received = shared.spinners.spin(&*clock, || {
+            // If this thread may not spin, its sleep submits the replies, which saves a system
+            // call.
+            if submitted.get_or_insert_with(|| self.link.submit()).is_err() {
                 return true;
             }
-            // Who was just answered may have been given this processor.
+            // The process that got the last reply may be scheduled on this processor.
             if self.link.shares_processor() || shared.spinners.requests_overlap() {
                 rustix::thread::sched_yield();
             }
-            let came = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
-            came || self.has_completions()
+            let has_received = self.has_room() && self.take_requests().is_none_or(|n| n > 0);
+            has_received || self.has_completions()
         });
-        handed_over.unwrap_or(Ok(())).map(|()| came)
+        submitted.unwrap_or(Ok(())).map(|()| has_received)
     }
 
     fn has_completions(&self) -> bool {
@@ -454,7 +468,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives back everything that the thread holds.
+    /// Releases all resources of the thread.
     fn close(mut self) {
         self.publish_events();
         for session in std::mem::take(&mut self.sessions) {
@@ -463,12 +477,12 @@ impl Worker {
         if let Err(error) = self.link.submit() {
             tracing::debug!(%error, "nobody is there for the last answers");
         }
-        self.shared.thread_over();
+        self.shared.thread_ended();
     }
 }
 
 impl Shared {
-    /// Has all threads look at what has changed.
+    /// Wakes all threads, to check the changed state.
     pub(super) fn wake_all(&self) {
         for waker in self.wakers() {
             waker.notify();

@@ -1,8 +1,8 @@
-//! The exports of a server, which come and go while it runs.
+//! The exports of a server, which can be added and removed while it runs.
 //!
-//! A handshake offers those that are there when it begins. One that is removed is offered no more;
-//! its clients get answers to what they have asked, `ESHUTDOWN` for what they ask from then on, and
-//! are disconnected when nothing of theirs is under way.
+//! A handshake offers the exports that exist when it begins. New handshakes do not offer a removed
+//! export. Its clients get replies to the requests that the server has received, `ESHUTDOWN` for
+//! later ones, and are disconnected when none of their requests is in flight.
 
 use super::handshake::{BlockSizes, ExportInfo};
 use super::server::ServerLimits;
@@ -14,10 +14,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A volume under a name.
+/// A volume that is offered under a name.
 #[derive(Clone)]
 pub struct Export {
-    /// What clients are told, as far as it never changes.
+    /// Information for clients that does not change.
     pub(super) info: ExportInfo,
     pub(super) volume: Arc<ArenaVolume>,
     pub(super) map: Arc<dyn AllocationMap>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Export {
 }
 
 impl Export {
-    /// Offers `volume` under its name; `default` also under the empty name.
+    /// Returns an export of `volume` under its name; if `default`, also under the empty name.
     ///
     /// Several connections are allowed because a flush on one covers what was acknowledged on all.
     #[must_use]
@@ -58,8 +58,8 @@ impl Export {
         Export { info, volume, map, removed: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// What a client is told that comes now: the write mode and the page size may change.
-    pub(super) fn info_now(&self) -> ExportInfo {
+    /// Returns the information for a new client: the write mode and the page size can change.
+    pub(super) fn current_info(&self) -> ExportInfo {
         let mut info = self.info.clone();
         info.read_only = self.volume.write_mode() == WriteMode::ReadOnly;
         info.block_sizes.preferred =
@@ -71,18 +71,18 @@ impl Export {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Whether this is the same one, and not another of the same name.
-    pub(super) fn is(&self, other: &Export) -> bool {
+    /// Returns true if this is the same export, not another one of the same name.
+    pub(super) fn is_same(&self, other: &Export) -> bool {
         Arc::ptr_eq(&self.removed, &other.removed)
     }
 }
 
-/// Why an export was not added.
+/// Error of adding an export whose name is in use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("export {0}: there is an export of this name")]
 pub struct NameTaken(pub String);
 
-/// The exports that are there.
+/// The current exports.
 #[derive(Debug, Default)]
 pub(super) struct Exports(Mutex<Vec<Export>>);
 
@@ -91,7 +91,7 @@ impl Exports {
         Exports(Mutex::new(exports))
     }
 
-    /// All of them, as they are now.
+    /// Returns the current exports.
     pub(super) fn list(&self) -> Vec<Export> {
         self.0.lock().expect("no holder panics").clone()
     }
@@ -105,11 +105,11 @@ impl Exports {
         Ok(())
     }
 
-    /// Takes the export of this name out.
+    /// Removes and returns the export of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Export> {
         let mut exports = self.0.lock().expect("no holder panics");
-        let place = exports.iter().position(|export| export.info.name == name)?;
-        let export = exports.remove(place);
+        let index = exports.iter().position(|export| export.info.name == name)?;
+        let export = exports.remove(index);
         export.removed.store(true, Ordering::Release);
         Some(export)
     }

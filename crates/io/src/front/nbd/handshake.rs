@@ -1,17 +1,18 @@
 //! The server's side of the NBD handshake, without any I/O.
 //!
-//! NBD's proto.md, "Handshake phase": fixed newstyle. Bytes of the client go in by
-//! [`Handshake::feed`], in pieces of any size; bytes for the client come out. What is buffered is
-//! one option at most, and only as far as it came: an option that is too long or unknown is
-//! skipped. The number of options and the bytes sent in answer are limited, so a client can make
-//! the server neither wait for ever on work nor grow. Time is the caller's: it closes a connection
-//! whose handshake takes too long.
+//! NBD's proto.md, "Handshake phase": fixed newstyle. The caller passes the client's bytes to
+//! [`Handshake::feed`], in pieces of any size, and gets bytes for the client. The handshake buffers
+//! at most one option, and only the received part of it: it skips an option that is too long or
+//! unknown. The number of options and the size of the output are limited, so a client can neither
+//! keep the server busy for ever nor make it use more memory. The caller limits the time: it closes
+//! a connection whose handshake takes too long.
 //!
-//! TLS itself is the caller's too: the handshake says when it has to begin
-//! ([`Progress::StartTls`]), and is fed what comes out of it from then on.
+//! The caller also does TLS: the handshake reports when it has to begin ([`Progress::StartTls`]),
+//! and is fed the decrypted bytes from then on.
 //!
-//! What the client sends is either answered as the protocol says (an error reply; the client may
-//! go on), or, where the protocol has no reply for it, ends the session with a [`HandshakeError`].
+//! The handshake answers each message of the client as the protocol says (after an error reply, the
+//! client may continue). Where the protocol has no reply, it ends the session with a
+//! [`HandshakeError`].
 
 mod answers;
 mod export;
@@ -28,21 +29,21 @@ use options::Refusal;
 use replies::Replies;
 
 const CLIENT_FLAGS_BYTES: usize = 4;
-/// Output size above which the output is sent before the next option is answered.
+/// Output size above which the caller sends the output before the next option is answered.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
-/// Capacity of the buffer that is kept from one option to the next.
-const KEPT_BYTES_MAX: usize = 4 << 10;
+/// Maximum capacity of the buffer between two options.
+const RETAINED_BYTES_MAX: usize = 4 << 10;
 
-/// What a client may demand of a handshake.
+/// Limits of one handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeLimits {
-    /// Data of one option, in bytes; longer ones are refused and skipped.
+    /// Maximum data of one option, in bytes; the handshake refuses and skips longer ones.
     pub option_bytes_max: u32,
-    /// Options in one handshake.
+    /// Maximum number of options.
     pub options_max: u32,
-    /// An export name asked for, in bytes.
+    /// Maximum length of a requested export name, in bytes.
     pub name_bytes_max: u32,
-    /// What is sent in one handshake, in bytes.
+    /// Maximum size of the output, in bytes.
     pub output_bytes_max: usize,
 }
 
@@ -60,66 +61,67 @@ impl Default for HandshakeLimits {
     }
 }
 
-/// What was agreed on when transmission starts.
+/// Result of a handshake, for the transmission phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Index of the export in what was given to [`Handshake::new`].
+    /// Index of the export in the argument of [`Handshake::new`].
     pub export: usize,
-    /// The transmission flags that the client was told.
+    /// Transmission flags that were sent to the client.
     pub flags: u16,
-    /// Reads are answered with chunks.
+    /// True if structured replies were negotiated.
     pub structured: bool,
-    /// `BLOCK_STATUS` is allowed, for `base:allocation` with [`wire::BASE_ALLOCATION_ID`].
+    /// True if `BLOCK_STATUS` is allowed, for `base:allocation` with [`wire::BASE_ALLOCATION_ID`].
     pub base_allocation: bool,
-    /// No zeros follow the answer to `EXPORT_NAME`; of interest to tests.
+    /// True if no zeros follow the reply to `EXPORT_NAME`; used by tests.
     pub no_zeroes: bool,
 }
 
-/// How far a handshake is.
+/// Progress of a handshake: the caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All input was used; send the output and feed more.
+    /// All input was used: send the output and feed more.
     NeedMore,
     /// Send the output, then pass the rest of the input again. This bounds the output for a client
     /// that sends options without reading the answers.
     SendFirst,
-    /// Send the output, then begin TLS: the input that was not consumed is the first of it. What
-    /// comes out of it is to be fed from now on, and nothing that came in clear.
+    /// Send the output, then begin TLS. The input that was not consumed is the first of TLS. From
+    /// now on, feed only decrypted bytes, and none that arrived in clear.
     StartTls,
-    /// Send the output; the input that was not consumed is the first of transmission.
+    /// Send the output; the input that was not consumed is the first of the transmission phase.
     Transmission(Negotiated),
     /// The client ended the session; send the output and close.
     Aborted,
 }
 
-/// The session cannot go on: send what output there is and close.
+/// The session has failed: send the available output and close.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The client set flags that were not offered.
     #[error("the NBD client set unknown flags {0:#x}")]
     UnknownClientFlags(u32),
-    /// Not an option where one was due.
+    /// The client sent something else than an option header.
     #[error("the NBD client sent something else than an option: {0}")]
     NotAnOption(BadMagic),
-    /// Without fixed newstyle there are no replies to options.
+    /// An option other than `EXPORT_NAME` without fixed newstyle, where options have no error
+    /// replies.
     #[error("the NBD client sent option {0} without fixed newstyle, where only EXPORT_NAME may be")]
     NotFixed(u32),
-    /// `EXPORT_NAME` for an export that is not there.
+    /// `EXPORT_NAME` for an unknown export.
     #[error("the NBD client asked for export {0:?}, which is not there")]
     UnknownExport(String),
-    /// `EXPORT_NAME`, which cannot be refused in another way, before TLS.
+    /// `EXPORT_NAME` before TLS. This option has no error reply.
     #[error("the NBD client asked for an export without TLS, which is required")]
     TlsRequired,
     /// `EXPORT_NAME` with a name that is too long.
     #[error("the NBD client asked for an export by a name of {0} bytes")]
     NameTooLong(u32),
-    /// The client goes on and on.
+    /// The client sent too many options.
     #[error("the NBD client sent more than {0} options")]
     TooManyOptions(u32),
-    /// The client asks for more than a handshake may send.
+    /// The replies to the client exceed the maximum size of the output.
     #[error("the NBD client asked for more than a handshake may send")]
     TooMuchOutput,
-    /// Fed again after an error.
+    /// [`Handshake::feed`] was called again after an error.
     #[error("the NBD handshake has failed before")]
     Failed,
 }
@@ -130,12 +132,12 @@ enum State {
     Start,
     ClientFlags,
     OptionHeader,
-    /// Data that will be looked at.
+    /// Option data that is parsed.
     OptionData {
         option: u32,
         len: u32,
     },
-    /// Data that nobody wants, `left` bytes of them; then the answer.
+    /// Option data that is skipped, `left` bytes of it; the answer follows.
     Skip {
         option: u32,
         left: u32,
@@ -145,16 +147,16 @@ enum State {
     Failed,
 }
 
-/// How the client's bytes come.
+/// Transport of the client's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTransport {
     Clear,
-    /// TLS is to begin once the output is sent.
-    Starting,
-    Sealed,
+    /// TLS begins once the output is sent.
+    StartingTls,
+    Tls,
 }
 
-/// What an option is answered with whose data do not matter.
+/// Answer to an option whose data is ignored.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     Ack,
@@ -171,22 +173,23 @@ pub struct Handshake {
     exports: Vec<ExportInfo>,
     limits: HandshakeLimits,
     state: State,
-    /// The part of a header or of option data that has come.
+    /// Received part of a header or of option data.
     buffer: Vec<u8>,
     options_seen: u32,
     output_bytes_left: usize,
     tls: TlsMode,
-    way: ClientTransport,
-    fixed: bool,
+    transport: ClientTransport,
+    fixed_newstyle: bool,
     no_zeroes: bool,
     structured: bool,
-    /// The export for which `base:allocation` was selected last.
+    /// Index of the export for which the client last selected `base:allocation`.
     context_export: Option<usize>,
 }
 
 impl Handshake {
-    /// A handshake that offers these exports, each of which passed [`ExportInfo::check`]. Its
-    /// greeting comes with the first call of [`Handshake::feed`], which may be with no input.
+    /// Returns a handshake that offers these exports, each of which has passed
+    /// [`ExportInfo::check`]. The first call of [`Handshake::feed`], which may be without input,
+    /// outputs the greeting.
     #[must_use]
     pub fn new(exports: &[ExportInfo], limits: HandshakeLimits) -> Self {
         debug_assert!(exports.iter().all(|export| export.check().is_ok()), "exports are checked");
@@ -198,35 +201,35 @@ impl Handshake {
             options_seen: 0,
             output_bytes_left: limits.output_bytes_max,
             tls: TlsMode::Off,
-            way: ClientTransport::Clear,
-            fixed: false,
+            transport: ClientTransport::Clear,
+            fixed_newstyle: false,
             no_zeroes: false,
             structured: false,
             context_export: None,
         }
     }
 
-    /// The same with TLS.
+    /// Sets the TLS mode.
     #[must_use]
     pub fn with_tls(self, tls: TlsMode) -> Self {
         Self { tls, ..self }
     }
 
-    /// Takes bytes from the client and appends bytes for it. Returns how many bytes of the input
-    /// were used: all of them, unless the handshake ended or the output has to be sent first.
+    /// Takes bytes from the client and appends bytes for it. Returns the number of input bytes that
+    /// were used: all of them, unless the handshake has ended or the output has to be sent first.
     ///
     /// # Errors
-    /// When the session cannot go on. What is in `output` may still be sent.
+    /// If the session has failed. The bytes in `output` may still be sent.
     pub fn feed(
         &mut self,
         input: &[u8],
         output: &mut Vec<u8>,
     ) -> Result<(usize, Progress), HandshakeError> {
         let mut rest = input;
-        let sent_first_at = output.len() + OUTPUT_BYTES_MAX;
+        let send_first_above = output.len() + OUTPUT_BYTES_MAX;
         loop {
             match self.step(&mut rest, output) {
-                Ok(None) if output.len() > sent_first_at && !rest.is_empty() => {
+                Ok(None) if output.len() > send_first_above && !rest.is_empty() => {
                     return Ok((input.len() - rest.len(), Progress::SendFirst));
                 }
                 Ok(None) => {}
@@ -240,14 +243,14 @@ impl Handshake {
         }
     }
 
-    /// One move; `None` when the next one can be made at once.
+    /// Makes one step of the state machine; `None` if the next step can follow at once.
     fn step(
         &mut self,
         rest: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<Option<Progress>, HandshakeError> {
-        if self.way == ClientTransport::Starting {
-            self.way = ClientTransport::Sealed;
+        if self.transport == ClientTransport::StartingTls {
+            self.transport = ClientTransport::Tls;
             return Ok(Some(Progress::StartTls));
         }
         match self.state {
@@ -274,7 +277,7 @@ impl Handshake {
                 let data = std::mem::take(&mut self.buffer);
                 self.state = State::OptionHeader;
                 self.answer_data(option, &data, output)?;
-                if data.capacity() <= KEPT_BYTES_MAX {
+                if data.capacity() <= RETAINED_BYTES_MAX {
                     self.buffer = data;
                     self.buffer.clear();
                 }
@@ -309,7 +312,7 @@ impl Handshake {
         self.buffer.len() == len
     }
 
-    /// The whole fixed-size message in the buffer, which is emptied.
+    /// Takes the whole fixed-size message out of the buffer.
     fn take_array<const N: usize>(&mut self) -> [u8; N] {
         let bytes = self.buffer[..].try_into().expect("gathered to this length");
         self.buffer.clear();
@@ -322,13 +325,13 @@ impl Handshake {
         if unknown != 0 {
             return Err(HandshakeError::UnknownClientFlags(unknown));
         }
-        self.fixed = flags & wire::CLIENT_FIXED_NEWSTYLE != 0;
+        self.fixed_newstyle = flags & wire::CLIENT_FIXED_NEWSTYLE != 0;
         self.no_zeroes = flags & wire::CLIENT_NO_ZEROES != 0;
         self.state = State::OptionHeader;
         Ok(())
     }
 
-    /// Decides what to do with the data of an option before they come.
+    /// Returns the state for the data of an option, from its header.
     fn take_option_header(&mut self) -> Result<State, HandshakeError> {
         let (option, len) =
             OptionHeader::parse(self.take_array()).map_err(HandshakeError::NotAnOption)?;
@@ -336,10 +339,10 @@ impl Handshake {
         if self.options_seen > self.limits.options_max {
             return Err(HandshakeError::TooManyOptions(self.limits.options_max));
         }
-        if !self.fixed && option != wire::OPT_EXPORT_NAME {
+        if !self.fixed_newstyle && option != wire::OPT_EXPORT_NAME {
             return Err(HandshakeError::NotFixed(option));
         }
-        let in_clear = self.tls == TlsMode::Required && self.way == ClientTransport::Clear;
+        let in_clear = self.tls == TlsMode::Required && self.transport == ClientTransport::Clear;
         if in_clear && !matches!(option, wire::OPT_STARTTLS | wire::OPT_ABORT) {
             if option == wire::OPT_EXPORT_NAME {
                 return Err(HandshakeError::TlsRequired);
@@ -388,7 +391,7 @@ impl Handshake {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server has no TLS",
             }),
-            _ if self.way != ClientTransport::Clear => {
+            _ if self.transport != ClientTransport::Clear => {
                 Answer::Refuse(Refusal::invalid("TLS has begun already"))
             }
             TlsMode::Allowed | TlsMode::Required => Answer::StartTls,

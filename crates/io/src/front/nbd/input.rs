@@ -5,7 +5,7 @@ use super::transport::Transport;
 use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
 use rustix::io::Errno;
 
-/// Bytes of the small buffer: one small piece of a payload, and what comes behind it.
+/// Bytes of the small buffer: one small piece of a payload, and the headers behind it.
 const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
 /// Bytes of the large buffer.
 const LARGE_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
@@ -21,18 +21,18 @@ const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Some bytes.
+    /// Bytes were received.
     Some,
-    /// Nothing now.
+    /// No bytes are available now.
     Nothing,
-    /// The client is gone.
+    /// The client has closed the connection, or it has failed.
     Closed,
 }
 
-/// Bytes that have come and are not used yet.
+/// Received bytes that are not consumed yet.
 #[derive(Debug)]
 pub(super) struct Input {
     /// The whole buffer, or the rest that [`Input::shrink`] has left.
@@ -43,21 +43,21 @@ pub(super) struct Input {
     size: usize,
     /// True if a payload has filled more than headers may use; that memory stays until the client
     /// is idle.
-    has_filled: bool,
+    has_exceeded_headers: bool,
 }
 
 impl Input {
     /// Returns a small buffer, for the handshake.
     pub(super) fn new() -> Self {
         let size = HANDSHAKE_INPUT_BYTES;
-        Input { buffer: vec![0; size].into(), start: 0, end: 0, size, has_filled: false }
+        Input { buffer: vec![0; size].into(), start: 0, end: 0, size, has_exceeded_headers: false }
     }
 
     /// Returns a buffer for requests and payloads that holds the bytes received so far. The buffer
     /// for the handshake is released.
     pub(super) fn into_requests(self) -> Self {
         let (buffer, size) = (Box::default(), SMALL_BYTES);
-        let mut input = Input { buffer, start: 0, end: 0, size, has_filled: false };
+        let mut input = Input { buffer, start: 0, end: 0, size, has_exceeded_headers: false };
         input.grow(self.bytes());
         input
     }
@@ -67,13 +67,13 @@ impl Input {
     pub(super) fn shrink(&mut self) {
         self.buffer = self.bytes().into();
         (self.start, self.end) = (0, self.buffer.len());
-        self.has_filled = false;
+        self.has_exceeded_headers = false;
         if self.end <= SMALL_BYTES {
             self.size = SMALL_BYTES;
         }
     }
 
-    /// Returns whether the buffer is large.
+    /// Returns true if the buffer is large.
     pub(super) fn is_large(&self) -> bool {
         self.size == LARGE_BYTES
     }
@@ -86,18 +86,18 @@ impl Input {
         }
     }
 
-    /// Returns whether there is memory to release.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Returns true if there is memory to release.
+    pub(super) fn can_shrink(&self) -> bool {
         self.buffer.len() == self.size
     }
 
     /// Restores the buffer to its full size and appends `more`.
     fn grow(&mut self, more: &[u8]) {
         let mut buffer = vec![0; self.size].into_boxed_slice();
-        let had = self.bytes().len();
-        buffer[..had].copy_from_slice(self.bytes());
-        buffer[had..had + more.len()].copy_from_slice(more);
-        (self.buffer, self.start, self.end) = (buffer, 0, had + more.len());
+        let len = self.bytes().len();
+        buffer[..len].copy_from_slice(self.bytes());
+        buffer[len..len + more.len()].copy_from_slice(more);
+        (self.buffer, self.start, self.end) = (buffer, 0, len + more.len());
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -114,10 +114,10 @@ impl Input {
 
     /// Returns the number of bytes of the buffer that may be used.
     fn limit(&self, payload: bool) -> usize {
-        if payload || self.has_filled { self.size } else { self.size.min(HEADERS_BYTES) }
+        if payload || self.has_exceeded_headers { self.size } else { self.size.min(HEADERS_BYTES) }
     }
 
-    /// Whether [`Input::receive`] could bring something.
+    /// Returns true if the buffer has room for [`Input::receive`].
     pub(super) fn has_room(&self, payload: bool) -> bool {
         self.end - self.start < self.limit(payload)
     }
@@ -125,7 +125,7 @@ impl Input {
     /// Receives available bytes without waiting; more of them if a `payload` is expected.
     pub(super) fn receive(&mut self, transport: &mut Transport<'_>, payload: bool) -> Received {
         let limit = self.limit(payload);
-        if !self.is_whole() {
+        if !self.can_shrink() {
             return self.receive_first(transport, limit);
         }
         if self.start > 0 && limit.saturating_sub(self.end) < limit / 2 {
@@ -139,7 +139,7 @@ impl Input {
             Ok(0) => Received::Closed,
             Ok(count) => {
                 self.end += count;
-                self.has_filled |= self.end > HEADERS_BYTES;
+                self.has_exceeded_headers |= self.end > HEADERS_BYTES;
                 Received::Some
             }
             Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,

@@ -1,4 +1,4 @@
-//! What a server is made with, besides its exports.
+//! Options of a server.
 
 use super::server::ServerLimits;
 use crate::front::observe::Observer;
@@ -6,17 +6,17 @@ use crate::tls::{TlsMode, TlsServer};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a server does about TLS.
+/// TLS options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// Whether it speaks TLS.
+    /// TLS mode.
     pub(super) mode: TlsMode,
-    /// With what; there unless the mode is off.
+    /// TLS configuration; none if the mode is off.
     pub(super) server: Option<TlsServer>,
 }
 
 impl TlsOptions {
-    /// TLS with `server` for those who want it, or for all.
+    /// Returns options for TLS with `server`, which is optional for clients unless `required`.
     #[must_use]
     pub fn new(server: TlsServer, required: bool) -> Self {
         let mode = if required { TlsMode::Required } else { TlsMode::Allowed };
@@ -24,14 +24,14 @@ impl TlsOptions {
     }
 }
 
-/// What besides its exports a server is made with.
+/// Options of a server other than its exports.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
-    /// What clients may demand.
+    /// Limits on clients.
     pub limits: ServerLimits,
-    /// Who is told of every request that was answered.
+    /// Observer of all answered requests.
     pub observer: Option<Arc<dyn Observer>>,
-    /// TLS.
+    /// TLS options.
     pub tls: TlsOptions,
 }
 

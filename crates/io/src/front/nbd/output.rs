@@ -1,8 +1,8 @@
-//! Answers on their way: headers, and frames of the cache that the socket reads for itself.
+//! Queue of unsent replies: headers, and frames of the cache that the kernel reads directly.
 //!
-//! A frame stays pinned until its bytes are sent, so that they cannot change on the way; a client
-//! that writes to it meanwhile gets a copy, so no client waits for a slow reader. Invariant: the
-//! pins of sent bytes can be taken, even while other answers wait behind them.
+//! A frame stays pinned until its bytes are sent, so that they cannot change before. A write to the
+//! frame in the meantime copies its block to another frame, so no client waits for a slow reader.
+//! Invariant: the pins of sent bytes can be taken, even while other replies are queued behind them.
 
 use super::transport::Transport;
 use crate::frames::ArenaFrames;
@@ -22,10 +22,10 @@ enum Piece {
     Frame(Pin, Range<usize>),
 }
 
-/// Answers that have not been sent.
+/// Unsent replies.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// The bytes of all pieces that are not frames, in order, after `sent_bytes` that are sent.
+    /// The bytes of all pieces that are not frames, in order, after `sent_bytes` sent ones.
     bytes: Vec<u8>,
     /// At most half of `bytes`, except in the middle of a send.
     sent_bytes: usize,
@@ -36,12 +36,12 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Bytes that have not been sent.
+    /// Returns the number of unsent bytes.
     pub(super) fn backlog(&self) -> usize {
         self.backlog
     }
 
-    /// Returns the memory that the replies take outside the cache.
+    /// Returns the bytes of memory that the replies take outside the cache.
     pub(super) fn heap_bytes(&self) -> usize {
         self.bytes.len() + self.pieces.len() * size_of::<Piece>()
     }
@@ -67,7 +67,7 @@ impl Output {
         self.pieces.push_back(Piece::Frame(pin, range));
     }
 
-    /// Sends as much as the way to the client takes; false if the client is gone.
+    /// Sends as much as the transport accepts. Returns false if the client is gone.
     pub(super) fn send(&mut self, frames: &ArenaFrames, transport: &mut Transport<'_>) -> bool {
         while self.backlog > 0 {
             let slices = self.slices(frames, transport.slices_max());

@@ -1,4 +1,4 @@
-//! Accepting connections, and the limits on them.
+//! The NBD server: accepts connections, and limits their number.
 
 use super::exports::{Export, Exports, NameTaken};
 use super::options::{ServerOptions, TlsOptions};
@@ -29,25 +29,26 @@ use std::time::{Duration, Instant};
 /// Interval of attempts to accept a connection while descriptors or memory are short.
 const SHORTAGE_RETRY: Duration = Duration::from_millis(10);
 
-/// What clients may demand.
+/// Limits on clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections at a time; more are closed as they come.
+    /// Maximum number of connections; the server closes further ones at once.
     pub connections_max: usize,
-    /// Bytes of one request; larger ones fail.
+    /// Maximum length of one request in bytes; longer ones fail.
     pub request_bytes_max: u32,
-    /// Concurrent handshakes; another client ends the oldest of them.
+    /// Maximum number of concurrent handshakes; a further client ends the oldest of them.
     pub handshakes_max: usize,
-    /// How long a handshake may take.
+    /// Maximum duration of a handshake.
     pub handshake_time_max: Duration,
-    /// Time after which a client that receives none of its waiting replies is disconnected; `None`
-    /// for no limit.
+    /// Time after which the server disconnects a client that receives none of its queued replies;
+    /// `None` for no limit.
     pub send_time_max: Option<Duration>,
 }
 
 impl Default for ServerLimits {
-    /// 64 connections (each has a buffer of 256 KiB: 16 MiB in all), 32 MiB a request as the
-    /// protocol's default, 24 handshakes of at most ten seconds, a minute without progress.
+    /// 64 connections (each has a receive buffer of 24 KiB, or of 96 KiB in part from leased
+    /// memory), 32 MiB a request as the protocol's default, 24 handshakes of at most ten seconds, a
+    /// minute without progress.
     fn default() -> Self {
         ServerLimits {
             connections_max: 64,
@@ -59,7 +60,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) exports: Exports,
@@ -69,31 +70,31 @@ pub(super) struct Shared {
     /// Connections that spin for their next request instead of sleeping.
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
-    /// The memory that the requests of all connections may hold.
+    /// Memory budget of the requests of all connections.
     pub(super) budget: Arc<Budget>,
     connections: Mutex<Vec<Arc<Connection>>>,
     /// Wakes the thread that accepts connections and releases those that have ended.
     pub(super) acceptor: Waker,
-    /// Connections that have agreed on an export.
+    /// Number of connections that have negotiated an export.
     serving: AtomicUsize,
 }
 
-/// One of the connections that may be served at a time.
-pub(super) struct Place<'a>(&'a AtomicUsize);
+/// One of the `connections_max` slots; freed when it is dropped.
+pub(super) struct ConnectionSlot<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for ConnectionSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Shared {
-    /// Counts a client that has agreed on an export; none if the limit is reached.
-    pub(super) fn take_place(&self) -> Option<Place<'_>> {
+    /// Takes a slot for a client that has negotiated an export; none if all slots are taken.
+    pub(super) fn take_slot(&self) -> Option<ConnectionSlot<'_>> {
         let limit = self.limits.connections_max;
-        let one_more = |serving: usize| (serving < limit).then_some(serving + 1);
-        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Place(&self.serving))
+        let increment = |serving: usize| (serving < limit).then_some(serving + 1);
+        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).ok()?;
+        Some(ConnectionSlot(&self.serving))
     }
 }
 
@@ -132,7 +133,7 @@ impl Server {
         Server::start_with(engine, address, exports, options)
     }
 
-    /// As [`Server::start`]; `observer` is told of every request that was answered.
+    /// As [`Server::start`]; `observer` receives the events of all answered requests.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -160,7 +161,7 @@ impl Server {
         Server::start_on(engine, Listener::bind(address)?, exports, options)
     }
 
-    /// As [`Server::start_with`], on a socket that is there already.
+    /// As [`Server::start_with`], on an existing listener.
     ///
     /// # Errors
     /// If the kernel has no thread or file descriptor left.
@@ -198,13 +199,13 @@ impl Server {
         Ok(Server { shared, acceptor: Some(acceptor), listener })
     }
 
-    /// Where it listens; the port is the real one.
+    /// Returns the address, with the port that the kernel has chosen if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
         self.listener.address()
     }
 
-    /// The address of an export in the form that clients take.
+    /// Returns the NBD URI of an export.
     #[must_use]
     pub fn uri(&self, export: &str) -> String {
         use crate::nbd_client::{NbdAddress, NbdUri, UriTls};
@@ -219,7 +220,7 @@ impl Server {
         NbdUri { address, export: export.to_owned(), tls }.to_string()
     }
 
-    /// Offers one more export from now on.
+    /// Adds an export.
     ///
     /// # Errors
     /// If there is one of the same name.
@@ -227,30 +228,35 @@ impl Server {
         self.shared.exports.add(export)
     }
 
-    /// How many clients use the export of this name now.
+    /// Returns the number of clients that use the export of this name.
     #[must_use]
     pub fn clients(&self, name: &str) -> usize {
         let exports = self.shared.exports.list();
         let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
         let connections = self.shared.connections();
-        connections.iter().filter(|one| !one.is_done() && one.serves(export)).count()
+        connections
+            .iter()
+            .filter(|connection| !connection.is_done() && connection.serves(export))
+            .count()
     }
 
-    /// Returns the figures of the memory that the requests of all clients may hold.
+    /// Returns the usage of the memory budget of all clients' requests.
     #[must_use]
     pub fn budget(&self) -> BudgetUsage {
         let frames = self.shared.engine.cache().frame_count();
         self.shared.budget.usage(u64::from(frames) * BLOCK_BYTES_U64)
     }
 
-    /// Offers the export of this name no more, and lets its clients go: what they have asked is
-    /// answered. Those whose requests, or who themselves, take longer than `patience` are cut off.
-    /// When this returns nobody uses the export's volume by this server; false if there was none.
+    /// Removes the export of this name and disconnects its clients after it has answered the
+    /// requests that it has received from them. A client that does not finish within `patience` is
+    /// disconnected with requests in flight. When this returns, the server does not use the
+    /// export's volume any more. Returns false if there is no such export.
     pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
         let Some(export) = self.shared.exports.remove(name) else { return false };
         let serving = || {
             let connections = self.shared.connections();
-            let serves = |one: &&Arc<Connection>| !one.is_done() && one.serves(&export);
+            let serves =
+                |connection: &&Arc<Connection>| !connection.is_done() && connection.serves(&export);
             connections.iter().filter(serves).cloned().collect::<Vec<_>>()
         };
         let begin = Instant::now();
@@ -268,7 +274,7 @@ impl Server {
         true
     }
 
-    /// Closes all connections and stops listening. Requests under way are given up.
+    /// Closes all connections and stops listening. Requests in flight are cancelled.
     pub fn close(mut self) {
         self.shut_down();
     }
@@ -305,7 +311,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             std::thread::sleep(Duration::from_millis(100));
         }
         // The next connection may need the descriptors of those that have ended.
-        let ended: Vec<_> = shared.connections().extract_if(.., |one| one.is_done()).collect();
+        let ended: Vec<_> =
+            shared.connections().extract_if(.., |connection| connection.is_done()).collect();
         for connection in ended {
             connection.join();
         }
@@ -325,8 +332,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(error) => {
-                // Out of descriptors or memory; other connections may end soon, and the client
-                // waits.
+                // The process has no descriptor or memory left. Other connections may end soon, and
+                // the new client waits in the listen queue.
                 shortages.log(|count| {
                     tracing::warn!(%error, count, "connections cannot be accepted for now");
                 });
@@ -348,10 +355,10 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
         log_refusal(refusals, "the maximum number of clients is connected", limits.connections_max);
         return Ok(());
     }
-    if let Some(oldest) = superfluous(&connections, limits.handshakes_max) {
+    if let Some(oldest) = handshake_to_close(&connections, limits.handshakes_max) {
         let oldest = connections.remove(oldest);
         oldest.close();
-        // Its thread and its memory are released before another connection takes its place.
+        // Its thread and its memory are released before the next connection is accepted.
         oldest.join();
         log_refusal(refusals, "too many concurrent handshakes", limits.handshakes_max);
     }
@@ -359,17 +366,25 @@ fn admit(shared: &Arc<Shared>, socket: OwnedFd, refusals: &mut LogLimit) -> io::
     Ok(())
 }
 
-/// Returns the handshake to end before another one begins. It is one from the address with the most
-/// handshakes, so that a host that begins many affects only itself: the oldest whose client has
-/// sent nothing, else the oldest.
-fn superfluous(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
-    let shaking = |(_, one): &(usize, &Arc<Connection>)| one.is_shaking_hands();
-    let shaking: Vec<_> = connections.iter().enumerate().filter(shaking).collect();
-    if shaking.len() < handshakes_max {
+/// Returns the index of the handshake to close before another one begins. It is one from the
+/// address with the most handshakes, so that a host that begins many affects only itself: the
+/// oldest one whose client has sent nothing, else the oldest one.
+fn handshake_to_close(connections: &[Arc<Connection>], handshakes_max: usize) -> Option<usize> {
+    let handshakes = |(_, connection): &(usize, &Arc<Connection>)| connection.is_in_handshake();
+    let handshakes: Vec<_> = connections.iter().enumerate().filter(handshakes).collect();
+    if handshakes.len() < handshakes_max {
         return None;
     }
-    let same = |peer| shaking.iter().filter(|(_, one)| one.peer() == peer).count();
-    let busiest = shaking.iter().map(|(_, one)| one.peer()).max_by_key(|&peer| same(peer))?;
-    let mut theirs = shaking.iter().filter(|(_, one)| one.peer() == busiest);
-    theirs.clone().find(|(_, one)| !one.has_received()).or(theirs.next()).map(|&(index, _)| index)
+    let count_from =
+        |peer| handshakes.iter().filter(|(_, connection)| connection.peer() == peer).count();
+    let busiest = handshakes
+        .iter()
+        .map(|(_, connection)| connection.peer())
+        .max_by_key(|&peer| count_from(peer))?;
+    let mut of_busiest = handshakes.iter().filter(|(_, connection)| connection.peer() == busiest);
+    of_busiest
+        .clone()
+        .find(|(_, connection)| !connection.has_received())
+        .or(of_busiest.next())
+        .map(|&(index, _)| index)
 }

@@ -1,9 +1,9 @@
-//! A connection: handshake, then requests until the client is gone.
+//! A connection: handshake, then requests until the client disconnects.
 //!
-//! The loop of a connection: take in what the inbox brought, receive, answer what can be answered,
-//! send, and only when nothing of that moved anything, wait. A client that asks one thing at a time
-//! is waited for by spinning for a moment, since waking a sleeping thread costs more than the
-//! answer; a client that keeps many requests under way is not.
+//! The loop of a connection: process completions, receive, answer the requests that can be
+//! answered, send, and wait only if no step made progress. For a client with one request in flight
+//! at a time, the thread polls briefly before it sleeps, since waking a sleeping thread costs more
+//! than the reply; for a client with many requests in flight it does not.
 
 mod disconnect;
 mod drain;
@@ -21,12 +21,12 @@ use super::socket::Socket;
 use super::transport::Transport;
 use crate::engine::{ArenaCache, ArenaSession};
 use crate::fault::{self, Thread, confine};
-use crate::front::observe::Watch;
+use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
 use crate::waker::Waker;
 use disconnect::HangupDetector;
 use drain::SendTimer;
-use greet::shake_hands;
+use greet::run_handshake;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
@@ -43,26 +43,26 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use writes::Payload;
 
-/// Memory of unsent replies outside the cache above which no more requests are read. A client that
-/// does not receive its replies blocks only itself.
+/// Memory of unsent replies outside the cache above which the connection reads no more requests. A
+/// client that does not receive its replies blocks only itself.
 const REPLY_HEAP_BYTES_MAX: usize = 16 << 10;
-/// Maximum number of requests in flight, and of operations that they consist of; a client with more
-/// of them waits.
+/// Maximum number of requests in flight, and of the operations that they consist of; a client with
+/// more of them waits.
 const REQUESTS_MAX: usize = 512;
 /// Idle time after which a connection releases its receive buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection, seen from the server.
+/// Handle of the server to a connection.
 pub(super) struct Connection {
     socket: Arc<Socket>,
     waker: Waker,
     done: Arc<AtomicBool>,
-    /// What it serves, once that is agreed on.
+    /// The export, once it is negotiated.
     export: Arc<OnceLock<Export>>,
     /// Address of a TCP client.
     peer: Option<IpAddr>,
-    /// Whether it is to be ended from outside, which ends it even with requests under way.
-    cut: Arc<AtomicBool>,
+    /// True if the server ends the connection, even with requests in flight.
+    close_requested: Arc<AtomicBool>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -71,12 +71,12 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns whether the client has not agreed on an export yet.
-    pub(super) fn is_shaking_hands(&self) -> bool {
+    /// Returns true while the client has not negotiated an export.
+    pub(super) fn is_in_handshake(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }
 
-    /// Returns whether the client has sent anything.
+    /// Returns true if the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.socket.has_received()
     }
@@ -87,16 +87,16 @@ impl Connection {
     }
 
     pub(super) fn serves(&self, export: &Export) -> bool {
-        self.export.get().is_some_and(|own| own.is(export))
+        self.export.get().is_some_and(|current| current.is_same(export))
     }
 
-    /// Has it look whether its export is still there.
+    /// Wakes the connection's thread, to check whether its export was removed.
     pub(super) fn wake(&self) {
         self.waker.notify();
     }
 
     pub(super) fn close(&self) {
-        self.cut.store(true, Ordering::Release);
+        self.close_requested.store(true, Ordering::Release);
         self.socket.shut_down();
         self.waker.notify();
     }
@@ -114,32 +114,33 @@ pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Resul
     let socket = Arc::new(socket);
     let waker = Waker::new()?;
     let done = Arc::new(AtomicBool::new(false));
-    let (export, cut) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    let (export, close_requested) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     let thread = {
         let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
-        let (export, cut) = (Arc::clone(&export), Arc::clone(&cut));
+        let (export, close_requested) = (Arc::clone(&export), Arc::clone(&close_requested));
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             crate::time_slice::shorten();
             let acceptor = shared.acceptor.clone();
-            let _done = EndWhenDropped { done, socket: Arc::clone(&socket), acceptor };
-            converse(&shared, &socket, &waker, &export, &cut);
+            let _done = DisconnectGuard { done, socket: Arc::clone(&socket), acceptor };
+            run_connection(&shared, &socket, &waker, &export, &close_requested);
         };
         let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
         fault::spawn("connection", Some(&cache), run, failed)?
     };
     let thread = Mutex::new(Some(thread));
-    Ok(Arc::new(Connection { socket, waker, done, export, peer, cut, thread }))
+    Ok(Arc::new(Connection { socket, waker, done, export, peer, close_requested, thread }))
 }
 
-/// Shuts down the socket of a connection, marks the connection as done, and has it released.
-struct EndWhenDropped {
+/// Shuts down the socket of a connection, marks the connection as done, and makes the acceptor
+/// release it.
+struct DisconnectGuard {
     done: Arc<AtomicBool>,
     socket: Arc<Socket>,
     acceptor: Waker,
 }
 
-impl Drop for EndWhenDropped {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         self.socket.shut_down();
         self.done.store(true, Ordering::Release);
@@ -147,22 +148,22 @@ impl Drop for EndWhenDropped {
     }
 }
 
-fn converse(
+fn run_connection(
     shared: &Arc<Shared>,
     socket: &Socket,
     waker: &Waker,
-    serves: &OnceLock<Export>,
-    cut: &AtomicBool,
+    export_cell: &OnceLock<Export>,
+    close_requested: &AtomicBool,
 ) {
     let mut input = Input::new();
     let mut exports = shared.exports.list();
     let mut transport = Transport::new(socket);
-    let agreed = shake_hands(shared, &exports, &mut transport, waker, &mut input);
-    let Some((negotiated, _place)) = agreed else {
+    let outcome = run_handshake(shared, &exports, &mut transport, waker, &mut input);
+    let Some((negotiated, _slot)) = outcome else {
         transport.close();
         return;
     };
-    let export = serves.get_or_init(|| exports.swap_remove(negotiated.export));
+    let export = export_cell.get_or_init(|| exports.swap_remove(negotiated.export));
     drop(exports);
     let cache = Arc::clone(shared.engine.cache());
     if export.is_removed() {
@@ -170,11 +171,11 @@ fn converse(
     }
     let limit = SessionLimit::Shared(Arc::clone(&shared.budget));
     let requests = Session::open(&cache, &export.volume, Box::new(waker.clone()), limit);
-    // Its volume may be gone since.
+    // The volume may have been removed since.
     let Ok(requests) = requests else { return };
     let mut transmission = Transmission {
         export,
-        cut,
+        close_requested,
         shared,
         transport,
         waker,
@@ -185,30 +186,33 @@ fn converse(
         hang_up: HangupDetector::default(),
         requests,
         payload: None,
-        alone: None,
-        leaving: false,
+        uninterrupted_read: None,
+        is_disconnecting: false,
         finished_reads: 0,
         finished_writes: 0,
         batch: 0,
         read_in_batch: false,
         arrived_at: 0,
-        watch: shared.observer.as_ref().map(|observer| Watch::begin(observer, &export.info.name)),
+        recorder: shared
+            .observer
+            .as_ref()
+            .map(|observer| RequestRecorder::begin(observer, &export.info.name)),
         cache,
         clock: shared.engine.clock(),
     };
     let ended = confine(|| transmission.run());
     if let Err(panic) = &ended {
-        // Its pins and its session are released anyway.
+        // `close` releases its pins and its session.
         let effect = format!("disconnected a client of {}", transmission.export.info.name);
         panic.report(&transmission.cache, &effect);
     }
     transmission.close();
 }
 
-/// A connection in transmission.
+/// A connection in the transmission phase.
 struct Transmission<'a> {
     export: &'a Export,
-    cut: &'a AtomicBool,
+    close_requested: &'a AtomicBool,
     shared: &'a Shared,
     transport: Transport<'a>,
     waker: &'a Waker,
@@ -220,37 +224,38 @@ struct Transmission<'a> {
     output: Output,
     send_timer: SendTimer,
     hang_up: HangupDetector,
-    /// A payload that has not come whole.
+    /// A write payload that has not arrived completely.
     payload: Option<Payload>,
-    /// A request that is served alone: a large read in simple replies.
-    alone: Option<UninterruptedRead>,
-    /// The client said goodbye: no more requests.
-    leaving: bool,
-    /// Requests of this batch that were finished at once, to be recorded when they are sent.
+    /// A large read in simple replies, which is the only request in flight.
+    uninterrupted_read: Option<UninterruptedRead>,
+    /// True after `NBD_CMD_DISC`: the client sends no more requests.
+    is_disconnecting: bool,
+    /// Number of reads of this batch that were complete at once; their latency is recorded when
+    /// they are sent.
     finished_reads: u32,
     finished_writes: u32,
-    /// Requests in this batch, and whether a read was among them.
+    /// Number of requests in this batch.
     batch: u32,
     read_in_batch: bool,
-    /// When the last request was taken in; grows from one to the next.
+    /// Arrival time of the last request; increases from request to request.
     arrived_at: Nanos,
-    /// Who is told of the requests that were answered.
-    watch: Option<Watch>,
+    /// Recorder of the answered requests, if the server has an observer.
+    recorder: Option<RequestRecorder>,
 }
 
 impl Transmission<'_> {
     fn run(&mut self) {
-        let mut spins = SpinHistory::default();
+        let mut spin_history = SpinHistory::default();
         loop {
             let mut now = self.clock.now();
-            let mut moved = self.requests.advance(&self.cache, now);
-            moved |= self.take_events(now);
-            if self.is_open() {
+            let mut progressed = self.requests.advance(&self.cache, now);
+            progressed |= self.take_events(now);
+            if self.may_receive() {
                 match self.receive() {
                     Received::Some => {
-                        moved = true;
-                        // What has come arrived before this, and after whatever its client has seen
-                        // answered on other connections.
+                        progressed = true;
+                        // The received requests arrived before this time, and after any replies
+                        // that the client has received on other connections.
                         now = self.clock.now();
                     }
                     Received::Nothing => {}
@@ -260,39 +265,41 @@ impl Transmission<'_> {
             self.batch = 0;
             self.read_in_batch = false;
             let Some(parsed) = self.parse(now) else { return };
-            moved |= parsed;
+            progressed |= parsed;
             let backlog = self.output.backlog();
             if backlog > 0 || self.transport.has_unsent() {
                 if !self.send(now) {
                     return;
                 }
-                // There may be room now for requests that have been received already, of which no
-                // socket tells.
-                moved |= self.output.backlog() < backlog;
+                // There may be room now for requests in the receive buffer, for which poll(2) does
+                // not report the socket.
+                progressed |= self.output.backlog() < backlog;
             }
-            moved |= self.take_events(now);
-            // A read that was refused has pinned nothing.
+            progressed |= self.take_events(now);
+            // A refused read has pinned nothing.
             self.requests.settle_share(&self.cache);
             self.record_batch(now);
             self.publish_events();
-            if self.shared.closing.load(Ordering::Acquire) || self.cut.load(Ordering::Acquire) {
+            if self.shared.closing.load(Ordering::Acquire)
+                || self.close_requested.load(Ordering::Acquire)
+            {
                 return;
             }
-            if self.is_stuck(now) {
+            if self.has_send_timed_out(now) {
                 self.transport.shut_down();
                 return;
             }
-            if self.export.is_removed() && self.is_quiet() {
+            if self.export.is_removed() && self.is_idle() {
                 return;
             }
-            if self.leaving && self.requests.in_flight() == 0 && self.all_sent() {
+            if self.is_disconnecting && self.requests.in_flight() == 0 && self.all_sent() {
                 return;
             }
-            if moved {
-                // One thing at a time: it pays to look for the next one.
-                let alone = self.batch <= 1 && self.all_sent();
-                if spins.pays(now, alone, self.read_in_batch) {
-                    spins.ended(self.spin());
+            if progressed {
+                // With one request at a time, it pays to poll for the next one.
+                let is_single = self.batch <= 1 && self.all_sent();
+                if spin_history.should_spin(now, is_single, self.read_in_batch) {
+                    spin_history.record_spin(self.spin());
                 }
                 continue;
             }
@@ -302,18 +309,18 @@ impl Transmission<'_> {
         }
     }
 
-    /// Whether the socket has taken all answers.
+    /// Returns true if the socket has accepted all replies.
     fn all_sent(&self) -> bool {
         self.output.backlog() == 0 && !self.transport.has_unsent()
     }
 
-    /// Whether nothing of the client's is under way.
-    fn is_quiet(&self) -> bool {
+    /// Returns true if no request, payload or reply of the client is in flight.
+    fn is_idle(&self) -> bool {
         self.requests.in_flight() == 0 && self.payload.is_none() && self.all_sent()
     }
 
     fn receive(&mut self) -> Received {
-        // Where a payload has not come whole, more of them may be on the way.
+        // The client is sending a payload; more may follow.
         let wants_large = self.payload.is_some() && !self.input.is_large();
         if wants_large && self.requests.lease_buffer(&self.cache, LEASE_BYTES) {
             self.input.enlarge();
@@ -321,17 +328,20 @@ impl Transmission<'_> {
         self.input.receive(&mut self.transport, self.payload.is_some())
     }
 
-    /// Whether requests may be received.
-    fn is_open(&mut self) -> bool {
-        !self.leaving && self.alone.is_none() && self.takes_answers() && self.has_room()
+    /// Returns true if the connection may receive requests.
+    fn may_receive(&mut self) -> bool {
+        !self.is_disconnecting
+            && self.uninterrupted_read.is_none()
+            && self.accepts_replies()
+            && self.has_room()
     }
 
-    /// Whether the client takes its answers fast enough for more.
-    fn takes_answers(&self) -> bool {
+    /// Returns true if the client receives its replies fast enough for more requests.
+    fn accepts_replies(&self) -> bool {
         self.output.heap_bytes() < REPLY_HEAP_BYTES_MAX
     }
 
-    /// Returns whether more requests may be in flight.
+    /// Returns true if more requests may be in flight.
     fn has_room(&mut self) -> bool {
         !self.requests.is_stalled()
             && self.requests.in_flight() < REQUESTS_MAX
@@ -342,15 +352,15 @@ impl Transmission<'_> {
     /// Sends as much as the client accepts, and releases its pins. Returns false if the client is
     /// gone.
     fn send(&mut self, now: Nanos) -> bool {
-        let is_there = self.output.send(self.cache.frames(), &mut self.transport);
+        let is_connected = self.output.send(self.cache.frames(), &mut self.transport);
         self.requests.release_pins(&self.cache, now, self.output.take_released());
-        is_there
+        is_connected
     }
 
-    /// Polls for the end of a connection that the server does not receive from. Returns whether it
-    /// is to be closed.
+    /// Polls for the end of a connection that the server does not receive from. Returns true if it
+    /// has to be closed.
     fn poll_hang_up(&mut self) -> bool {
-        let is_receiving = self.is_open() && self.input.has_room(self.payload.is_some());
+        let is_receiving = self.may_receive() && self.input.has_room(self.payload.is_some());
         self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.transport)
     }
 
@@ -367,45 +377,47 @@ impl Transmission<'_> {
         }
     }
 
-    /// Hands on what was noted, now that the answers have left.
+    /// Publishes the recorded requests after their replies were sent.
     fn publish_events(&mut self) {
-        if self.watch.as_mut().is_some_and(|watch| !watch.publish(&*self.clock)) {
-            self.watch = None;
+        if self.recorder.as_mut().is_some_and(|recorder| !recorder.publish(&*self.clock)) {
+            self.recorder = None;
         }
     }
 
-    /// Looks for the next request without sleeping; whether one came.
+    /// Polls for the next request without sleeping. Returns true if one came.
     fn spin(&mut self) -> bool {
         let (spinners, clock) = (&self.shared.spinners, Arc::clone(&self.clock));
         spinners.spin(&*clock, || {
-            let came = self.is_open() && self.receive() != Received::Nothing;
-            came || self.requests.has_completions()
+            let has_received = self.may_receive() && self.receive() != Received::Nothing;
+            has_received || self.requests.has_completions()
         })
     }
 
     fn sleep(&mut self, now: Nanos) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.is_open() && self.input.has_room(self.payload.is_some()));
+        wanted
+            .set(PollFlags::IN, self.may_receive() && self.input.has_room(self.payload.is_some()));
         wanted.set(PollFlags::OUT, !self.all_sent());
         if !wanted.contains(PollFlags::IN) {
-            wanted |= self.hang_up.wanted();
+            wanted |= self.hang_up.poll_flags();
         }
         let delayed = self.requests.next_deadline().map(|at| at.saturating_sub(now));
-        let look = self.send_timer.next_look().map(|at| at.saturating_sub(now));
-        let gone = self.hang_up.deadline().map(|at| at.saturating_sub(now));
-        let next = delayed.into_iter().chain(look).chain(gone).min();
+        let send_check = self.send_timer.next_check().map(|at| at.saturating_sub(now));
+        let hang_up_deadline = self.hang_up.deadline().map(|at| at.saturating_sub(now));
+        let next = delayed.into_iter().chain(send_check).chain(hang_up_deadline).min();
         let mut timeout = next.map(Duration::from_nanos);
-        let whole = self.input.is_whole() || self.transport.is_whole();
-        if whole {
+        let can_shrink = self.input.can_shrink() || self.transport.can_shrink();
+        if can_shrink {
             timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
         if self.requests.has_completions() {
             return Ok(());
         }
-        // The socket of a client that has hung up is always ready, and would end every sleep.
+        // The socket of a client that has hung up is always ready, and would end every sleep at
+        // once.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
         self.waker.sleep(socket, timeout)?;
-        if whole && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
+        if can_shrink && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
             self.transport.shrink();
             if !self.input.is_large() {
@@ -415,13 +427,13 @@ impl Transmission<'_> {
         Ok(())
     }
 
-    /// Gives back everything that the connection holds.
+    /// Releases all resources of the connection.
     fn close(mut self) {
         self.publish_events();
         self.transport.close();
         self.output.discard_unsent();
         self.requests.close_and_release(&self.cache, self.output.take_released());
-        // Frames that were pinned here may be what others wait for.
+        // Other sessions may wait for frames that this connection had pinned.
         self.waker.notify();
     }
 }

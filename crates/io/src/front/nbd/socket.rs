@@ -1,4 +1,4 @@
-//! A connected socket, never waited on in a system call.
+//! A connected socket. Its system calls never block.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -8,11 +8,12 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the kernel may hold of answers that the client has not taken: enough for the largest piece
-/// of a read, so that sending one does not go back and forth with the client.
+/// Size of the kernel's send buffer: enough for the largest piece of a read, so that sending one
+/// does not take several rounds with the client.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
 
-/// The ioctl for bytes that the peer has not acknowledged; same number as `TIOCOUTQ` (tcp(7)).
+/// The ioctl that returns the bytes that the peer has not acknowledged; the same number as
+/// `TIOCOUTQ` (tcp(7)).
 #[expect(clippy::cast_possible_truncation, reason = "a number of two bytes")]
 const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
 
@@ -27,9 +28,9 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Takes a socket that was accepted.
+    /// Wraps an accepted socket and sets its options.
     pub(super) fn new(fd: OwnedFd) -> Self {
-        // Each of these only makes things faster; the last one fails on unix sockets.
+        // These options only improve performance; the last one fails on unix sockets.
         if sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER_BYTES).is_err() {
             let plain = sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER_BYTES);
             tracing::debug!(?plain, "the send buffer keeps its size limit");
@@ -39,7 +40,7 @@ impl Socket {
         Socket { fd, sent_bytes: AtomicU64::new(0), has_received: AtomicBool::new(false) }
     }
 
-    /// Returns whether the client has sent anything.
+    /// Returns true if the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.has_received.load(Ordering::Relaxed)
     }
@@ -77,9 +78,10 @@ impl Socket {
         (self.sent_bytes.load(Ordering::Relaxed), queued.unwrap_or(0))
     }
 
-    /// Ends both directions; the client sees the end, and so does the connection's own thread.
+    /// Shuts down both directions. The client and the connection's thread see the end of the
+    /// stream.
     pub(super) fn shut_down(&self) {
-        // ENOTCONN: the client was faster.
+        // ENOTCONN: the client has disconnected before.
         let shut = rustix::net::shutdown(&self.fd, Shutdown::Both);
         tracing::trace!(?shut, "shut down");
     }

@@ -1,7 +1,7 @@
-//! What a connection's bytes go through: the socket as it is, or TLS on it.
+//! Transport of a connection: the plain socket, or TLS on it.
 //!
-//! The plain way adds nothing to a call on the socket but one branch; frames go from the cache to
-//! the kernel without a copy. With TLS they are copied once, by being sealed, and let go then.
+//! The plain transport adds one branch to a call on the socket; the kernel copies frames directly
+//! from the cache. With TLS, encryption copies them once, and their pins are released then.
 
 use super::socket::Socket;
 use crate::tls::{Channel, Failure, RawSocket, TlsServer};
@@ -9,12 +9,12 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Slices that one call on a plain socket takes: the kernel's limit is 1,024.
+/// Maximum number of slices in one call on a plain socket; the kernel's limit is 1,024.
 const PLAIN_SLICES_MAX: usize = 512;
-/// Slices that are offered to TLS at a time: not many more than it seals at a time.
+/// Maximum number of slices in one call of TLS: not many more than it encrypts at a time.
 const TLS_SLICES_MAX: usize = 32;
 
-/// The way of a connection's bytes.
+/// Transport of a connection's bytes.
 #[derive(Debug)]
 pub(super) struct Transport<'a> {
     socket: &'a Socket,
@@ -31,7 +31,7 @@ impl RawSocket for Socket {
     }
 }
 
-/// A failure of TLS ends the connection; why is for the log only.
+/// Logs a failure of TLS, which ends the connection, and returns its errno.
 fn errno(failure: Failure) -> Errno {
     match failure {
         Failure::Socket(error) => error,
@@ -47,7 +47,8 @@ impl<'a> Transport<'a> {
         Transport { socket, channel: None }
     }
 
-    /// From now on all bytes go through TLS; `received` came ahead and belongs to it.
+    /// Starts TLS, which carries all further bytes. `received` holds bytes of TLS that have arrived
+    /// already.
     pub(super) fn start_tls(&mut self, tls: &TlsServer, received: &[u8]) -> Result<(), Errno> {
         debug_assert!(self.channel.is_none(), "TLS begins once");
         let channel = tls.accept(received).map_err(|error| errno(Failure::Tls(error)))?;
@@ -55,7 +56,7 @@ impl<'a> Transport<'a> {
         Ok(())
     }
 
-    /// Receives what has come, without waiting; 0 at the end.
+    /// Receives available bytes without waiting; returns 0 at the end of the stream.
     pub(super) fn receive(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         match &mut self.channel {
             None => self.socket.receive(to),
@@ -63,7 +64,7 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// Takes over as much as it can now.
+    /// Accepts as many bytes as it can without waiting; returns their number.
     pub(super) fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
         match &mut self.channel {
             None => self.socket.send(slices),
@@ -71,7 +72,7 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// Sends on what was taken over and not sent; whether that is all of it.
+    /// Sends accepted bytes that are still unsent. Returns true if all were sent.
     pub(super) fn flush(&mut self) -> Result<bool, Errno> {
         let Some(channel) = &mut self.channel else { return Ok(true) };
         match channel.flush(self.socket) {
@@ -81,13 +82,13 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// Whether something was taken over that the socket has not taken.
+    /// Returns true if accepted bytes were not passed to the socket yet.
     pub(super) fn has_unsent(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.has_unsent())
     }
 
-    /// Returns whether there is memory to release while the client sends nothing.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Returns true if there is memory to release while the client sends nothing.
+    pub(super) fn can_shrink(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_whole())
     }
 
@@ -98,7 +99,7 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// How many slices are worth offering at a time.
+    /// Returns the maximum number of slices of one call of [`Transport::send`].
     pub(super) fn slices_max(&self) -> usize {
         if self.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX }
     }
@@ -108,12 +109,12 @@ impl<'a> Transport<'a> {
         self.socket.sent_and_queued()
     }
 
-    /// Ends both directions at once.
+    /// Shuts down both directions at once.
     pub(super) fn shut_down(&self) {
         self.socket.shut_down();
     }
 
-    /// Says goodbye to a client that has all its answers.
+    /// Closes TLS with a client that has received all its replies.
     pub(super) fn close(&mut self) {
         if let Some(channel) = &mut self.channel {
             channel.close(self.socket);

@@ -1,9 +1,9 @@
 //! Bytes of the NBD protocol: requests, replies, and the numbers in them.
 //!
 //! NBD's proto.md, "Transmission phase": request message (28 bytes), simple reply (16), chunk of a
-//! structured reply (20, and what its type adds). Headers are built into fixed arrays, so that
-//! answering a request allocates nothing. The handshake's layouts are in `haggle`. All numbers are
-//! big-endian on the wire; offsets and lengths are in bytes.
+//! structured reply (20, and the fixed part of its type). Headers are built into fixed arrays, so
+//! that answering a request allocates nothing. The layouts of the handshake are in `negotiation`.
+//! All numbers are big-endian on the wire; offsets and lengths are in bytes.
 
 mod errno;
 mod negotiation;
@@ -28,21 +28,21 @@ pub const SIMPLE_REPLY_BYTES: usize = 16;
 /// Bytes of the header of a chunk.
 pub const CHUNK_BYTES: usize = 20;
 
-/// A message did not start with its magic: the two sides no longer agree on where one starts.
+/// A message without its magic: the client and the server no longer agree on message boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} starts with {found:#x} instead of {expected:#x}")]
+#[error("{message} starts with {found:#x} instead of {expected:#x}")]
 pub struct BadMagic {
-    /// Which message.
-    pub what: &'static str,
-    /// The magic of that message.
+    /// Name of the message.
+    pub message: &'static str,
+    /// Expected magic.
     pub expected: u64,
-    /// What came.
+    /// Received number.
     pub found: u64,
 }
 
 impl BadMagic {
-    fn check(what: &'static str, expected: u64, found: u64) -> Result<(), Self> {
-        if found == expected { Ok(()) } else { Err(Self { what, expected, found }) }
+    fn check(message: &'static str, expected: u64, found: u64) -> Result<(), Self> {
+        if found == expected { Ok(()) } else { Err(Self { message, expected, found }) }
     }
 }
 
@@ -104,19 +104,19 @@ struct RawErrorOffset {
     offset: U64,
 }
 
-/// A request header. `command` and `flags` are as they came: an unknown one still has a cookie
-/// to answer to.
+/// A request header. `command` and `flags` are as received: an unknown one still has a cookie for
+/// the reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// `CMD_FLAG_*` bits.
     pub flags: u16,
     /// One of `CMD_*`, or unknown.
     pub command: u16,
-    /// Chosen by the client; comes back in the reply.
+    /// Chosen by the client; repeated in the reply.
     pub cookie: u64,
     /// First byte of the range.
     pub offset: u64,
-    /// Bytes of the range; for a write also of the data that follow.
+    /// Length of the range in bytes; for a write also of the data that follows.
     pub len: u32,
 }
 
@@ -124,7 +124,7 @@ impl Request {
     /// Reads a header.
     ///
     /// # Errors
-    /// When the magic is another.
+    /// If the magic is wrong.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, BadMagic> {
         let raw: RawRequest = zerocopy::transmute!(*bytes);
         BadMagic::check("request", REQUEST_MAGIC.into(), raw.magic.get().into())?;
@@ -158,7 +158,7 @@ pub struct Chunk {
     pub flags: u16,
     /// One of `CHUNK_*`, or unknown.
     pub kind: u16,
-    /// The request's.
+    /// Cookie of the request.
     pub cookie: u64,
     /// Bytes of payload.
     pub len: u32,
@@ -168,7 +168,7 @@ impl Chunk {
     /// Reads a header.
     ///
     /// # Errors
-    /// When the magic is another.
+    /// If the magic is wrong.
     pub fn parse(bytes: &[u8; CHUNK_BYTES]) -> Result<Self, BadMagic> {
         let raw: RawChunk = zerocopy::transmute!(*bytes);
         BadMagic::check("chunk", STRUCTURED_REPLY_MAGIC.into(), raw.magic.get().into())?;
@@ -184,14 +184,14 @@ impl Chunk {
 /// Cookie and error value of a simple reply, as a client reads it; zero is success.
 ///
 /// # Errors
-/// When the magic is another.
+/// If the magic is wrong.
 pub fn parse_simple_reply(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Result<(u64, u32), BadMagic> {
     let raw: RawSimpleReply = zerocopy::transmute!(*bytes);
     BadMagic::check("simple reply", SIMPLE_REPLY_MAGIC.into(), raw.magic.get().into())?;
     Ok((raw.cookie.get(), raw.error.get()))
 }
 
-/// A simple reply; after one that succeeds, a read's data follow.
+/// A simple reply; if it reports success, the data of a read follows.
 #[must_use]
 pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; SIMPLE_REPLY_BYTES] {
     zerocopy::transmute!(RawSimpleReply {
@@ -221,8 +221,7 @@ pub fn chunk_none(cookie: u64) -> [u8; CHUNK_BYTES] {
     zerocopy::transmute!(raw_chunk(cookie, true, CHUNK_NONE, 0))
 }
 
-/// The chunk `OFFSET_DATA`; `len` bytes of data follow. A request that would need more than
-/// 2^32 - 9 bytes in one chunk cannot be answered so.
+/// The chunk `OFFSET_DATA`; `len` bytes of data follow. One chunk holds at most 2^32 - 9 bytes.
 #[must_use]
 pub fn chunk_data(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_BYTES + 8] {
     debug_assert!(len > 0 && len <= u32::MAX - 8, "a data chunk holds 1 to 2^32 - 9 bytes");
@@ -280,7 +279,7 @@ pub fn chunk_error(
     })
 }
 
-/// The chunk `ERROR_OFFSET`, without a message, since the message would stand inside it.
+/// The chunk `ERROR_OFFSET`, without a message, which would be inside of the payload.
 #[must_use]
 pub fn chunk_error_offset(
     cookie: u64,

@@ -1,15 +1,15 @@
-//! Numbers of the protocol: what is asked for, what both sides can, how files are opened, what is
-//! to be changed, what is told.
+//! Numbers of the protocol: opcodes, capabilities, open flags, attribute masks and notification
+//! codes.
 
-/// What a request asks for. Others than these are answered with `ENOSYS`, after which the kernel
-/// asks for most of them no more.
+/// Opcodes of requests. Other opcodes get the reply `ENOSYS`, after which the kernel does not send
+/// most of them again.
 pub(in crate::front::fuse) mod opcode {
     pub(in crate::front::fuse) const LOOKUP: u32 = 1;
     pub(in crate::front::fuse) const FORGET: u32 = 2;
     pub(in crate::front::fuse) const GETATTR: u32 = 3;
     pub(in crate::front::fuse) const SETATTR: u32 = 4;
     pub(in crate::front::fuse) const READLINK: u32 = 5;
-    /// From symlink to link: what makes, renames or removes names.
+    /// From `SYMLINK` to `LINK`: requests that create, rename or remove names.
     pub(in crate::front::fuse) const NAMES: std::ops::RangeInclusive<u32> = 6..=13;
     pub(in crate::front::fuse) const SYMLINK: u32 = 6;
     pub(in crate::front::fuse) const MKNOD: u32 = 8;
@@ -48,55 +48,56 @@ pub(in crate::front::fuse) mod opcode {
     pub(in crate::front::fuse) const STATX: u32 = 52;
 }
 
-/// What both sides say that they can, in [`InitIn`](super::InitIn) and [`InitOut`](super::InitOut).
+/// Capabilities of both sides, in [`InitIn`](super::InitIn) and [`InitOut`](super::InitOut).
 pub(in crate::front::fuse) mod capability {
-    /// Reads are sent without waiting for one another.
+    /// The kernel sends reads without waiting for one another.
     pub(in crate::front::fuse) const ASYNC_READ: u64 = 1 << 0;
-    /// Writes of more than 4 KiB.
+    /// Writes may be longer than 4 KiB.
     pub(in crate::front::fuse) const BIG_WRITES: u64 = 1 << 5;
-    /// The mask of who makes a file is left to us: an ACL of the directory may take its place.
+    /// The server applies the umask of the process that creates a file, since an ACL of the
+    /// directory may replace it.
     pub(in crate::front::fuse) const DONT_MASK: u64 = 1 << 6;
-    /// Entries of directories can be asked for with their attributes,
+    /// The kernel can request directory entries with their attributes,
     pub(in crate::front::fuse) const DO_READDIRPLUS: u64 = 1 << 13;
-    /// as the kernel sees fit.
+    /// and decides itself when it does.
     pub(in crate::front::fuse) const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Asynchronous direct I/O stays asynchronous: a loop device has many requests under way.
+    /// Asynchronous direct I/O stays asynchronous: a loop device has many requests in flight.
     pub(in crate::front::fuse) const ASYNC_DIO: u64 = 1 << 15;
     /// Lookups in one directory do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// ACLs are attributes, and the kernel obeys them.
+    /// ACLs are extended attributes, and the kernel enforces them.
     pub(in crate::front::fuse) const POSIX_ACL: u64 = 1 << 20;
-    /// Requests of more than 128 KiB.
+    /// Requests may be longer than 128 KiB.
     pub(in crate::front::fuse) const MAX_PAGES: u64 = 1 << 22;
-    /// What symbolic links hold may be remembered.
+    /// The kernel may cache the targets of symbolic links.
     pub(in crate::front::fuse) const CACHE_SYMLINKS: u64 = 1 << 23;
-    /// The second word of capabilities is there.
+    /// The second word of capabilities is valid.
     pub(in crate::front::fuse) const INIT_EXT: u64 = 1 << 30;
-    /// Files that are read and written directly can be mapped all the same.
+    /// Files that are opened with `DIRECT_IO` can be mapped.
     pub(in crate::front::fuse) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
-    /// The kernel can read and write files of ours by itself.
+    /// The kernel can read and write backing files itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u64 = 1 << 37;
     /// File handles do not resolve; `name_to_handle_at(2)` fails (Linux 6.9).
     pub(in crate::front::fuse) const NO_EXPORT_SUPPORT: u64 = 1 << 38;
-    /// Requests can come by rings.
+    /// The kernel can send requests through io_uring.
     pub(in crate::front::fuse) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// How a file is opened, in [`OpenOut`](super::OpenOut).
+/// Flags in the reply to an open, in [`OpenOut`](super::OpenOut).
 pub(in crate::front::fuse) mod open_flag {
-    /// The kernel keeps no pages of it.
+    /// The kernel does not cache pages of the file.
     pub(in crate::front::fuse) const DIRECT_IO: u32 = 1 << 0;
-    /// What pages the kernel has of it are right.
+    /// The kernel's pages of the file stay valid.
     pub(in crate::front::fuse) const KEEP_CACHE: u32 = 1 << 1;
-    /// Closing it need not be told: nothing can have been written.
+    /// The kernel sends no `FLUSH` when the file is closed: nothing can have been written.
     pub(in crate::front::fuse) const NOFLUSH: u32 = 1 << 5;
     /// Writes do not wait for one another.
     pub(in crate::front::fuse) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-    /// The kernel reads and writes the file behind the backing id of the answer by itself.
+    /// The kernel reads and writes the backing file of the reply itself.
     pub(in crate::front::fuse) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// What is to be changed, in [`SetattrIn`](super::SetattrIn).
+/// Attributes to change, in [`SetattrIn`](super::SetattrIn).
 pub(in crate::front::fuse) mod attribute {
     pub(in crate::front::fuse) const MODE: u32 = 1 << 0;
     pub(in crate::front::fuse) const UID: u32 = 1 << 1;
@@ -108,11 +109,11 @@ pub(in crate::front::fuse) mod attribute {
     pub(in crate::front::fuse) const MTIME_NOW: u32 = 1 << 8;
 }
 
-/// What the kernel is told without having asked, in [`OutHeader::error`](super::OutHeader).
+/// Codes of notifications to the kernel, in [`OutHeader::error`](super::OutHeader).
 pub(in crate::front::fuse) mod notice {
-    /// What it knows of a node is old.
+    /// Invalidates the attributes and pages of a node.
     pub(in crate::front::fuse) const INODE: i32 = 2;
-    /// The same of a name.
+    /// Invalidates a name in a directory.
     pub(in crate::front::fuse) const ENTRY: i32 = 3;
     /// Prunes the dentries of nodes that no program uses (Linux 6.18).
     pub(in crate::front::fuse) const PRUNE: i32 = 9;

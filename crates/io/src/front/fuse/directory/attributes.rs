@@ -1,12 +1,12 @@
-//! Requests on attributes: what stat(2) says and what changes it, extended ones, and the room that
-//! the directory's file system has.
+//! Requests about attributes: stat(2) and changes, extended attributes, and the space of the
+//! directory's file system.
 
 use super::super::abi::{
     self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
     attribute, opcode,
 };
 use super::data::is_member;
-use super::requests::{Answer, Answered, behind, done, name};
+use super::requests::{Answer, AnswerResult, bytes_after, empty_reply, parse_name};
 use super::{Directory, Node};
 use crate::store::files::{Attributes, is_capabilities};
 use rustix::fs::{
@@ -16,17 +16,17 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The longest value or list of extended attributes that Linux has.
+/// Maximum length of a value or list of extended attributes in Linux.
 const XATTR_BYTES_MAX: usize = 64 << 10;
-/// The extended attributes that hold the ACL of a file or directory, and that of what is made in a
+/// The extended attributes that hold the ACL of a file or directory, and the default ACL of a
 /// directory.
 const ACL_NAME: &CStr = c"system.posix_acl_access";
 const DEFAULT_ACL_NAME: &CStr = c"system.posix_acl_default";
 const SETGID: RawMode = 0o2000;
 
 impl Directory {
-    /// What stat(2) or statx(2) shall say.
-    pub(super) fn stat(&self, header: &InHeader) -> Answered {
+    /// Answers stat(2) or statx(2).
+    pub(super) fn stat(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let attributes = node.file.attributes()?;
         if node.is_regular() && node.file.must_be_renewed() {
@@ -35,38 +35,46 @@ impl Directory {
         Ok(self.reply_with(header, &node, &attributes).into())
     }
 
-    /// The answer about attributes that are right.
-    pub(super) fn reply_with(&self, header: &InHeader, node: &Node, of: &Attributes) -> Vec<u8> {
+    /// Returns the reply with current attributes.
+    pub(super) fn reply_with(
+        &self,
+        header: &InHeader,
+        node: &Node,
+        attributes: &Attributes,
+    ) -> Vec<u8> {
         if header.opcode == opcode::STATX {
-            return self.statx_out(node, of);
+            return self.statx_out(node, attributes);
         }
-        self.attr_out(node, of)
+        self.attr_out(node, attributes)
     }
 
-    /// What access(2) and chdir(2) ask, where the kernel does not check it.
-    pub(super) fn access(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: AccessIn = abi::head_of(body);
+    /// Answers access(2) and chdir(2), where the kernel does not check permissions.
+    pub(super) fn access(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: AccessIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
-        let rights = Access::from_bits_retain(asked.mask);
+        let rights = Access::from_bits_retain(args.mask);
         rustix::fs::accessat(rustix::fs::CWD, node.file.link(), rights, AtFlags::EACCESS)?;
-        Ok(done())
+        Ok(empty_reply())
     }
 
-    fn statx_out(&self, node: &Node, of: &Attributes) -> Vec<u8> {
-        let (ttl, attr) = (self.attr_ttl(node, of), self.attr(of));
-        let made = rustix::fs::statx(node.file.path(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
-        let made = made.ok().filter(|made| made.stx_mask & StatxFlags::BTIME.bits() != 0);
-        let born = if made.is_some() { StatxFlags::BTIME } else { StatxFlags::empty() };
+    fn statx_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
+        let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
+        let with_btime =
+            rustix::fs::statx(node.file.path(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let with_btime = with_btime
+            .ok()
+            .filter(|with_btime| with_btime.stx_mask & StatxFlags::BTIME.bits() != 0);
+        let btime_flag = if with_btime.is_some() { StatxFlags::BTIME } else { StatxFlags::empty() };
         let time =
             |seconds: u64, nanos| StatxTime { seconds: seconds.cast_signed(), nanos, reserved: 0 };
-        let btime = made.map(|made| made.stx_btime);
+        let btime = with_btime.map(|with_btime| with_btime.stx_btime);
         let btime =
             btime.map(|at| StatxTime { seconds: at.tv_sec, nanos: at.tv_nsec, reserved: 0 });
-        let device = of.stat.st_rdev;
+        let device = attributes.stat.st_rdev;
         let statx = StatxOut {
             valid: ttl.as_secs(),
             valid_ns: ttl.subsec_nanos(),
-            mask: (StatxFlags::BASIC_STATS | born).bits(),
+            mask: (StatxFlags::BASIC_STATS | btime_flag).bits(),
             blksize: attr.blksize,
             nlink: attr.nlink,
             uid: attr.uid,
@@ -85,17 +93,17 @@ impl Directory {
         statx.as_bytes().to_vec()
     }
 
-    /// Changes attributes, unless data in the cache is concerned.
-    pub(super) fn setattr(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: SetattrIn = abi::head_of(body);
+    /// Changes attributes, unless that affects cached data.
+    pub(super) fn setattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: SetattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
-        if asked.valid & attribute::SIZE != 0 && node.file.has_segments() {
+        if args.valid & attribute::SIZE != 0 && node.file.has_segments() {
             return Ok(Answer::BlockingWorker);
         }
         let mut is_cached = false;
-        let changed = self.change(header, &node, &asked, |size| {
-            let _alone = node.file.change();
-            // A read that fills the cache meanwhile would keep what is cut off.
+        let changed = self.change(header, &node, &args, |size| {
+            let _change_guard = node.file.change();
+            // A concurrent read that fills the cache would keep the truncated data.
             let file = node.file.buffered(true)?;
             let truncate = || rustix::fs::ftruncate(&file, size);
             let Some(truncated) = node.file.without_segments(truncate) else {
@@ -116,63 +124,63 @@ impl Directory {
         &self,
         header: &InHeader,
         node: &Node,
-        asked: &SetattrIn,
+        args: &SetattrIn,
         resize: impl FnOnce(u64) -> Result<(), Errno>,
-    ) -> Answered {
-        let wants = |what: u32| asked.valid & what != 0;
+    ) -> AnswerResult {
+        let sets = |bit: u32| args.valid & bit != 0;
         let file = &node.file;
-        // Looked at before, so that what somebody else has changed is not taken for our doing.
+        // Read before the change, so that changes by other processes are not mistaken for this one.
         file.attributes()?;
-        if wants(attribute::UID) || wants(attribute::GID) {
-            let uid = wants(attribute::UID).then(|| Uid::from_raw(asked.uid));
-            let gid = wants(attribute::GID).then(|| Gid::from_raw(asked.gid));
-            // SOURCE's file system knows only that root changes the owner, who keeps setgid without
-            // the right of the group to execute.
+        if sets(attribute::UID) || sets(attribute::GID) {
+            let uid = sets(attribute::UID).then(|| Uid::from_raw(args.uid));
+            let gid = sets(attribute::GID).then(|| Gid::from_raw(args.gid));
+            // For SOURCE's file system, root changes the owner, and root keeps setgid without the
+            // group's execute permission.
             if header.uid != 0 {
                 file.take_rights(true, |group| is_member(header, group))?;
             }
             rustix::fs::chownat(file.path(), "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
-        if wants(attribute::MODE) {
+        if sets(attribute::MODE) {
             if node.is_link() {
                 return Err(Errno::OPNOTSUPP);
             }
-            rustix::fs::chmod(file.link(), Mode::from_raw_mode(asked.mode & 0o7777))?;
+            rustix::fs::chmod(file.link(), Mode::from_raw_mode(args.mode & 0o7777))?;
         }
-        if wants(attribute::SIZE) {
+        if sets(attribute::SIZE) {
             if !node.is_regular() {
                 return Err(Errno::INVAL);
             }
             self.section(file).check_writable()?;
             self.check_unclaimed(node, node.has_one_name())?;
-            // The kernel has already cleared them, except setgid on a file that its group may not
-            // execute.
+            // The kernel has already cleared them, except setgid on a file without the group's
+            // execute permission.
             file.take_rights(header.uid != 0, |group| is_member(header, group))?;
-            resize(asked.size)?;
+            resize(args.size)?;
         }
         let times = [
-            (attribute::ATIME, attribute::ATIME_NOW, asked.times[0], asked.times_ns[0]),
-            (attribute::MTIME, attribute::MTIME_NOW, asked.times[1], asked.times_ns[1]),
+            (attribute::ATIME, attribute::ATIME_NOW, args.times[0], args.times_ns[0]),
+            (attribute::MTIME, attribute::MTIME_NOW, args.times[1], args.times_ns[1]),
         ];
         let [atime, mtime] = times.map(|(set, now, seconds, nanos)| {
-            let tv_nsec = match (wants(set), wants(now)) {
+            let tv_nsec = match (sets(set), sets(now)) {
                 (false, _) => rustix::fs::UTIME_OMIT,
                 (true, true) => rustix::fs::UTIME_NOW,
                 (true, false) => i64::from(nanos),
             };
             Timespec { tv_sec: seconds.cast_signed(), tv_nsec }
         });
-        if wants(attribute::ATIME) || wants(attribute::MTIME) {
+        if sets(attribute::ATIME) || sets(attribute::MTIME) {
             let times = Timestamps { last_access: atime, last_modification: mtime };
             rustix::fs::utimensat(file.path(), "", &times, AtFlags::EMPTY_PATH)?;
-            if wants(attribute::MTIME) {
+            if sets(attribute::MTIME) {
                 file.take_times();
             }
         }
         Ok(self.attr_out(node, &file.attributes()?).into())
     }
 
-    pub(super) fn statfs(&self, header: &InHeader) -> Answered {
+    pub(super) fn statfs(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let stat = rustix::fs::fstatvfs(node.file.path())?;
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
@@ -187,30 +195,30 @@ impl Directory {
         Ok(statfs.as_bytes().to_vec().into())
     }
 
-    pub(super) fn setxattr(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: SetxattrIn = abi::head_of(body);
+    pub(super) fn setxattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: SetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
-        let rest = behind::<SetxattrIn>(body);
-        let name = name(rest)?;
+        let rest = bytes_after::<SetxattrIn>(body);
+        let name = parse_name(rest)?;
         let value = rest.get(name.count_bytes() + 1..).unwrap_or_default();
-        let value = value.get(..asked.size as usize).ok_or(Errno::INVAL)?;
-        let flags = XattrFlags::from_bits_retain(asked.flags);
+        let value = value.get(..args.size as usize).ok_or(Errno::INVAL)?;
+        let flags = XattrFlags::from_bits_retain(args.flags);
         rustix::fs::setxattr(node.file.link(), name, value, flags)?;
         node.file.note_attribute(name);
         if name == ACL_NAME {
-            take_setgid(header, &node)?;
+            clear_setgid(header, &node)?;
         }
-        Ok(done())
+        Ok(empty_reply())
     }
 
-    pub(super) fn getxattr(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: GetxattrIn = abi::head_of(body);
+    pub(super) fn getxattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: GetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
-        let name = name(behind::<GetxattrIn>(body))?;
+        let name = parse_name(bytes_after::<GetxattrIn>(body))?;
         let read = |buffer: &mut [u8]| rustix::fs::getxattr(node.file.link(), name, buffer);
-        let found = sized(asked.size, read).map_err(|errno| match errno {
-            // The kernel checks rights by the mode where there is no ACL (fuse_get_acl in
-            // fs/fuse/acl.c), and fails where the file system has no ACLs, such as NFS 4.
+        let found = reply_sized(args.size, read).map_err(|errno| match errno {
+            // Without an ACL, the kernel checks permissions by the mode (fuse_get_acl in
+            // fs/fuse/acl.c); but the call fails on file systems without ACLs, such as NFS 4.
             Errno::OPNOTSUPP if [ACL_NAME, DEFAULT_ACL_NAME].contains(&name) => Errno::NODATA,
             errno => errno,
         })?;
@@ -218,38 +226,38 @@ impl Directory {
         Ok(found)
     }
 
-    pub(super) fn listxattr(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: GetxattrIn = abi::head_of(body);
+    pub(super) fn listxattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: GetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
         let is_root = header.uid == 0;
-        sized(asked.size, |buffer| {
+        reply_sized(args.size, |buffer| {
             let mut names = vec![0; XATTR_BYTES_MAX];
             let len = rustix::fs::listxattr(node.file.link(), &mut *names)?;
             let shown = names[..len].split_inclusive(|&byte| byte == 0);
-            // The kernel shows names of the trusted class only to administrators.
+            // The kernel shows trusted.* names only to administrators.
             let shown = shown.filter(|name| is_root || !name.starts_with(b"trusted."));
             let shown = shown.collect::<Vec<_>>().concat();
-            let room = buffer.get_mut(..shown.len()).ok_or(Errno::RANGE)?;
-            room.copy_from_slice(&shown);
+            let target = buffer.get_mut(..shown.len()).ok_or(Errno::RANGE)?;
+            target.copy_from_slice(&shown);
             Ok(shown.len())
         })
     }
 
-    pub(super) fn removexattr(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn removexattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let node = self.node(header.nodeid)?;
-        node.file.remove_attribute(name(body)?)?;
-        Ok(done())
+        node.file.remove_attribute(parse_name(body)?)?;
+        Ok(empty_reply())
     }
 }
 
-/// Returns whether a request sets capabilities.
+/// Returns true if a request sets capabilities.
 pub(super) fn sets_capabilities(body: &[u8]) -> bool {
-    name(behind::<SetxattrIn>(body)).is_ok_and(is_capabilities)
+    parse_name(bytes_after::<SetxattrIn>(body)).is_ok_and(is_capabilities)
 }
 
-/// Takes setgid from a file or directory whose ACL was set, as SOURCE's file system does unless the
-/// user is root or a member of the group: to it, every user is root.
-fn take_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
+/// Clears setgid of a file or directory whose ACL was set, unless the user is root or a member of
+/// the group. SOURCE's file system would do so, but every request comes from root.
+fn clear_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
     let stat = rustix::fs::fstat(node.file.path())?;
     if stat.st_mode & SETGID == 0 || header.uid == 0 || is_member(header, stat.st_gid) {
         return Ok(());
@@ -257,8 +265,8 @@ fn take_setgid(header: &InHeader, node: &Node) -> Result<(), Errno> {
     rustix::fs::chmod(node.file.link(), Mode::from_raw_mode(stat.st_mode & 0o7777 & !SETGID))
 }
 
-/// What `read` brings, or how much that is if no room was given.
-fn sized(size: u32, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Answered {
+/// Returns the result of `read`, or only its length if `size` is 0.
+fn reply_sized(size: u32, read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> AnswerResult {
     let mut buffer =
         vec![0; XATTR_BYTES_MAX.min(if size == 0 { usize::MAX } else { size as usize })];
     let len = read(&mut buffer)?;

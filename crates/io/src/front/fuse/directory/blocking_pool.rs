@@ -1,8 +1,9 @@
-//! BlockingPool: threads that do what has to wait, for the directory's disk or for the cache.
+//! Blocking workers: threads that handle requests which wait for the directory's disk or for the
+//! cache.
 //!
-//! Each has a session for each section and submits one request at a time. Invariant: data that is
-//! cut off, or of a file that is gone, is not written after that; what remains of the file is
-//! untouched by it.
+//! Each has a session for each section and submits one request at a time. Invariant: truncated
+//! data, and data of a deleted file, is not written after the truncation or deletion; the rest of
+//! the file is not affected.
 
 mod backlog;
 mod border;
@@ -19,9 +20,9 @@ use super::super::link::ReplyPath;
 use super::super::mounted::MountFailure;
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
-use super::names::{Renaming, remove_directory, removed_in};
-use super::requests::{Answer, Answered, behind, done, is_lookup, name};
-use super::unnamed::{Sweep, Sweeper};
+use super::names::{RenameRequest, remove_directory, removed_files_in};
+use super::requests::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, parse_name};
+use super::unnamed::{SweepControl, Sweeper};
 use super::{Directory, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -30,9 +31,9 @@ use crate::front::errors::{errno_of, log_failure};
 use crate::reclaim::reserve_stack;
 use crate::store::files::{FileTable, PendingChange, SourceFile};
 use crate::waker::Waker;
-use backlog::{Backlog, Waiting};
-use drops::PageDrops;
-use jobs::Jobs;
+use backlog::{Backlog, BacklogEntry};
+use drops::PageDropper;
+use jobs::JobQueue;
 use larder_core::clock::Clock;
 use larder_core::request::{Request, RequestOp};
 use rustix::fs::OFlags;
@@ -46,70 +47,71 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// So many do not make hits wait for a core, and keep a slow disk busy.
+/// Number of workers: few enough that hits do not wait for a core, and enough to keep a slow disk
+/// busy.
 const BLOCKING_WORKERS: usize = 4;
 
-/// How long the kernel may take at the end for what it is being told.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time that the end of a mount waits for notifications to the kernel.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time that a request waits for a file descriptor.
-const DESCRIPTOR_PATIENCE: Duration = Duration::from_secs(2);
+const DESCRIPTOR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Maximum time that the removal of a directory waits until files that were removed in it are
 /// closed.
-const REMOVAL_PATIENCE: Duration = Duration::from_secs(1);
+const REMOVAL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum time that a request waits for a lease of another process. The kernel removes a lease
 /// 45 s after a request for the file, unless `/proc/sys/fs/lease-break-time` says otherwise.
-const LEASE_PATIENCE: Duration = Duration::from_mins(2);
+const LEASE_WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
 
 /// A job for a blocking worker.
 pub(in crate::front::fuse) enum Job {
-    /// To answer a request.
-    Request { way: ReplyPath, header: InHeader, body: Vec<u8>, waiting: Waiting },
-    /// To have the cache forget a node that the kernel has forgotten.
+    /// Answer a request.
+    Request { reply_path: ReplyPath, header: InHeader, body: Vec<u8>, backlog_entry: BacklogEntry },
+    /// Drop the cached data of a node that the kernel has forgotten.
     Retire(Arc<Node>),
-    /// To write what is left of a file that nobody has open, and to close it.
+    /// Write the unwritten data of a file that no program has open, and close it.
     Close(Arc<Node>),
-    /// To have a file stay in the cache as a whole.
+    /// Pin all of a file in the cache.
     Pin(Arc<Node>),
-    /// To make a file that was renamed one of the section that its name is of.
-    Move(Arc<Node>),
-    /// To have the kernel forget what it knows of a node that others have changed: its attributes,
-    /// and its contents too if so.
-    Changed { node: Arc<Node>, contents: bool },
-    /// Make the kernel drop its pages and attributes of a file.
-    Invalidate(Arc<Node>),
-    /// To have it forget what a name in a directory leads to.
-    Renamed { directory: Arc<Node>, name: CString },
+    /// Move a renamed file to the section of its new name.
+    Relocate(Arc<Node>),
+    /// Handle a change of a node by another process: invalidate its attributes in the kernel, and
+    /// its contents too if `contents`.
+    HandleChange { node: Arc<Node>, contents: bool },
+    /// Invalidate the kernel's pages and attributes of a file.
+    InvalidateNode(Arc<Node>),
+    /// Invalidate a name in a directory in the kernel.
+    InvalidateEntry { directory: Arc<Node>, name: CString },
     /// Make the kernel forget files, to free file descriptors.
-    Shed,
+    PruneIdle,
     /// Make the kernel forget nodes that have no name in SOURCE any more.
-    Forget(Vec<Arc<Node>>),
+    ForgetUnnamed(Vec<Arc<Node>>),
 }
 
 /// A handle to the threads of a mount that may block. Clones are handles to the same threads.
 #[derive(Clone, Debug)]
 pub(in crate::front::fuse) struct BlockingPool {
-    jobs: Arc<Jobs>,
-    /// The way to the one who tells the kernel what others have changed. It may have to wait for
-    /// requests, so it answers none.
-    news: Arc<Jobs>,
+    jobs: Arc<JobQueue>,
+    /// Jobs of the thread that sends the kernel notifications of changes by other processes. It may
+    /// have to wait for requests, so it answers none.
+    notifications: Arc<JobQueue>,
     /// Requests for the thread that writes to files that have pages in the kernel's page cache.
-    /// Other threads make the kernel drop these pages. All of them wait only for requests that
-    /// other threads answer.
-    beside_pages: Arc<Jobs>,
-    /// Messages to the thread that looks for files without a name.
-    sweep: Arc<Sweep>,
-    /// Of `jobs` and `beside_pages`.
+    /// Other threads make the kernel drop these pages. All of these threads wait only for requests
+    /// that further threads answer.
+    page_writes: Arc<JobQueue>,
+    /// Control of the thread that looks for files without a name.
+    sweep: Arc<SweepControl>,
+    /// Memory of the requests in `jobs` and `page_writes`.
     backlog: Arc<Backlog>,
     threads: Arc<Mutex<Vec<Thread>>>,
-    /// Threads that serve `news` and `beside_pages`, those that make the kernel drop pages, and the
-    /// one that looks for files without a name.
-    telling: Arc<Mutex<Vec<Thread>>>,
+    /// Threads that handle `notifications` and `page_writes`, those that make the kernel drop
+    /// pages, and the one that looks for files without a name.
+    service_threads: Arc<Mutex<Vec<Thread>>>,
     failure: Arc<MountFailure>,
 }
 
@@ -120,13 +122,21 @@ impl BlockingPool {
         directory: &Arc<Directory>,
         at: &Path,
     ) -> io::Result<Self> {
-        let (jobs, news, beside_pages) = (Arc::default(), Arc::default(), Arc::default());
-        let (threads, telling) = (Arc::default(), Arc::default());
+        let (jobs, notifications, page_writes) = (Arc::default(), Arc::default(), Arc::default());
+        let (threads, service_threads) = (Arc::default(), Arc::default());
         let failure = Arc::new(MountFailure::new(at));
         let (sweep, backlog) = (Arc::default(), Arc::default());
-        let pool =
-            BlockingPool { jobs, news, beside_pages, sweep, backlog, threads, telling, failure };
-        let start = |name: &'static str, jobs: &Arc<Jobs>, drops| {
+        let pool = BlockingPool {
+            jobs,
+            notifications,
+            page_writes,
+            sweep,
+            backlog,
+            threads,
+            service_threads,
+            failure,
+        };
+        let start = |name: &'static str, jobs: &Arc<JobQueue>, page_dropper| {
             let worker = BlockingWorker {
                 directory: Arc::clone(directory),
                 pool: pool.clone(),
@@ -134,8 +144,8 @@ impl BlockingPool {
                 cache: Arc::clone(engine.cache()),
                 clock: engine.clock(),
                 jobs: Arc::clone(jobs),
-                kind: name,
-                drops,
+                thread_name: name,
+                page_dropper,
             };
             let failure = Arc::clone(&pool.failure);
             let failed = move |error: &dyn fmt::Display| failure.fail(error);
@@ -145,17 +155,17 @@ impl BlockingPool {
             let thread = start("blocking-worker", &pool.jobs, None)?;
             pool.threads.lock().expect("no holder panics").push(thread);
         }
-        let (drops, dropping) = PageDrops::start(engine, directory, &pool.failure)?;
-        let notifier = start("notifier", &pool.news, None)?;
-        let page_writer = start(PAGE_WRITER, &pool.beside_pages, Some(drops))?;
+        let (page_dropper, drop_threads) = PageDropper::start(engine, directory, &pool.failure)?;
+        let notifier = start("notifier", &pool.notifications, None)?;
+        let page_writer = start(PAGE_WRITER, &pool.page_writes, Some(page_dropper))?;
         let of_pool = (&pool, &pool.sweep);
         let sweeper = Sweeper::start(engine, directory, of_pool, &pool.failure)?;
-        let telling = [notifier, page_writer, sweeper].into_iter().chain(dropping);
-        pool.telling.lock().expect("no holder panics").extend(telling);
+        let service_threads = [notifier, page_writer, sweeper].into_iter().chain(drop_threads);
+        pool.service_threads.lock().expect("no holder panics").extend(service_threads);
         Ok(pool)
     }
 
-    /// Returns whether an internal error has ended the mount.
+    /// Returns the failure state of the mount.
     pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
         Arc::clone(&self.failure)
     }
@@ -165,24 +175,24 @@ impl BlockingPool {
         self.sweep.set_gone();
     }
 
-    pub(super) fn sweep(&self) -> &Sweep {
+    pub(super) fn sweep(&self) -> &SweepControl {
         &self.sweep
     }
 
-    /// Names the threads that take requests from the kernel.
+    /// Sets the wakers of the threads that receive requests from the kernel.
     pub(in crate::front::fuse) fn set_wakers(&self, wakers: &[Waker]) {
         self.backlog.set_wakers(wakers);
     }
 
-    /// Returns whether so many requests wait that no further ones may be taken from the kernel.
+    /// Returns true if so many requests wait that no further ones may be received from the kernel.
     pub(in crate::front::fuse) fn is_full(&self) -> bool {
         self.backlog.is_full()
     }
 
-    /// Returns the job to answer a request.
-    pub(super) fn request(&self, way: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
-        let waiting = self.backlog.add(body.len());
-        Job::Request { way, header: *header, body, waiting }
+    /// Returns a job that answers a request.
+    pub(super) fn request(&self, reply_path: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
+        let backlog_entry = self.backlog.add(body.len());
+        Job::Request { reply_path, header: *header, body, backlog_entry }
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -190,16 +200,16 @@ impl BlockingPool {
     }
 
     /// Queues a write to a file that has pages in the kernel's page cache.
-    pub(super) fn write_beside_pages(&self, job: Job) {
-        self.beside_pages.add(job);
+    pub(super) fn queue_page_write(&self, job: Job) {
+        self.page_writes.add(job);
     }
 
-    /// Has the kernel told what others have changed.
+    /// Queues a notification of a change by other processes.
     pub(super) fn queue_notification(&self, job: Job) {
-        self.news.add(job);
+        self.notifications.add(job);
     }
 
-    /// Has all of them end, once what was asked before is done.
+    /// Ends all threads after they have handled the queued requests.
     pub(in crate::front::fuse) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
         self.sweep.end();
@@ -207,15 +217,16 @@ impl BlockingPool {
         for thread in threads {
             thread.join();
         }
-        self.news.close();
-        self.beside_pages.close();
-        let telling = std::mem::take(&mut *self.telling.lock().expect("no holder panics"));
-        // They may wait in the kernel for a request that no thread answers any more.
+        self.notifications.close();
+        self.page_writes.close();
+        let service_threads =
+            std::mem::take(&mut *self.service_threads.lock().expect("no holder panics"));
+        // These threads may wait in the kernel for a request that no thread answers any more.
         let begun = Instant::now();
-        while !telling.iter().all(Thread::is_finished) && begun.elapsed() < PATIENCE {
+        while !service_threads.iter().all(Thread::is_finished) && begun.elapsed() < END_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
-        for thread in telling {
+        for thread in service_threads {
             if thread.is_finished() {
                 thread.join();
             } else {
@@ -229,39 +240,41 @@ struct BlockingWorker {
     directory: Arc<Directory>,
     pool: BlockingPool,
     cache: Arc<ArenaCache>,
-    /// One for each section, opened when it is needed.
+    /// Session for each section, opened at its first use.
     sessions: Vec<Option<BlockingSession>>,
     clock: Arc<dyn Clock>,
-    jobs: Arc<Jobs>,
-    /// Name of the thread.
-    kind: &'static str,
-    /// Of the page writer.
-    drops: Option<PageDrops>,
+    jobs: Arc<JobQueue>,
+    /// Name of the thread, for fault injection.
+    thread_name: &'static str,
+    /// Page drops of the page writer; none for other workers.
+    page_dropper: Option<PageDropper>,
 }
 
-/// Returns the request that a job answers, and where its answer goes.
-fn requester(job: &Job) -> Option<(ReplyPath, InHeader)> {
+/// Returns the reply path and the header of the request that a job answers.
+fn requester_of(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
-        Job::Request { way, header, .. } => Some((way.clone(), *header)),
+        Job::Request { reply_path, header, .. } => Some((reply_path.clone(), *header)),
         _ => None,
     }
 }
 
-/// Refuses a request, if `asker` is one that expects an answer.
-fn refuse(asker: Option<(ReplyPath, InHeader)>, errno: Errno) {
-    if let Some((way, header)) = asker.filter(|(_, header)| !abi::is_unanswered(header.opcode)) {
-        way.answer(header.unique, Err(errno));
+/// Refuses a request, if `requester` is one that expects a reply.
+fn refuse(requester: Option<(ReplyPath, InHeader)>, errno: Errno) {
+    if let Some((reply_path, header)) =
+        requester.filter(|(_, header)| !abi::is_unanswered(header.opcode))
+    {
+        reply_path.answer(header.unique, Err(errno));
     }
 }
 
-/// Returns whether a request is an open(2) that must not wait.
+/// Returns true if a request is an open(2) with `O_NONBLOCK`.
 fn is_nonblocking(header: &InHeader, body: &[u8]) -> bool {
     let flags = |body| abi::head_of::<OpenIn>(body).flags;
     header.opcode == opcode::OPEN && flags(body) & libc::O_NONBLOCK.cast_unsigned() != 0
 }
 
-/// Gives this thread a mask of its own, under which it makes files.
-pub(in crate::front::fuse) fn own_mask() {
+/// Gives this thread its own umask, with which it creates files.
+pub(in crate::front::fuse) fn unshare_umask() {
     #[expect(deprecated, reason = "the part of it that is meant is safe")]
     let unshared = rustix::thread::unshare(UnshareFlags::FS);
     if let Err(error) = unshared {
@@ -277,52 +290,58 @@ fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
 impl BlockingWorker {
     fn run(mut self) {
         reserve_stack();
-        own_mask();
+        unshare_umask();
         while let Some(job) = self.jobs.next() {
-            let asker = requester(&job);
+            let requester = requester_of(&job);
             if self.pool.failure.has_failed() {
-                refuse(asker, Errno::IO);
-            } else if let Err(panic) = confine(|| self.work(job)) {
-                // Without an answer the process that made the request would block in the kernel for
-                // ever.
+                refuse(requester, Errno::IO);
+            } else if let Err(panic) = confine(|| self.run_job(job)) {
+                // Without a reply, the requesting process would block in the kernel for ever.
                 panic.end_if_damaging(&self.cache);
                 self.pool.failure.fail(&panic);
-                refuse(asker, Errno::IO);
+                refuse(requester, Errno::IO);
                 // The reply to a request in flight must not be taken for that of the next one.
                 self.sessions.iter_mut().for_each(|session| drop(session.take()));
             }
         }
     }
 
-    fn work(&mut self, job: Job) {
-        fault::point(self.kind, self.pool.failure.name());
+    fn run_job(&mut self, job: Job) {
+        fault::point(self.thread_name, self.pool.failure.name());
         match job {
-            Job::Request { way, header, body, waiting } => {
-                match self.answer_with_room(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => way.answer(header.unique, Ok(bytes)),
+            Job::Request { reply_path, header, body, backlog_entry } => {
+                match self.answer_with_retries(&header, &body) {
+                    Ok(Answer::Bytes(bytes)) => reply_path.answer(header.unique, Ok(bytes)),
                     Ok(Answer::None) => {}
                     Ok(Answer::PageWriter) => {
-                        self.pool.write_beside_pages(Job::Request { way, header, body, waiting });
+                        self.pool.queue_page_write(Job::Request {
+                            reply_path,
+                            header,
+                            body,
+                            backlog_entry,
+                        });
                     }
                     Ok(Answer::WhenDropped(write)) => {
-                        let drops = self.drops.as_ref().expect("this is the page writer");
-                        drops.drop_and_answer(way, header.unique, write);
+                        let page_dropper =
+                            self.page_dropper.as_ref().expect("this is the page writer");
+                        page_dropper.drop_and_answer(reply_path, header.unique, write);
                     }
                     Ok(Answer::BlockingWorker) => {
                         unreachable!("a blocking worker does not pass this on")
                     }
-                    // Another process has a lease on the file. Waiting here would let it keep all
-                    // blocking workers from others.
+                    // Another process has a lease on the file. Waiting here could occupy all
+                    // blocking workers, so the request is retried later.
                     Err(Errno::AGAIN)
-                        if waiting.age() < LEASE_PATIENCE && !is_nonblocking(&header, &body) =>
+                        if backlog_entry.age() < LEASE_WAIT_MAX
+                            && !is_nonblocking(&header, &body) =>
                     {
-                        let job = Job::Request { way, header, body, waiting };
+                        let job = Job::Request { reply_path, header, body, backlog_entry };
                         refuse(
-                            self.jobs.add_delayed(job).as_ref().and_then(requester),
+                            self.jobs.add_delayed(job).as_ref().and_then(requester_of),
                             Errno::AGAIN,
                         );
                     }
-                    Err(errno) => way.answer(header.unique, Err(errno)),
+                    Err(errno) => reply_path.answer(header.unique, Err(errno)),
                 }
             }
             Job::Retire(node) => {
@@ -331,44 +350,46 @@ impl BlockingWorker {
             }
             Job::Close(node) => self.close(&node),
             Job::Pin(node) => self.pin(&node.file),
-            Job::Move(node) => self.relocate(&node),
-            Job::Changed { node, contents } => self.changed(&node, contents),
-            Job::Invalidate(node) => self.directory.kernel.changed(node.id, true),
-            Job::Renamed { directory, name } => self.directory.kernel.renamed(directory.id, &name),
-            Job::Shed => self.directory.shed(),
-            Job::Forget(nodes) => self.directory.forget_unnamed(&self.pool, &nodes),
+            Job::Relocate(node) => self.relocate(&node),
+            Job::HandleChange { node, contents } => self.handle_change(&node, contents),
+            Job::InvalidateNode(node) => self.directory.kernel.invalidate_node(node.id, true),
+            Job::InvalidateEntry { directory, name } => {
+                self.directory.kernel.invalidate_entry(directory.id, &name)
+            }
+            Job::PruneIdle => self.directory.prune_idle(),
+            Job::ForgetUnnamed(nodes) => self.directory.forget_unnamed(&self.pool, &nodes),
         }
     }
 
-    /// Answers a request. A look-up that gets no file descriptor is retried for a bounded time.
-    fn answer_with_room(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+    /// Answers a request. A lookup that gets no file descriptor is retried for a bounded time.
+    fn answer_with_retries(&mut self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let begun = Instant::now();
         loop {
-            let answered = self.answer(header, body);
-            let is_short = self.directory.watch_descriptors(&self.pool, &answered);
-            if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_PATIENCE {
-                return answered;
+            let result = self.answer(header, body);
+            let is_short = self.directory.prune_if_short(&self.pool, &result);
+            if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_WAIT_MAX {
+                return result;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    fn answer(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+    fn answer(&mut self, header: &InHeader, body: &[u8]) -> AnswerResult {
         match header.opcode {
             opcode::READ => self.read(header, &abi::head_of(body)),
             opcode::WRITE => {
-                let asked: TransferIn = abi::head_of(body);
-                let payload = behind::<TransferIn>(body);
-                let len = payload.len().min(asked.size as usize);
-                self.write(header, &asked, &payload[..len])
+                let args: TransferIn = abi::head_of(body);
+                let payload = bytes_after::<TransferIn>(body);
+                let len = payload.len().min(args.size as usize);
+                self.write(header, &args, &payload[..len])
             }
             opcode::FSYNC => self.fsync(header, &abi::head_of(body)),
             opcode::FSYNCDIR => {
-                let asked: FsyncIn = abi::head_of(body);
+                let args: FsyncIn = abi::head_of(body);
                 let node = self.directory.node(header.nodeid)?;
                 let directory = node.file.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-                sync(&directory, &asked)?;
-                Ok(done())
+                sync(&directory, &args)?;
+                Ok(empty_reply())
             }
             opcode::SYNCFS => {
                 let directory = Arc::clone(&self.directory);
@@ -376,24 +397,24 @@ impl BlockingWorker {
                 for section in (0..directory.sections.len()).filter(is_cached) {
                     self.submit(section, Request::uncounted(RequestOp::Flush, 0..0), &[])?;
                 }
-                Ok(done())
+                Ok(empty_reply())
             }
             opcode::FALLOCATE => self.fallocate(header, &abi::head_of(body)),
             opcode::LSEEK => self.seek(header, &abi::head_of(body)),
             opcode::GETATTR | opcode::STATX => {
                 let node = self.directory.node(header.nodeid)?;
-                // What cannot be written now is no reason not to tell what there is.
+                // A failure to write does not prevent the reply with the current attributes.
                 self.renew(&node.file).ok();
                 let attributes = node.file.attributes()?;
                 Ok(self.directory.reply_with(header, &node, &attributes).into())
             }
             opcode::OPEN => self.open(header, abi::head_of(body)),
             opcode::SETATTR => {
-                let asked: SetattrIn = abi::head_of(body);
+                let args: SetattrIn = abi::head_of(body);
                 let node = self.directory.node(header.nodeid)?;
                 let directory = Arc::clone(&self.directory);
                 let changed =
-                    directory.change(header, &node, &asked, |size| self.resize(&node.file, size));
+                    directory.change(header, &node, &args, |size| self.resize(&node.file, size));
                 if changed.is_err() {
                     // A truncation unpins the end of the file before it fails.
                     self.pool.send(Job::Pin(node));
@@ -403,7 +424,7 @@ impl BlockingWorker {
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
             opcode::RMDIR => {
                 let parent = self.directory.node(header.nodeid)?;
-                self.remove_directory(&parent, name(body)?)
+                self.remove_directory(&parent, parse_name(body)?)
             }
             opcode::SETXATTR => {
                 let directory = Arc::clone(&self.directory);
@@ -420,8 +441,8 @@ impl BlockingWorker {
 
     /// Submits a request to the volume of a section and waits for its reply.
     fn submit(&mut self, section: usize, request: Request, payload: &[u8]) -> Result<(), Errno> {
-        let ended = self.session(section)?.submit(request, payload, |_, _| {});
-        ended.map_err(|error| log_failure(&error))
+        let result = self.session(section)?.submit(request, payload, |_, _| {});
+        result.map_err(|error| log_failure(&error))
     }
 
     /// Reads data of a section into `to` through the cache. Nothing is read ahead beyond `bound`.
@@ -434,57 +455,57 @@ impl BlockingWorker {
         let bytes = start..start + to.len() as u64;
         let request = Request { bound: Some(bound), ..Request::uncounted(RequestOp::Read, bytes) };
         let session = self.session(section)?;
-        let ended = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
-        ended.map_err(|error| log_failure(&error))
+        let result = session.submit(request, &[], |frames, read| read.copy_to(frames, to));
+        result.map_err(|error| log_failure(&error))
     }
 
     fn session(&mut self, section: usize) -> Result<&mut BlockingSession, Errno> {
-        let place = &mut self.sessions[section];
-        if place.is_none() {
+        let slot = &mut self.sessions[section];
+        if slot.is_none() {
             let cached = self.directory.sections[section].cached().ok_or(Errno::INVAL)?;
             let (cache, clock) = (Arc::clone(&self.cache), Arc::clone(&self.clock));
             let session = BlockingSession::open_on(cache, clock, cached.volume);
-            *place = Some(session.map_err(|_closed| Errno::SHUTDOWN)?);
+            *slot = Some(session.map_err(|_closed| Errno::SHUTDOWN)?);
         }
-        Ok(place.as_mut().expect("opened before"))
+        Ok(slot.as_mut().expect("opened before"))
     }
 
-    /// Writes what is in the cache of a part of a file.
+    /// Writes the dirty data of a range of a file. `stable`: to stable storage.
     fn write_out(
         &mut self,
         file: &SourceFile,
         part: Range<u64>,
-        stable: bool,
+        durable: bool,
     ) -> Result<(), Errno> {
         let (section, ranges) = FileTable::ranges(file, part.start, part.end);
         for range in ranges {
-            let flush = RequestOp::FlushRange { durable: stable };
+            let flush = RequestOp::FlushRange { durable };
             self.submit(section, Request::uncounted(flush, range), &[])?;
         }
         Ok(())
     }
 
-    /// Has the cache forget a part of a file, which begins at a block: segment by segment, the last
-    /// one first. The directory's file becomes what `act` says when nothing of a segment is under way;
-    /// each one that is cut off goes in the cache and in the directory in the same moment, so that an
-    /// error in between loses nothing of the others.
-    fn forget(
+    /// Discards a range of a file, which begins at a block, from the cache: segment by segment, the
+    /// last one first. The store changes the directory's file as `change` says when no operation of
+    /// the segment is in flight; truncation removes a segment from the cache and from the directory
+    /// at the same moment, so that an error between two segments loses no data of the others.
+    fn discard_cached(
         &mut self,
         file: &SourceFile,
         part: Range<u64>,
-        act: PendingChange,
+        change: PendingChange,
     ) -> Result<(), Errno> {
         let (section, parts) = FileTable::parts(file, part.start, part.end);
         for (at, range) in parts.into_iter().rev() {
-            file.plan(match act {
+            file.plan(match change {
                 PendingChange::Truncate { size, writes } => {
                     PendingChange::Truncate { size: size.max(at), writes }
                 }
-                PendingChange::Forget | PendingChange::Renew(_) => act,
+                PendingChange::Forget | PendingChange::Renew(_) => change,
             });
             let discard = Request::uncounted(RequestOp::Discard, whole_blocks(&range));
-            let ended = self.session(section)?.submit(discard, &[], |_, _| {});
-            ended.map_err(|error| {
+            let result = self.session(section)?.submit(discard, &[], |_, _| {});
+            result.map_err(|error| {
                 tracing::debug!(%error, "nothing was forgotten");
                 errno_of(&error)
             })?;
@@ -492,48 +513,51 @@ impl BlockingWorker {
         Ok(())
     }
 
-    /// Opens a file that others have changed, or may have: then what is cached of it is forgotten.
-    fn open(&mut self, header: &InHeader, asked: OpenIn) -> Answered {
+    /// Opens a file that other processes have changed, or may have: first discards its cached data
+    /// if it has changed.
+    fn open(&mut self, header: &InHeader, args: OpenIn) -> AnswerResult {
         let node = self.directory.node(header.nodeid)?;
         if self.directory.is_unwatched(&node) {
-            self.check(&node)?;
+            self.check_for_changes(&node)?;
         }
         self.renew(&node.file)?;
         Ok(self
             .directory
-            .opened(&self.pool, (&node, node.has_one_name()), header, asked.flags)?
+            .open_node(&self.pool, (&node, node.has_one_name()), header, args.flags)?
             .into())
     }
 
-    /// Renames a file after its data has gone out; where it takes the place of another one, after
-    /// its data is stable.
-    fn rename(&mut self, header: &InHeader, body: &[u8]) -> Answered {
+    /// Renames a file after its data is written; if it replaces another file, after its data is on
+    /// stable storage.
+    fn rename(&mut self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let directory = Arc::clone(&self.directory);
-        let asked = Renaming::parse(&directory, header, body)?;
-        let (file, moving) = (asked.file(&directory)?, asked.moving(&directory)?);
+        let renaming = RenameRequest::parse(&directory, header, body)?;
+        let (file, moving) = (renaming.file_node(&directory)?, renaming.files_to_move(&directory)?);
         if let Some(node) = &file {
-            self.write_out(&node.file, 0..node.file.size(), asked.replaces())?;
+            self.write_out(&node.file, 0..node.file.size(), renaming.replaces_target())?;
         }
-        asked.perform()?;
+        renaming.perform()?;
         for node in moving {
             node.file.set_moves();
             self.relocate(&node);
         }
-        Ok(done())
+        Ok(empty_reply())
     }
 
-    /// Removes a directory on NFS. Files that were removed in it stay there with other names until
-    /// the kernel has forgotten them and the cache has.
-    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> Answered {
+    /// Removes a directory on NFS. Files that were removed in it keep other names there until the
+    /// kernel and the cache have forgotten them.
+    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> AnswerResult {
         let begun = Instant::now();
         loop {
             let removed = remove_directory(parent, name);
-            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_PATIENCE {
-                return removed.map(|()| done());
+            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_WAIT_MAX {
+                return removed.map(|()| empty_reply());
             }
-            let Ok(Some(inodes)) = removed_in(parent, name) else { return Err(Errno::NOTEMPTY) };
+            let Ok(Some(inodes)) = removed_files_in(parent, name) else {
+                return Err(Errno::NOTEMPTY);
+            };
             for inode in inodes {
-                if let Some(node) = self.directory.nodes.of(parent.device(), inode) {
+                if let Some(node) = self.directory.nodes.by_inode(parent.device(), inode) {
                     self.retire(&node);
                 }
             }
@@ -541,17 +565,17 @@ impl BlockingWorker {
         }
     }
 
-    /// Of a file that nothing is cached of.
-    fn fsync(&mut self, header: &InHeader, asked: &FsyncIn) -> Answered {
+    /// Syncs a file without cached data.
+    fn fsync(&mut self, header: &InHeader, args: &FsyncIn) -> AnswerResult {
         let node = self.directory.node(header.nodeid)?;
-        sync(&*node.file.buffered(false)?, asked)?;
-        Ok(done())
+        sync(&*node.file.buffered(false)?, args)?;
+        Ok(empty_reply())
     }
 }
 
-/// Makes a file or directory of the directory stable.
-fn sync(file: impl std::os::fd::AsFd, asked: &FsyncIn) -> Result<(), Errno> {
-    if asked.flags & abi::FSYNC_DATA != 0 {
+/// Syncs a file or directory of SOURCE.
+fn sync(file: impl std::os::fd::AsFd, args: &FsyncIn) -> Result<(), Errno> {
+    if args.flags & abi::FSYNC_DATA != 0 {
         rustix::fs::fdatasync(file)
     } else {
         rustix::fs::fsync(file)

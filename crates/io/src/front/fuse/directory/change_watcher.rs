@@ -1,7 +1,7 @@
-//! News: what others have changed in the directory, told by somebody who knows.
+//! Changes of the directory by other processes, as a watcher of the directory reports them.
 //!
-//! Invariant: names and attributes are believed for a while only as long as every change by others
-//! is told; once one may have been missed they are not.
+//! Invariant: the kernel caches names and attributes only while every change by other processes is
+//! reported; once a change may have been missed, it does not.
 
 use super::blocking_pool::{BlockingPool, Job};
 use super::{Directory, Node};
@@ -11,43 +11,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Whether we are told what others change.
+/// State of the reports of changes by other processes.
 #[derive(Debug)]
 pub(super) struct ChangeWatcher {
-    /// On this device alone.
+    /// Device whose changes are reported.
     device: u64,
-    come: AtomicBool,
-    missed: AtomicBool,
+    is_connected: AtomicBool,
+    has_missed: AtomicBool,
 }
 
 impl ChangeWatcher {
-    /// Not yet, of files on a device.
-    pub(super) fn none(device: u64) -> Self {
-        ChangeWatcher { device, come: AtomicBool::new(false), missed: AtomicBool::new(false) }
+    /// Returns the state for files on a device, without reports yet.
+    pub(super) fn new(device: u64) -> Self {
+        ChangeWatcher {
+            device,
+            is_connected: AtomicBool::new(false),
+            has_missed: AtomicBool::new(false),
+        }
     }
 
-    /// Whether what others change on a device is told.
+    /// Returns true if changes by other processes on a device are reported.
     pub(super) fn covers(&self, device: u64) -> bool {
-        let come = self.come.load(Ordering::Acquire) && !self.missed.load(Ordering::Acquire);
-        come && device == self.device
+        let is_connected =
+            self.is_connected.load(Ordering::Acquire) && !self.has_missed.load(Ordering::Acquire);
+        is_connected && device == self.device
     }
 }
 
 impl Directory {
-    /// Returns whether others may change a node without a report. The kernel does not report what
-    /// other clients of a network file system change.
+    /// Returns true if other processes may change a node without a report. The kernel does not
+    /// report changes by other clients of a network file system.
     pub(super) fn is_unwatched(&self, node: &Node) -> bool {
-        self.is_remote || self.options.shared && !self.news.covers(node.device())
+        self.is_remote || self.options.shared && !self.change_watcher.covers(node.device())
     }
 
-    /// Returns whether a file has to be checked for changes before its cached data is read.
+    /// Returns true if a file has to be checked for changes before its cached data is read.
     pub(super) fn must_check(&self, node: &Node, now: Nanos) -> bool {
         let age = || Duration::from_nanos(now.saturating_sub(node.file.checked_at()));
         self.is_unwatched(node) && age() >= self.options.ttl
     }
 }
 
-/// Tells a mounted directory what others have changed in it. What is not known of there is no news.
+/// Receives reports of changes that other processes made in a mounted directory. Changes of unknown
+/// nodes are ignored.
 #[derive(Debug)]
 pub struct ChangeEvents {
     directory: Arc<Directory>,
@@ -56,34 +62,35 @@ pub struct ChangeEvents {
 
 impl ChangeEvents {
     pub(super) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
-        directory.news.come.store(true, Ordering::Release);
+        directory.change_watcher.is_connected.store(true, Ordering::Release);
         ChangeEvents { directory, pool }
     }
 
-    fn of(&self, device: u64, inode: u64, tell: impl FnOnce(Arc<Node>) -> Job) {
-        if let Some(node) = self.directory.nodes.of(device, inode) {
-            self.pool.queue_notification(tell(node));
+    fn queue(&self, device: u64, inode: u64, to_job: impl FnOnce(Arc<Node>) -> Job) {
+        if let Some(node) = self.directory.nodes.by_inode(device, inode) {
+            self.pool.queue_notification(to_job(node));
         }
     }
 
-    /// Others have changed the bytes of a file, named by the numbers of stat(2).
+    /// Reports a change of the contents of a file, identified by the numbers of stat(2).
     pub fn contents(&self, device: u64, inode: u64) {
-        self.of(device, inode, |node| Job::Changed { node, contents: true });
+        self.queue(device, inode, |node| Job::HandleChange { node, contents: true });
     }
 
-    /// Others have changed attributes of a file or directory.
+    /// Reports a change of the attributes of a file or directory.
     pub fn attributes(&self, device: u64, inode: u64) {
-        self.of(device, inode, |node| Job::Changed { node, contents: false });
+        self.queue(device, inode, |node| Job::HandleChange { node, contents: false });
     }
 
-    /// Others have changed what a name in a directory leads to.
+    /// Reports that a name in a directory leads to another node now, or to none.
     pub fn name(&self, device: u64, directory: u64, name: CString) {
-        self.of(device, directory, |directory| Job::Renamed { directory, name });
+        self.queue(device, directory, |directory| Job::InvalidateEntry { directory, name });
     }
 
-    /// Others may have changed anything: from now on nothing is believed without asking.
+    /// Reports that changes may have been missed: from now on the kernel caches neither names nor
+    /// attributes.
     pub fn missed(&self) {
-        if self.directory.news.missed.swap(true, Ordering::AcqRel) {
+        if self.directory.change_watcher.has_missed.swap(true, Ordering::AcqRel) {
             return;
         }
         tracing::warn!(
@@ -91,13 +98,13 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.directory.nodes.all() {
-            self.pool.queue_notification(Job::Changed { node, contents: true });
+            self.pool.queue_notification(Job::HandleChange { node, contents: true });
         }
     }
 }
 
 impl Drop for ChangeEvents {
     fn drop(&mut self) {
-        self.directory.news.come.store(false, Ordering::Release);
+        self.directory.change_watcher.is_connected.store(false, Ordering::Release);
     }
 }

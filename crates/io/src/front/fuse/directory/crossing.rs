@@ -1,8 +1,8 @@
-//! Restrictions of mounts that appear in a directory while it is mounted: the mount of the
-//! directory gets them when the mount table changes, and at the latest before a name that leads
-//! into such a mount is answered. FUSE mounts of other users restrict nothing: names that lead into
-//! them are refused, and so are those that lead into a mount of files that another mount shows with
-//! other rights.
+//! Restrictions of mounts that appear in a directory while it is mounted. The mount of the
+//! directory gets them when the mount table changes, and at the latest before a lookup of a name
+//! that leads into such a mount is answered. FUSE mounts of other users impose no restrictions:
+//! names that lead into them are refused, and so are names that lead into a mount whose files
+//! another mount shows with other rights.
 
 use super::super::mount::Mount;
 use super::mount::path_now;
@@ -63,12 +63,13 @@ impl RestrictionFollower {
         let _applied = self.apply(of_root.without_read_only() | inside);
     }
 
-    /// Applies the restrictions of the mount of `file`, which a name beyond a mountpoint led to.
+    /// Applies the restrictions of the mount of `file`, which was opened through a name behind a
+    /// mountpoint.
     ///
     /// # Errors
-    /// If the mount is a FUSE mount of another user, if it shows files of another mount with other
-    /// rights, or if its restrictions cannot be found out or applied. Then the name must not be
-    /// answered.
+    /// If the mount is a FUSE mount of another user, if another mount shows its files with other
+    /// rights, or if its restrictions cannot be determined or applied. Then the lookup of the name
+    /// must be refused.
     pub(super) fn cross(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let table = mount_table::read()?;
         let id = mount_table::mount_id(file);
@@ -105,7 +106,7 @@ impl RestrictionFollower {
         self.apply(mount.restrictions.without_read_only())
     }
 
-    /// Returns whether the log has not named a mountpoint yet. It names a bounded number.
+    /// Returns true if the log has not named a mountpoint yet. It names a bounded number.
     fn is_first_refusal(&self, mount: &MountLine) -> bool {
         const NAMED_MAX: usize = 16;
         let refused = &mut self.state.lock().expect("no holder panics").refused;
@@ -128,7 +129,7 @@ impl RestrictionFollower {
                 state.applied = wanted;
                 Ok(())
             }
-            // The next change of the mount table or name beyond a mountpoint tries again.
+            // The next change of the mount table, or lookup behind a mountpoint, tries again.
             Err(error) => {
                 if !state.reported.contains(wanted) {
                     tracing::error!(

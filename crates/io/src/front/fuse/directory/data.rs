@@ -1,15 +1,15 @@
-//! Requests about data of files: reads, writes and flushes, answered by the workers of the mount as
-//! those of volumes are, at the place in the store where the file lies.
+//! Requests about the data of files: reads, writes and flushes. The workers of the mount answer
+//! them as those of volumes, at the address of the store where the file lies.
 //!
-//! Invariants: a write that clears rights of a file clears them before its bytes are visible. In
-//! the cache, everything behind the end of a file is zeros up to the end of its last
-//! block. So a write that ends at the end can be made up to whole sectors, and need not wait for
-//! what is there.
+//! Invariants: a write that clears setuid, setgid or capabilities of a file clears them before its
+//! bytes are visible. In the cache, all bytes from the end of a file to the end of its last block
+//! are zeros. So a write that ends at the end of the file can be padded to whole sectors, and need
+//! not read the old data.
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::link::FuseRequest;
 use super::super::worker::{READ_BYTES_MAX, Worker};
-use super::requests::{Answer, Answered, reply};
+use super::requests::{Answer, AnswerResult, reply};
 use super::sections::Section;
 use super::{BlockingPool, Directory, Node};
 use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
@@ -21,35 +21,35 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
-/// Flags of open(2) under which a write is to be on stable storage when it returns.
+/// Flags of open(2) with which a write must be on stable storage when it returns.
 pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
-/// Nodes that a thread finds without a lock.
-const RECENT: usize = 64;
+/// Number of nodes that a thread finds without a lock.
+const RECENT_NODES: usize = 64;
 
-/// Nodes that a thread has lately used. A number is never another node's, so what is found is right
-/// as long as the kernel asks for it.
-/// They are not held: what nobody has any more is gone at once.
+/// Recently used nodes of a thread. A node's number is never reused, so an entry is right as long
+/// as the kernel sends requests for it. The references are weak: a node is dropped with its last
+/// other reference.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Recent(Vec<(u64, Weak<Node>)>);
+pub(in crate::front::fuse) struct RecentNodes(Vec<(u64, Weak<Node>)>);
 
-impl Default for Recent {
+impl Default for RecentNodes {
     fn default() -> Self {
-        Recent(vec![(0, Weak::new()); RECENT])
+        RecentNodes(vec![(0, Weak::new()); RECENT_NODES])
     }
 }
 
-impl Recent {
+impl RecentNodes {
     fn find(&mut self, directory: &Directory, id: u64) -> Result<Arc<Node>, Errno> {
-        let place = &mut self.0[usize::try_from(id % RECENT as u64).expect("small")];
-        if place.0 == id
-            && let Some(node) = place.1.upgrade()
+        let slot = &mut self.0[usize::try_from(id % RECENT_NODES as u64).expect("small")];
+        if slot.0 == id
+            && let Some(node) = slot.1.upgrade()
         {
             return Ok(node);
         }
         let node = directory.node(id)?;
-        *place = (id, Arc::downgrade(&node));
+        *slot = (id, Arc::downgrade(&node));
         Ok(node)
     }
 }
@@ -62,53 +62,53 @@ pub(super) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
     segment..segment + (size - (offset - begin)).min(SEGMENT_BYTES)
 }
 
-/// A range of a file cut at segments, each part with where it begins in the range.
+/// Splits a range of a file at segments; returns each part with its offset in the range.
 pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
     let first = range.start;
-    let mut at = range.start;
+    let mut position = range.start;
     std::iter::from_fn(move || {
-        let end = range.end.min((at / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
-        let part = at..end;
-        at = end;
+        let end = range.end.min((position / SEGMENT_BYTES + 1) * SEGMENT_BYTES);
+        let part = position..end;
+        position = end;
         let begin = usize::try_from(part.start - first).expect("a request");
         (!part.is_empty()).then_some((part, begin))
     })
 }
 
-/// The parts of a write of `bytes` at `offset`. If it is at the end of the file, what it has of its
-/// last sector is made a whole one in `sector`.
-pub(super) fn padded<'a>(
+/// Returns the parts of a write of `bytes` at `offset`. If it ends at the end of the file, its
+/// bytes of the last sector are padded with zeros to a whole one in `sector`.
+pub(super) fn pad_to_sector<'a>(
     offset: u64,
     bytes: &'a [u8],
     is_end: bool,
     sector: &'a mut [u8; SECTOR_BYTES],
 ) -> impl Iterator<Item = (u64, &'a [u8])> {
     let end = offset + bytes.len() as u64;
-    let over = usize::try_from(end % SECTOR_BYTES as u64).expect("less than a sector");
-    let over = if is_end && over <= bytes.len() { over } else { 0 };
-    let (whole, rest) = bytes.split_at(bytes.len() - over);
-    sector[..over].copy_from_slice(rest);
-    let last: &[u8] = if over > 0 { sector } else { &[] };
-    let parts = [(offset, whole), (end - over as u64, last)];
+    let tail_len = usize::try_from(end % SECTOR_BYTES as u64).expect("less than a sector");
+    let tail_len = if is_end && tail_len <= bytes.len() { tail_len } else { 0 };
+    let (whole, rest) = bytes.split_at(bytes.len() - tail_len);
+    sector[..tail_len].copy_from_slice(rest);
+    let last: &[u8] = if tail_len > 0 { sector } else { &[] };
+    let parts = [(offset, whole), (end - tail_len as u64, last)];
     parts.into_iter().filter(|(_, bytes)| !bytes.is_empty())
 }
 
 impl Worker {
-    /// Takes a request about data of a directory's file; false if it is about something else.
+    /// Handles a data request for a file of a directory. Returns false for other requests.
     pub(in crate::front::fuse) fn take_file_request(
         &mut self,
         (directory, pool): (&Arc<Directory>, &BlockingPool),
         now: Nanos,
-        asked: FuseRequest<'_>,
+        request: FuseRequest<'_>,
     ) -> bool {
-        let FuseRequest { header, body, data } = asked;
-        let answered = match header.opcode {
+        let FuseRequest { header, body, data } = request;
+        let result = match header.opcode {
             opcode::READ => self.read_file(directory, now, header, &abi::head_of(body)),
             opcode::WRITE => self.write_file(directory, now, header, &abi::head_of(body), data),
             opcode::FSYNC => self.sync_file(directory, now, header, &abi::head_of(body)),
             _ => return false,
         };
-        reply(&mut self.link, pool, asked, answered);
+        reply(&mut self.link, pool, request, result);
         true
     }
 
@@ -117,37 +117,37 @@ impl Worker {
         directory: &Arc<Directory>,
         now: Nanos,
         header: &InHeader,
-        asked: &TransferIn,
-    ) -> Answered {
+        args: &TransferIn,
+    ) -> AnswerResult {
         let node = self.recent.find(directory, header.nodeid)?;
-        let by_program = asked.transfer_flags & abi::LOCKOWNER != 0;
+        let by_program = args.transfer_flags & abi::LOCKOWNER != 0;
         let section = directory.section(&node.file);
-        let is_page = !by_program && section.passes_on();
+        let is_page = !by_program && section.is_direct_io();
         let must_wait = is_page && !node.file.note_page() || directory.must_check(&node, now);
         let Some(cached) = section.cached().filter(|_| !must_wait) else {
-            check_alignment(&node, asked, to_last_block(&node, asked))?;
+            check_alignment(&node, args, to_last_block(&node, args))?;
             return Ok(Answer::BlockingWorker);
         };
         let size = node.file.size();
-        let left = size.saturating_sub(asked.offset);
-        let len = left.min(u64::from(asked.size.min(READ_BYTES_MAX)));
+        let left = size.saturating_sub(args.offset);
+        let len = left.min(u64::from(args.size.min(READ_BYTES_MAX)));
         if len == 0 {
             self.link.reply(header.unique, &[]);
             return Ok(Answer::None);
         }
-        check_alignment(&node, asked, to_last_block(&node, asked))?;
-        let begin = asked.offset % SEGMENT_BYTES;
+        check_alignment(&node, args, to_last_block(&node, args))?;
+        let begin = args.offset % SEGMENT_BYTES;
         if begin + len > SEGMENT_BYTES {
             return Ok(Answer::BlockingWorker);
         }
-        // First segments are as few as the files. For others it is checked whether the file has
-        // data there, which may take time.
-        let first = || cached.table.place(&node.file, asked.offset).ok();
-        let start = FileTable::find(&node.file, asked.offset)
-            .or_else(|| (asked.offset < SEGMENT_BYTES).then(first).flatten());
+        // A file has one first segment, which may be allocated here. For other segments, a blocking
+        // worker checks whether the file has data there, which may take time.
+        let first = || cached.table.place(&node.file, args.offset).ok();
+        let start = FileTable::find(&node.file, args.offset)
+            .or_else(|| (args.offset < SEGMENT_BYTES).then(first).flatten());
         let Some(start) = start else { return Ok(Answer::BlockingWorker) };
         node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
-        let bound = read_bound(start, asked.offset, size);
+        let bound = read_bound(start, args.offset, size);
         let index = self.section_session(node.file.section(), cached.volume)?;
         let len = u32::try_from(len).expect("at most 1 MiB");
         let of = Some((&node.file, bound));
@@ -160,54 +160,55 @@ impl Worker {
         directory: &Arc<Directory>,
         now: Nanos,
         header: &InHeader,
-        asked: &TransferIn,
+        args: &TransferIn,
         payload: &[u8],
-    ) -> Answered {
+    ) -> AnswerResult {
         let node = self.recent.find(directory, header.nodeid)?;
-        let len = payload.len().min(asked.size as usize);
+        let len = payload.len().min(args.size as usize);
         let payload = &payload[..len];
-        let end = asked.offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
+        let end = args.offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
         let end = end.ok_or(Errno::FBIG)?;
         if len == 0 {
             self.reply_written(header.unique, 0);
             return Ok(Answer::None);
         }
-        check_alignment(&node, asked, asked.size.into())?;
+        check_alignment(&node, args, args.size.into())?;
         if node.file.may_give_rights() {
-            take_rights(directory, &node, header, asked)?;
+            clear_privileges(directory, &node, header, args)?;
         }
         if let Some(error) = node.file.write_refusal(end) {
             return Err(error);
         }
         let section = directory.section(&node.file);
-        let is_whole = asked.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let is_far = end > directory.nodes.late_size_max(&node) && end > node.file.size();
-        let Some(cached) = section.cached().filter(|_| is_whole && !is_far) else {
+        let is_one_segment = args.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
+        let exceeds_deferred =
+            end > directory.nodes.deferred_size_max(&node) && end > node.file.size();
+        let Some(cached) = section.cached().filter(|_| is_one_segment && !exceeds_deferred) else {
             return Ok(Answer::BlockingWorker);
         };
-        // The last check that may hand the request to another thread: a write that waits in a queue
-        // must not count as under way, or threads that wait for writes under way could deadlock
+        // The last check that may pass the request to another thread: a write that waits in a queue
+        // must not count as in flight, or threads that wait for writes in flight could deadlock
         // with it.
-        let under_way = match begin_write(section, &node.file, asked, asked.offset..end) {
-            Ok(under_way) => under_way,
+        let write_guard = match begin_write(section, &node.file, args, args.offset..end) {
+            Ok(write_guard) => write_guard,
             Err(thread) => return Ok(thread),
         };
-        let start = cached.table.place(&node.file, asked.offset)?;
+        let start = cached.table.place(&node.file, args.offset)?;
         let index = self.section_session(node.file.section(), cached.volume)?;
-        // Before its bytes are there: the store is given nothing that lies behind the end.
+        // Before the bytes are in the cache: the store writes nothing beyond the end of the file.
         let is_end = end >= node.file.grow(end);
         cached.note_reach(&node.file);
         let bytes = start..start + len as u64;
         let mut in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
-        (in_flight.file, in_flight.under_way) = (Some(Arc::clone(&node.file)), under_way);
-        let then = if asked.flags & SYNCHRONOUS == 0 {
+        (in_flight.file, in_flight.write_guard) = (Some(Arc::clone(&node.file)), write_guard);
+        let then = if args.flags & SYNCHRONOUS == 0 {
             Then::Nothing
         } else {
             Then::FlushRange(bytes.clone())
         };
         let request = |range| Request { then, ..Request::new(RequestOp::Write, range) };
         let mut sector = [0; SECTOR_BYTES];
-        let mut parts = padded(start, payload, is_end, &mut sector);
+        let mut parts = pad_to_sector(start, payload, is_end, &mut sector);
         let (first, second) = (parts.next(), parts.next());
         if let (Some((offset, part)), None) = (first, second) {
             let range = offset..offset + part.len() as u64;
@@ -229,8 +230,8 @@ impl Worker {
         directory: &Arc<Directory>,
         now: Nanos,
         header: &InHeader,
-        asked: &FsyncIn,
-    ) -> Answered {
+        args: &FsyncIn,
+    ) -> AnswerResult {
         let node = self.recent.find(directory, header.nodeid)?;
         let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
         let cached = directory.section(&node.file).cached();
@@ -240,8 +241,7 @@ impl Worker {
         let index = self.section_session(section, cached.volume)?;
         let flush = RequestOp::FlushRange { durable: true };
         let mut in_flight = self.in_flight(header.unique, flush, 0..0);
-        in_flight.metadata =
-            (asked.flags & abi::FSYNC_DATA == 0).then(|| node.file.want_metadata());
+        in_flight.metadata = (args.flags & abi::FSYNC_DATA == 0).then(|| node.file.want_metadata());
         if let [range] = &ranges[..] {
             self.submit(now, index, Request::new(flush, range.clone()), &[], in_flight);
             return Ok(Answer::None);
@@ -257,49 +257,49 @@ impl Worker {
     }
 }
 
-/// Begins a write to a byte range of a file, if it must be tracked while under way; otherwise
-/// returns the thread that has to handle it.
+/// Begins a write to a byte range of a file, if the write must be tracked while it is in flight.
+/// Returns the thread that has to handle it if this one cannot.
 fn begin_write(
     section: &Section,
     file: &Arc<SourceFile>,
-    asked: &TransferIn,
+    args: &TransferIn,
     range: Range<u64>,
 ) -> Result<Option<WriteUnderWay>, Answer> {
-    if !section.passes_on() {
+    if !section.is_direct_io() {
         return Ok(None);
     }
-    if asked.transfer_flags & abi::LOCKOWNER != 0 {
+    if args.transfer_flags & abi::LOCKOWNER != 0 {
         return file.begin_write().map(Some).ok_or(Answer::PageWriter);
     }
     let (page, parts) = file.begin_pages(range.clone());
     if parts == [range] { Ok(Some(page)) } else { Err(Answer::BlockingWorker) }
 }
 
-/// Clears the rights of a file that a write to it has to clear.
+/// Clears the privileges (setuid, setgid, capabilities) of a file that a write has to clear.
 ///
-/// For each write(2) that it passes through, the kernel says whether the writer keeps setuid and
-/// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file that
-/// its group may not execute. It does not say which process changed a page: then setuid and setgid
-/// are cleared if a user other than root has opened the file for writing.
-fn take_rights(
+/// For each write(2) that it passes through, the kernel reports whether the writer keeps setuid and
+/// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file
+/// without the group's execute permission. It does not report which process changed a page: then
+/// setuid and setgid are cleared if a user other than root has opened the file for writing.
+fn clear_privileges(
     directory: &Directory,
     node: &Node,
     header: &InHeader,
-    asked: &TransferIn,
+    args: &TransferIn,
 ) -> Result<(), Errno> {
-    let is_page = asked.transfer_flags & abi::WRITE_CACHE != 0;
-    let is_passed_on = asked.transfer_flags & abi::LOCKOWNER != 0;
-    let of_mode = if is_page {
+    let is_page = args.transfer_flags & abi::WRITE_CACHE != 0;
+    let is_passed_through = args.transfer_flags & abi::LOCKOWNER != 0;
+    let clears_mode_bits = if is_page {
         node.file.others_write()
-    } else if is_passed_on && directory.section(&node.file).passes_on() {
-        asked.transfer_flags & abi::WRITE_KILL_SUIDGID != 0
+    } else if is_passed_through && directory.section(&node.file).is_direct_io() {
+        args.transfer_flags & abi::WRITE_KILL_SUIDGID != 0
     } else {
         header.uid != 0
     };
-    node.file.take_rights(of_mode, |group| !is_page && is_member(header, group))
+    node.file.take_rights(clears_mode_bits, |group| !is_page && is_member(header, group))
 }
 
-/// Returns whether the requesting process is a member of a group.
+/// Returns true if the requesting process is a member of a group.
 pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
     if header.gid == group {
         return true;
@@ -312,18 +312,18 @@ pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
 }
 
 /// Returns the bytes of a read up to the end of the last block; file systems do not check the rest.
-fn to_last_block(node: &Node, asked: &TransferIn) -> u64 {
+fn to_last_block(node: &Node, args: &TransferIn) -> u64 {
     let end = node.file.size().next_multiple_of(BLOCK);
-    u64::from(asked.size).min(end.saturating_sub(asked.offset))
+    u64::from(args.size).min(end.saturating_sub(args.offset))
 }
 
 /// Refuses direct I/O of `len` bytes that SOURCE's file system would refuse. The alignment of the
 /// buffer in memory is not known here.
-fn check_alignment(node: &Node, asked: &TransferIn, len: u64) -> Result<(), Errno> {
-    if asked.flags & DIRECT == 0 {
+fn check_alignment(node: &Node, args: &TransferIn, len: u64) -> Result<(), Errno> {
+    if args.flags & DIRECT == 0 {
         return Ok(());
     }
     let align = node.file.alignment_wanted();
-    let is_aligned = asked.offset.is_multiple_of(align) && len.is_multiple_of(align);
+    let is_aligned = args.offset.is_multiple_of(align) && len.is_multiple_of(align);
     if is_aligned { Ok(()) } else { Err(Errno::INVAL) }
 }

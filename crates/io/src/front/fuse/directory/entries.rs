@@ -1,7 +1,7 @@
-//! Listing directories: entries as the directory has them, in its order and with its places.
+//! Listings of directories: entries of the directory in its order and with its offsets.
 
 use super::super::abi::{Dirent, EntryOut, InHeader, OpenOut, TransferIn};
-use super::requests::Answered;
+use super::requests::AnswerResult;
 use super::{Directory, Node};
 use rustix::fs::{OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
@@ -10,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The largest answer.
+/// Maximum size of a reply.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
-/// What is read of the directory at a time.
+/// Bytes that are read of the directory at a time.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Where nothing is.
-const NOWHERE: u64 = u64::MAX;
+/// Offset of no entry.
+const UNKNOWN_POSITION: u64 = u64::MAX;
 
 /// A directory that is open for listing.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// With the place that it is at.
+    /// The directory, with its current offset.
     directory: Mutex<(OwnedFd, u64)>,
 }
 
@@ -31,27 +31,27 @@ impl Listing {
 }
 
 impl Directory {
-    pub(super) fn opendir(&self, header: &InHeader) -> Answered {
+    pub(super) fn opendir(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let directory = node.file.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
         let fh = self.open_listing(directory);
         Ok(OpenOut { fh, open_flags: 0, backing_id: 0 }.as_bytes().to_vec().into())
     }
 
-    /// Entries from a place on, with attributes or without.
-    pub(super) fn readdir(&self, header: &InHeader, asked: &TransferIn, plus: bool) -> Answered {
+    /// Returns the entries from an offset on; if `plus`, with their attributes.
+    pub(super) fn readdir(&self, header: &InHeader, args: &TransferIn, plus: bool) -> AnswerResult {
         let node = self.node(header.nodeid)?;
-        let listing = self.listing(asked.fh)?;
-        let most = asked.size.min(ENTRIES_BYTES_MAX) as usize;
+        let listing = self.listing(args.fh)?;
+        let bytes_max = args.size.min(ENTRIES_BYTES_MAX) as usize;
         let mut open = listing.directory.lock().expect("no holder panics");
-        let (directory, at) = &mut *open;
-        if *at != asked.offset {
-            rustix::fs::seek(&*directory, SeekFrom::Start(asked.offset))?;
+        let (directory, position) = &mut *open;
+        if *position != args.offset {
+            rustix::fs::seek(&*directory, SeekFrom::Start(args.offset))?;
         }
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
         let mut entries = RawDir::new(&*directory, &mut buffer);
-        let mut bytes = Vec::with_capacity(most);
-        let mut place = asked.offset;
+        let mut bytes = Vec::with_capacity(bytes_max);
+        let mut cookie = args.offset;
         let mut is_full = false;
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -64,29 +64,30 @@ impl Directory {
             };
             let attributes = if plus { size_of::<EntryOut>() } else { 0 };
             let len = attributes + size_of_val(&head) + name.count_bytes();
-            if bytes.len() + len.next_multiple_of(8) > most {
+            if bytes.len() + len.next_multiple_of(8) > bytes_max {
                 is_full = true;
                 break;
             }
             if plus {
-                bytes.extend_from_slice(self.entry_in(&node, name).as_bytes());
+                bytes.extend_from_slice(self.look_up_entry(&node, name).as_bytes());
             }
             bytes.extend_from_slice(head.as_bytes());
             bytes.extend_from_slice(name.to_bytes());
             bytes.resize(bytes.len().next_multiple_of(8), 0);
-            place = head.off;
+            cookie = head.off;
         }
-        // What was read and not used is read again.
-        *at = if is_full || !entries.is_buffer_empty() { NOWHERE } else { place };
+        // The next request reads the unused entries again.
+        *position = if is_full || !entries.is_buffer_empty() { UNKNOWN_POSITION } else { cookie };
         Ok(bytes.into())
     }
 
-    /// What an entry is; nothing if it has gone meanwhile, or is not to be counted.
-    fn entry_in(&self, parent: &Node, name: &std::ffi::CStr) -> EntryOut {
-        let is_itself = matches!(name.to_bytes(), b"." | b"..");
+    /// Looks up an entry. Returns an empty one if the entry was removed, or must not count as
+    /// looked up.
+    fn look_up_entry(&self, parent: &Node, name: &std::ffi::CStr) -> EntryOut {
+        let is_dot = matches!(name.to_bytes(), b"." | b"..");
         // A listing must not use up the file descriptors that open files need.
-        let is_left_out = is_itself || self.descriptors.is_crowded(self.nodes.len());
-        let looked_up = if is_left_out { Err(Errno::NOENT) } else { self.look_up(parent, name) };
+        let is_skipped = is_dot || self.descriptor_limit.exceeds_target(self.nodes.len());
+        let looked_up = if is_skipped { Err(Errno::NOENT) } else { self.look_up(parent, name) };
         match looked_up {
             Ok((node, attributes)) => self.entry(&node, &attributes),
             Err(_) => EntryOut::new_zeroed(),

@@ -1,8 +1,8 @@
-//! What the cache has and does for each file of a directory.
+//! Statistics of the cache for each file of a directory.
 
 use super::DirectoryMount;
 use super::data::segments;
-use super::sections::{Cached, Section};
+use super::sections::{CachedSection, Section};
 use crate::store::files::{SEGMENT_BYTES, SourceFile};
 use larder_core::counters::Class;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -10,40 +10,42 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the cache has of a file, and what it made of the requests to it.
+/// Statistics of the cache for a file: its data, and the results of its requests.
 #[derive(Clone, Debug)]
 pub struct FileFigures {
-    /// Where it is in the directory, or was if it is deleted.
+    /// Path in the directory; the last one if the file is deleted.
     pub path: String,
-    /// Its size, as programs see it.
+    /// Size, as programs see it.
     pub size_bytes: u64,
-    /// Bytes of it that are cached.
+    /// Cached bytes.
     pub resident_bytes: u64,
-    /// Of these, bytes that the directory does not have yet.
+    /// Cached bytes that are not written to the directory yet.
     pub unclean_bytes: u64,
-    /// How often it is open.
+    /// Number of opens.
     pub opens: usize,
-    /// Reads and writes by the worst class of their pages, since it was seen first or came back.
+    /// Reads and writes by the worst class of their pages, since the file was first seen or came
+    /// back.
     pub requests: Vec<(Class, u64)>,
 }
 
-/// A file of which something could not be written.
+/// A file with data that could not be written.
 #[derive(Clone, Debug)]
 pub struct FailingFile {
-    /// Where it is in the directory, or was if it is deleted.
+    /// Path in the directory; the last one if the file is deleted.
     pub path: String,
     /// Bytes of pages whose last write failed.
     pub failing_bytes: u64,
-    /// Why the last write of it failed.
+    /// Error of the last write.
     pub error: Option<String>,
 }
 
 impl DirectoryMount {
-    /// The files that `failing` is of, ranges of the volume that could not be written.
+    /// Returns the files of `failing`, ranges of the volume that could not be written.
     #[must_use]
     pub fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
         let cached = self.directory.sections.iter().filter_map(Section::cached);
-        let Some(cached) = cached.into_iter().find(|it| it.volume.name() == volume) else {
+        let Some(cached) = cached.into_iter().find(|section| section.volume.name() == volume)
+        else {
             return Vec::new();
         };
         let mut found: Vec<(Arc<SourceFile>, u64)> = Vec::new();
@@ -56,21 +58,22 @@ impl DirectoryMount {
                 None => found.push((file, bytes)),
             }
         }
-        let one = |(file, failing_bytes): (Arc<SourceFile>, u64)| FailingFile {
+        let failing_file = |(file, failing_bytes): (Arc<SourceFile>, u64)| FailingFile {
             path: self.path_of(&file),
             failing_bytes,
             error: file.failure().map(|error| std::io::Error::from(error).to_string()),
         };
-        found.into_iter().map(one).collect()
+        found.into_iter().map(failing_file).collect()
     }
 
-    /// Where a file is in the directory.
+    /// Returns the path of a file in the directory.
     fn path_of(&self, file: &SourceFile) -> String {
         let (name, directory) = (file.name(), format!("{}/", self.directory.path.display()));
         name.strip_prefix(&directory).unwrap_or(&name).to_owned()
     }
 
-    /// All files that have something in the cache or had it lately, those with most first.
+    /// Returns all files with data in the cache, now or recently, in descending order of cached
+    /// bytes.
     #[must_use]
     pub fn files(&self) -> Vec<FileFigures> {
         let sections = self.directory.sections.iter();
@@ -82,7 +85,7 @@ impl DirectoryMount {
         files
     }
 
-    fn files_of(&self, Cached { table, volume }: Cached<'_>) -> Vec<FileFigures> {
+    fn files_of(&self, CachedSection { table, volume }: CachedSection<'_>) -> Vec<FileFigures> {
         let mut pages: HashMap<u64, (u64, u64)> = HashMap::new();
         self.engine.cache().census(volume, |page| {
             let segment = page.block * BLOCK_BYTES_U64 / SEGMENT_BYTES * SEGMENT_BYTES;
@@ -90,8 +93,8 @@ impl DirectoryMount {
             *resident += page.resident * BLOCK_BYTES_U64;
             *unclean += page.unclean * BLOCK_BYTES_U64;
         });
-        let figures = |(file, begins): (Arc<SourceFile>, Vec<u64>)| {
-            let of = begins.iter().filter_map(|begin| pages.get(begin));
+        let figures = |(file, starts): (Arc<SourceFile>, Vec<u64>)| {
+            let of = starts.iter().filter_map(|start| pages.get(start));
             let (resident_bytes, unclean_bytes) =
                 of.fold((0, 0), |sum, page| (sum.0 + page.0, sum.1 + page.1));
             FileFigures {

@@ -1,4 +1,4 @@
-//! A directory that is mounted, from its start to its end.
+//! The mount of a directory, from its start to its end.
 
 use super::super::mount::{Mount, MountError, MountOptions, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
@@ -18,9 +18,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory that is mounted.
+/// A mounted directory.
 ///
-/// [`DirectoryMount::unmount`] while nobody uses it, then [`DirectoryMount::close`].
+/// Call [`DirectoryMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
 #[derive(Debug)]
 pub struct DirectoryMount {
     mounted: Mounted,
@@ -33,15 +33,16 @@ pub struct DirectoryMount {
 }
 
 impl DirectoryMount {
-    /// Mounts `directory`, whose files are `volumes`, made of its stores in their order, at the empty
-    /// directory `at`. What a killed process of ours left mounted there is taken away first.
+    /// Mounts `directory` at the empty directory `at`. `volumes` are those of its stores, in their
+    /// order. A dead mount that a killed Larder process left there is unmounted first.
     ///
-    /// With `allow_other` all users may use it, as the modes and lists of files say; else only the
-    /// user who mounts, of whom nothing is checked but by the directory's file system if that is root
-    /// with all rights on files.
+    /// With `allow_other`, all users may use the mount, and the kernel checks the permissions and
+    /// ACLs of files. Else only the user of this process may; the kernel then checks no permissions
+    /// if that is root with all capabilities for files, and leaves them to the directory's file
+    /// system.
     ///
     /// # Errors
-    /// If the directory cannot be mounted on, or the machine does not allow it.
+    /// If the mountpoint cannot be used, or the machine does not permit the mount.
     pub fn start(
         engine: Arc<Engine>,
         mut directory: Directory,
@@ -49,115 +50,118 @@ impl DirectoryMount {
         at: &Path,
         allow_other: bool,
     ) -> Result<Self, MountError> {
-        // To check, the kernel asks what a directory is like after each change in it.
-        directory.checks = allow_other || !may_everything();
+        // Checks cost requests: the kernel requests the attributes of a directory after each change
+        // in it.
+        directory.check_permissions = allow_other || !has_unrestricted_access();
         let restrictions = directory.restrictions_now();
         let restrictions = restrictions
             .map_err(|source| MountError::Refused { path: at.to_owned(), source: source.into() })?;
-        let how = MountOptions {
+        let mount_options = MountOptions {
             source: directory.path.display().to_string(),
             allow_other,
-            checks: directory.checks,
+            check_permissions: directory.check_permissions,
             restrictions,
             plain: directory.options.plain,
         };
-        let begun = directory.begin(&engine, &volumes, at);
+        let started = directory.begin(&engine, &volumes, at);
         let (directory, pool) =
-            begun.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let ending = pool.clone();
-        let others = pool.clone();
+            started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
+        let pool_on_error = pool.clone();
+        let pool_handle = pool.clone();
         let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
-        match Mounted::start(Arc::clone(&engine), tree, at, &how, None) {
+        match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
             Ok(mounted) => {
-                let watch = follow(&directory, others.failure());
+                let watch = watch_mounts(&directory, pool_handle.failure());
                 Ok(DirectoryMount {
                     mounted,
                     engine,
                     directory,
-                    pool: others,
+                    pool: pool_handle,
                     volumes,
                     _watch: watch,
                 })
             }
             Err(error) => {
-                ending.end();
+                pool_on_error.end();
                 Err(error)
             }
         }
     }
 
-    /// Whether a mountpoint lies inside of a directory, where nothing may be mounted.
+    /// Checks that a mountpoint does not lie inside of a directory.
     ///
     /// # Errors
-    /// If it does.
+    /// If it lies inside.
     pub fn check(directory: &Path, at: &Path) -> Result<(), DirectoryError> {
-        // A mountpoint that does not answer is looked at by its parent.
-        let whole = at.canonicalize().or_else(|_| {
+        // For a mountpoint that does not respond, the parent directory decides.
+        let mountpoint = at.canonicalize().or_else(|_| {
             let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
             parent.unwrap_or(Path::new(".")).canonicalize()
         });
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        match whole {
-            Ok(whole) if whole.starts_with(&directory) => {
+        match mountpoint {
+            Ok(mountpoint) if mountpoint.starts_with(&directory) => {
                 Err(DirectoryError::Inside { directory, at: at.to_owned() })
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether what a killed process had left mounted was taken away first.
+    /// Returns true if a dead mount of a killed process was replaced.
     #[must_use]
     pub fn took_over(&self) -> bool {
         self.mounted.took_over()
     }
 
-    /// What others change in the directory is told by this from now on; until it is gone, or says that
-    /// something was missed, names and attributes are believed.
+    /// Returns the receiver of reports of changes by other processes. The kernel caches names and
+    /// attributes until it is dropped, or reports that changes were missed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
         ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
     }
 
-    /// One sentence for each thing that is not as good as it could be.
+    /// Returns notices of degraded modes, a sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let own = self.directory.notes.lock().expect("no holder panics").clone();
-        self.mounted.note().map(str::to_owned).into_iter().chain(own).collect()
+        let notes = self.directory.notes.lock().expect("no holder panics").clone();
+        self.mounted.note().map(str::to_owned).into_iter().chain(notes).collect()
     }
 
-    /// Has `tell` called once somebody else has unmounted it; at once, if that has happened.
-    pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
-        self.mounted.when_gone(Box::new(tell));
+    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
+    /// has happened.
+    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
+        self.mounted.when_gone(Box::new(callback));
     }
 
-    /// Where it is mounted.
+    /// Returns the mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.mounted.path()
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory.path
     }
 
-    /// The volumes that its files are: of the rest, then of each rule whose files are cached.
+    /// Returns the volumes of its files: of the files without a rule, then of each rule whose files
+    /// are cached.
     #[must_use]
     pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
         &self.volumes
     }
 
-    /// Unmounts. `lazily` takes it out of sight even if it is used; those who use it are served
-    /// until [`DirectoryMount::close`].
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until [`DirectoryMount::close`].
     ///
     /// # Errors
-    /// If somebody uses it, or the kernel refuses.
+    /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.mounted.unmount(lazily)
     }
 
-    /// Ends the threads. Whoever still uses it gets errors from now on.
+    /// Ends the threads. Programs that still use the mount get errors from now on.
     pub fn close(self) {
         drop(self);
     }
@@ -180,8 +184,7 @@ impl Directory {
         Ok((directory, pool))
     }
 
-    /// Has `mount`, which has `applied`, get the restrictions that mounts of the directory get
-    /// later.
+    /// Applies restrictions that mounts of the directory get later to `mount`, which has `applied`.
     pub(in crate::front::fuse) fn follow_restrictions(
         &self,
         mount: &Mount,
@@ -222,7 +225,7 @@ impl Directory {
 
 /// Watches for restrictions that the mounts of the directory get later. Without the watch, the
 /// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
-fn follow(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatch> {
+fn watch_mounts(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatch> {
     let follower = Arc::clone(directory.nodes.follower().expect("set when it was mounted"));
     let unwatched = |error| {
         tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
@@ -231,7 +234,7 @@ fn follow(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatc
     MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
 }
 
-/// Returns where the directory `root`, which was opened as `path`, is now: it, or a directory
+/// Returns the current path of the directory `root`, which was opened as `path`: it, or a directory
 /// above, may have been renamed. A directory whose mount is not in `table` has no path.
 pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
     if MountRestrictions::in_table(table, root.as_fd()).is_none() {
@@ -241,9 +244,9 @@ pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> Pat
     now.map_or_else(|_| path.to_owned(), |now| PathBuf::from(OsString::from_vec(now.into_bytes())))
 }
 
-/// Whether this process may do with files whatever it likes, as root mostly may, and so may all
-/// whom the kernel takes for its user.
-fn may_everything() -> bool {
+/// Returns true if this process may access files without restriction, as root usually may, and if
+/// so may all processes that the kernel takes for those of its user.
+fn has_unrestricted_access() -> bool {
     if rustix::process::getuid() != rustix::process::geteuid() {
         return false;
     }

@@ -1,14 +1,16 @@
-//! Requests on names: looking up, making, renaming, removing. Each is one system call on the directory
-//! with a descriptor of a directory and a name.
+//! Requests about names: lookup, creation, rename, removal. Each is one system call with a
+//! descriptor of a directory and a name.
 //!
-//! Invariant: a new file belongs to the user who requested it from the beginning, with the group
-//! that SOURCE's file system gives it; no other file changes its owner.
+//! Invariant: a new file belongs to the requesting user from the beginning, with the group that
+//! SOURCE's file system gives it; no other file changes its owner.
 
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::nodes::{key_of, path_of};
-use super::requests::{Answer, Answered, behind, done, name, names, writes};
+use super::nodes::{key_of, open_path};
+use super::requests::{
+    Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing, parse_name, parse_two_names,
+};
 use super::{BlockingPool, Directory, Job, Node};
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -25,16 +27,16 @@ use zerocopy::{FromZeros, IntoBytes};
 const MODE_BITS: u32 = 0o7777;
 
 thread_local! {
-    /// The mask that this thread makes files under.
-    static MASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Current umask of this thread.
+    static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Sets the mask under which this thread makes files; it must have one of its own.
-fn mask(umask: u32) {
-    MASK.with(|mask| {
-        if mask.get() != Some(umask) {
+/// Sets the umask of this thread, which must not share it with other threads.
+fn set_umask(umask: u32) {
+    UMASK.with(|current| {
+        if current.get() != Some(umask) {
             rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
-            mask.set(Some(umask));
+            current.set(Some(umask));
         }
     });
 }
@@ -43,27 +45,27 @@ fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & MODE_BITS)
 }
 
-/// The user and group that this thread makes files as, with the rights of root, until it is
+/// User and group as which this thread creates files, with the capabilities of root, until it is
 /// dropped.
 struct ActingUser;
 
 impl ActingUser {
     fn new(uid: u32, gid: u32) -> Result<Self, Errno> {
         let rights = capabilities(None)?;
-        // SAFETY: it changes as which group this thread alone acts on files.
+        // SAFETY: the call changes only the group with which this thread accesses files.
         unsafe { libc::setfsgid(gid) };
-        // SAFETY: it changes as which user this thread alone acts on files.
+        // SAFETY: the call changes only the user with which this thread accesses files.
         unsafe { libc::setfsuid(uid) };
         let acting = ActingUser;
-        // SAFETY: no user has this number, so that it only says which one it is.
+        // SAFETY: no user has this number, so the call only returns the current user.
         let user = unsafe { libc::setfsuid(u32::MAX) };
-        // SAFETY: the same of a group.
+        // SAFETY: as above, for the group.
         let group = unsafe { libc::setfsgid(u32::MAX) };
         if (user.cast_unsigned(), group.cast_unsigned()) != (uid, gid) {
             return Err(Errno::PERM);
         }
-        // The kernel has checked whether the user may, and took the rights on files from this
-        // thread.
+        // With the user, the kernel has removed the capabilities for files from this thread;
+        // restore them, since the kernel has already checked the permissions of the user.
         set_capabilities(None, rights)?;
         Ok(acting)
     }
@@ -72,20 +74,20 @@ impl ActingUser {
 impl Drop for ActingUser {
     fn drop(&mut self) {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        // SAFETY: this thread acts on files as its own user again.
+        // SAFETY: the call restores the user with which this thread accesses files.
         unsafe { libc::setfsuid(uid.as_raw()) };
-        // SAFETY: the same of its group.
+        // SAFETY: as above, for the group.
         unsafe { libc::setfsgid(gid.as_raw()) };
     }
 }
 
 impl Directory {
-    pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        self.descriptors.check_room(self.nodes.len())?;
-        match self.look_up(&parent, name(body)?) {
-            Ok((node, attributes)) => Ok(self.found(&node, &attributes)),
-            // That there is nothing may be believed as long as anything else.
+        self.descriptor_limit.check_room(self.nodes.len())?;
+        match self.look_up(&parent, parse_name(body)?) {
+            Ok((node, attributes)) => Ok(self.reply_entry(&node, &attributes)),
+            // The kernel may cache the absence of a name for the same time.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
                 let ttl = self.ttl(&parent);
                 let mut entry = EntryOut::new_zeroed();
@@ -96,14 +98,15 @@ impl Directory {
         }
     }
 
-    /// Looks a name up; the node counts until it is forgotten as often. A directory that another
-    /// cache has claimed is refused each time: it may have come here by rename(2) at any time.
+    /// Looks a name up. The node counts as looked up until the kernel has forgotten it as often. A
+    /// directory that another cache has claimed is refused each time: a rename may bring it here at
+    /// any time.
     pub(super) fn look_up(
         &self,
         parent: &Node,
         name: &CStr,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
-        let (path, stat) = self.nodes.find(parent, name)?;
+        let (path, stat) = self.nodes.open_by_name(parent, name)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory
             && let Some(holder) = self.claim().other_holder(stat.st_dev, stat.st_ino)
         {
@@ -114,24 +117,24 @@ impl Directory {
             );
             return Err(Errno::BUSY);
         }
-        self.nodes.take_in(path, stat)
+        self.nodes.get_or_insert(path, stat)
     }
 
-    fn found(&self, node: &Node, attributes: &Attributes) -> Answer {
+    fn reply_entry(&self, node: &Node, attributes: &Attributes) -> Answer {
         self.entry(node, attributes).as_bytes().to_vec().into()
     }
 
-    /// Makes something as the user who asks.
+    /// Creates a file or directory as the requesting user.
     ///
-    /// It is not given to that user afterwards: another process that may change the directory in
-    /// SOURCE could put something else in its place before that, and only SOURCE's file system
-    /// knows whether its group is that of the user or that of the directory.
+    /// Changing the owner afterwards would be unsafe: another process that may change the directory
+    /// in SOURCE could replace the file before that, and only SOURCE's file system knows whether
+    /// the group is that of the user or that of the directory.
     fn as_user<T>(
         &self,
         header: &InHeader,
         make: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        // Others than root can only make what is theirs.
+        // A process of another user than root can only create its own files.
         if !self.is_root() || (header.uid, header.gid) == (self.uid, self.gid) {
             return make();
         }
@@ -139,139 +142,154 @@ impl Directory {
         make()
     }
 
-    /// Makes something under a name, as the user who asks, and looks it up.
-    fn make_as_user(
+    /// Creates a file or directory under a name as the requesting user, and looks it up.
+    fn create_as_user(
         &self,
         header: &InHeader,
         parent: &Node,
         name: &CStr,
         make: impl FnOnce() -> Result<(), Errno>,
-    ) -> Answered {
+    ) -> AnswerResult {
         self.as_user(header, make)?;
         let (node, attributes) = self.look_up(parent, name)?;
-        Ok(self.found(&node, &attributes))
+        Ok(self.reply_entry(&node, &attributes))
     }
 
-    pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: MknodIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MknodIn>(body))?);
-        mask(asked.umask);
-        let kind = FileType::from_raw_mode(asked.mode);
-        let device = u64::from(asked.rdev);
-        self.make_as_user(header, &parent, name, || {
-            rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(asked.mode), device)
+    pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: MknodIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MknodIn>(body))?);
+        set_umask(args.umask);
+        let kind = FileType::from_raw_mode(args.mode);
+        let device = u64::from(args.rdev);
+        self.create_as_user(header, &parent, name, || {
+            rustix::fs::mknodat(parent.file.path(), name, kind, mode_of(args.mode), device)
         })
     }
 
-    pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: MkdirIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, name(behind::<MkdirIn>(body))?);
-        mask(asked.umask);
-        self.make_as_user(header, &parent, name, || {
-            rustix::fs::mkdirat(parent.file.path(), name, mode_of(asked.mode))
+    pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: MkdirIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MkdirIn>(body))?);
+        set_umask(args.umask);
+        self.create_as_user(header, &parent, name, || {
+            rustix::fs::mkdirat(parent.file.path(), name, mode_of(args.mode))
         })
     }
 
-    pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> Answered {
+    pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let (name, target) = names(body)?;
-        self.make_as_user(header, &parent, name, || {
+        let (name, target) = parse_two_names(body)?;
+        self.create_as_user(header, &parent, name, || {
             rustix::fs::symlinkat(target, parent.file.path(), name)
         })
     }
 
-    pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: LinkIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, name(behind::<LinkIn>(body))?);
-        let node = self.node(asked.oldnodeid)?;
+    pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let args: LinkIn = abi::head_of(body);
+        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<LinkIn>(body))?);
+        let node = self.node(args.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
         if self.is_remote
-            && let Ok((path, stat)) = self.nodes.find(&parent, name)
+            && let Ok((path, stat)) = self.nodes.open_by_name(&parent, name)
             && key_of(&stat) == node.inode()
         {
-            // The name by which a descriptor was opened can only be removed when it is closed (see
-            // `REMOVED`). The new name is likely to last longer than the old one.
+            // The name through which a descriptor was opened can only be removed when it is closed
+            // (see `SILLY_RENAME_PREFIX`). The new name is likely to exist longer than the old one.
             node.file.set_path(&path);
         }
         let (node, attributes) = self.look_up(&parent, name)?;
-        Ok(self.found(&node, &attributes))
+        Ok(self.reply_entry(&node, &attributes))
     }
 
-    pub(super) fn readlink(&self, header: &InHeader) -> Answered {
+    pub(super) fn readlink(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let target = rustix::fs::readlinkat(node.file.path(), "", Vec::new())?;
         Ok(target.into_bytes().into())
     }
 
-    pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> Answered {
+    pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let name = name(body)?;
+        let name = parse_name(body)?;
         if directory {
             let removed = remove_directory(&parent, name);
-            // Its files may be gone when the kernel has forgotten them.
+            // The kernel may still have to forget removed files in it, whose names disappear then.
             let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
-            return if waits { Ok(Answer::BlockingWorker) } else { removed.map(|()| done()) };
+            return if waits {
+                Ok(Answer::BlockingWorker)
+            } else {
+                removed.map(|()| empty_reply())
+            };
         }
-        let node = self.nodes.named(&parent, name).ok().flatten();
+        let node = self.nodes.known_by_name(&parent, name).ok().flatten();
         let node = node.filter(|node| node.file.was_written());
         rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
-        // It may have other names, by which its times are still seen.
+        // Programs may still read its times through other names.
         if let Some(node) = node {
             node.file.take_ctime();
         }
-        Ok(done())
+        Ok(empty_reply())
     }
 
-    pub(super) fn create(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: CreateIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, name(behind::<CreateIn>(body))?);
-        if writes(asked.flags) {
+    pub(super) fn create(
+        &self,
+        pool: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> AnswerResult {
+        let args: CreateIn = abi::head_of(body);
+        let (parent, name) =
+            (self.node(header.nodeid)?, parse_name(bytes_after::<CreateIn>(body))?);
+        if opens_for_writing(args.flags) {
             let rules = self.nodes.rules();
-            let section = rules.section_in(&parent.file.link(), name.to_bytes());
+            let section = rules.section_of_name(&parent.file.link(), name.to_bytes());
             self.sections[section].check_writable()?;
         }
-        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
+        let flags = libc::c_int::try_from(args.flags).unwrap_or(0);
         // A file that exists belongs to its owner. The kernel then looks the name up again and
         // opens the file, if the user may.
-        let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
-        let file = self.as_user(header, || make(&parent, name, how, &asked));
+        let open_flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let file = self.as_user(header, || create_file(&parent, name, open_flags, &args));
         let file = file.map_err(|errno| match errno {
             Errno::EXIST if flags & libc::O_EXCL == 0 => Errno::STALE,
             errno => errno,
         })?;
-        let named = named(&parent, name, &file)?;
-        self.created(pool, header, named, file, asked.flags)
+        let path_and_stat = path_of_new(&parent, name, &file)?;
+        self.reply_created(pool, header, path_and_stat, file, args.flags)
     }
 
-    pub(super) fn tmpfile(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
-        let asked: CreateIn = abi::head_of(body);
+    pub(super) fn tmpfile(
+        &self,
+        pool: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> AnswerResult {
+        let args: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
-        let mut how = OFlags::TMPFILE | OFlags::RDWR;
-        let flags = libc::c_int::try_from(asked.flags).unwrap_or(0);
-        how.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
-        let file = self.as_user(header, || make(&parent, c".", how, &asked))?;
-        self.created(pool, header, again(&file)?, file, asked.flags)
+        let mut open_flags = OFlags::TMPFILE | OFlags::RDWR;
+        let flags = libc::c_int::try_from(args.flags).unwrap_or(0);
+        open_flags.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
+        let file = self.as_user(header, || create_file(&parent, c".", open_flags, &args))?;
+        self.reply_created(pool, header, reopen_path(&file)?, file, args.flags)
     }
 
-    /// The answer about a file that was made and opened in one.
-    fn created(
+    /// Returns the reply for a file that was created and opened in one request.
+    fn reply_created(
         &self,
         pool: &BlockingPool,
         header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,
         flags: u32,
-    ) -> Answered {
-        let (node, attributes) = self.nodes.take_in(path, stat)?;
+    ) -> AnswerResult {
+        let (node, attributes) = self.nodes.get_or_insert(path, stat)?;
         self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
-        // A file that was just made has no capabilities.
-        if writes(flags) {
+        // A new file has no capabilities.
+        if opens_for_writing(flags) {
             node.file.record_writer(header.uid);
         }
         node.file.give(file);
         node.file.opened();
-        // It may be one that was there before.
+        // It may be a node that existed before.
         if self.section(&node.file).options().pin {
             pool.send(Job::Pin(Arc::clone(&node)));
         }
@@ -279,19 +297,19 @@ impl Directory {
             node.file.set_anew();
         }
         let mut bytes = self.entry(&node, &attributes).as_bytes().to_vec();
-        bytes.extend(self.open_out(&node, writes(flags)));
+        bytes.extend(self.open_out(&node, opens_for_writing(flags)));
         Ok(bytes.into())
     }
 
-    /// Renames, unless something of the file has to be written first.
-    pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> Answered {
-        let asked = Renaming::parse(self, header, body)?;
-        let (file, moving) = (asked.file(self)?, asked.moving(self)?);
+    /// Renames, unless data of the file has to be written first.
+    pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let renaming = RenameRequest::parse(self, header, body)?;
+        let (file, moving) = (renaming.file_node(self)?, renaming.files_to_move(self)?);
         if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
             return Ok(Answer::BlockingWorker);
         }
-        asked.perform()?;
-        Ok(done())
+        renaming.perform()?;
+        Ok(empty_reply())
     }
 }
 
@@ -303,12 +321,14 @@ pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> 
 /// Start of the names that the kernel's NFS client gives to files that are removed while a process,
 /// such as this one, has a descriptor of them (`nfs_sillyrename` in fs/nfs/unlink.c). The client
 /// removes these names when the descriptors are closed.
-const REMOVED: &[u8] = b".nfs";
+const SILLY_RENAME_PREFIX: &[u8] = b".nfs";
 
-/// Returns whether a file on NFS was removed.
-pub(super) fn is_removed(file: &SourceFile) -> bool {
+/// Returns true if a file on NFS was removed.
+pub(super) fn is_silly_renamed(file: &SourceFile) -> bool {
     let path = file.name();
-    Path::new(&path).file_name().is_some_and(|name| name.as_bytes().starts_with(REMOVED))
+    Path::new(&path)
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(SILLY_RENAME_PREFIX))
 }
 
 /// Returns the inode numbers of the files in a directory on NFS; none if it has others than those
@@ -316,7 +336,7 @@ pub(super) fn is_removed(file: &SourceFile) -> bool {
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub(super) fn removed_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
+pub(super) fn removed_files_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
     let mut inodes = Vec::new();
@@ -324,41 +344,46 @@ pub(super) fn removed_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>,
         let entry = entry?;
         match entry.file_name().to_bytes() {
             b"." | b".." => {}
-            name if name.starts_with(REMOVED) => inodes.push(entry.ino()),
+            name if name.starts_with(SILLY_RENAME_PREFIX) => inodes.push(entry.ino()),
             _ => return Ok(None),
         }
     }
     Ok(Some(inodes))
 }
 
-/// Makes a file under the mask of whoever asks.
-fn make(parent: &Node, name: &CStr, how: OFlags, asked: &CreateIn) -> Result<OwnedFd, Errno> {
-    mask(asked.umask);
-    let how = how | OFlags::CLOEXEC;
-    rustix::fs::openat(parent.file.path(), name, how, mode_of(asked.mode))
+/// Creates a file with the umask of the requesting process.
+fn create_file(
+    parent: &Node,
+    name: &CStr,
+    open_flags: OFlags,
+    args: &CreateIn,
+) -> Result<OwnedFd, Errno> {
+    set_umask(args.umask);
+    let open_flags = open_flags | OFlags::CLOEXEC;
+    rustix::fs::openat(parent.file.path(), name, open_flags, mode_of(args.mode))
 }
 
-/// A descriptor that names an open file, by no name of its, and what stat(2) says of it.
-fn again(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
-    let how = OFlags::PATH | OFlags::CLOEXEC;
-    let path = rustix::fs::open(link_to(file), how, Mode::empty())?;
+/// Returns an `O_PATH` descriptor of an open file, obtained without a name, and its stat(2) data.
+fn reopen_path(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let open_flags = OFlags::PATH | OFlags::CLOEXEC;
+    let path = rustix::fs::open(link_to(file), open_flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&path)?;
     Ok((path, stat))
 }
 
-/// The same for one that was just opened by a name. The name is the shorter way, if it is not that
-/// of something else by now.
-fn named(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+/// Returns the same for a file that was just opened through a name. Uses the name, which is faster,
+/// unless it leads to another file by now.
+fn path_of_new(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     let of_file = rustix::fs::fstat(file)?;
-    match path_of(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
+    match open_path(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
         Ok((stat, path)) if key_of(&stat) == key_of(&of_file) => Ok((path, stat)),
-        _ => again(file),
+        _ => reopen_path(file),
     }
 }
 
 /// A request to rename.
 #[derive(Debug)]
-pub(super) struct Renaming<'a> {
+pub(super) struct RenameRequest<'a> {
     from: Arc<Node>,
     to: Arc<Node>,
     old: &'a CStr,
@@ -366,50 +391,51 @@ pub(super) struct Renaming<'a> {
     flags: RenameFlags,
 }
 
-impl<'a> Renaming<'a> {
+impl<'a> RenameRequest<'a> {
     pub(super) fn parse(
         directory: &Directory,
         header: &InHeader,
         body: &'a [u8],
     ) -> Result<Self, Errno> {
-        let asked: RenameIn = abi::head_of(body);
-        let is_new = header.opcode == opcode::RENAME2;
-        let head = if is_new { size_of::<RenameIn>() } else { size_of::<u64>() };
-        let (old, new) = names(body.get(head..).unwrap_or_default())?;
-        let flags = if is_new { asked.flags } else { 0 };
-        Ok(Renaming {
+        let args: RenameIn = abi::head_of(body);
+        let has_flags = header.opcode == opcode::RENAME2;
+        let head = if has_flags { size_of::<RenameIn>() } else { size_of::<u64>() };
+        let (old, new) = parse_two_names(body.get(head..).unwrap_or_default())?;
+        let flags = if has_flags { args.flags } else { 0 };
+        Ok(RenameRequest {
             from: directory.node(header.nodeid)?,
-            to: directory.node(asked.newdir)?,
+            to: directory.node(args.newdir)?,
             old,
             new,
             flags: RenameFlags::from_bits_retain(flags),
         })
     }
 
-    /// What is to be renamed, if it is a file that may have something in the cache.
-    pub(super) fn file(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
-        let node = directory.nodes.named(&self.from, self.old)?;
+    /// Returns the node to rename, if it is a file that may have cached data.
+    pub(super) fn file_node(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
+        let node = directory.nodes.known_by_name(&self.from, self.old)?;
         Ok(node.filter(|node| node.is_regular()))
     }
 
-    /// The files that will be of other sections than they are, the one that takes the old name
-    /// included, if one does.
-    pub(super) fn moving(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
+    /// Returns the files that change their section, including the file that gets the old name in an
+    /// exchange.
+    pub(super) fn files_to_move(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
         let rules = directory.nodes.rules();
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
-            let section = rules.section_in(&to.file.link(), name.to_bytes());
-            // One that is being moved goes where its old name says.
+            let section = rules.section_of_name(&to.file.link(), name.to_bytes());
+            // A file whose move is pending belongs to the section of its old name.
             node.is_regular() && (node.file.moves() || section != node.file.section())
         };
-        let file = self.file(directory)?.filter(|node| is_moved(node, &self.to, self.new));
+        let file = self.file_node(directory)?.filter(|node| is_moved(node, &self.to, self.new));
         let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
-        let other = if exchanges { directory.nodes.named(&self.to, self.new)? } else { None };
+        let other =
+            if exchanges { directory.nodes.known_by_name(&self.to, self.new)? } else { None };
         let other = other.filter(|node| is_moved(node, &self.from, self.old));
         Ok(file.into_iter().chain(other).collect())
     }
 
-    /// Whether it takes the place of something.
-    pub(super) fn replaces(&self) -> bool {
+    /// Returns true if the new name exists and is replaced.
+    pub(super) fn replaces_target(&self) -> bool {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()
     }

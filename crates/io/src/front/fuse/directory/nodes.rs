@@ -1,11 +1,11 @@
-//! The nodes that the kernel knows, and those that have something in the cache.
+//! The nodes that the kernel knows, and those that have cached data.
 //!
-//! Invariants: an inode of the directory has one node as long as it is known here, so that it is
-//! cached once whatever its names are; a node's number is never another node's. A node whose inode
-//! has no name any more is gone when the kernel has forgotten it.
+//! Invariants: an inode of the directory has one node as long as it is known, so that it is cached
+//! once whatever its names are; a node's number is never reused. A node whose inode has no name any
+//! more is dropped when the kernel has forgotten it.
 
 use super::super::abi;
-use super::super::passthrough::Backed;
+use super::super::passthrough::BackingFile;
 use super::crossing::RestrictionFollower;
 use super::is_remote;
 use super::rules::Rules;
@@ -20,16 +20,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Device and inode.
-pub(super) type Key = (u64, u64);
+pub(super) type InodeKey = (u64, u64);
 
 /// An inode of the directory.
 #[derive(Debug)]
 pub(in crate::front::fuse) struct Node {
     pub(in crate::front::fuse) id: u64,
     pub(in crate::front::fuse) file: Arc<SourceFile>,
-    /// What the kernel has of it, if it uses it by itself.
-    pub(super) backed: Backed,
-    key: Key,
+    /// Passthrough state of the file.
+    pub(super) backing: BackingFile,
+    key: InodeKey,
     kind: FileType,
     /// Lock on the inode as long as the node is known, if the inode has several names.
     lock: Mutex<Option<OwnedFd>>,
@@ -38,22 +38,22 @@ pub(in crate::front::fuse) struct Node {
 }
 
 impl Node {
-    /// Returns whether the inode has at most one name.
+    /// Returns true if the inode has at most one name.
     pub(super) fn has_one_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
     }
 
-    /// Returns whether the inode has no name any more.
+    /// Returns true if the inode has no name any more.
     pub(super) fn has_no_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Returns whether the caller is to have the node retired: no other one waits to be.
+    /// Returns true if the caller has to queue the retirement of the node: no other one is queued.
     pub(super) fn begin_retirement(&self) -> bool {
         !self.is_retiring.swap(true, Ordering::AcqRel)
     }
 
-    /// Records that it was tried to retire the node.
+    /// Records the end of a retirement, successful or not.
     pub(super) fn end_retirement(&self) {
         self.is_retiring.store(false, Ordering::Release);
     }
@@ -70,8 +70,8 @@ impl Node {
         }
         // Held until the lock is stored: to another request of this process it would look like the
         // lock of another process.
-        let mut known = self.known_lock();
-        if known.is_some() {
+        let mut slot = self.lock_slot();
+        if slot.is_some() {
             return Ok(());
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -86,19 +86,19 @@ impl Node {
         if rustix::fs::flock(&descriptor, lock) == Err(Errno::AGAIN) {
             return Err(descriptor);
         }
-        *known = Some(descriptor);
+        *slot = Some(descriptor);
         Ok(())
     }
 
     /// Unlocks the inode, although a thread may still use the node.
     fn unlock_links(&self) {
-        if let Some(descriptor) = self.known_lock().as_ref() {
+        if let Some(descriptor) = self.lock_slot().as_ref() {
             let unlocked = rustix::fs::flock(descriptor, FlockOperation::Unlock);
             debug_assert!(unlocked.is_ok(), "{unlocked:?}");
         }
     }
 
-    fn known_lock(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+    fn lock_slot(&self) -> MutexGuard<'_, Option<OwnedFd>> {
         self.lock.lock().expect("no holder panics")
     }
 
@@ -107,11 +107,11 @@ impl Node {
     }
 
     /// Returns the device and inode numbers in the cached directory.
-    pub(super) fn inode(&self) -> Key {
+    pub(super) fn inode(&self) -> InodeKey {
         self.key
     }
 
-    /// The device that it lies on.
+    /// Returns the device of the inode.
     pub(super) fn device(&self) -> u64 {
         self.key.0
     }
@@ -122,101 +122,100 @@ impl Node {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// With how often the kernel has looked each up and not forgotten it.
+struct NodeTable {
+    /// Nodes, each with the number of lookups that the kernel has not forgotten.
     by_id: HashMap<u64, (Arc<Node>, u64)>,
-    by_key: HashMap<Key, u64>,
-    /// What the kernel has forgotten and the cache has not, the oldest first.
-    resting: VecDeque<u64>,
+    by_key: HashMap<InodeKey, u64>,
+    /// Nodes that the kernel has forgotten and that have cached data, the oldest first.
+    still_cached: VecDeque<u64>,
     next: u64,
-    /// Whether files can be opened again whatever their modes become.
+    /// True if files can be reopened whatever their modes become.
     reopens: bool,
 }
 
-/// What becomes of a node that the kernel has forgotten.
+/// Result of forgetting lookups of a node.
 #[derive(Debug)]
 pub(super) enum Forgotten {
-    /// It is known on; or it had nothing in the cache and is gone.
+    /// The kernel still knows the node; or it had no cached data and was dropped.
     Nothing,
-    /// It has something in the cache, and rests.
-    Rests(Arc<Node>),
+    /// The node has cached data, and is kept.
+    StillCached(Arc<Node>),
 }
 
-/// All nodes.
+/// All nodes of a mount.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    known: Mutex<Known>,
+    table: Mutex<NodeTable>,
     /// Number of nodes.
     len: AtomicUsize,
-    /// By which files are of sections.
+    /// Rules that assign files to sections.
     rules: Rules,
-    /// The device of the directory itself.
+    /// Device of the directory itself.
     device: u64,
-    /// See [`Nodes::late_size_max`].
-    late_size_max: u64,
+    /// See [`Nodes::deferred_size_max`].
+    deferred_size_max: u64,
     /// Set when the directory is mounted.
     follower: OnceLock<Arc<RestrictionFollower>>,
 }
 
-/// What tells an inode from all others.
-pub(super) fn key_of(stat: &Stat) -> Key {
+/// Returns the key of an inode: its device and inode numbers.
+pub(super) fn key_of(stat: &Stat) -> InodeKey {
     (stat.st_dev, stat.st_ino)
 }
 
 /// Returns a descriptor of the file that a name leads to; a symbolic link is not followed.
-pub(super) fn path_of(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_path(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())
 }
 
 impl Nodes {
-    /// The root alone, which is never forgotten.
+    /// Returns the table with the root node, which is never forgotten.
     pub(super) fn new(root: OwnedFd, rules: Rules, reopens: bool) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
-        let mut known = Known { next: abi::ROOT, reopens, ..Known::default() };
-        let late_size_max = late_size_max(&root)?;
-        known.add(root, &stat, &rules);
-        let (known, len) = (Mutex::new(known), AtomicUsize::new(1));
+        let mut table = NodeTable { next: abi::ROOT, reopens, ..NodeTable::default() };
+        let deferred_size_max = deferred_size_max(&root)?;
+        table.add(root, &stat, &rules);
+        let (table, len) = (Mutex::new(table), AtomicUsize::new(1));
         let (device, follower) = (stat.st_dev, OnceLock::new());
-        Ok(Nodes { known, len, rules, device, late_size_max, follower })
+        Ok(Nodes { table, len, rules, device, deferred_size_max, follower })
     }
 
-    /// By which files are of sections.
+    /// Rules that assign files to sections.
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no holder panics")
+    fn table(&self) -> MutexGuard<'_, NodeTable> {
+        self.table.lock().expect("no holder panics")
     }
 
-    /// The node of this number.
-    pub(super) fn at(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        self.known().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
+    /// Returns the node of this number.
+    pub(super) fn by_id(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        self.table().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
     }
 
-    /// The node of an inode, if it is known.
-    pub(super) fn of(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
-        let known = self.known();
-        let id = known.by_key.get(&(device, ino))?;
-        known.by_id.get(id).map(|(node, _)| Arc::clone(node))
+    /// Returns the node of an inode, if it is known.
+    pub(super) fn by_inode(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
+        let table = self.table();
+        let id = table.by_key.get(&(device, ino))?;
+        table.by_id.get(id).map(|(node, _)| Arc::clone(node))
     }
 
-    /// All nodes.
+    /// All nodes of a mount.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
-        self.known().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
+        self.table().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
     }
 
     /// Returns the numbers of all nodes.
-    pub(super) fn numbers(&self) -> Vec<u64> {
-        self.known().by_id.keys().copied().collect()
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.table().by_id.keys().copied().collect()
     }
 
-    /// Returns those of the nodes of these numbers that still exist, each with whether the kernel
-    /// knows it.
-    pub(super) fn with_numbers(&self, numbers: &[u64]) -> Vec<(Arc<Node>, bool)> {
-        let known = self.known();
-        let found = numbers.iter().filter_map(|id| known.by_id.get(id));
+    /// Returns the nodes of these numbers that still exist, each with true if the kernel knows it.
+    pub(super) fn by_ids(&self, numbers: &[u64]) -> Vec<(Arc<Node>, bool)> {
+        let table = self.table();
+        let found = numbers.iter().filter_map(|id| table.by_id.get(id));
         found.map(|(node, count)| (Arc::clone(node), *count > 0)).collect()
     }
 
@@ -226,52 +225,58 @@ impl Nodes {
     }
 
     /// Returns nodes other than directories that the kernel knows and no program has open: at most
-    /// `most`, least recently looked up first.
-    pub(super) fn idle(&self, most: usize) -> Vec<Arc<Node>> {
-        let known = self.known();
+    /// `count_max`, least recently looked up first.
+    pub(super) fn idle(&self, count_max: usize) -> Vec<Arc<Node>> {
+        let table = self.table();
         let is_idle = |node: &Node| node.kind != FileType::Directory && !node.file.is_open();
-        let idle = known.by_id.values().filter(|(node, count)| *count > 0 && is_idle(node));
+        let idle = table.by_id.values().filter(|(node, count)| *count > 0 && is_idle(node));
         let mut idle: Vec<_> = idle.map(|(node, _)| Arc::clone(node)).collect();
-        drop(known);
+        drop(table);
         idle.sort_unstable_by_key(|node| node.id);
-        idle.truncate(most);
+        idle.truncate(count_max);
         idle
     }
 
-    /// The device of the directory itself.
+    /// Device of the directory itself.
     pub(super) fn device(&self) -> u64 {
         self.device
     }
 
-    /// The node of what a name leads to, if it is known; it is not counted as looked up.
-    pub(super) fn named(&self, parent: &Node, name: &CStr) -> Result<Option<Arc<Node>>, Errno> {
+    /// Returns the node that a name leads to, if it is known, without counting a lookup.
+    pub(super) fn known_by_name(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<Option<Arc<Node>>, Errno> {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let stat = rustix::fs::statat(parent.file.path(), name, flags)?;
-        let known = self.known();
-        let id = known.by_key.get(&key_of(&stat));
-        Ok(id.and_then(|id| known.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
+        let table = self.table();
+        let id = table.by_key.get(&key_of(&stat));
+        Ok(id.and_then(|id| table.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
     }
 
-    /// Has names that lead into other mounts checked from now on; before any request is answered.
+    /// Enables the check of names that lead into other mounts; called before any request is
+    /// answered.
     pub(super) fn follow_restrictions(&self, follower: RestrictionFollower) {
         let is_first = self.follower.set(Arc::new(follower)).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns what checks names that lead into other mounts, once the directory is mounted.
+    /// Returns the follower that checks names that lead into other mounts, once the directory is
+    /// mounted.
     pub(super) fn follower(&self) -> Option<&Arc<RestrictionFollower>> {
         self.follower.get()
     }
 
-    /// Does the same as [`path_of`]. A name that leads into another mount is checked first.
+    /// Does the same as [`open_path`]. A name that leads into another mount is checked first.
     fn path_beyond_mounts(&self, parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
-        let Some(follower) = self.follower.get() else { return path_of(parent, name) };
+        let Some(follower) = self.follower.get() else { return open_path(parent, name) };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (parent_path, mode) = (parent.file.path(), Mode::empty());
         match rustix::fs::openat2(parent_path, name, flags, mode, ResolveFlags::NO_XDEV) {
             // Containers may forbid openat2(2).
             Err(Errno::XDEV | Errno::NOSYS | Errno::PERM) => {
-                let path = path_of(parent, name)?;
+                let path = open_path(parent, name)?;
                 if mount_id(parent_path) != mount_id(&path) {
                     follower.cross(path.as_fd())?;
                 }
@@ -281,106 +286,111 @@ impl Nodes {
         }
     }
 
-    /// Opens the inode that a name leads to, to be taken in.
-    pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    /// Opens the inode that a name leads to, for [`Nodes::get_or_insert`].
+    pub(super) fn open_by_name(
+        &self,
+        parent: &Node,
+        name: &CStr,
+    ) -> Result<(OwnedFd, Stat), Errno> {
         let path = self.path_beyond_mounts(parent, name)?;
         let stat = rustix::fs::fstat(&path)?;
         Ok((path, stat))
     }
 
-    /// The node of an inode that `path` names; `stat` is of it. It counts as looked up until it is
-    /// forgotten as often.
-    pub(super) fn take_in(
+    /// Returns the node of the inode of `path`, whose stat(2) data is `stat`. It counts as looked
+    /// up until the kernel has forgotten it as often.
+    pub(super) fn get_or_insert(
         &self,
         path: OwnedFd,
         stat: Stat,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
-        let mut known = self.known();
-        if let Some(id) = known.by_key.get(&key_of(&stat)).copied() {
-            let (node, count) = known.by_id.get_mut(&id).expect("of a number that is known");
+        let mut table = self.table();
+        if let Some(id) = table.by_key.get(&key_of(&stat)).copied() {
+            let (node, count) = table.by_id.get_mut(&id).expect("of a number that is known");
             *count += 1;
             let node = Arc::clone(node);
-            drop(known);
+            drop(table);
             let attributes = node.file.attributes()?;
             return Ok((node, attributes));
         }
-        let node = known.add(path, &stat, &self.rules);
-        self.len.store(known.by_id.len(), Ordering::Relaxed);
-        drop(known);
+        let node = table.add(path, &stat, &self.rules);
+        self.len.store(table.by_id.len(), Ordering::Relaxed);
+        drop(table);
         let attributes = node.file.attributes_from(stat);
         Ok((node, attributes))
     }
 
-    /// The kernel forgets `count` of its lookups of a node.
+    /// Subtracts `count` from the kernel's lookups of a node.
     pub(super) fn forget(&self, id: u64, count: u64) -> Forgotten {
-        let mut known = self.known();
-        let Some((node, left)) = known.by_id.get_mut(&id) else { return Forgotten::Nothing };
+        let mut table = self.table();
+        let Some((node, left)) = table.by_id.get_mut(&id) else { return Forgotten::Nothing };
         *left = left.saturating_sub(count);
         if *left > 0 || id == abi::ROOT {
             return Forgotten::Nothing;
         }
         if node.file.has_segments() {
             let node = Arc::clone(node);
-            known.resting.push_back(id);
-            return Forgotten::Rests(node);
+            table.still_cached.push_back(id);
+            return Forgotten::StillCached(node);
         }
-        let gone = known.remove(id);
-        self.len.store(known.by_id.len(), Ordering::Relaxed);
-        drop(known);
-        // Closing it may delete a file, which takes longer than others should wait here.
+        let gone = table.remove(id);
+        self.len.store(table.by_id.len(), Ordering::Relaxed);
+        drop(table);
+        // Closing it may delete a file, which takes longer than the lock should be held.
         drop(gone);
         Forgotten::Nothing
     }
 
-    /// The node that rests for longest, if more than `most` do.
-    pub(super) fn least_recent(&self, most: usize) -> Option<Arc<Node>> {
-        let mut known = self.known();
-        while known.resting.len() > most {
-            let id = known.resting.pop_front()?;
-            if let Some((node, 0)) = known.by_id.get(&id) {
+    /// Removes and returns the node that the kernel forgot first of those with cached data, if
+    /// there are more than `count_max`.
+    pub(super) fn take_least_recent(&self, count_max: usize) -> Option<Arc<Node>> {
+        let mut table = self.table();
+        while table.still_cached.len() > count_max {
+            let id = table.still_cached.pop_front()?;
+            if let Some((node, 0)) = table.by_id.get(&id) {
                 return Some(Arc::clone(node));
             }
         }
         None
     }
 
-    /// Forgets a node for good, of which nothing is cached any more, unless the kernel knows it
-    /// again or it was opened since it had been so `openings` times: then something of it may be in
-    /// the cache. `and` is done before anybody can look it up anew.
-    pub(super) fn leave(&self, node: &Node, openings: u64, and: impl FnOnce()) {
-        let mut known = self.known();
+    /// Drops a node without cached data, unless the kernel knows it again, or it was opened since
+    /// the number of its opens was `openings`: then it may have cached data. Calls `on_drop` before
+    /// the kernel can look the inode up again.
+    pub(super) fn drop_unused(&self, node: &Node, openings: u64, on_drop: impl FnOnce()) {
+        let mut table = self.table();
         let is_unused = !node.file.is_open() && node.file.openings() == openings;
-        if is_unused && matches!(known.by_id.get(&node.id), Some((_, 0))) {
-            known.remove(node.id);
-            self.len.store(known.by_id.len(), Ordering::Relaxed);
-            and();
+        if is_unused && matches!(table.by_id.get(&node.id), Some((_, 0))) {
+            table.remove(node.id);
+            self.len.store(table.by_id.len(), Ordering::Relaxed);
+            on_drop();
         }
     }
 
-    /// Returns the size up to which a file grows in the cache first: every file of the file system
-    /// can have it. A write that makes the file longer does so in the directory at once, which fails
-    /// if the file cannot be as long.
-    pub(super) fn late_size_max(&self, node: &Node) -> u64 {
-        if node.key.0 == self.device { self.late_size_max } else { LATE_SIZE_MAX_OTHERWISE }
+    /// Returns the size up to which a file grows in the cache first: the file system supports this
+    /// size for every file. A write that makes the file longer extends it in the directory at once,
+    /// and fails if the file system does not support the size.
+    pub(super) fn deferred_size_max(&self, node: &Node) -> u64 {
+        if node.key.0 == self.device { self.deferred_size_max } else { DEFERRED_SIZE_MAX_DEFAULT }
     }
 
-    /// The number of an inode as programs see it: that of the directory, told apart where other file
-    /// systems are mounted inside of it.
+    /// Returns the number of an inode as programs see it: that of the directory, made unique where
+    /// other file systems are mounted inside of it.
     pub(super) fn ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.device {
             return ino;
         }
-        // Any fixed mixture that keeps small numbers apart.
+        // Any fixed mixture that keeps small numbers distinct.
         ino ^ device.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff_0000_0000_0000
     }
 }
 
-/// As [`Nodes::late_size_max`], for file systems inside of the directory: the maximum size of a file
-/// on the file systems in use that limit it most.
-const LATE_SIZE_MAX_OTHERWISE: u64 = (2 << 30) - 1;
+/// As [`Nodes::deferred_size_max`], for file systems inside of the directory: the maximum size of a
+/// file on the file systems in use that limit it most.
+const DEFERRED_SIZE_MAX_DEFAULT: u64 = (2 << 30) - 1;
 
-/// Returns [`Nodes::late_size_max`] of the file system of a directory.
-fn late_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
+/// Returns [`Nodes::deferred_size_max`] of the file system of a directory.
+fn deferred_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
     // Magic numbers of include/uapi/linux/magic.h: XFS, btrfs, tmpfs, F2FS and overlayfs; and ext2
     // to ext4, where ext2 with small blocks holds less (fs/ext2/super.c).
     let system = rustix::fs::fstatfs(directory)?;
@@ -389,10 +399,10 @@ fn late_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
         0xef53 => system.f_bsize >= 4096,
         _ => is_remote(directory),
     };
-    Ok(if is_large { 1 << 40 } else { LATE_SIZE_MAX_OTHERWISE })
+    Ok(if is_large { 1 << 40 } else { DEFERRED_SIZE_MAX_DEFAULT })
 }
 
-impl Known {
+impl NodeTable {
     fn add(&mut self, path: OwnedFd, stat: &Stat, rules: &Rules) -> Arc<Node> {
         let (id, key) = (self.next, key_of(stat));
         self.next += 1;
@@ -400,15 +410,15 @@ impl Known {
         let is_regular = kind == FileType::RegularFile;
         let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
-        let (backed, lock) = (Backed::default(), Mutex::new(None));
+        let (backing, lock) = (BackingFile::default(), Mutex::new(None));
         let is_retiring = AtomicBool::new(false);
-        let node = Arc::new(Node { id, file, backed, key, kind, lock, is_retiring });
+        let node = Arc::new(Node { id, file, backing, key, kind, lock, is_retiring });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node
     }
 
-    /// Takes a node out. Its file is closed with its last reference; the next node of the inode can
+    /// Removes a node. Its file is closed with its last reference; the next node of the inode can
     /// lock it at once.
     fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
         let (node, _) = self.by_id.remove(&id)?;
@@ -438,9 +448,9 @@ mod tests {
     }
 
     fn look_up(nodes: &Nodes) -> Arc<Node> {
-        let root = nodes.at(abi::ROOT).unwrap();
-        let (path, stat) = nodes.find(&root, c"f").unwrap();
-        nodes.take_in(path, stat).unwrap().0
+        let root = nodes.by_id(abi::ROOT).unwrap();
+        let (path, stat) = nodes.open_by_name(&root, c"f").unwrap();
+        nodes.get_or_insert(path, stat).unwrap().0
     }
 
     #[test]
@@ -478,18 +488,18 @@ mod tests {
         let path = directory.path().canonicalize().unwrap();
         let locked = LockedDirectory::open(&path, false).unwrap();
         FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
-        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::StillCached(_)));
         let before = node.file.openings();
-        // All of this comes after the data of the file has been written and forgotten.
+        // These events follow after the data of the file was written and discarded from the cache.
         look_up();
         node.file.opened();
-        nodes.leave(&node, before, || panic!("the kernel knows it"));
+        nodes.drop_unused(&node, before, || panic!("the kernel knows it"));
         node.file.closed();
-        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Rests(_)));
-        nodes.leave(&node, before, || panic!("something may be cached"));
+        assert!(matches!(nodes.forget(node.id, 1), Forgotten::StillCached(_)));
+        nodes.drop_unused(&node, before, || panic!("something may be cached"));
         let mut has_left = false;
-        nodes.leave(&node, node.file.openings(), || has_left = true);
+        nodes.drop_unused(&node, node.file.openings(), || has_left = true);
         assert!(has_left);
-        assert!(nodes.at(node.id).is_err());
+        assert!(nodes.by_id(node.id).is_err());
     }
 }

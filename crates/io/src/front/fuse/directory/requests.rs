@@ -1,5 +1,5 @@
-//! Requests about a directory that are not about data: which of them can be answered at once, and what
-//! the answers look like.
+//! Requests of a mounted directory that do not concern data: dispatch, and the layout of the
+//! replies.
 
 use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
@@ -19,23 +19,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// A directory that takes longer than this to answer has a disk that others must not wait for,
-const SLOW: Nanos = 4_000_000;
-/// for so long.
-const SLOW_FOR: Nanos = 40_000_000;
+/// Time of an answer above which the directory's disk counts as slow, so that clients of this
+/// thread must not wait for it,
+const SLOW_ANSWER: Nanos = 4_000_000;
+/// and period for which it counts as slow.
+const SLOW_PERIOD: Nanos = 40_000_000;
 
-/// What a request leads to.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// These bytes.
+    /// A reply with these bytes.
     Bytes(Vec<u8>),
-    /// Nothing: the kernel expects no answer, or it follows when the request is done.
+    /// No reply now: the kernel expects none, or it follows when the request completes.
     None,
-    /// Somebody who may wait has to answer it.
+    /// A blocking worker has to answer it.
     BlockingWorker,
     /// The thread that writes to files with pages in the kernel's page cache has to answer it.
     PageWriter,
-    /// That of a write, once the kernel has dropped its pages of the range.
+    /// The reply to a write, once the kernel has dropped its pages of the range.
     WhenDropped(CoveredWrite),
 }
 
@@ -45,78 +46,78 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// What every answer takes.
-pub(super) type Answered = Result<Answer, Errno>;
+/// Result of a request, or the errno of its refusal.
+pub(super) type AnswerResult = Result<Answer, Errno>;
 
-/// An answer without anything in it.
-pub(super) fn done() -> Answer {
+/// Returns an empty reply.
+pub(super) fn empty_reply() -> Answer {
     Answer::Bytes(Vec::new())
 }
 
-/// The name at the start of `bytes`.
-pub(super) fn name(bytes: &[u8]) -> Result<&CStr, Errno> {
+/// Returns the name at the start of `bytes`.
+pub(super) fn parse_name(bytes: &[u8]) -> Result<&CStr, Errno> {
     CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
 }
 
-/// Two names, one behind the other.
-pub(super) fn names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
-    let first = name(bytes)?;
-    let second = name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
+/// Returns two consecutive names.
+pub(super) fn parse_two_names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
+    let first = parse_name(bytes)?;
+    let second = parse_name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
     Ok((first, second))
 }
 
-/// What lies behind the head of a request, which is a `T`.
-pub(super) fn behind<T>(body: &[u8]) -> &[u8] {
+/// Returns the bytes after the arguments of a request, which are a `T`.
+pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
     body.get(size_of::<T>()..).unwrap_or_default()
 }
 
 impl Worker {
-    /// Answers a request about a directory that is not about data, or has it answered.
+    /// Answers a request that does not concern data, or passes it on.
     pub(in crate::front::fuse) fn take_directory_request(
         &mut self,
         directory: &Arc<Directory>,
         pool: &BlockingPool,
         now: Nanos,
-        asked: FuseRequest<'_>,
+        request: FuseRequest<'_>,
     ) {
-        let FuseRequest { header, body, .. } = asked;
-        // Whoever waits for this thread must not wait for the directory's disk.
-        let is_free = self.sessions.iter().all(VolumeSession::is_idle);
-        let answered = if directory.is_strange(header) && !is_end(header.opcode) {
+        let FuseRequest { header, body, .. } = request;
+        // Clients with requests in flight in this thread must not wait for the directory's disk.
+        let is_idle = self.sessions.iter().all(VolumeSession::is_idle);
+        let result = if directory.is_unauthorized(header) && !is_release(header.opcode) {
             Err(Errno::ACCESS)
-        } else if is_never_slow(header.opcode) {
+        } else if needs_no_disk(header.opcode) {
             directory.answer(pool, header, body)
-        } else if is_free && now >= self.slow_until {
-            let answered = directory.answer(pool, header, body);
+        } else if is_idle && now >= self.slow_until {
+            let result = directory.answer(pool, header, body);
             let end = self.clock.now();
-            if end.saturating_sub(now) > SLOW {
-                self.slow_until = end + SLOW_FOR;
+            if end.saturating_sub(now) > SLOW_ANSWER {
+                self.slow_until = end + SLOW_PERIOD;
             }
-            answered
+            result
         } else {
             Ok(Answer::BlockingWorker)
         };
         // A request that changes nothing can be retried when file descriptors are free.
-        let is_short = directory.watch_descriptors(pool, &answered);
-        let is_leased = matches!(answered, Err(Errno::AGAIN));
+        let is_short = directory.prune_if_short(pool, &result);
+        let is_leased = matches!(result, Err(Errno::AGAIN));
         let is_retried = is_leased || is_short && is_lookup(header.opcode);
-        let answered = if is_retried { Ok(Answer::BlockingWorker) } else { answered };
-        reply(&mut self.link, pool, asked, answered);
+        let result = if is_retried { Ok(Answer::BlockingWorker) } else { result };
+        reply(&mut self.link, pool, request, result);
     }
 }
 
-/// Whether a request can be answered without looking at the directory's disk.
-fn is_never_slow(code: u32) -> bool {
-    is_end(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
+/// Returns true if a request can be answered without access to the directory's disk.
+fn needs_no_disk(code: u32) -> bool {
+    is_release(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
-/// Returns whether a request changes nothing, so that it can be retried.
+/// Returns true if a request changes nothing, so that it can be retried.
 pub(super) fn is_lookup(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
-/// Whether a request only ends something, which nobody is refused.
-fn is_end(code: u32) -> bool {
+/// Returns true if a request only releases something, which is never refused.
+fn is_release(code: u32) -> bool {
     matches!(
         code,
         opcode::FORGET
@@ -133,24 +134,30 @@ fn is_end(code: u32) -> bool {
 pub(super) fn reply(
     link: &mut Link,
     pool: &BlockingPool,
-    asked: FuseRequest<'_>,
-    answered: Answered,
+    request: FuseRequest<'_>,
+    result: AnswerResult,
 ) {
-    let unique = asked.header.unique;
-    let job = |link: &Link| pool.request(link.reply_path(), asked.header, asked.whole_payload());
-    match answered {
+    let unique = request.header.unique;
+    let job =
+        |link: &Link| pool.request(link.reply_path(), request.header, request.whole_payload());
+    match result {
         Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
         Ok(Answer::None) => {}
         Ok(Answer::BlockingWorker) => pool.send(job(link)),
-        Ok(Answer::PageWriter) => pool.write_beside_pages(job(link)),
+        Ok(Answer::PageWriter) => pool.queue_page_write(job(link)),
         Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
         Err(errno) => link.refuse(unique, errno),
     }
 }
 
 impl Directory {
-    /// Answers a request, if nothing of the cache has to be waited for.
-    pub(super) fn answer(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    /// Answers a request, if that does not wait for the cache.
+    pub(super) fn answer(
+        &self,
+        pool: &BlockingPool,
+        header: &InHeader,
+        body: &[u8],
+    ) -> AnswerResult {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
             opcode::FORGET => {
@@ -160,15 +167,15 @@ impl Directory {
             }
             opcode::BATCH_FORGET => {
                 let head: BatchForgetIn = abi::head_of(body);
-                let all = behind::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
-                for one in all.take(head.count as usize) {
-                    let one: ForgetOne = abi::head_of(one);
-                    self.forget(pool, one.nodeid, one.nlookup);
+                let all = bytes_after::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
+                for forget_one in all.take(head.count as usize) {
+                    let forget_one: ForgetOne = abi::head_of(forget_one);
+                    self.forget(pool, forget_one.nodeid, forget_one.nlookup);
                 }
                 Ok(Answer::None)
             }
             opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
-                self.released(pool, header, body)
+                self.release(pool, header, body)
             }
             opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR | opcode::STATX => self.stat(header),
@@ -178,7 +185,7 @@ impl Directory {
             opcode::OPEN => self.open_file(pool, header, abi::head_of(body)),
             opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
                 Some(errno) => Err(errno),
-                None => Ok(done()),
+                None => Ok(empty_reply()),
             },
             opcode::OPENDIR => self.opendir(header),
             opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
@@ -193,7 +200,7 @@ impl Directory {
             opcode::UNLINK => self.unlink(header, body, false),
             opcode::RMDIR => self.unlink(header, body, true),
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
-            // What is dirty is written first.
+            // Dirty data is written first.
             opcode::SETXATTR if sets_capabilities(body) => Ok(Answer::BlockingWorker),
             opcode::SETXATTR => self.setxattr(header, body),
             opcode::GETXATTR => self.getxattr(header, body),
@@ -207,14 +214,14 @@ impl Directory {
         }
     }
 
-    fn released(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> Answered {
+    fn release(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> AnswerResult {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
                 if self.section(&node.file).options().uncached {
-                    node.backed.close(&self.passthrough);
+                    node.backing.close(&self.passthrough);
                 }
                 if node.file.closed() {
                     self.last_close(pool, node);
@@ -222,14 +229,15 @@ impl Directory {
             }
             _ => {}
         }
-        Ok(done())
+        Ok(empty_reply())
     }
 
-    /// Nobody has a file open any more: its descriptors need not stay. Root can open any file
-    /// again to write what is left; others may not be able to, so for them it is written first.
+    /// Handles the last close of a file: its descriptors need not stay open. Root can reopen any
+    /// file to write the remaining data; other users may not be able to, so for them it is written
+    /// first.
     pub(super) fn last_close(&self, pool: &BlockingPool, node: Arc<Node>) {
         if node.file.moves() {
-            pool.send(Job::Move(Arc::clone(&node)));
+            pool.send(Job::Relocate(Arc::clone(&node)));
         } else if node.file.was_written() && self.section(&node.file).options().pin {
             pool.send(Job::Pin(Arc::clone(&node)));
         }
@@ -240,13 +248,13 @@ impl Directory {
         }
     }
 
-    fn open_file(&self, pool: &BlockingPool, header: &InHeader, asked: OpenIn) -> Answered {
+    fn open_file(&self, pool: &BlockingPool, header: &InHeader, args: OpenIn) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         // A check may wait for a server.
         if self.is_unwatched(&node) {
             return Ok(Answer::BlockingWorker);
         }
-        // Whether somebody else has changed it is looked at when it is opened.
+        // An open checks whether another process has changed the file.
         let has_one_name = node.file.attributes()?.stat.st_nlink < 2;
         if node.file.must_be_renewed() {
             return Ok(Answer::BlockingWorker);
@@ -254,24 +262,25 @@ impl Directory {
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.opened(pool, (&node, has_one_name), header, asked.flags)?.into())
+        Ok(self.open_node(pool, (&node, has_one_name), header, args.flags)?.into())
     }
 
-    /// Opens a file for as long as the kernel has it open.
-    pub(super) fn opened(
+    /// Opens a file until the kernel releases it.
+    pub(super) fn open_node(
         &self,
         pool: &BlockingPool,
         (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,
     ) -> Result<Vec<u8>, Errno> {
-        let writes = writes(flags);
+        let writes = opens_for_writing(flags);
         let section = self.section(&node.file);
         if writes {
             section.check_writable()?;
         }
         self.check_unclaimed(node, has_one_name)?;
-        // What the directory refuses is refused here too, and not when it is too late.
+        // Open the file in the directory now, so that its refusal is reported by open(2) and not
+        // later.
         let file = node.file.buffered_anew(writes)?;
         if writes {
             node.file.record_writer_and_capabilities(header.uid, &file);
@@ -284,7 +293,7 @@ impl Directory {
     }
 
     /// Refuses a file that another cache has under another name, or has claimed later.
-    /// `has_one_name` has just been read.
+    /// `has_one_name` was read just before.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
         let (device, inode) = node.inode();
         let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
@@ -298,17 +307,17 @@ impl Directory {
         Err(Errno::BUSY)
     }
 
-    /// The answer to an opening.
+    /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
         let options = self.section(&node.file).options();
-        let backing = options.uncached.then(|| self.back(node)).flatten();
+        let backing = options.uncached.then(|| self.register_backing(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
-            // Before the kernel writes through its pages, it clears the rights of the file itself,
-            // and so knows the new mode.
+            // Before the kernel writes through its page cache, it clears the privileges of the file
+            // itself, and so knows the new mode.
             KernelPages::Off if writes && node.file.gives_rights() => 0,
             KernelPages::Off => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
-            // What the kernel has of it may be what it was before others changed it.
+            // The kernel's pages may be older than a change by another process.
             KernelPages::Keep if !node.file.take_anew() => open_flag::KEEP_CACHE,
             KernelPages::Keep | KernelPages::Open => 0,
         };
@@ -319,29 +328,29 @@ impl Directory {
         OpenOut { fh: 0, open_flags, backing_id }.as_bytes().to_vec()
     }
 
-    /// Has the kernel use a file by itself, if it can; the number of the file with it. Writes to a
-    /// file that gives rights go through this process: the kernel by itself would not clear setgid
-    /// of a file that its group may not execute.
-    fn back(&self, node: &Node) -> Option<u32> {
+    /// Registers a file for passthrough, if possible; returns its backing ID. Writes to a file with
+    /// privileges go through this process: the kernel itself would not clear setgid of a file
+    /// without the group's execute permission.
+    fn register_backing(&self, node: &Node) -> Option<u32> {
         let register = || {
             if node.file.find_rights()? {
                 return Err(Errno::PERM);
             }
             self.passthrough.register(node.file.buffered(false)?)
         };
-        node.backed.open(&self.passthrough, register)
+        node.backing.open(&self.passthrough, register)
     }
 
-    /// How the kernel sees attributes.
-    pub(super) fn attr(&self, of: &Attributes) -> Attr {
-        let Attributes { stat, size, mtime, ctime, .. } = of;
+    /// Converts attributes for the kernel.
+    pub(super) fn attr(&self, attributes: &Attributes) -> Attr {
+        let Attributes { stat, size, mtime, ctime, .. } = attributes;
         let seconds = |seconds: i64| seconds.cast_unsigned();
         let nanos = |nanos: i64| u32::try_from(nanos).unwrap_or(0);
         let atime_ns = u32::try_from(stat.st_atime_nsec).unwrap_or(0);
         Attr {
             ino: self.nodes.ino(stat.st_dev, stat.st_ino),
             size: *size,
-            blocks: of.blocks(),
+            blocks: attributes.blocks(),
             atime: seconds(stat.st_atime),
             mtime: seconds(mtime.0),
             ctime: seconds(ctime.0),
@@ -352,17 +361,18 @@ impl Directory {
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             uid: stat.st_uid,
             gid: stat.st_gid,
-            // The kernel's old form for small numbers, which all drivers have.
+            // The kernel's old encoding for small numbers, which all drivers have.
             rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
             blksize: 4096,
             flags: 0,
         }
     }
 
-    /// What an entry of a directory is, and for how long that may be believed.
+    /// Returns a directory entry, with the times for which the kernel may cache it and its
+    /// attributes.
     pub(super) fn entry(&self, node: &Node, attributes: &Attributes) -> EntryOut {
         let ttl = self.ttl(node);
-        // What the attributes are now is found out when they are asked for.
+        // Outdated attributes are not cached; the kernel's next request gets the current ones.
         let is_old = node.file.must_be_renewed();
         let attr_ttl = if is_old { Duration::ZERO } else { self.attr_ttl(node, attributes) };
         EntryOut {
@@ -376,7 +386,7 @@ impl Directory {
         }
     }
 
-    /// The attributes of a node as an answer.
+    /// Returns the reply with the attributes of a node.
     pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
         let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
         AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }
@@ -390,14 +400,18 @@ impl Directory {
         if attributes.is_privileged() { Duration::ZERO } else { self.ttl(node) }
     }
 
-    /// How long the kernel may believe what it is told of a node.
+    /// Returns how long the kernel may cache names and attributes of a node.
     pub(super) fn ttl(&self, node: &Node) -> Duration {
         let others = self.options.shared;
-        if others && !self.news.covers(node.device()) { Duration::ZERO } else { self.options.ttl }
+        if others && !self.change_watcher.covers(node.device()) {
+            Duration::ZERO
+        } else {
+            self.options.ttl
+        }
     }
 }
 
-/// Whether open(2) with these flags is for writing too.
-pub(super) fn writes(flags: u32) -> bool {
+/// Returns true if open(2) with these flags permits writing.
+pub(super) fn opens_for_writing(flags: u32) -> bool {
     libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -1,7 +1,7 @@
-//! Rules: how files of a directory are handled, by what they are called.
+//! Rules: options of the files of a directory by their names.
 //!
-//! Invariant: the first rule whose glob matches a file decides about it; what no rule matches is of
-//! section 0, the rest.
+//! Invariant: the first rule whose glob matches a file applies; a file that no rule matches belongs
+//! to section 0.
 
 mod glob;
 
@@ -10,23 +10,23 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Which pages of a file the kernel keeps beside the cache.
+/// Pages of a file that the kernel caches in addition to Larder's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelPages {
-    /// None but those of mappings: data is in memory once, in the cache.
+    /// Only those of mappings: Larder's cache holds the only copy of the data in memory.
     #[default]
     Off,
-    /// Those that were read, until the file is opened the next time.
+    /// Pages that were read, until the next open of the file.
     Open,
-    /// Those that were read, until the kernel wants their memory or the file changes in the directory.
+    /// Pages that were read, until the kernel reclaims them or the file changes in the directory.
     Keep,
 }
 
 impl KernelPages {
-    /// All of them.
+    /// All values.
     pub const ALL: [KernelPages; 3] = [KernelPages::Off, KernelPages::Open, KernelPages::Keep];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,42 +36,41 @@ impl KernelPages {
         }
     }
 
-    /// The one of this name.
+    /// Returns the value of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<KernelPages> {
         KernelPages::ALL.into_iter().find(|pages| pages.name() == name)
     }
 }
 
-/// How the files of a rule, or all others, are handled, beyond what their volume says.
+/// Options of the files of a rule, or of all other files, in addition to those of their volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Which of their pages the kernel keeps.
+    /// Pages that the kernel caches.
     pub kernel_pages: KernelPages,
-    /// They are not cached at all, and have no volume.
+    /// True if the files are not cached, and have no volume.
     pub uncached: bool,
-    /// They are in the cache as a whole once they were opened, and stay there.
+    /// True if an open loads the whole file into the cache and pins it there.
     pub pin: bool,
-    /// Their contents cannot be changed through the mount.
+    /// True if their contents cannot be changed through the mount.
     pub read_only: bool,
 }
 
-/// Which files of a directory are meant.
+/// Pattern that selects files of a directory.
 #[derive(Clone, Debug)]
 pub struct FileGlob {
     text: String,
     glob: Glob,
-    /// Whether it is about where a file is, and not only about its name.
-    whole: bool,
+    /// True if the pattern applies to the path of a file, and not only to its name.
+    matches_path: bool,
 }
 
 impl FileGlob {
-    /// The glob that `text` is. One without a slash is about the name of a file, whatever
-    /// directory it is in; one with a slash about where it is in the directory. `*` and `?` match no
-    /// slash, `**` does.
+    /// Parses a glob. One without a slash applies to the name of a file in any directory; one with
+    /// a slash applies to its path in the directory. `*` and `?` match no slash, `**` does.
     ///
     /// # Errors
-    /// One sentence: it is empty, or no glob.
+    /// If `text` is empty or not a glob; the reason is one sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let pattern = text.strip_prefix('/').unwrap_or(text);
         if pattern.is_empty() {
@@ -79,19 +78,19 @@ impl FileGlob {
         }
         let glob = Glob::parse(pattern);
         let glob = glob.map_err(|error| format!("\"{text}\" is not a glob: {error}"))?;
-        Ok(FileGlob { text: text.to_owned(), glob, whole: text.contains('/') })
+        Ok(FileGlob { text: text.to_owned(), glob, matches_path: text.contains('/') })
     }
 
-    /// As it was written.
+    /// Returns the original text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a file is meant that lies at `path`, seen from the directory.
+    /// Returns true if the pattern matches a file with this path relative to the directory.
     #[must_use]
     pub fn matches(&self, path: &Path) -> bool {
-        let part = if self.whole { Some(path) } else { path.file_name().map(Path::new) };
+        let part = if self.matches_path { Some(path) } else { path.file_name().map(Path::new) };
         part.is_some_and(|part| self.glob.matches(part.as_os_str().as_bytes()))
     }
 }
@@ -99,13 +98,13 @@ impl FileGlob {
 /// A rule.
 #[derive(Clone, Debug)]
 pub struct FileRule {
-    /// Which files it is about.
+    /// Pattern of its files.
     pub glob: FileGlob,
-    /// How they are handled.
+    /// Options of these files.
     pub files: FileOptions,
 }
 
-/// The rules of a directory, by which its files are of sections.
+/// The rules of a directory, which assign its files to sections.
 #[derive(Debug)]
 pub(super) struct Rules {
     globs: Vec<FileGlob>,
@@ -114,29 +113,30 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Of a directory that `directory` leads to, for as long as they are there.
+    /// Returns the rules of a directory. The path `directory` must lead to it as long as they
+    /// exist.
     pub(super) fn new(rules: &[FileRule], directory: String) -> Self {
         Rules { globs: rules.iter().map(|rule| rule.glob.clone()).collect(), directory }
     }
 
-    /// The section of a file that `link` leads to.
+    /// Returns the section of the file that `link` leads to.
     pub(super) fn section(&self, link: &str) -> usize {
         if self.globs.is_empty() {
             return 0;
         }
         let path = |link: &str| rustix::fs::readlink(link, Vec::new());
-        // Where a path is too long to be told, the file is one of the rest.
+        // A file whose path is too long to be read belongs to section 0.
         let (Ok(directory), Ok(file)) = (path(&self.directory), path(link)) else { return 0 };
         let (directory, file) = (directory.as_bytes(), file.as_bytes());
-        // One that has no name any more is what it was called last.
+        // For a file without a name, its last name decides.
         let file = file.strip_suffix(b" (deleted)").unwrap_or(file);
         let inside = file.strip_prefix(directory).unwrap_or(file);
         let inside = inside.strip_prefix(b"/").unwrap_or(inside);
         self.section_at(Path::new(OsStr::from_bytes(inside)))
     }
 
-    /// The section of what is called `name` in a directory that `link` leads to.
-    pub(super) fn section_in(&self, link: &str, name: &[u8]) -> usize {
+    /// Returns the section of the name `name` in the directory that `link` leads to.
+    pub(super) fn section_of_name(&self, link: &str, name: &[u8]) -> usize {
         if self.globs.is_empty() {
             return 0;
         }
@@ -178,10 +178,10 @@ mod tests {
 
     #[test]
     fn what_is_no_glob_is_refused_with_the_reason() {
-        let why = |glob: &str| FileGlob::parse(glob).unwrap_err();
-        assert!(why("").contains("names no files"));
-        assert!(why("/").contains("names no files"));
-        let unclosed = why("a[b");
+        let reason_of = |glob: &str| FileGlob::parse(glob).unwrap_err();
+        assert!(reason_of("").contains("names no files"));
+        assert!(reason_of("/").contains("names no files"));
+        let unclosed = reason_of("a[b");
         assert!(unclosed.starts_with("\"a[b\" is not a glob: "), "{unclosed}");
         assert!(!unclosed.contains('\n'), "one sentence: {unclosed}");
     }
@@ -204,8 +204,8 @@ mod tests {
         assert_eq!(["a/x.db", "x.db", "a/x", "x"].map(section), [1, 2, 3, 0]);
         assert_eq!(section("a/x.db (deleted)"), 1);
         let parent = link(&root.join("a"));
-        assert_eq!(rules.section_in(&parent, b"x.db"), 1);
-        assert_eq!(rules.section_in(&link(&root), b"x.db"), 2);
+        assert_eq!(rules.section_of_name(&parent, b"x.db"), 1);
+        assert_eq!(rules.section_of_name(&link(&root), b"x.db"), 2);
         assert_eq!(Rules::new(&[], "/none".into()).section("/none"), 0);
     }
 

@@ -1,8 +1,9 @@
-//! Sections of a directory: the files of a rule, or those of none. Each that is cached is a volume of
-//! its own, so that page size, modes, hints, tunables and counters are those of its rule.
+//! Sections of a directory: the files of a rule, or the files without a rule. Each section that is
+//! cached is a volume, so that page size, modes, hints, tunables and counters are those of its
+//! rule.
 //!
-//! Invariant: a file is of one section, and is moved to another one only while nobody has it open
-//! and nothing of it is cached.
+//! Invariant: a file belongs to one section, and is moved to another one only while no program has
+//! it open and none of it is cached.
 
 use super::rules::{FileOptions, KernelPages};
 use crate::engine::ArenaVolume;
@@ -15,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(in crate::front::fuse) struct Section {
     options: FileOptions,
-    /// Where they lie in the store; none for files that are not cached.
+    /// Addresses of the files in the store; none for files that are not cached.
     table: Option<Arc<FileTable>>,
     /// Set when the directory is mounted.
     volume: OnceLock<Arc<ArenaVolume>>,
@@ -23,13 +24,14 @@ pub(in crate::front::fuse) struct Section {
 
 /// A section that is cached.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::front::fuse) struct Cached<'a> {
+pub(in crate::front::fuse) struct CachedSection<'a> {
     pub(in crate::front::fuse) table: &'a Arc<FileTable>,
     pub(in crate::front::fuse) volume: &'a Arc<ArenaVolume>,
 }
 
-impl Cached<'_> {
-    /// All of a file may come into the cache, and what its last page has beyond the end.
+impl CachedSection<'_> {
+    /// Records that all of a file may be cached, including the rest of its last page beyond the
+    /// end.
     pub(super) fn note_reach(&self, file: &SourceFile) {
         file.note_reach(file.size().next_multiple_of(self.volume.page_bytes()));
     }
@@ -44,13 +46,13 @@ impl Section {
         self.options
     }
 
-    /// Returns whether the kernel passes each read(2) and write(2) through, and caches pages only
+    /// Returns true if the kernel passes each read(2) and write(2) through, and caches pages only
     /// for mappings. Files that the kernel reads and writes itself are exempt.
-    pub(super) fn passes_on(&self) -> bool {
+    pub(super) fn is_direct_io(&self) -> bool {
         self.options.kernel_pages == KernelPages::Off
     }
 
-    /// Its files are this volume from now on.
+    /// Sets the volume of its files.
     pub(super) fn set_volume(&self, volume: Arc<ArenaVolume>) {
         let is_first = self.volume.set(volume).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
@@ -60,14 +62,15 @@ impl Section {
         self.table.as_ref()
     }
 
-    /// Its store and volume, if it is cached.
-    pub(in crate::front::fuse) fn cached(&self) -> Option<Cached<'_>> {
-        Some(Cached { table: self.table.as_ref()?, volume: self.volume.get()? })
+    /// Returns its store and volume, if it is cached.
+    pub(in crate::front::fuse) fn cached(&self) -> Option<CachedSection<'_>> {
+        Some(CachedSection { table: self.table.as_ref()?, volume: self.volume.get()? })
     }
 
-    /// Fails if the contents of its files cannot be changed.
+    /// Returns an error if the contents of its files cannot be changed.
     pub(super) fn check_writable(&self) -> Result<(), Errno> {
-        let is_set = self.volume.get().is_some_and(|it| it.write_mode() == WriteMode::ReadOnly);
+        let is_set =
+            self.volume.get().is_some_and(|volume| volume.write_mode() == WriteMode::ReadOnly);
         if self.options.read_only || is_set { Err(Errno::ROFS) } else { Ok(()) }
     }
 }

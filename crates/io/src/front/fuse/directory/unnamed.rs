@@ -1,14 +1,15 @@
-//! Files and directories that have lost their last name in SOURCE. As long as a descriptor of such
-//! a file is open here, the file system keeps its space, and nobody can delete it another time.
+//! Files and directories that have lost their last name in SOURCE. While this process has a
+//! descriptor of such a file, the file system keeps its space, and users cannot free it in another
+//! way.
 //!
-//! The kernel reports the removals that are made through the mount, and forgets these files by
-//! itself. It knows nothing of removals in SOURCE, and once the mount is gone it reports nothing.
-//! So one thread looks at some nodes every few seconds: it makes the kernel forget those that have
-//! no name and that no program uses, and has those retired that the kernel has forgotten. Unwritten
-//! data of these is dropped, as no program can ever read it.
+//! The kernel reports the removals through the mount, and forgets these files itself. It does not
+//! notice removals in SOURCE, and after the end of the mount it reports nothing. So one thread
+//! checks some nodes every few seconds: it makes the kernel forget nodes that have no name and that
+//! no program uses, and retires nodes without a name that the kernel has forgotten. Their unwritten
+//! data is dropped, as no program can read it.
 //!
-//! Invariants: what a program has open or mapped stays, since the kernel alone decides what it
-//! forgets; no lock is held during a system call on SOURCE.
+//! Invariants: files that a program has open or mapped stay, since the kernel alone decides which
+//! nodes it forgets; no lock is held during a system call on SOURCE.
 
 use super::blocking_pool::{BlockingPool, Job};
 use super::{Directory, Node};
@@ -27,35 +28,35 @@ use std::time::Duration;
 /// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
 
-/// Pause between two turns.
+/// Pause between two sweeps.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Maximum number of nodes that are looked at in one turn: some milliseconds.
-const LOOKS_MAX: usize = 1 << 12;
+/// Maximum number of nodes that one sweep checks: some milliseconds.
+const NODES_MAX: usize = 1 << 12;
 
-/// The same while space is short, or after the end of the mount.
-const LOOKS_MAX_IN_NEED: usize = 1 << 16;
+/// Maximum number of nodes per sweep while space is short, or after the end of the mount.
+const NODES_MAX_URGENT: usize = 1 << 16;
 
-/// Nodes that are taken from the table at a time.
-const AT_ONCE: usize = 256;
+/// Number of nodes that are taken from the table at a time.
+const BATCH_NODES: usize = 256;
 
 #[derive(Debug, Default)]
 struct State {
-    /// No request comes from the kernel any more.
+    /// True if the kernel sends no requests any more.
     is_gone: bool,
     has_ended: bool,
 }
 
-/// Messages to the thread.
+/// Control of the thread.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
+pub(super) struct SweepControl {
     state: Mutex<State>,
     changed: Condvar,
-    /// True while the kernel is being asked to forget nodes.
-    is_asking: AtomicBool,
+    /// True while a notification that makes the kernel forget nodes is queued or in progress.
+    is_pruning: AtomicBool,
 }
 
-impl Sweep {
+impl SweepControl {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,10 +73,10 @@ impl Sweep {
         self.changed.notify_all();
     }
 
-    /// Waits for the next turn; returns whether the mount is gone, or `None` at the end.
+    /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
     fn wait(&self, was_gone: bool) -> Option<bool> {
-        let is_quiet = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
-        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_quiet);
+        let is_unchanged = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
+        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_unchanged);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.has_ended).then_some(state.is_gone)
     }
@@ -85,20 +86,20 @@ impl Sweep {
 pub(super) struct Sweeper {
     directory: Arc<Directory>,
     pool: BlockingPool,
-    sweep: Arc<Sweep>,
-    /// Numbers of the nodes that are still to be looked at before all have been.
-    left: Vec<u64>,
+    sweep: Arc<SweepControl>,
+    /// Numbers of the nodes that are not checked yet in this pass over all nodes.
+    pending: Vec<u64>,
 }
 
 impl Sweeper {
     pub(super) fn start(
         engine: &Arc<Engine>,
         directory: &Arc<Directory>,
-        (pool, sweep): (&BlockingPool, &Arc<Sweep>),
+        (pool, sweep): (&BlockingPool, &Arc<SweepControl>),
         failure: &Arc<MountFailure>,
     ) -> io::Result<Thread> {
         let (directory, pool) = (Arc::clone(directory), pool.clone());
-        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), left: Vec::new() };
+        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), pending: Vec::new() };
         let failure = Arc::clone(failure);
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
@@ -109,44 +110,50 @@ impl Sweeper {
         while let Some(now_gone) = self.sweep.wait(is_gone) {
             is_gone = now_gone;
             fault::point(SWEEPER, self.pool.failure().name());
-            self.turn(is_gone);
+            self.sweep_nodes(is_gone);
         }
     }
 
-    /// Looks at a bounded number of nodes.
-    fn turn(&mut self, is_gone: bool) {
-        let in_need = is_gone || is_some_device_full();
-        let looks_max = if in_need { LOOKS_MAX_IN_NEED } else { LOOKS_MAX };
+    /// Checks a bounded number of nodes.
+    fn sweep_nodes(&mut self, is_gone: bool) {
+        let is_urgent = is_gone || is_some_device_full();
+        let nodes_max = if is_urgent { NODES_MAX_URGENT } else { NODES_MAX };
         if is_gone {
             self.directory.close_listings();
         }
-        if self.left.is_empty() {
-            self.left = self.directory.nodes.numbers();
+        if self.pending.is_empty() {
+            self.pending = self.directory.nodes.ids();
         }
-        let first = self.left.len().saturating_sub(looks_max);
-        let now = self.left.split_off(first);
-        let mut known = Vec::new();
-        for numbers in now.chunks(AT_ONCE) {
-            for (node, is_known) in self.directory.nodes.with_numbers(numbers) {
-                self.look(node, is_known, is_gone, &mut known);
+        let first = self.pending.len().saturating_sub(nodes_max);
+        let checked = self.pending.split_off(first);
+        let mut to_prune = Vec::new();
+        for numbers in checked.chunks(BATCH_NODES) {
+            for (node, is_known) in self.directory.nodes.by_ids(numbers) {
+                self.check_node(node, is_known, is_gone, &mut to_prune);
             }
         }
-        // A notification may have to wait for requests; no second one is sent meanwhile.
-        if !known.is_empty() && !self.sweep.is_asking.swap(true, Ordering::AcqRel) {
-            self.pool.queue_notification(Job::Forget(known));
+        // A notification may have to wait for requests; no second one is sent before it is done.
+        if !to_prune.is_empty() && !self.sweep.is_pruning.swap(true, Ordering::AcqRel) {
+            self.pool.queue_notification(Job::ForgetUnnamed(to_prune));
         }
     }
 
-    /// Looks at a node, which the kernel knows or has forgotten. Those that it has to forget are
-    /// added to `known`.
-    fn look(&self, node: Arc<Node>, is_known: bool, is_gone: bool, known: &mut Vec<Arc<Node>>) {
+    /// Checks a node, which the kernel knows or has forgotten. Adds it to `to_prune` if the kernel
+    /// has to forget it.
+    fn check_node(
+        &self,
+        node: Arc<Node>,
+        is_known: bool,
+        is_gone: bool,
+        to_prune: &mut Vec<Arc<Node>>,
+    ) {
         if node.id == abi::ROOT {
             return;
         }
         if is_gone {
-            // The kernel reports neither the last close nor that it forgets.
+            // The kernel reports neither the last close nor the forget.
             if node.file.close_all() {
-                node.backed.close_all(&self.directory.passthrough);
+                node.backing.close_all(&self.directory.passthrough);
                 self.directory.last_close(&self.pool, Arc::clone(&node));
             }
             if is_known {
@@ -154,11 +161,11 @@ impl Sweeper {
                 return;
             }
         }
-        if node.file.is_open() || !has_lost_its_names(&node) {
+        if node.file.is_open() || !has_no_link(&node) {
             return;
         }
         if is_known {
-            known.push(node);
+            to_prune.push(node);
         } else if node.has_no_name() && node.begin_retirement() {
             // No name leads to it, so that the kernel cannot look it up again.
             node.file.die();
@@ -167,9 +174,9 @@ impl Sweeper {
     }
 }
 
-/// Returns whether a node has no name in SOURCE, as far as this machine knows without asking a
-/// server.
-fn has_lost_its_names(node: &Node) -> bool {
+/// Returns true if a node has no name in SOURCE, as far as this machine knows without a request to
+/// a server.
+fn has_no_link(node: &Node) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(node.file.path(), "", flags, StatxFlags::NLINK);
     found.is_ok_and(|found| found.stx_mask & StatxFlags::NLINK.bits() != 0 && found.stx_nlink == 0)
@@ -181,8 +188,8 @@ impl Directory {
     pub(super) fn forget_unnamed(&self, pool: &BlockingPool, nodes: &[Arc<Node>]) {
         let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
         if !self.kernel.prune(&numbers) {
-            self.shed_names(nodes);
+            self.invalidate_names(nodes);
         }
-        pool.sweep().is_asking.store(false, Ordering::Release);
+        pool.sweep().is_pruning.store(false, Ordering::Release);
     }
 }

@@ -1,41 +1,40 @@
-//! Bytes of FUSE over io_uring: what lies where a request is handed over, and the commands.
+//! Bytes of FUSE over io_uring: the headers of a ring entry, and the commands.
 //!
 //! Layouts and numbers are those of `linux/fuse.h` (7.42, Linux 6.14) and `linux/io_uring.h`; byte
 //! order, offsets and lengths as in [`super::super::abi`].
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Hands over a place where a request can be put.
+/// Registers a ring entry, into which the kernel can put a request.
 pub(super) const REGISTER: u32 = 1;
-/// Answers the request of a place, and hands the place over again.
+/// Commits the reply of a ring entry, and returns the entry to the kernel.
 pub(super) const COMMIT_AND_FETCH: u32 = 2;
 
-/// Bytes for the head of a request or answer, and for what is behind the head of a request in a
-/// form of its own.
+/// Bytes for the header of a request or reply, and for the arguments of a request.
 pub(super) const HEAD_BYTES: usize = 128;
-/// Bytes of a command of the larger kind.
+/// Bytes of a command in a 128-byte submission.
 pub(super) const COMMAND_BYTES: usize = 80;
-/// Where the length is in a submission.
+/// Offset of the length in a submission.
 pub(super) const SUBMISSION_LEN_AT: usize = 24;
 
-/// The heads of a request or answer, at a place.
+/// Headers of a request or reply in a ring entry.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RequestHeader {
     /// An `InHeader`, or an `OutHeader`.
     pub(super) head: [u8; HEAD_BYTES],
-    /// What comes next in a request: as many bytes as its length says.
+    /// Arguments of a request: as many bytes as its length says.
     pub(super) operation: [u8; HEAD_BYTES],
     pub(super) flags: u64,
-    /// By which the answer is known.
+    /// Identifies the request in the commit.
     pub(super) commit_id: u64,
-    /// Bytes of the rest, which are in the other part of the place.
+    /// Bytes of the payload, which is in the payload buffer of the entry.
     pub(super) payload_bytes: u32,
     pub(super) padding: u32,
     pub(super) reserved: u64,
 }
 
-/// What goes with each command.
+/// Arguments of each command.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct Command {

@@ -1,6 +1,6 @@
-//! What each option of the handshake is answered with.
+//! Answers to the options of the handshake.
 //!
-//! NBD's proto.md, "Option types". An answer is written when all data of the option have come.
+//! NBD's proto.md, "Option types". The handshake answers an option when all its data has arrived.
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
@@ -23,8 +23,9 @@ impl Handshake {
             Answer::Abort => self.state = State::Done(Progress::Aborted),
             Answer::Structured => self.structured = true,
             Answer::StartTls => {
-                // Whoever is in between could have sent what came before: none of it counts.
-                self.way = ClientTransport::Starting;
+                // An attacker in the middle could have sent the options before TLS: none of them
+                // counts.
+                self.transport = ClientTransport::StartingTls;
                 (self.structured, self.context_export) = (false, None);
             }
             Answer::List => {
@@ -73,7 +74,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// `INFO` and `GO`; the caller adds the acknowledgement or the refusal.
+    /// Answers `INFO` and `GO`; the caller adds the acknowledgement or the refusal.
     fn answer_info(
         &mut self,
         option: u32,
@@ -106,7 +107,8 @@ impl Handshake {
         Ok(Ok(()))
     }
 
-    /// `LIST_META_CONTEXT` and `SET_META_CONTEXT`; the caller adds the acknowledgement or refusal.
+    /// Answers `LIST_META_CONTEXT` and `SET_META_CONTEXT`; the caller adds the acknowledgement or
+    /// the refusal.
     fn answer_meta(
         &mut self,
         option: u32,
@@ -136,7 +138,7 @@ impl Handshake {
     }
 
     fn find(&self, name: &[u8]) -> Option<usize> {
-        self.exports.iter().position(|export| export.answers_to(name))
+        self.exports.iter().position(|export| export.matches_name(name))
     }
 
     fn negotiated(&self, export: usize) -> Negotiated {

@@ -1,30 +1,31 @@
-//! What a server tells a client about an export, and what is true of every export it may offer.
+//! Description of an export for clients, and the protocol's rules for it.
 //!
 //! NBD's proto.md, "Transmission flags", "Block size constraints" and "Export names": strings are
-//! at most 4096 bytes of UTF-8 without NUL; block sizes are powers of two but for the maximum.
+//! at most 4096 bytes of UTF-8 without NUL; block sizes other than the maximum are powers of two.
 
 use crate::front::nbd::wire;
 
-/// Flags that are decided elsewhere or that Larder does not offer.
-const FLAGS_NOT_CHOSEN: u16 = wire::FLAG_HAS_FLAGS
+/// Flags that the handshake decides or that Larder does not offer.
+const FLAGS_IGNORED: u16 = wire::FLAG_HAS_FLAGS
     | wire::FLAG_READ_ONLY
     | wire::FLAG_SEND_DF
     | wire::FLAG_SEND_RESIZE
     | !(wire::FLAG_SEND_FAST_ZERO | (wire::FLAG_SEND_FAST_ZERO - 1));
 
-/// The block sizes that an export is served with, in bytes.
+/// Block sizes of an export, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
     /// Smallest length and alignment of a request: a power of two, at most 64 KiB.
     pub min: u32,
-    /// What is served best: a power of two, at least 512 and `min`.
+    /// Length and alignment that the server serves best: a power of two, at least 512 and `min`.
     pub preferred: u32,
     /// Longest read or write: a multiple of `min`, at least `preferred`.
     pub max: u32,
 }
 
 impl Default for BlockSizes {
-    /// Any byte, best in 4 KiB, at most 32 MiB: what a client assumes if it does not ask.
+    /// Any byte, best in 4 KiB, at most 32 MiB: a client assumes this if it does not request the
+    /// sizes.
     fn default() -> Self {
         Self { min: 1, preferred: 4096, max: wire::DEFAULT_BLOCK_BYTES_MAX }
     }
@@ -33,20 +34,20 @@ impl Default for BlockSizes {
 /// One export, as the handshake offers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// The name that clients ask for.
+    /// Name for clients.
     pub name: String,
-    /// Text for people; may be empty.
+    /// Human-readable text; may be empty.
     pub description: String,
     /// Length in bytes.
     pub length: u64,
-    /// Writes will fail; `SEND_TRIM` and `SEND_WRITE_ZEROES` are then not offered.
+    /// True if writes fail; then `SEND_TRIM` and `SEND_WRITE_ZEROES` are not offered.
     pub read_only: bool,
     /// Block sizes.
     pub block_sizes: BlockSizes,
-    /// `FLAG_*` bits of what is offered: flush, FUA, trim, write zeroes, fast zero, cache,
-    /// multi-conn, rotational. The other bits are decided by the handshake and ignored here.
+    /// `FLAG_*` bits of the offered features: flush, FUA, trim, write zeroes, fast zero, cache,
+    /// multi-conn, rotational. The handshake decides the other bits and ignores them here.
     pub features: u16,
-    /// Also reachable under the empty name.
+    /// True if the empty name selects it too.
     pub default: bool,
 }
 
@@ -69,10 +70,10 @@ pub enum ExportFault {
 }
 
 impl ExportInfo {
-    /// Whether the protocol allows to offer this.
+    /// Checks the export against the rules of the protocol.
     ///
     /// # Errors
-    /// Names what it does not allow.
+    /// If the protocol does not allow the export.
     pub fn check(&self) -> Result<(), ExportFault> {
         let string_bytes_max = wire::STRING_BYTES_MAX as usize;
         if self.name.len() > string_bytes_max {
@@ -95,10 +96,10 @@ impl ExportInfo {
         }
     }
 
-    /// The transmission flags that a client is told.
+    /// Returns the transmission flags for a client.
     #[must_use]
     pub fn transmission_flags(&self, structured: bool) -> u16 {
-        let mut flags = wire::FLAG_HAS_FLAGS | (self.features & !FLAGS_NOT_CHOSEN);
+        let mut flags = wire::FLAG_HAS_FLAGS | (self.features & !FLAGS_IGNORED);
         if self.read_only {
             flags |= wire::FLAG_READ_ONLY;
             flags &= !(wire::FLAG_SEND_TRIM | wire::FLAG_SEND_WRITE_ZEROES);
@@ -112,8 +113,8 @@ impl ExportInfo {
         flags
     }
 
-    /// Whether a client that asks for `name` means this one.
-    pub(super) fn answers_to(&self, name: &[u8]) -> bool {
+    /// Returns true if `name` selects this export.
+    pub(super) fn matches_name(&self, name: &[u8]) -> bool {
         self.name.as_bytes() == name || (name.is_empty() && self.default)
     }
 }

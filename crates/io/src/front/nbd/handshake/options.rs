@@ -1,17 +1,17 @@
-//! The data of options, taken apart.
+//! Parsers for the data of options.
 //!
 //! NBD's proto.md, "Option types": `INFO` and `GO` (name, information requests),
-//! `LIST_META_CONTEXT` and `SET_META_CONTEXT` (name, queries), and "Metadata querying". Every
-//! length inside the data is checked against what is there; nothing is copied.
+//! `LIST_META_CONTEXT` and `SET_META_CONTEXT` (name, queries), and "Metadata querying". The parsers
+//! check every length inside the data against the remaining data, and copy nothing.
 
 use crate::front::nbd::wire;
 
-/// Why the data of an option are refused: an error reply and its text.
+/// Refusal of an option's data: an error reply and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// One of `REP_ERR_*`.
     pub reply: u32,
-    /// For people.
+    /// Human-readable text.
     pub text: &'static str,
 }
 
@@ -57,8 +57,8 @@ impl<'a> Cursor<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// A string after its 32-bit length. The length is judged before its bytes are looked for, so
-    /// that a long one is called too big even if the data are cut.
+    /// Takes a string after its 32-bit length. The length is checked before the bytes, so that a
+    /// long one is refused as too big even if the data is truncated.
     fn string(&mut self, bytes_max: u32) -> Result<&'a [u8], Refusal> {
         let len = self.u32()?;
         if len > bytes_max {
@@ -79,18 +79,18 @@ impl<'a> Cursor<'a> {
 /// The data of `INFO` and `GO`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InfoQuery<'a> {
-    /// The export asked for.
+    /// Name of the requested export.
     pub name: &'a [u8],
-    /// The client wants the canonical name.
+    /// True if the client requests the canonical name.
     pub wants_name: bool,
-    /// The client wants the description.
+    /// True if the client requests the description.
     pub wants_description: bool,
-    /// The client wants the block sizes.
+    /// True if the client requests the block sizes.
     pub wants_block_size: bool,
 }
 
 impl<'a> InfoQuery<'a> {
-    /// Reads the data. Unknown information requests are ignored, as the protocol asks.
+    /// Parses the data. Unknown information requests are ignored, as the protocol demands.
     pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, Refusal> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
@@ -112,25 +112,25 @@ impl<'a> InfoQuery<'a> {
 /// The data of `LIST_META_CONTEXT` and `SET_META_CONTEXT`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MetaQuery<'a> {
-    /// The export asked for.
+    /// Name of the requested export.
     pub name: &'a [u8],
-    /// How many queries there are.
+    /// Number of queries.
     pub queries: u32,
-    /// One of them is `base:allocation`.
+    /// True if one of them is `base:allocation`.
     pub exact: bool,
-    /// One of them is `base:`, which lists the namespace.
+    /// True if one of them is `base:`, which lists the namespace.
     pub wildcard: bool,
 }
 
 impl<'a> MetaQuery<'a> {
-    /// Reads the data. Queries of unknown namespaces are ignored, as the protocol asks; one without
-    /// a namespace is refused.
+    /// Parses the data. Queries of unknown namespaces are ignored, as the protocol demands; one
+    /// without a namespace is refused.
     pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, Refusal> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
         let queries = cursor.u32()?;
         let mut query = Self { name, queries, exact: false, wildcard: false };
-        // A false count ends with the data: each query takes four bytes at least.
+        // A wrong count ends with the data: each query takes at least four bytes.
         for _ in 0..queries {
             let text = cursor.string(wire::STRING_BYTES_MAX)?;
             if !text.contains(&b':') {

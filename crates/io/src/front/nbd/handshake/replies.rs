@@ -1,7 +1,7 @@
 //! Replies to options, written to the output.
 //!
-//! NBD's proto.md, "Option reply types". What one handshake may make the server send is limited,
-//! since a client can ask for the same list again and again.
+//! NBD's proto.md, "Option reply types". The total output of a handshake is limited, since a client
+//! can request the same list again and again.
 
 use super::HandshakeError;
 use super::export::ExportInfo;
@@ -11,7 +11,7 @@ use crate::front::nbd::wire::{
 };
 use zerocopy::IntoBytes;
 
-/// The output of a handshake, with the count of what may still be sent.
+/// Output of a handshake, with the number of bytes that may still be sent.
 pub(super) struct Replies<'a> {
     output: &'a mut Vec<u8>,
     bytes_left: &'a mut usize,

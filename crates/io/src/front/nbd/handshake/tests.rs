@@ -1,4 +1,4 @@
-//! The handshake byte by byte: every option, what is malformed, what is cut, what is random.
+//! Tests of the handshake, byte by byte: every option, malformed, truncated and random input.
 
 mod fuzz;
 mod refusals;
@@ -37,7 +37,7 @@ pub(super) fn option(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a client sends: its flags, then options.
+/// Returns the bytes of a client: its flags, then options.
 pub(super) fn session(flags: u32, options: &[(u32, &[u8])]) -> Vec<u8> {
     let mut bytes = flags.to_be_bytes().to_vec();
     for (number, data) in options {
@@ -57,12 +57,12 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
 
 type Outcome = (Vec<u8>, Result<(usize, Progress), HandshakeError>);
 
-/// Feeds in pieces of `piece` bytes; the greeting is cut off the output.
+/// Feeds the input in pieces of `piece` bytes; the greeting is removed from the output.
 pub(super) fn run_in_pieces(limits: HandshakeLimits, input: &[u8], piece: usize) -> Outcome {
     run_with_tls(limits, TlsMode::Off, input, piece)
 }
 
-/// The same with TLS, whose content is what follows: so a whole session is one input.
+/// Does the same with TLS; the input after `STARTTLS` stands for the decrypted bytes.
 pub(super) fn run_with_tls(
     limits: HandshakeLimits,
     tls: TlsMode,
@@ -105,7 +105,7 @@ pub(super) fn run_with_tls(
     (output, Ok((used, last)))
 }
 
-/// The outcome of all input at once, which must be the one of single bytes.
+/// Returns the outcome of all input at once, and asserts that single bytes have the same outcome.
 fn run(input: &[u8]) -> Outcome {
     let whole = run_in_pieces(HandshakeLimits::default(), input, usize::MAX);
     let single = run_in_pieces(HandshakeLimits::default(), input, 1);
@@ -114,7 +114,7 @@ fn run(input: &[u8]) -> Outcome {
 }
 
 /// Sends one option that has an answer and leaves the handshake open.
-fn one(number: u32, data: &[u8]) -> Vec<u8> {
+fn reply_to_option(number: u32, data: &[u8]) -> Vec<u8> {
     let input = session(3, &[(number, data)]);
     let (output, end) = run(&input);
     assert_eq!(end, Ok((input.len(), Progress::NeedMore)));
@@ -184,8 +184,8 @@ fn list_names_and_describes_all_exports() {
     let mut expected = reply(OPT_LIST, REP_SERVER, b"\0\0\0\x04diska disk");
     expected.extend(reply(OPT_LIST, REP_SERVER, b"\0\0\0\x03rom"));
     expected.extend(reply(OPT_LIST, REP_ACK, b""));
-    assert_eq!(one(OPT_LIST, b""), expected);
-    assert_eq!(kind_of(&one(OPT_LIST, b"x")), REP_ERR_INVALID);
+    assert_eq!(reply_to_option(OPT_LIST, b""), expected);
+    assert_eq!(kind_of(&reply_to_option(OPT_LIST, b"x")), REP_ERR_INVALID);
 }
 
 #[test]
@@ -193,10 +193,10 @@ fn info_tells_what_was_asked_for() {
     let flags = [0, 0b1101];
     let export = [&[0, 0, 0, 0, 0, 0, 0, 16, 0, 0][..], &flags].concat();
     let plain = [reply(OPT_INFO, REP_INFO, &export), reply(OPT_INFO, REP_ACK, b"")].concat();
-    assert_eq!(one(OPT_INFO, &name_and("disk", b"\0\0")), plain);
+    assert_eq!(reply_to_option(OPT_INFO, &name_and("disk", b"\0\0")), plain);
     // The unknown request 9 and EXPORT itself change nothing.
-    assert_eq!(one(OPT_INFO, &name_and("", b"\0\x02\0\x09\0\0")), plain);
-    let all = one(OPT_INFO, &name_and("", b"\0\x03\0\x03\0\x02\0\x01"));
+    assert_eq!(reply_to_option(OPT_INFO, &name_and("", b"\0\x02\0\x09\0\0")), plain);
+    let all = reply_to_option(OPT_INFO, &name_and("", b"\0\x03\0\x03\0\x02\0\x01"));
     let expected = [
         reply(OPT_INFO, REP_INFO, &export),
         reply(OPT_INFO, REP_INFO, b"\0\x01disk"),
@@ -285,20 +285,20 @@ fn contexts_are_listed_by_name_by_namespace_and_all() {
     ]
     .concat();
     let none = reply(OPT_LIST_META_CONTEXT, REP_ACK, b"");
-    for (asked, expected) in [
+    for (query, expected) in [
         (queries("", &[]), &listed),
         (queries("", &["base:"]), &listed),
         (queries("rom", &["x:y", "base:allocation", "base:allocation"]), &listed),
         (queries("", &["base:other"]), &none),
         (queries("", &["x:allocation"]), &none),
     ] {
-        let input = session(1, &[(OPT_STRUCTURED_REPLY, b""), (OPT_LIST_META_CONTEXT, &asked)]);
+        let input = session(1, &[(OPT_STRUCTURED_REPLY, b""), (OPT_LIST_META_CONTEXT, &query)]);
         let (output, _) = run(&input);
         assert_eq!(output[20..], expected[..]);
     }
-    let early = one(OPT_LIST_META_CONTEXT, &queries("", &[]));
+    let early = reply_to_option(OPT_LIST_META_CONTEXT, &queries("", &[]));
     assert_eq!(kind_of(&early), REP_ERR_INVALID);
-    assert_eq!(kind_of(&one(OPT_STRUCTURED_REPLY, b"x")), REP_ERR_INVALID);
+    assert_eq!(kind_of(&reply_to_option(OPT_STRUCTURED_REPLY, b"x")), REP_ERR_INVALID);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! The end of connections whose client is gone while the server does not receive from it.
+//! Detection of clients that disconnect while the server does not receive from them.
 //!
-//! A server that has no room for further requests does not read the socket, and would not see that
-//! the client has closed it: connections of clients that have left would occupy connection slots as
-//! long as their requests wait for the store. Such a connection is closed after [`GRACE`], in which
-//! a request that the client had still sent can be taken in.
+//! A server without room for further requests does not read the socket, and would not notice that
+//! the client has closed it: the connections of such clients would occupy connection slots as long
+//! as their requests wait for the store. Such a connection is closed after [`GRACE`], in which the
+//! server can still receive a request that the client has sent before.
 
 use crate::front::nbd::transport::Transport;
 use larder_core::clock::{Nanos, SECOND};
@@ -12,7 +12,7 @@ use rustix::fd::AsFd as _;
 
 /// Time from the end of the client's side to the end of the connection.
 const GRACE: Nanos = SECOND;
-/// Conditions of a socket that say that the client sends nothing more.
+/// Events of a socket whose client sends nothing more.
 const ENDED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 
 /// Detects that the client has closed a connection that the server does not receive from.
@@ -22,9 +22,9 @@ pub(super) struct HangupDetector {
 }
 
 impl HangupDetector {
-    /// Returns the condition to wait for, in addition to the other conditions of the socket.
-    pub(super) fn wanted(&self) -> PollFlags {
-        // Once seen, it would end every sleep at once.
+    /// Returns the event to poll for, in addition to the other events of the socket.
+    pub(super) fn poll_flags(&self) -> PollFlags {
+        // After its first report, this event would end every sleep at once.
         if self.seen_at.is_none() { PollFlags::RDHUP } else { PollFlags::empty() }
     }
 
@@ -33,7 +33,7 @@ impl HangupDetector {
         self.seen_at.map(|at| at + GRACE)
     }
 
-    /// Polls the socket for the end of the client's side. Returns whether the grace period has
+    /// Polls the socket for the end of the client's side. Returns true if the grace period has
     /// passed.
     pub(super) fn poll_socket(
         &mut self,

@@ -1,8 +1,8 @@
 //! Disconnection of clients that do not receive their replies.
 //!
-//! The time runs only while replies wait: an idle client, or one whose request waits for the store,
-//! is never disconnected. A client that receives slowly moves bytes out of the kernel's send queue;
-//! that counts as progress even while the queue is full.
+//! The time runs only while replies are unsent: a client that is idle, or whose request waits for
+//! the store, is never disconnected. A client that receives slowly drains the kernel's send queue,
+//! which counts as progress even while the queue is full.
 
 use super::Transmission;
 use crate::front::nbd::transport::Transport;
@@ -10,21 +10,21 @@ use larder_core::clock::Nanos;
 use std::time::Duration;
 
 /// Progress checks per period of `send_time_max`.
-const LOOKS: u64 = 4;
+const CHECKS_PER_LIMIT: u64 = 4;
 
 /// Timer for a client that does not receive its replies.
 #[derive(Debug)]
 pub(super) struct SendTimer {
     limit: Option<Nanos>,
-    /// None while no replies wait.
-    waiting: Option<Waiting>,
+    /// None while all replies are sent.
+    waiting: Option<UnsentReplies>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct UnsentReplies {
     /// Time of the last known progress.
     since: Nanos,
-    next_look: Nanos,
+    next_check: Nanos,
     progress: Progress,
 }
 
@@ -48,28 +48,28 @@ impl SendTimer {
         SendTimer { limit: limit.map(nanos), waiting: None }
     }
 
-    /// Returns the time of the next progress check; none while no replies wait.
-    pub(super) fn next_look(&self) -> Option<Nanos> {
-        self.waiting.map(|waiting| waiting.next_look)
+    /// Returns the time of the next progress check; none while all replies are sent.
+    pub(super) fn next_check(&self) -> Option<Nanos> {
+        self.waiting.map(|waiting| waiting.next_check)
     }
 
-    /// Returns whether the client has made no progress for too long.
-    fn is_over(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
+    /// Returns true if the client has made no progress for too long.
+    fn has_expired(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
         let Some(limit) = self.limit else { return false };
         if all_sent {
             self.waiting = None;
             return false;
         }
-        let pause = (limit / LOOKS).max(1);
+        let pause = (limit / CHECKS_PER_LIMIT).max(1);
         let Some(waiting) = &mut self.waiting else {
             let progress = Progress::of(transport);
-            self.waiting = Some(Waiting { since: now, next_look: now + pause, progress });
+            self.waiting = Some(UnsentReplies { since: now, next_check: now + pause, progress });
             return false;
         };
-        if now < waiting.next_look {
+        if now < waiting.next_check {
             return false;
         }
-        waiting.next_look = now + pause;
+        waiting.next_check = now + pause;
         let progress = Progress::of(transport);
         if progress != waiting.progress {
             (waiting.progress, waiting.since) = (progress, now);
@@ -79,10 +79,10 @@ impl SendTimer {
 }
 
 impl Transmission<'_> {
-    /// Returns whether the client has received no replies for too long, and logs it.
-    pub(super) fn is_stuck(&mut self, now: Nanos) -> bool {
-        let is_over = self.send_timer.is_over(now, self.all_sent(), &self.transport);
-        if is_over {
+    /// Returns true if the client has received no replies for too long, and logs it.
+    pub(super) fn has_send_timed_out(&mut self, now: Nanos) -> bool {
+        let has_expired = self.send_timer.has_expired(now, self.all_sent(), &self.transport);
+        if has_expired {
             let (export, limit) = (&self.export.info.name, self.shared.limits.send_time_max);
             let seconds = limit.unwrap_or_default().as_secs_f64();
             tracing::warn!(
@@ -90,6 +90,6 @@ impl Transmission<'_> {
                 "closed a connection: its client read no replies for {seconds} s (--send-timeout)"
             );
         }
-        is_over
+        has_expired
     }
 }

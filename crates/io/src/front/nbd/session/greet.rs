@@ -1,10 +1,10 @@
-//! The handshake of a connection: the state machine, its bytes and its time, and TLS in between.
+//! The handshake of a connection: its I/O, its time limit, and the start of TLS.
 
 use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
 use crate::front::nbd::input::{Input, Received};
 use crate::front::nbd::output::Output;
-use crate::front::nbd::server::{Place, Shared};
+use crate::front::nbd::server::{ConnectionSlot, Shared};
 use crate::front::nbd::transport::Transport;
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
@@ -13,15 +13,16 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Agrees with the client on an export, and takes a place for it; `None` if the connection ends.
-pub(super) fn shake_hands<'a>(
+/// Negotiates an export with the client, and takes a connection slot for it; `None` if the
+/// connection has to end.
+pub(super) fn run_handshake<'a>(
     shared: &'a Shared,
     exports: &[Export],
     transport: &mut Transport<'_>,
     waker: &Waker,
     input: &mut Input,
-) -> Option<(Negotiated, Place<'a>)> {
-    let exports: Vec<ExportInfo> = exports.iter().map(Export::info_now).collect();
+) -> Option<(Negotiated, ConnectionSlot<'a>)> {
+    let exports: Vec<ExportInfo> = exports.iter().map(Export::current_info).collect();
     let mut handshake =
         Handshake::new(&exports, HandshakeLimits::default()).with_tls(shared.tls.mode);
     let clock = shared.engine.clock();
@@ -29,13 +30,13 @@ pub(super) fn shake_hands<'a>(
     let deadline = clock.now().saturating_add(limit);
     let no_frames = shared.engine.cache().frames();
     let mut output = Output::default();
-    let mut place = None;
+    let mut slot = None;
     loop {
         let mut answer = Vec::new();
         let progress = handshake.feed(input.bytes(), &mut answer);
-        if matches!(progress, Ok((_, Progress::Transmission(_)))) && place.is_none() {
-            // Before the client gets the success reply.
-            place = Some(shared.take_place()?);
+        if matches!(progress, Ok((_, Progress::Transmission(_)))) && slot.is_none() {
+            // The slot is taken before the client gets the success reply.
+            slot = Some(shared.take_slot()?);
         }
         output.push(&answer);
         let sent = output.send(no_frames, transport);
@@ -51,7 +52,7 @@ pub(super) fn shake_hands<'a>(
         };
         match progress {
             Progress::Transmission(negotiated) if output.backlog() == 0 => {
-                return place.map(|place| (negotiated, place));
+                return slot.map(|slot| (negotiated, slot));
             }
             Progress::Aborted => return None,
             Progress::StartTls => {
@@ -81,7 +82,7 @@ pub(super) fn shake_hands<'a>(
     }
 }
 
-/// Sends what is due in clear, then begins TLS with what came after it.
+/// Sends the remaining output in clear, then begins TLS with the input that follows.
 fn start_tls(
     shared: &Shared,
     transport: &mut Transport<'_>,
@@ -104,6 +105,6 @@ fn start_tls(
     let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
     transport.start_tls(tls, input.bytes()).ok()?;
     input.consume(input.bytes().len());
-    // What came ahead is not in the socket any more, and nobody would be woken for it.
+    // TLS already holds bytes that were read from the socket, which poll(2) does not report.
     (input.receive(transport, false) != Received::Closed).then_some(())
 }

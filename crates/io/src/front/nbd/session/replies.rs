@@ -26,13 +26,13 @@ impl From<StoreError> for Failure {
 /// A large read with a simple reply, which must be sent without interruption.
 #[derive(Debug, Default)]
 pub(super) struct UninterruptedRead {
-    /// True if its header has been queued.
+    /// True if its reply header is queued.
     begun: bool,
 }
 
 impl Transmission<'_> {
-    /// Replies to requests that have ended, and queues data of large reads. Returns whether there
-    /// were any events.
+    /// Replies to completed requests, and queues data of large reads. Returns true if there were
+    /// any events.
     pub(super) fn take_events(&mut self, now: Nanos) -> bool {
         let mut any = false;
         while let Some(event) = self.requests.poll_event() {
@@ -48,25 +48,26 @@ impl Transmission<'_> {
         any
     }
 
-    /// Answers a request that has ended.
+    /// Replies to a completed request.
     fn end(&mut self, now: Nanos, reply: Reply<ArenaFrames, ClientRequest>) {
-        let Reply { context: asked, data, error, classes, .. } = reply;
-        let cookie = asked.request.cookie;
-        self.observe(&asked, classes);
-        self.requests.record_latency(asked.op, now.saturating_sub(asked.arrived_at));
+        let Reply { context: client_request, data, error, classes, .. } = reply;
+        let cookie = client_request.request.cookie;
+        self.observe(&client_request, classes);
+        self.requests
+            .record_latency(client_request.op, now.saturating_sub(client_request.arrived_at));
         match (error.map(Failure::from), data) {
             (Some(failure), _) => self.end_failed(cookie, &failure),
             (None, Some(read)) => self.send_data(cookie, read, true),
             (None, None) => self.reply_ok(cookie),
         }
-        // A request that is served alone is the only one in flight.
-        self.alone = None;
+        // An uninterrupted read is the only request in flight.
+        self.uninterrupted_read = None;
     }
 
     /// Replies with an error. A simple reply that has begun cannot become an error: the server
     /// disconnects the client instead.
     fn end_failed(&mut self, cookie: u64, failure: &Failure) {
-        if self.alone.as_ref().is_some_and(|alone| alone.begun) {
+        if self.uninterrupted_read.as_ref().is_some_and(|read| read.begun) {
             let message = &failure.message;
             tracing::warn!(message, "a read failed midway; the client is disconnected");
             self.transport.shut_down();
@@ -84,7 +85,10 @@ impl Transmission<'_> {
         if self.negotiated.structured {
             self.output.push(&wire::chunk_data(cookie, last, read.offset, read.len));
         } else {
-            let begun = self.alone.as_mut().map(|alone| std::mem::replace(&mut alone.begun, true));
+            let begun = self
+                .uninterrupted_read
+                .as_mut()
+                .map(|read| std::mem::replace(&mut read.begun, true));
             if begun != Some(true) {
                 self.output.push(&wire::simple_reply(cookie, Ok(())));
             }
@@ -119,10 +123,15 @@ impl Transmission<'_> {
         self.output.push(message);
     }
 
-    /// Records a request that has ended, for the observer.
-    pub(super) fn observe(&mut self, asked: &ClientRequest, classes: Classes) {
-        let Some(watch) = &mut self.watch else { return };
-        let wire::Request { offset, len, .. } = asked.request;
-        watch.note(asked.op, asked.arrived_at, (offset, u64::from(len)), classes);
+    /// Records a completed request for the observer.
+    pub(super) fn observe(&mut self, client_request: &ClientRequest, classes: Classes) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let wire::Request { offset, len, .. } = client_request.request;
+        recorder.record(
+            client_request.op,
+            client_request.arrived_at,
+            (offset, u64::from(len)),
+            classes,
+        );
     }
 }

@@ -26,7 +26,7 @@ struct Lookahead {
     end: usize,
 }
 
-/// A request as the client has sent it, with its arrival time.
+/// A client's request with its arrival time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientRequest {
     pub(super) request: wire::Request,
@@ -35,19 +35,19 @@ pub(super) struct ClientRequest {
 }
 
 impl Transmission<'_> {
-    /// Takes in all requests that have come and that there is room for; whether there were any.
-    /// `None` if the client does not speak the protocol.
+    /// Submits all received requests for which there is room; returns true if there were any.
+    /// `None` if the client violates the protocol.
     pub(super) fn parse(&mut self, now: Nanos) -> Option<bool> {
         let (mut any, mut ahead) = (false, Lookahead::default());
         loop {
             if self.payload.is_some() {
-                if !self.is_open() || !self.take_payload(now) {
+                if !self.may_receive() || !self.take_payload(now) {
                     return Some(any);
                 }
                 any = true;
                 continue;
             }
-            if !self.is_open() || self.input.bytes().len() < REQUEST_BYTES {
+            if !self.may_receive() || self.input.bytes().len() < REQUEST_BYTES {
                 return Some(any);
             }
             let header = self.input.bytes().first_chunk().expect("enough bytes have come");
@@ -73,45 +73,46 @@ impl Transmission<'_> {
     /// Prefetches for the reads and writes that follow `request`, the first one in the receive
     /// buffer. Returns the state for the call with the next request.
     fn prefetch_after(&self, request: &wire::Request, mut ahead: Lookahead) -> Lookahead {
-        let own = message_bytes(request);
+        let request_bytes = message_bytes(request);
         let prefetch = |offset: usize, step| {
             let next = self.peek_request(offset)?;
             self.requests.prefetch(&self.cache, next.offset, u64::from(next.len), step);
             Some(message_bytes(&next))
         };
         if ahead.requests > 0 {
-            prefetch(own, Prefetch::Frames);
+            prefetch(request_bytes, Prefetch::Frames);
         } else {
-            ahead.end = own;
+            ahead.end = request_bytes;
         }
         while ahead.requests < PREFETCH_AHEAD {
             let Some(len) = prefetch(ahead.end, Prefetch::Table) else { break };
             ahead.requests += 1;
             ahead.end = ahead.end.saturating_add(len);
         }
-        Lookahead { requests: ahead.requests.saturating_sub(1), end: ahead.end - own }
+        Lookahead { requests: ahead.requests.saturating_sub(1), end: ahead.end - request_bytes }
     }
 
-    /// Returns the request at an offset of the receive buffer, if it has come and is a read or a
-    /// write.
+    /// Returns the request at an offset of the receive buffer, if its header is complete and it is
+    /// a read or a write.
     fn peek_request(&self, offset: usize) -> Option<wire::Request> {
         let header = self.input.bytes().get(offset..)?.first_chunk()?;
         let request = wire::Request::parse(header).ok()?;
         matches!(request.command, wire::CMD_READ | wire::CMD_WRITE).then_some(request)
     }
 
-    /// A read waits until the client has received enough of its replies. A read in simple replies
-    /// is one uninterrupted run of bytes; one that does not fit into a piece is served alone.
+    /// Returns true if a read has to wait: for memory, until the client has received enough of its
+    /// replies, or for the requests in flight. A read in simple replies is one uninterrupted run of
+    /// bytes; one that does not fit into a piece must be the only request in flight.
     fn must_wait_for_others(&self, request: &wire::Request, piece: u64) -> bool {
         if request.command != wire::CMD_READ || request.len == 0 {
             return false;
         }
-        let alone = !self.negotiated.structured && u64::from(request.len) > piece;
-        piece == 0 || (alone && self.requests.in_flight() > 0)
+        let is_uninterrupted = !self.negotiated.structured && u64::from(request.len) > piece;
+        piece == 0 || (is_uninterrupted && self.requests.in_flight() > 0)
     }
 
-    /// Leases memory for the next piece of a read, and returns its length. Returns 0 if the read
-    /// has to wait, and for other requests.
+    /// Leases memory for the next piece of a read, and returns the length of the piece. Returns 0
+    /// if the read has to wait, and for other requests.
     fn lease_read_piece(&mut self, request: &wire::Request) -> u64 {
         let len = u64::from(request.len);
         let is_read = request.command == wire::CMD_READ && len > 0;
@@ -119,16 +120,17 @@ impl Transmission<'_> {
     }
 
     fn take_request(&mut self, now: Nanos, request: &wire::Request, piece: u64) {
-        // Requests that came together are told apart by a nanosecond, which keeps their order.
+        // Requests of one batch get arrival times that differ by a nanosecond, which keeps their
+        // order.
         self.arrived_at = now.max(self.arrived_at + 1);
         fault::point("connection", &self.export.info.name);
-        let refused = self.refusal(request);
+        let refusal = self.check_request(request);
         if request.command == wire::CMD_WRITE {
-            let asked = self.client_request(request, RequestOp::Write);
-            self.payload = Some(Payload::new(asked, refused));
+            let client_request = self.client_request(request, RequestOp::Write);
+            self.payload = Some(Payload::new(client_request, refusal));
             return;
         }
-        if let Some(failure) = refused {
+        if let Some(failure) = refusal {
             self.reply_error(request.cookie, &failure);
             return;
         }
@@ -145,7 +147,7 @@ impl Transmission<'_> {
                 self.begin(now, request, RequestOp::Zero { keep_allocated });
             }
             wire::CMD_BLOCK_STATUS => self.answer_status(request),
-            wire::CMD_DISC => self.leaving = true,
+            wire::CMD_DISC => self.is_disconnecting = true,
             _ => unreachable!("unknown commands were refused"),
         }
     }
@@ -154,30 +156,31 @@ impl Transmission<'_> {
         ClientRequest { request: *request, op, arrived_at: self.arrived_at }
     }
 
-    fn begin_read(&mut self, now: Nanos, wanted: &wire::Request, piece: u64) {
-        let (asked, len) = (self.client_request(wanted, RequestOp::Read), u64::from(wanted.len));
-        let unfragmented = wanted.flags & wire::CMD_FLAG_DF != 0;
+    fn begin_read(&mut self, now: Nanos, wire_request: &wire::Request, piece: u64) {
+        let (client_request, len) =
+            (self.client_request(wire_request, RequestOp::Read), u64::from(wire_request.len));
+        let unfragmented = wire_request.flags & wire::CMD_FLAG_DF != 0;
         if unfragmented && len > piece.max(UNFRAGMENTED_BYTES_MIN) {
             let message = format!("{len} bytes are too many for one unfragmented chunk");
-            self.reply_error(wanted.cookie, &Failure { errno: Errno::Overflow, message });
+            self.reply_error(wire_request.cookie, &Failure { errno: Errno::Overflow, message });
             return;
         }
         let request = Request {
             interface: Interface::Gather,
-            // One decision, even if the cache is resized at this moment.
+            // Decided here once, even if the cache is resized at this moment.
             unfragmented: unfragmented || len <= piece,
-            ..Request::new(RequestOp::Read, wanted.offset..wanted.offset + len)
+            ..Request::new(RequestOp::Read, wire_request.offset..wire_request.offset + len)
         };
-        match self.requests.submit(&self.cache, now, request, &[][..], || asked) {
+        match self.requests.submit(&self.cache, now, request, &[][..], || client_request) {
             Submitted::Done(done) => {
                 let read = done.data.expect("the blocks of a read");
-                self.send_data(wanted.cookie, read, true);
-                self.observe(&asked, done.classes);
+                self.send_data(wire_request.cookie, read, true);
+                self.observe(&client_request, done.classes);
                 self.finished_reads += 1;
             }
             Submitted::Queued(_) => {
                 if !self.negotiated.structured && !unfragmented && len > piece {
-                    self.alone = Some(UninterruptedRead::default());
+                    self.uninterrupted_read = Some(UninterruptedRead::default());
                 }
                 self.take_events(now);
             }
@@ -185,27 +188,27 @@ impl Transmission<'_> {
     }
 
     /// Begins a request that carries no data.
-    fn begin(&mut self, now: Nanos, wanted: &wire::Request, op: RequestOp) {
-        let asked = self.client_request(wanted, op);
-        // The range of a flush is not checked.
+    fn begin(&mut self, now: Nanos, wire_request: &wire::Request, op: RequestOp) {
+        let client_request = self.client_request(wire_request, op);
+        // The range of a flush is ignored and was not checked.
         let range = match op {
             RequestOp::Flush => 0..0,
-            _ => wanted.offset..wanted.offset + u64::from(wanted.len),
+            _ => wire_request.offset..wire_request.offset + u64::from(wire_request.len),
         };
-        let changes = matches!(op, RequestOp::Zero { .. } | RequestOp::Discard);
-        let is_stable = changes && wanted.flags & wire::CMD_FLAG_FUA != 0;
-        let then = if is_stable { Then::Flush } else { Then::Nothing };
+        let is_modifying = matches!(op, RequestOp::Zero { .. } | RequestOp::Discard);
+        let is_fua = is_modifying && wire_request.flags & wire::CMD_FLAG_FUA != 0;
+        let then = if is_fua { Then::Flush } else { Then::Nothing };
         let request = Request { then, interface: Interface::Gather, ..Request::new(op, range) };
-        let submitted = self.requests.submit(&self.cache, now, request, &[][..], || asked);
+        let submitted = self.requests.submit(&self.cache, now, request, &[][..], || client_request);
         debug_assert!(matches!(submitted, Submitted::Queued(_)), "neither a read nor a write");
         self.take_events(now);
     }
 
-    /// Why a request cannot be served, if so.
-    fn refusal(&self, request: &wire::Request) -> Option<Failure> {
+    /// Returns the error of a request that cannot be served.
+    fn check_request(&self, request: &wire::Request) -> Option<Failure> {
         let invalid = |message: String| Some(Failure { errno: Errno::Inval, message });
         let wire::Request { command, flags, offset, len, .. } = *request;
-        // FUA is known to all; where it has no meaning the protocol asks to let it pass.
+        // All commands accept FUA; the protocol says to ignore it where it has no meaning.
         let known_flags = wire::CMD_FLAG_FUA
             | match command {
                 wire::CMD_READ => wire::CMD_FLAG_DF,
@@ -228,8 +231,9 @@ impl Transmission<'_> {
         if matches!(command, wire::CMD_FLUSH | wire::CMD_DISC) {
             return None;
         }
-        let changes = matches!(command, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
-        if changes && self.requests.volume().write_mode() == WriteMode::ReadOnly {
+        let is_modifying =
+            matches!(command, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
+        if is_modifying && self.requests.volume().write_mode() == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", self.export.info.name);
             return Some(Failure { errno: Errno::Perm, message });
         }
@@ -238,13 +242,13 @@ impl Transmission<'_> {
         }
         let length = self.export.info.length;
         if offset.checked_add(u64::from(len)).is_none_or(|end| end > length) {
-            let errno = if changes { Errno::NoSpace } else { Errno::Inval };
+            let errno = if is_modifying { Errno::NoSpace } else { Errno::Inval };
             let message = format!("{len} bytes at {offset}: the export ends at {length}");
             return Some(Failure { errno, message });
         }
-        let carries = matches!(command, wire::CMD_READ | wire::CMD_WRITE | wire::CMD_CACHE);
+        let has_payload = matches!(command, wire::CMD_READ | wire::CMD_WRITE | wire::CMD_CACHE);
         let limit = self.shared.limits.request_bytes_max;
-        if carries && len > limit {
+        if has_payload && len > limit {
             return invalid(format!("{len} bytes in one request: the limit is {limit}"));
         }
         if command == wire::CMD_BLOCK_STATUS && !self.negotiated.base_allocation {
@@ -254,14 +258,14 @@ impl Transmission<'_> {
     }
 
     fn answer_status(&mut self, request: &wire::Request) {
-        let one = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
+        let single = request.flags & wire::CMD_FLAG_REQ_ONE != 0;
         let extents = crate::front::extents::extents(
             &self.cache,
             self.requests.volume(),
             &*self.export.map,
             request.offset,
             request.len,
-            one,
+            single,
         );
         let count = u16::try_from(extents.len()).expect("at most 1,024");
         let id = wire::BASE_ALLOCATION_ID;

@@ -1,4 +1,4 @@
-//! Writes: payloads taken in piece by piece, straight from the receive buffer into the cache.
+//! Writes: payloads are copied piece by piece from the receive buffer into the cache.
 
 use super::Transmission;
 use super::replies::Failure;
@@ -10,27 +10,26 @@ use larder_core::request::{
     next_write_piece,
 };
 
-/// A payload that is coming.
+/// A write payload that is being received.
 #[derive(Debug)]
 pub(super) struct Payload {
-    asked: ClientRequest,
-    /// Where the next byte goes, and how many are to come.
+    client_request: ClientRequest,
+    /// Offset of the next byte in the export.
     offset: u64,
     left: u32,
-    /// The request, if its payload comes in more than one piece.
+    /// The open request, if its payload comes in more than one piece.
     id: Option<RequestId>,
-    /// A request that was refused: its payload is skipped.
-    refused: Option<Failure>,
+    /// Error of a refused request, whose payload is skipped.
+    refusal: Option<Failure>,
 }
 
 impl Payload {
-    pub(super) fn new(asked: ClientRequest, refused: Option<Failure>) -> Self {
-        let wire::Request { offset, len, .. } = asked.request;
-        Payload { asked, offset, left: len, id: None, refused }
+    pub(super) fn new(client_request: ClientRequest, refusal: Option<Failure>) -> Self {
+        let wire::Request { offset, len, .. } = client_request.request;
+        Payload { client_request, offset, left: len, id: None, refusal }
     }
 
-    /// Returns the number of bytes of the next piece of a request that was not refused, with at
-    /// most `bytes_max`.
+    /// Returns the length of the next piece of an accepted request, at most `bytes_max`.
     fn piece(&self, bytes_max: u32) -> usize {
         let rest = self.offset..self.offset + u64::from(self.left);
         let piece = next_write_piece(&rest, bytes_max);
@@ -39,10 +38,10 @@ impl Payload {
 }
 
 impl Transmission<'_> {
-    /// Takes in the next piece of a payload; false if it has not come whole.
+    /// Processes the next piece of a payload. Returns false if it has not arrived completely.
     pub(super) fn take_payload(&mut self, now: Nanos) -> bool {
         let mut payload = self.payload.take().expect("a payload is coming");
-        if let Some(failure) = &payload.refused {
+        if let Some(failure) = &payload.refusal {
             let skip = self.input.bytes().len().min(payload.left as usize);
             self.input.consume(skip);
             payload.left -= u32::try_from(skip).expect("at most the payload");
@@ -50,7 +49,7 @@ impl Transmission<'_> {
                 self.payload = Some(payload);
                 return skip > 0;
             }
-            self.reply_error(payload.asked.request.cookie, failure);
+            self.reply_error(payload.client_request.request.cookie, failure);
             return true;
         }
         let is_long = payload.left > SMALL_WRITE_PIECE_BYTES;
@@ -82,23 +81,23 @@ impl Transmission<'_> {
     }
 
     fn write_piece(&mut self, now: Nanos, payload: &mut Payload, piece: usize) {
-        let asked = payload.asked;
-        let wire::Request { offset, len, flags, cookie, .. } = asked.request;
+        let client_request = payload.client_request;
+        let wire::Request { offset, len, flags, cookie, .. } = client_request.request;
         let request = Request {
             fua: flags & wire::CMD_FLAG_FUA != 0,
             ..Request::new(RequestOp::Write, offset..offset + u64::from(len))
         };
         let bytes = &self.input.bytes()[..piece];
         if piece < len as usize {
-            let begin = || self.requests.begin(now, request, asked);
+            let begin = || self.requests.begin(now, request, client_request);
             let id = *payload.id.get_or_insert_with(begin);
             self.requests.push(&self.cache, now, id, payload.offset, bytes);
             return;
         }
-        match self.requests.submit(&self.cache, now, request, bytes, || asked) {
+        match self.requests.submit(&self.cache, now, request, bytes, || client_request) {
             Submitted::Done(done) => {
                 self.reply_ok(cookie);
-                self.observe(&asked, done.classes);
+                self.observe(&client_request, done.classes);
                 self.finished_writes += 1;
             }
             Submitted::Queued(_) => {

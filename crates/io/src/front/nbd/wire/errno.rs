@@ -1,7 +1,7 @@
 //! The error values that replies carry.
 //!
-//! NBD's proto.md, "Error values": a closed list, so every errno of this machine is mapped onto
-//! it, and a value that a client does not know counts as `EINVAL`.
+//! NBD's proto.md, "Error values": a closed list. Every errno of this machine is mapped to it, and
+//! a client takes an unknown value as `EINVAL`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Errno {
-    /// The export is read-only, or the server may not.
+    /// The export is read-only, or the server lacks permission.
     Perm = 1,
     /// Reading or writing failed.
     Io = 5,
@@ -21,20 +21,20 @@ pub enum Errno {
     NoSpace = 28,
     /// Too long for one chunk; only an answer to the command flag `DF`.
     Overflow = 75,
-    /// Not fast; only an answer to the command flag `FAST_ZERO`.
+    /// Fast zeroing is not possible; only an answer to the command flag `FAST_ZERO`.
     NotSup = 95,
     /// The server is stopping.
     Shutdown = 108,
 }
 
 impl Errno {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     #[must_use]
     pub fn code(self) -> u32 {
         self as u32
     }
 
-    /// The meaning of a value from the wire; an unknown one counts as [`Errno::Inval`].
+    /// Returns the error of a value from the wire; an unknown one counts as [`Errno::Inval`].
     #[must_use]
     pub fn from_code(code: u32) -> Self {
         match code {
@@ -49,11 +49,11 @@ impl Errno {
         }
     }
 
-    /// What a client is told about an errno of this machine.
+    /// Returns the NBD error for an errno of this machine.
     ///
-    /// `EOVERFLOW` and `EOPNOTSUPP` become [`Errno::Inval`], since the protocol keeps their own
-    /// values for the command flags `DF` and `FAST_ZERO`. What the list does not name is an I/O
-    /// error: it came from a store.
+    /// `EOVERFLOW` and `EOPNOTSUPP` become [`Errno::Inval`], since the protocol reserves the NBD
+    /// errors of these names for the command flags `DF` and `FAST_ZERO`. Other errnos come from a
+    /// store and become an I/O error.
     #[must_use]
     pub fn from_os(errno: i32) -> Self {
         match errno {

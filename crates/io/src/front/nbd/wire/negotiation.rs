@@ -15,7 +15,7 @@ pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of [`OptionReplyHeader`].
 pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
 
-/// What a newstyle server sends first.
+/// The first message of a newstyle server.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ServerGreeting {
@@ -24,7 +24,7 @@ pub struct ServerGreeting {
     flags: U16,
 }
 
-/// What stands before the data of each option.
+/// The header before the data of each option.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OptionHeader {
@@ -33,7 +33,7 @@ pub struct OptionHeader {
     len: U32,
 }
 
-/// What stands before the data of each reply to an option.
+/// The header before the data of each reply to an option.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OptionReplyHeader {
@@ -76,16 +76,16 @@ pub struct BlockSizeReply {
 }
 
 impl ServerGreeting {
-    /// A greeting with these handshake flags.
+    /// Returns a greeting with these handshake flags.
     #[must_use]
     pub fn new(flags: u16) -> Self {
         Self { magic: SERVER_MAGIC.into(), option_magic: OPTION_MAGIC.into(), flags: flags.into() }
     }
 
-    /// The handshake flags of a received greeting.
+    /// Returns the handshake flags of a received greeting.
     ///
     /// # Errors
-    /// When either magic is another.
+    /// If either magic is wrong.
     pub fn parse(bytes: [u8; GREETING_BYTES]) -> Result<u16, BadMagic> {
         let raw: Self = zerocopy::transmute!(bytes);
         BadMagic::check("greeting", SERVER_MAGIC, raw.magic.get())?;
@@ -95,16 +95,16 @@ impl ServerGreeting {
 }
 
 impl OptionHeader {
-    /// A header for `len` bytes of data.
+    /// Returns a header for `len` bytes of data.
     #[must_use]
     pub fn new(option: u32, len: u32) -> Self {
         Self { magic: OPTION_MAGIC.into(), option: option.into(), len: len.into() }
     }
 
-    /// Option and length of data of a received header.
+    /// Returns the option and the length of the data of a received header.
     ///
     /// # Errors
-    /// When the magic is another.
+    /// If the magic is wrong.
     pub fn parse(bytes: [u8; OPTION_HEADER_BYTES]) -> Result<(u32, u32), BadMagic> {
         let raw: Self = zerocopy::transmute!(bytes);
         BadMagic::check("option", OPTION_MAGIC, raw.magic.get())?;
@@ -113,7 +113,7 @@ impl OptionHeader {
 }
 
 impl OptionReplyHeader {
-    /// A header for `len` bytes of data.
+    /// Returns a header for `len` bytes of data.
     #[must_use]
     pub fn new(option: u32, reply: u32, len: u32) -> Self {
         Self {
@@ -124,10 +124,10 @@ impl OptionReplyHeader {
         }
     }
 
-    /// Option, reply type and length of data of a received header.
+    /// Returns the option, the reply type and the length of the data of a received header.
     ///
     /// # Errors
-    /// When the magic is another.
+    /// If the magic is wrong.
     pub fn parse(bytes: [u8; OPTION_REPLY_HEADER_BYTES]) -> Result<(u32, u32, u32), BadMagic> {
         let raw: Self = zerocopy::transmute!(bytes);
         BadMagic::check("option reply", OPTION_REPLY_MAGIC, raw.magic.get())?;
@@ -136,7 +136,7 @@ impl OptionReplyHeader {
 }
 
 impl ExportReply {
-    /// Length and transmission flags of an export.
+    /// Returns the reply for an export of this length and with these transmission flags.
     #[must_use]
     pub fn new(length: u64, flags: u16) -> Self {
         Self { length: length.into(), flags: flags.into() }
@@ -144,7 +144,7 @@ impl ExportReply {
 }
 
 impl ExportInfoReply {
-    /// Length and transmission flags of an export, with the type before them.
+    /// Returns the length and the transmission flags of an export, with the type before them.
     #[must_use]
     pub fn new(length: u64, flags: u16) -> Self {
         Self { kind: INFO_EXPORT.into(), export: ExportReply::new(length, flags) }
@@ -152,7 +152,7 @@ impl ExportInfoReply {
 }
 
 impl BlockSizeReply {
-    /// Block sizes, with the type before them.
+    /// Returns the block sizes, with the type before them.
     #[must_use]
     pub fn new(min: u32, preferred: u32, max: u32) -> Self {
         Self {

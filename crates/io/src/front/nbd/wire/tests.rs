@@ -29,7 +29,7 @@ fn wrong_magic_is_refused_at_each_byte() {
         let mut bad = good;
         bad[at] ^= 0x40;
         let error = Request::parse(&bad).unwrap_err();
-        assert_eq!(error.what, "request");
+        assert_eq!(error.message, "request");
         assert_eq!(error.expected, u64::from(REQUEST_MAGIC));
     }
     let text = Request::parse(&[0; 28]).unwrap_err().to_string();
@@ -116,7 +116,7 @@ fn handshake_headers_have_the_documented_bytes() {
     assert_eq!(greeting.as_bytes(), b"NBDMAGICIHAVEOPT\0\x03");
     assert_eq!(ServerGreeting::parse(*b"NBDMAGICIHAVEOPT\0\x03").unwrap(), 3);
     assert_eq!(
-        ServerGreeting::parse(*b"NBDMAGICIHAVENOT\0\x03").unwrap_err().what,
+        ServerGreeting::parse(*b"NBDMAGICIHAVENOT\0\x03").unwrap_err().message,
         "newstyle greeting"
     );
     assert_eq!(OptionHeader::new(OPT_GO, 258).as_bytes(), b"IHAVEOPT\0\0\0\x07\0\0\x01\x02");

@@ -68,7 +68,7 @@ pub const OPT_ABORT: u32 = 2;
 pub const OPT_LIST: u32 = 3;
 /// Option: withdrawn from the protocol.
 pub const OPT_PEEK_EXPORT: u32 = 4;
-/// Option: go on with TLS.
+/// Option: start TLS.
 pub const OPT_STARTTLS: u32 = 5;
 /// Option: describe an export.
 pub const OPT_INFO: u32 = 6;
@@ -80,7 +80,7 @@ pub const OPT_STRUCTURED_REPLY: u32 = 8;
 pub const OPT_LIST_META_CONTEXT: u32 = 9;
 /// Option: select metadata contexts.
 pub const OPT_SET_META_CONTEXT: u32 = 10;
-/// Option: 64-bit headers; Larder does not speak them.
+/// Option: 64-bit headers; Larder does not support them.
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
 /// Option reply: accepted, or the end of a list.
@@ -95,7 +95,7 @@ pub const REP_META_CONTEXT: u32 = 4;
 pub const REP_ERR_BIT: u32 = 1 << 31;
 /// Option error: the server does not know the option.
 pub const REP_ERR_UNSUP: u32 = REP_ERR_BIT + 1;
-/// Option error: known, but forbidden here.
+/// Option error: known, but forbidden by the server's configuration.
 pub const REP_ERR_POLICY: u32 = REP_ERR_BIT + 2;
 /// Option error: malformed, or not valid at this time.
 pub const REP_ERR_INVALID: u32 = REP_ERR_BIT + 3;
@@ -116,14 +116,14 @@ pub const REP_ERR_TOO_BIG: u32 = REP_ERR_BIT + 9;
 pub const INFO_EXPORT: u16 = 0;
 /// Information: the canonical name.
 pub const INFO_NAME: u16 = 1;
-/// Information: a description for people.
+/// Information: a human-readable description.
 pub const INFO_DESCRIPTION: u16 = 2;
 /// Information: minimum, preferred and maximum block size.
 pub const INFO_BLOCK_SIZE: u16 = 3;
 
 /// Command: read.
 pub const CMD_READ: u16 = 0;
-/// Command: write; the data follow the header.
+/// Command: write; the data follows the header.
 pub const CMD_WRITE: u16 = 1;
 /// Command: end of the session; not answered.
 pub const CMD_DISC: u16 = 2;
@@ -138,7 +138,7 @@ pub const CMD_WRITE_ZEROES: u16 = 6;
 /// Command: the state of a range in the selected metadata contexts.
 pub const CMD_BLOCK_STATUS: u16 = 7;
 
-/// Command flag: stable before the reply.
+/// Command flag: the data is on stable storage before the reply (forced unit access).
 pub const CMD_FLAG_FUA: u16 = 1 << 0;
 /// Command flag: zeros stay allocated.
 pub const CMD_FLAG_NO_HOLE: u16 = 1 << 1;
@@ -151,7 +151,7 @@ pub const CMD_FLAG_FAST_ZERO: u16 = 1 << 4;
 
 /// Chunk flag: the last chunk of a reply.
 pub const CHUNK_FLAG_DONE: u16 = 1 << 0;
-/// Chunk: nothing but the end.
+/// Chunk: end of the reply without data.
 pub const CHUNK_NONE: u16 = 0;
 /// Chunk: offset and data.
 pub const CHUNK_OFFSET_DATA: u16 = 1;
@@ -166,11 +166,11 @@ pub const CHUNK_ERROR: u16 = CHUNK_ERROR_BIT + 1;
 /// Chunk: an error at an offset.
 pub const CHUNK_ERROR_OFFSET: u16 = CHUNK_ERROR_BIT + 2;
 
-/// The metadata context that tells what is allocated.
+/// The metadata context that reports the allocation.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// The id that Larder's server gives to `base:allocation`.
 pub const BASE_ALLOCATION_ID: u32 = 1;
-/// `base:allocation`: nothing is allocated here.
+/// `base:allocation`: the extent is not allocated.
 pub const STATE_HOLE: u32 = 1 << 0;
-/// `base:allocation`: reads as zeros.
+/// `base:allocation`: the extent reads as zeros.
 pub const STATE_ZERO: u32 = 1 << 1;

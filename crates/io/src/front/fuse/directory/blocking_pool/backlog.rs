@@ -10,28 +10,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of memory that these requests may take before no further ones are taken.
+/// Memory of these requests above which no further ones are received.
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
-/// Bytes that a request takes besides its body.
+/// Bytes that a request takes in addition to its body.
 const REQUEST_BYTES: usize = 256;
 
 /// The requests that the blocking workers of a mount have accepted and not completed.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     bytes: AtomicUsize,
-    /// Of the threads that take requests from the kernel.
+    /// Wakers of the threads that receive requests from the kernel.
     wakers: OnceLock<Vec<Waker>>,
 }
 
-/// A request of the backlog, until it is dropped.
+/// A request in the backlog; removed when this is dropped.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Waiting {
+pub(in crate::front::fuse) struct BacklogEntry {
     backlog: Arc<Backlog>,
     bytes: usize,
     since: Instant,
 }
 
-impl Waiting {
+impl BacklogEntry {
     /// Returns the time since the request was accepted.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
@@ -39,26 +39,26 @@ impl Waiting {
 }
 
 impl Backlog {
-    /// Names the threads that are to be woken when there is room again.
+    /// Sets the wakers of the threads to wake when there is room again.
     pub(super) fn set_wakers(&self, wakers: &[Waker]) {
         let is_first = self.wakers.set(wakers.to_vec()).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns whether no further requests may be taken.
+    /// Returns true if no further requests may be received.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Acquire) > BACKLOG_BYTES_MAX
     }
 
     /// Adds a request with a body of `len` bytes.
-    pub(super) fn add(self: &Arc<Self>, len: usize) -> Waiting {
+    pub(super) fn add(self: &Arc<Self>, len: usize) -> BacklogEntry {
         let bytes = REQUEST_BYTES + len;
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        Waiting { backlog: Arc::clone(self), bytes, since: Instant::now() }
+        BacklogEntry { backlog: Arc::clone(self), bytes, since: Instant::now() }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for BacklogEntry {
     fn drop(&mut self) {
         let before = self.backlog.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > BACKLOG_BYTES_MAX && before - self.bytes <= BACKLOG_BYTES_MAX {

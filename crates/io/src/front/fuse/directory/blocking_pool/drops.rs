@@ -1,13 +1,14 @@
-//! Writes beside pages of the kernel that wait until the kernel has dropped these.
+//! Writes to ranges of which the kernel has pages: their replies wait until the kernel has dropped
+//! these pages.
 //!
-//! Before the kernel drops a page that a program has changed, it sends the page back. For that it
+//! Before the kernel drops a page that a program has modified, it writes the page back. For that it
 //! needs one of a limited number of background requests, which asynchronous direct I/O takes too,
-//! or a place in a ring, which every request takes. Where writes that wait here may have all of
-//! them, the page never comes. Then the oldest of these writes are answered, those that have waited
-//! for [`ANSWER_AFTER`].
+//! or a ring entry, which every request takes. If the writes that wait here hold all of them, the
+//! page never comes. Then the oldest of these writes are answered early, those that have waited for
+//! [`ANSWER_AFTER`].
 //!
-//! Invariant: the range of a write stays covered until its pages are dropped, also where the write
-//! is answered before.
+//! Invariant: the range of a write stays covered until its pages are dropped, even if the write is
+//! answered before.
 
 use super::super::Directory;
 use crate::engine::Engine;
@@ -15,7 +16,7 @@ use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::ReplyPath;
 use crate::front::fuse::mounted::MountFailure;
-use crate::front::fuse::ring::places_of_queue;
+use crate::front::fuse::ring::queue_depth;
 use crate::store::files::Covered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 /// microseconds unless it waits for a request, or for a processor.
 const ANSWER_AFTER: Duration = Duration::from_millis(50);
 
-/// A write that is done, and whose range the kernel has pages of.
+/// A completed write to a range of which the kernel has pages.
 #[derive(Debug)]
 pub(in crate::front::fuse::directory) struct CoveredWrite {
     pub(super) node: u64,
@@ -38,40 +39,40 @@ pub(in crate::front::fuse::directory) struct CoveredWrite {
 }
 
 /// A write that is not answered.
-struct Unanswered {
+struct UnansweredWrite {
     number: u64,
     since: Instant,
-    way: ReplyPath,
+    reply_path: ReplyPath,
     unique: u64,
     answer: Vec<u8>,
 }
 
-impl Unanswered {
+impl UnansweredWrite {
     fn answer(self) {
-        self.way.answer(self.unique, Ok(self.answer));
+        self.reply_path.answer(self.unique, Ok(self.answer));
     }
 
     fn refuse(self) {
-        self.way.answer(self.unique, Err(Errno::IO));
+        self.reply_path.answer(self.unique, Err(Errno::IO));
     }
 }
 
 #[derive(Default)]
 struct State {
     /// In the order of their numbers, and so of their times.
-    unanswered: VecDeque<Unanswered>,
+    unanswered: VecDeque<UnansweredWrite>,
     next: u64,
     has_ended: bool,
 }
 
-struct Shared {
-    /// With so many waiting writes the kernel may have no request left.
+struct PendingWrites {
+    /// Number of waiting writes at which the kernel may have no request left.
     exhausted_at: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Shared {
+impl PendingWrites {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +84,7 @@ impl Shared {
         let unanswered = std::mem::take(&mut state.unanswered);
         drop(state);
         self.changed.notify_all();
-        unanswered.into_iter().for_each(Unanswered::refuse);
+        unanswered.into_iter().for_each(UnansweredWrite::refuse);
     }
 
     /// Answers a write, unless that was done before.
@@ -112,10 +113,10 @@ impl Shared {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
-                    let late = state.unanswered.pop_front();
+                    let oldest = state.unanswered.pop_front();
                     drop(state);
                     tracing::debug!("a write is answered before the kernel has dropped its pages");
-                    late.into_iter().for_each(Unanswered::answer);
+                    oldest.into_iter().for_each(UnansweredWrite::answer);
                     self.state()
                 }
             };
@@ -123,14 +124,14 @@ impl Shared {
     }
 }
 
-/// The way to the thread that has the kernel drop pages; it ends when this is dropped.
-pub(super) struct PageDrops {
+/// Handle to the thread that makes the kernel drop pages; the thread ends when this is dropped.
+pub(super) struct PageDropper {
     /// Numbers of writes, their nodes and ranges.
     to_drop: Sender<(u64, u64, Covered)>,
-    shared: Arc<Shared>,
+    shared: Arc<PendingWrites>,
 }
 
-impl PageDrops {
+impl PageDropper {
     /// Starts the threads.
     pub(super) fn start(
         engine: &Engine,
@@ -140,9 +141,9 @@ impl PageDrops {
         let (to_drop, writes) = channel();
         let background = usize::from(BACKGROUND_MAX);
         let exhausted_at =
-            if directory.options.plain { background } else { places_of_queue().min(background) };
+            if directory.options.plain { background } else { queue_depth().min(background) };
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { exhausted_at, state, changed });
+        let shared = Arc::new(PendingWrites { exhausted_at, state, changed });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             let (failure, shared) = (Arc::clone(failure), Arc::clone(&shared));
             let failed = move |error: &dyn fmt::Display| {
@@ -152,28 +153,28 @@ impl PageDrops {
             fault::spawn(name, Some(engine.cache()), work, failed)
         };
         let (directory, failure) = (Arc::clone(directory), Arc::clone(failure));
-        let (dropping, late) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (drop_state, late_state) = (Arc::clone(&shared), Arc::clone(&shared));
         let name = failure.name().to_owned();
         let answer_late = move || {
             fault::point("late-answers", &name);
-            late.answer_late();
+            late_state.answer_late();
         };
-        let drop_all = move || drop_pages(&directory, &failure, &dropping, &writes);
+        let drop_all = move || drop_pages(&directory, &failure, &drop_state, &writes);
         let threads = [
             spawn("page-dropper", Box::new(drop_all))?,
             spawn("late-answers", Box::new(answer_late))?,
         ];
-        Ok((PageDrops { to_drop, shared }, threads))
+        Ok((PageDropper { to_drop, shared }, threads))
     }
 
-    /// Has the kernel drop the pages of a write, and answers it.
-    pub(super) fn drop_and_answer(&self, way: ReplyPath, unique: u64, write: CoveredWrite) {
+    /// Makes the kernel drop the pages of a write, and answers it.
+    pub(super) fn drop_and_answer(&self, reply_path: ReplyPath, unique: u64, write: CoveredWrite) {
         let CoveredWrite { node, covered, answer } = write;
         let mut state = self.shared.state();
         let number = state.next;
         state.next += 1;
         let since = Instant::now();
-        let write = Unanswered { number, since, way, unique, answer };
+        let write = UnansweredWrite { number, since, reply_path, unique, answer };
         if state.has_ended {
             return write.refuse();
         }
@@ -187,11 +188,11 @@ impl PageDrops {
     }
 }
 
-/// Has the kernel drop pages until no more writes can come.
+/// Makes the kernel drop pages until no more writes can come.
 fn drop_pages(
     directory: &Directory,
     failure: &MountFailure,
-    shared: &Shared,
+    shared: &PendingWrites,
     writes: &Receiver<(u64, u64, Covered)>,
 ) {
     for (number, node, covered) in writes {

@@ -1,5 +1,4 @@
-//! A queue of jobs for threads that all do the same work: a job wakes one of them, and none if all
-//! are busy.
+//! A queue of jobs for several equal threads: a job wakes one of them, and none if all are busy.
 
 use super::Job;
 use std::collections::VecDeque;
@@ -15,7 +14,7 @@ const DELAYED_MAX: usize = 1024;
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Jobs that are done later, with their times, the earliest first.
+    /// Jobs to do later, with their times, the earliest first.
     delayed: VecDeque<(Instant, Job)>,
     /// Threads that wait for a job.
     idle: usize,
@@ -24,23 +23,24 @@ struct State {
 
 /// A queue of jobs.
 #[derive(Default)]
-pub(super) struct Jobs {
+pub(super) struct JobQueue {
     state: Mutex<State>,
     added: Condvar,
 }
 
-impl fmt::Debug for Jobs {
+impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jobs").field("len", &self.state().jobs.len()).finish_non_exhaustive()
     }
 }
 
-impl Jobs {
+impl JobQueue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Adds a job. A closed queue drops it: the mount is gone, and nobody waits for the result.
+    /// Adds a job. A closed queue drops it: the mount has ended, and no process waits for the
+    /// result.
     pub(super) fn add(&self, job: Job) {
         let mut state = self.state();
         if state.is_closed {
@@ -49,9 +49,9 @@ impl Jobs {
             return;
         }
         state.jobs.push_back(job);
-        let is_awaited = state.idle > 0;
+        let has_idle = state.idle > 0;
         drop(state);
-        if is_awaited {
+        if has_idle {
             self.added.notify_one();
         }
     }
@@ -92,7 +92,7 @@ impl Jobs {
         }
     }
 
-    /// Takes no further jobs. Those in the queue are still done.
+    /// Closes the queue for further jobs. The queued jobs are still done.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.added.notify_all();
@@ -106,36 +106,36 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_jobs_is_delayed_and_a_closed_queue_does_them_at_once() {
-        let jobs = Jobs::default();
-        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::Shed).is_none());
+        let jobs = JobQueue::default();
+        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::PruneIdle).is_none());
         assert_eq!(taken.count(), DELAYED_MAX);
         assert!(jobs.next().is_some(), "after the delay");
-        assert!(jobs.add_delayed(Job::Shed).is_none(), "there is room again");
+        assert!(jobs.add_delayed(Job::PruneIdle).is_none(), "there is room again");
         jobs.close();
-        assert!(jobs.add_delayed(Job::Shed).is_some());
+        assert!(jobs.add_delayed(Job::PruneIdle).is_some());
         assert_eq!(std::iter::from_fn(|| jobs.next()).count(), DELAYED_MAX);
     }
 
     #[test]
     fn each_job_is_done_once_and_a_closed_queue_is_emptied() {
         const JOBS: usize = 1000;
-        let (jobs, done) = (Jobs::default(), AtomicUsize::new(0));
+        let (jobs, done) = (JobQueue::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while let Some(job) = jobs.next() {
-                        assert!(matches!(job, Job::Shed));
+                        assert!(matches!(job, Job::PruneIdle));
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
             for _ in 0..JOBS {
-                jobs.add(Job::Shed);
+                jobs.add(Job::PruneIdle);
             }
             jobs.close();
         });
         assert_eq!(done.into_inner(), JOBS);
-        jobs.add(Job::Shed);
+        jobs.add(Job::PruneIdle);
         assert!(jobs.next().is_none(), "a job after the end is dropped");
     }
 }

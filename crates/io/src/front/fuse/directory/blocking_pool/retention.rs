@@ -1,7 +1,7 @@
-//! What of files stays in the cache, and what leaves it: pinning, forgetting, moving a file to
-//! another section, and what others have changed.
+//! Contents of the cache for each file: pinning, discarding, moving a file to another section, and
+//! changes by other processes.
 //!
-//! Invariant: nothing leaves that the directory does not have, unless nobody can reach it any more.
+//! Invariant: unwritten data is discarded only if no program can reach it any more.
 
 use super::super::Node;
 use super::{BlockingWorker, Job};
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is tried to find a moment in which a file is not written to.
+/// Number of attempts to find a moment in which no write to a file is in flight.
 const RENEWALS_MAX: usize = 100;
-/// How long to wait for such a moment.
+/// Pause between these attempts.
 const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
 impl BlockingWorker {
-    /// Has a file be in the cache as a whole, and stay there, if its rule says so.
+    /// Loads and pins all of a file in the cache, if its rule says so.
     pub(super) fn pin(&mut self, file: &Arc<SourceFile>) {
-        let _alone = file.change();
+        let _change_guard = file.change();
         let directory = Arc::clone(&self.directory);
         let section = directory.section(file);
         let wanted = section.options().pin && !file.is_dead();
@@ -39,7 +39,7 @@ impl BlockingWorker {
             });
             if let Err(reason) = pinned {
                 tracing::warn!(file = file.name(), "it is not pinned: failed to {reason}");
-                // What is pinned of it would be in the way of others.
+                // A partly pinned file would only take memory from other files.
                 file.set_pinned(at);
                 self.unpin(file, 0);
                 return;
@@ -49,7 +49,7 @@ impl BlockingWorker {
         }
     }
 
-    /// Lets what lies behind `from` leave the cache as anything else may.
+    /// Unpins the part of a file from `from` on.
     pub(super) fn unpin(&self, file: &SourceFile, from: u64) {
         let Some(cached) = self.directory.section(file).cached() else { return };
         let from = from.next_multiple_of(cached.volume.page_bytes());
@@ -67,10 +67,10 @@ impl BlockingWorker {
         }
     }
 
-    /// Takes a file as others have left it: what is dirty is laid over that, the rest forgotten.
-    /// Returns whether that was necessary and has been done.
+    /// Adopts the changes of a file by other processes: writes dirty data over them, and discards
+    /// the rest from the cache. Returns true if that was necessary and is done.
     pub(super) fn renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
-        let _alone = file.change();
+        let _change_guard = file.change();
         if !file.take_stale() {
             return Ok(false);
         }
@@ -84,7 +84,7 @@ impl BlockingWorker {
         renewed
     }
 
-    /// Whether it is done; else it has to be tried again.
+    /// Returns true if it is done; else the caller has to try again.
     fn try_to_renew(&mut self, file: &SourceFile) -> Result<bool, Errno> {
         for _ in 0..RENEWALS_MAX {
             let Some(writes) = file.writes() else {
@@ -95,9 +95,9 @@ impl BlockingWorker {
             if !file.adopt(writes)? {
                 continue;
             }
-            match self.forget(file, 0..file.reach(), PendingChange::Renew(writes)) {
+            match self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes)) {
                 Ok(()) => return Ok(true),
-                // What came meanwhile has to be written first.
+                // New writes have to be written back first.
                 Err(_) if file.writes() != Some(writes) => {}
                 Err(error) => return Err(error),
             }
@@ -106,27 +106,27 @@ impl BlockingWorker {
         Ok(false)
     }
 
-    /// Others have changed a node.
-    pub(super) fn changed(&mut self, node: &Node, contents: bool) {
+    /// Handles a change of a node by another process.
+    pub(super) fn handle_change(&mut self, node: &Node, contents: bool) {
         if contents && node.is_regular() {
             node.file.set_stale();
             if let Err(error) = self.renew(&node.file) {
                 tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
             }
         }
-        self.directory.kernel.changed(node.id, contents);
+        self.directory.kernel.invalidate_node(node.id, contents);
     }
 
-    /// Checks whether others have changed an open file, or one that is being opened, and takes it
-    /// as they have left it. Blocks until the server of a network file system answers.
-    pub(super) fn check(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
+    /// Checks whether other processes have changed an open file, or one that is being opened, and
+    /// adopts the changes. Blocks until the server of a network file system answers.
+    pub(super) fn check_for_changes(&mut self, node: &Arc<Node>) -> Result<(), Errno> {
         let now = self.clock.now();
         node.file.refresh()?;
         match self.renew(&node.file) {
             Ok(true) => {
-                // The program that waits for the answer may look at the new size next.
-                self.directory.kernel.changed(node.id, false);
-                self.pool.queue_notification(Job::Invalidate(Arc::clone(node)));
+                // The program that waits for the reply may read the new size next.
+                self.directory.kernel.invalidate_node(node.id, false);
+                self.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
             }
             Ok(false) => {}
             Err(error) => {
@@ -137,56 +137,57 @@ impl BlockingWorker {
         Ok(())
     }
 
-    /// Has the cache forget a node, unless somebody uses it again.
+    /// Discards the cached data of a node and drops the node, unless it is used again.
     pub(super) fn retire(&mut self, node: &Node) {
         let file = &node.file;
         let openings = file.openings();
         if file.is_open() {
             return;
         }
-        let _alone = file.change();
-        // Who writes to it meanwhile has looked it up again: then it stays.
+        let _change_guard = file.change();
+        // A process that writes to it has looked it up again: then the node stays.
         let Some(writes) = file.writes() else { return };
         if !file.is_dead() && self.write_out(file, 0..file.reach(), false).is_err() {
-            // It stays until it can be written.
+            // The data stays cached until it can be written.
             return;
         }
         self.unpin(file, 0);
-        let act = if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
-        if let Err(error) = self.forget(file, 0..file.reach(), act) {
+        let change =
+            if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
+        if let Err(error) = self.discard_cached(file, 0..file.reach(), change) {
             tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
             return;
         }
         let directory = Arc::clone(&self.directory);
         let Some(table) = directory.section(file).table() else { return };
-        self.directory.nodes.leave(node, openings, || table.free(file));
+        self.directory.nodes.drop_unused(node, openings, || table.free(file));
     }
 
-    /// Writes what is left of a file that nobody has open, and closes it.
+    /// Writes the remaining data of a file that no program has open, and closes it.
     pub(super) fn close(&mut self, node: &Node) {
         if self.write_out(&node.file, 0..node.file.reach(), false).is_ok() && !node.file.is_open() {
             node.file.close_data();
         }
     }
 
-    /// Makes a file one of the section that its name is of, unless somebody has it open; then that
-    /// is done when nobody has.
+    /// Moves a file to the section of its name, unless a program has it open; then the last close
+    /// moves it.
     pub(super) fn relocate(&mut self, node: &Node) {
         let file = &node.file;
-        let _alone = file.change();
+        let _change_guard = file.change();
         if !file.moves() || file.is_open() || file.is_dead() {
             return;
         }
         let openings = file.openings();
-        // Who opens it meanwhile closes it again, which is when this is tried anew.
+        // A process that opens the file now closes it again, and this close repeats the attempt.
         let Some(writes) = file.writes() else { return };
         let section = self.directory.nodes.rules().section(&file.link());
-        let gone = self.write_out(file, 0..file.reach(), true).and_then(|()| {
+        let discarded = self.write_out(file, 0..file.reach(), true).and_then(|()| {
             self.unpin(file, 0);
-            // What is written meanwhile must not be dropped.
-            self.forget(file, 0..file.reach(), PendingChange::Renew(writes))
+            // Data that is written in the meantime must not be dropped.
+            self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes))
         });
-        if let Err(error) = gone {
+        if let Err(error) = discarded {
             tracing::info!(file = file.name(), %error, "it stays where its old name had it");
             return;
         }
@@ -194,7 +195,8 @@ impl BlockingWorker {
         let before = directory.section(file).table();
         let Some(segments) = file.move_to(section, openings) else { return };
         file.has_moved();
-        // Who has renamed it meanwhile waits to move it, and would be told that it is done.
+        // Another rename in the meantime waits to move the file, and must not take this move for
+        // its own.
         if self.directory.nodes.rules().section(&file.link()) != section {
             file.set_moves();
         }

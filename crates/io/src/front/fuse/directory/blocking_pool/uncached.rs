@@ -1,19 +1,18 @@
-//! Data of files that a rule says not to cache, and parts of files that have no segment: read from
-//! the directory and written to it as asked.
+//! Data of files that a rule excludes from the cache, and parts of files without a segment: read
+//! from the directory and written to it directly.
 //!
-//! Invariant: nothing of such a file or part is in the cache, so what the directory says of it is
-//! right.
+//! Invariant: no data of such a file or part is cached, so the data in the directory is current.
 
 use super::super::super::abi::{FallocateIn, TransferIn};
-use super::super::requests::{Answered, done};
+use super::super::requests::{AnswerResult, empty_reply};
 use crate::store::files::SourceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-/// Reads what there is, up to as much as was asked for.
-pub(super) fn read(file: &SourceFile, asked: &TransferIn) -> Answered {
-    let mut bytes = vec![0; asked.size as usize];
-    let len = fill(file, asked.offset, &mut bytes)?;
+/// Reads up to the requested number of bytes, or to the end of the file.
+pub(super) fn read(file: &SourceFile, args: &TransferIn) -> AnswerResult {
+    let mut bytes = vec![0; args.size as usize];
+    let len = fill(file, args.offset, &mut bytes)?;
     bytes.truncate(len);
     Ok(bytes.into())
 }
@@ -42,8 +41,8 @@ pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<()
 }
 
 /// Allocates, punches or zeroes.
-pub(super) fn allocate(file: &SourceFile, asked: &FallocateIn) -> Answered {
-    let mode = FallocateFlags::from_bits_retain(asked.mode);
-    rustix::fs::fallocate(file.buffered(true)?, mode, asked.offset, asked.length)?;
-    Ok(done())
+pub(super) fn allocate(file: &SourceFile, args: &FallocateIn) -> AnswerResult {
+    let mode = FallocateFlags::from_bits_retain(args.mode);
+    rustix::fs::fallocate(file.buffered(true)?, mode, args.offset, args.length)?;
+    Ok(empty_reply())
 }

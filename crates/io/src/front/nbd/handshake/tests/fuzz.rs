@@ -1,6 +1,6 @@
-//! 100,000 sessions from a fixed seed: made of real options, STARTTLS with whatever follows it as
-//! the content of TLS among them, then cut, flipped and spliced. None
-//! panics, none depends on how its bytes are cut into pieces, none gets more than its limits.
+//! 100,000 sessions from a fixed seed: valid options, among them STARTTLS, after which the input
+//! stands for the decrypted bytes; then truncated, bit-flipped and extended. No session panics,
+//! none depends on the pieces in which its bytes are fed, and none exceeds its limits.
 
 use super::{option, run_with_tls};
 use crate::front::nbd::handshake::HandshakeLimits;
@@ -14,7 +14,7 @@ fn below(random: &mut Xoshiro256PlusPlus, bound: u32) -> u32 {
     random.next_u32() % bound
 }
 
-/// Data as a client might send, true or not.
+/// Returns valid or invalid option data.
 fn data(random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let parts: [&[u8]; 10] = [
         b"",

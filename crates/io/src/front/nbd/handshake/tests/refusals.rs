@@ -1,19 +1,19 @@
-//! What a handshake refuses, limits or waits for.
+//! Refusals and limits of a handshake, and incomplete input.
 
-use super::{exports, kind_of, name_and, one, queries, run, run_in_pieces, session};
+use super::{exports, kind_of, name_and, queries, reply_to_option, run, run_in_pieces, session};
 use crate::front::nbd::handshake::{Handshake, HandshakeError, HandshakeLimits, Progress};
 use crate::front::nbd::wire::*;
 
 #[test]
 fn what_is_not_supported_is_skipped_and_named() {
-    assert_eq!(kind_of(&one(OPT_STARTTLS, b"")), REP_ERR_UNSUP);
-    assert_eq!(kind_of(&one(OPT_STARTTLS, b"x")), REP_ERR_INVALID);
+    assert_eq!(kind_of(&reply_to_option(OPT_STARTTLS, b"")), REP_ERR_UNSUP);
+    assert_eq!(kind_of(&reply_to_option(OPT_STARTTLS, b"x")), REP_ERR_INVALID);
     for number in [OPT_PEEK_EXPORT, OPT_EXTENDED_HEADERS, 0, 999, u32::MAX] {
         for data in [0, 1, 300_000] {
-            assert_eq!(kind_of(&one(number, &vec![1; data])), REP_ERR_UNSUP);
+            assert_eq!(kind_of(&reply_to_option(number, &vec![1; data])), REP_ERR_UNSUP);
         }
     }
-    assert_eq!(kind_of(&one(OPT_INFO, &vec![0; 16_385])), REP_ERR_TOO_BIG);
+    assert_eq!(kind_of(&reply_to_option(OPT_INFO, &vec![0; 16_385])), REP_ERR_TOO_BIG);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! TLS in the handshake: what is said before it, when it begins, and what it makes forgotten.
+//! TLS in the handshake: options before it, its start, and the state that it discards.
 
 use super::{exports, kind_of, name_and, run_with_tls, session};
 use crate::front::nbd::handshake::{Handshake, HandshakeError, HandshakeLimits, Progress};
 use crate::front::nbd::wire::*;
 use crate::tls::TlsMode;
 
-/// The types of all replies.
+/// Returns the types of all replies.
 fn kinds(mut output: &[u8]) -> Vec<u32> {
     let mut kinds = Vec::new();
     while output.len() >= OPTION_REPLY_HEADER_BYTES {
@@ -36,7 +36,7 @@ fn where_tls_is_required_all_else_is_refused_before_it() {
         (OPT_SET_META_CONTEXT, b"\0\0\0\0\0\0\0\0"),
         (OPT_EXTENDED_HEADERS, b""),
         (999, b"data"),
-        // Its data are not looked at.
+        // The data of a refused option is ignored.
         (OPT_LIST, b"too long"),
     ] {
         assert_eq!(required(&[(option, data)]), [REP_ERR_TLS_REQD], "option {option}");
