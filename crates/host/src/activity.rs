@@ -1,8 +1,9 @@
-//! What processors and disks have done since the machine started, and how much of it was ours.
+//! Counters of processors and disks since boot, and the share of this process.
 //!
-//! Counters only grow; what happened in between is the difference of two readings. Two limits: a
-//! write is counted as ours when a page becomes dirty and on the disk when it is written, which may
-//! be half a minute later; and what a file system writes for itself (its journal) is nobody's.
+//! Counters only grow; the activity of an interval is the difference of two readings. Two limits: a
+//! write counts for this process when it dirties a page and for the disk when the kernel writes the
+//! page back, up to half a minute later; and the file system's own writes (its journal) belong to
+//! no process.
 
 use crate::disk::Disk;
 use crate::{disk_counters, proc};
@@ -10,36 +11,36 @@ use crate::{disk_counters, proc};
 /// Readings of all counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Processor time of the whole machine, in ticks of the kernel.
+    /// Processor time of the whole machine, in kernel clock ticks.
     pub cpu: Cpu,
-    /// Of the disks that are watched.
+    /// I/O of the watched disks.
     pub disks: Moved,
-    /// Of this process, over all devices.
+    /// I/O of this process, over all devices.
     pub own: Moved,
 }
 
-/// Processor time in ticks (usually a hundredth of a second), summed over all processors.
+/// Processor time in clock ticks (usually a hundredth of a second), summed over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// All of it.
+    /// Total time.
     pub total: u64,
-    /// Nothing was to be done, or only I/O was waited for.
+    /// Idle time, including the time in which a processor only waited for I/O.
     pub idle: u64,
-    /// Something was to be done, and the hypervisor ran somebody else.
+    /// Time in which a task was runnable and the hypervisor ran another guest.
     pub steal: u64,
 }
 
 /// Bytes from and to block devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Written.
+    /// Bytes written.
     pub written_bytes: u64,
 }
 
 impl Activity {
-    /// What the counters say now. What the kernel does not tell counts as nothing.
+    /// Reads the counters. A counter that the kernel does not report is 0.
     #[must_use]
     pub fn now(disks: &[Disk]) -> Activity {
         let stat = proc::read("/proc/stat").unwrap_or_default();
@@ -57,7 +58,7 @@ impl Activity {
         Activity { cpu: cpu_of(&stat).unwrap_or_default(), disks: moved, own: own_of(&own) }
     }
 
-    /// What happened since `before`.
+    /// Returns the activity since `before`.
     #[must_use]
     pub fn since(&self, before: &Activity) -> Activity {
         Activity {
@@ -73,7 +74,7 @@ impl Activity {
 }
 
 impl Moved {
-    /// Both together.
+    /// Returns the sum of both directions.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.read_bytes + self.written_bytes
@@ -87,8 +88,8 @@ impl Moved {
     }
 }
 
-/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and two
-/// kinds of guest time that are part of user and nice.
+/// Parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and
+/// two kinds of guest time that are part of user and nice.
 fn cpu_of(stat: &str) -> Option<Cpu> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -96,7 +97,7 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
     Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
 }
 
-/// What a device has moved by the text of /proc/diskstats.
+/// Returns the bytes that /proc/diskstats records for a device.
 fn moved_of(diskstats: &str, name: &str) -> Option<Moved> {
     let disk = diskstats.lines().filter_map(disk_counters::of_line).find(|it| it.name == name)?;
     Some(Moved { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
@@ -141,7 +142,7 @@ mod tests {
         file.sync_all().unwrap();
         let since = Activity::now(&disks).since(&before);
         assert!(since.cpu.total >= since.cpu.idle + since.cpu.steal, "{since:?}");
-        // In a container procfs may keep the counters of the process to itself.
+        // In a container procfs may hide the I/O counters of the process.
         if disks.is_empty() || !Path::new("/proc/self/io").exists() {
             skip("the temporary directory is not on a disk, or /proc/self/io is missing");
             return;

@@ -1,8 +1,8 @@
-//! Changes of a file system as they happen, as fanotify(7) tells of them: which files and
-//! directories are others now than they were, through whatever name or mount they were changed.
+//! File-system change events from fanotify(7): files and directories that other processes changed,
+//! through any name or mount.
 //!
-//! Invariant: what this process changes itself is not told; whatever could not be told is told to
-//! be missing.
+//! Invariants: changes by this process are not reported; a loss of events is reported as
+//! [`Change::Missed`].
 
 use crate::syscall;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,69 +14,69 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Room for events: some hundreds.
+/// Size of the event buffer: room for some hundred events.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of `struct fanotify_event_metadata`, of the header of what follows it, and of that and
-/// what stands before the bytes of a handle (linux/fanotify.h).
+/// Sizes of `struct fanotify_event_metadata` and of an information record's header, and the offset
+/// of a handle's bytes in an information record (linux/fanotify.h).
 const EVENT_BYTES: usize = 24;
 const INFO_BYTES: usize = 4;
 const HANDLE_AT: usize = INFO_BYTES + 8 + 8;
 
-/// Why changes cannot be told. It can follow "failed to".
+/// An error watching for changes. The message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 #[error("watch {} for changes: {reason}", path.display())]
 pub struct ChangesError {
-    /// Of which directory.
+    /// The watched directory.
     path: PathBuf,
-    /// Why not.
+    /// The reason.
     reason: String,
 }
 
-/// A file or directory: the numbers of its device and inode.
+/// A file or directory, identified by its device and inode numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inode {
-    /// As stat(2) has it.
+    /// Device number, as `st_dev` of stat(2).
     pub device: u64,
-    /// As stat(2) has it.
+    /// Inode number, as `st_ino` of stat(2).
     pub number: u64,
 }
 
-/// What has changed.
+/// A change of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes of a file, or how many there are.
+    /// The contents or size of a file changed.
     Contents(Inode),
-    /// What stat(2) says of it, or its extended attributes.
+    /// The stat(2) attributes or the extended attributes changed.
     Attributes(Inode),
-    /// What a name in a directory leads to.
+    /// A directory entry was created, removed or replaced.
     Name {
         /// The directory.
         directory: Inode,
         /// The name.
         name: CString,
     },
-    /// More than the kernel could keep until it was asked.
+    /// The kernel dropped events because its queue overflowed.
     Missed,
 }
 
 /// A file handle: its type and its bytes.
 type Handle = (i32, Vec<u8>);
 
-/// Tells of changes.
+/// A fanotify group that reports the changes of one file system.
 #[derive(Debug)]
 pub struct Changes {
     group: OwnedFd,
-    /// By which handles are opened.
+    /// Open directory that file handles are resolved against.
     root: File,
     buffer: Box<[u8]>,
 }
 
 impl Changes {
-    /// Of the file system that a directory is of, as a whole. Others that are mounted inside of the
-    /// directory are not looked at.
+    /// Watches the whole file system that contains a directory. File systems mounted below the
+    /// directory are not watched.
     ///
     /// # Errors
-    /// One sentence: it takes root, and a file system that has handles.
+    /// The process lacks `CAP_SYS_ADMIN`, or the file system has no file handles.
     pub fn of(directory: &Path) -> Result<Self, ChangesError> {
         let failed = |error: &dyn ToString| ChangesError {
             path: directory.to_owned(),
@@ -94,11 +94,11 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What has changed since it was asked last; waits for that. None if `stop` becomes readable,
-    /// or ends, before.
+    /// Waits for changes and returns those since the last call. Returns `None` if `stop` becomes
+    /// readable or reaches end of file first.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// The kernel reports an error.
     pub fn next(&mut self, stop: BorrowedFd<'_>) -> io::Result<Option<Vec<Change>>> {
         let mut waited =
             [PollFd::new(&self.group, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
@@ -118,7 +118,7 @@ impl Changes {
         Ok(Some(self.changes(events)))
     }
 
-    /// The same once what handles stand for is known; each change once.
+    /// Resolves the handles of events to inodes and removes duplicates.
     fn changes(&self, events: Vec<Event>) -> Vec<Change> {
         let mut known: HashMap<Handle, Option<Inode>> = HashMap::new();
         let mut changes = Vec::new();
@@ -141,7 +141,7 @@ impl Changes {
         changes
     }
 
-    /// What a handle stands for; nothing if that is gone.
+    /// Resolves a file handle; returns `None` if the file no longer exists.
     fn inode(&self, handle: &Handle) -> Option<Inode> {
         let file = syscall::open_by_handle(&self.root, handle.0, &handle.1).ok()?;
         let stat = rustix::fs::fstat(file.as_fd()).ok()?;
@@ -149,7 +149,7 @@ impl Changes {
     }
 }
 
-/// What the kernel tells of, by handles.
+/// A fanotify event, with unresolved file handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Contents(Handle),
@@ -162,7 +162,7 @@ fn own_process() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The number of `N` bytes at a place, in the machine's own order, as the kernel has it.
+/// Returns `N` bytes at an offset; the kernel uses the machine's byte order.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
@@ -173,7 +173,7 @@ macro_rules! number_at {
     };
 }
 
-/// The events in `bytes` that are not of our own doing.
+/// Decodes the events in `bytes`, except those that this process caused.
 fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(len) = number_at!(u32, bytes, 0) {
@@ -182,7 +182,7 @@ fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
             .filter(|&len| len >= EVENT_BYTES)
             .and_then(|len| bytes.split_at_checked(len))
         else {
-            // Whatever it is, nothing behind it can be found.
+            // The length is invalid, so the start of the next event is unknown.
             events.push(Event::Missed);
             break;
         };
@@ -218,17 +218,17 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
                 if let Ok(name) = CString::new(name) {
                     events.push(Event::Name(handle.clone(), name));
                 }
-                // The directory has other times now.
+                // The event also changes the times of the directory.
                 events.push(Event::Attributes(handle));
             }
             libc::FAN_EVENT_INFO_TYPE_FID if mask & libc::FAN_MODIFY != 0 => {
                 events.push(Event::Contents(handle));
             }
-            // How many names it has is an attribute, too.
+            // The link count is an attribute, too.
             libc::FAN_EVENT_INFO_TYPE_FID | libc::FAN_EVENT_INFO_TYPE_DFID => {
                 events.push(Event::Attributes(handle));
             }
-            // A directory's own attributes come with itself as the place of the name ".".
+            // The kernel reports a directory's own attributes under the name ".".
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME
                 if mask & libc::FAN_ATTRIB != 0 && behind.starts_with(b".\0") =>
             {
@@ -239,7 +239,7 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
     }
 }
 
-/// The handle in a piece of information, and what follows it.
+/// Returns the file handle in an information record, and the bytes after it.
 fn handle_in(info: &[u8]) -> Option<(Handle, &[u8])> {
     let len = usize::try_from(number_at!(u32, info, INFO_BYTES + 8)?).ok()?;
     let kind = number_at!(i32, info, INFO_BYTES + 12)?;
@@ -314,7 +314,7 @@ mod tests {
             for value in [0, 1, 255] {
                 let mut changed = whole.clone();
                 changed[place] = value;
-                // Whatever comes of it: nothing is read outside, and it ends.
+                // The parser must stay within the buffer and terminate.
                 let events = parse(&changed, 1);
                 assert!(events.len() <= 2, "{events:?}");
             }

@@ -1,8 +1,8 @@
-//! Whether the kernel pages out what rests, though memory is not short: DAMON schemes and
-//! `DAMON_RECLAIM` (Documentation/admin-guide/mm/damon in the kernel).
+//! Detection of proactive reclaim: DAMON schemes and `DAMON_RECLAIM`, which page out cold memory
+//! while memory is plentiful (Documentation/admin-guide/mm/damon in the kernel).
 //!
-//! It takes pages of files that nobody used for a while, a few at a time, so that what was just
-//! made warm may lack some of them a moment later.
+//! DAMON pages out file pages that no process accessed for a while, a few at a time, so a file that
+//! was just read into the page cache may lack some pages a moment later.
 
 use crate::proc;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
 
-/// Whether a running scheme pages out what rests; nothing where the kernel does not tell.
+/// Returns true if a running scheme pages out cold memory, or `None` if the kernel does not report
+/// it.
 pub(crate) fn pages_out() -> Option<bool> {
     let reclaim = proc::read(RECLAIM).map(|text| text == "Y");
     let schemes = Path::new(KDAMONDS).is_dir().then(|| scheme_pages_out(Path::new(KDAMONDS)));
@@ -25,7 +26,7 @@ fn scheme_pages_out(kdamonds: &Path) -> bool {
     schemes.any(|scheme| proc::read(scheme.join("action")).as_deref() == Some("pageout"))
 }
 
-/// The directories 0, 1, 2 and so on of sysfs.
+/// Returns the sysfs directories 0, 1, 2 and so on.
 fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = directory.to_path_buf();
     (0..)

@@ -1,32 +1,33 @@
-//! Who keeps a directory from being unmounted: processes that have something of it open or work in
-//! it, and loop devices on its files with what is on them.
+//! Users of a directory that prevent its unmount: processes with an open file or working directory
+//! in it, and loop devices on its files, with their uses.
 //!
-//! What other users' processes do is told to root alone; who cannot be looked into is left out.
+//! Only root sees the processes of other users; processes that this process may not inspect are
+//! left out.
 
 use crate::mounts;
 use crate::proc;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One that uses something below a directory.
+/// A user of a path below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process.
     Process {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// Its name.
+        /// Command name.
         name: String,
-        /// What of the directory it uses.
+        /// A path below the directory that the process uses.
         path: PathBuf,
     },
     /// A loop device.
     Loop {
         /// The device, as in `/dev/loop0`.
         device: PathBuf,
-        /// The file behind it.
+        /// The backing file.
         path: PathBuf,
-        /// What it is used for: a mountpoint, or `swap`.
+        /// Uses of the device: mount points, or `swap`.
         used: Vec<String>,
     },
 }
@@ -45,7 +46,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// All who use something below `directory`, this process left out; devices first.
+/// Returns all users of paths below `directory` except this process; loop devices first.
 #[must_use]
 pub fn holders(directory: &Path) -> Vec<Holder> {
     let mut found = loops(directory);

@@ -1,4 +1,4 @@
-//! Which mount a path lies on: /proc/self/mountinfo (proc(5)).
+//! Mount that holds a path: /proc/self/mountinfo (proc(5)).
 
 use crate::proc;
 use std::io;
@@ -7,51 +7,52 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// Its type, as in `ext4` or `fuse.bindfs`.
+    /// Type, such as `ext4` or `fuse.bindfs`.
     pub fs_type: String,
-    /// What is mounted: a device, or whatever the file system calls it.
+    /// Mounted device, or the source name of the file system.
     pub source: String,
     /// Options of this mount, such as `rw,relatime`.
     pub options: String,
-    /// Options of the file system, as far as they are not its defaults.
+    /// Options of the file system that differ from its defaults.
     pub fs_options: String,
-    /// Number of the device: major and minor. The major is 0 where there is no block device.
+    /// Device number: major and minor. The major is 0 where no block device exists.
     pub device: (u32, u32),
 }
 
 impl Mount {
-    /// The mount that a path lies on; the path must exist.
+    /// Returns the mount that holds a path; the path must exist.
     ///
     /// # Errors
-    /// The path cannot be resolved, or procfs does not tell.
+    /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
         let text = std::fs::read_to_string("/proc/self/mountinfo")?;
         let over = text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
-        // What was mounted last over the deepest point is what is seen.
+        // The last mount over the deepest mount point hides the earlier ones.
         let depth = |mount: &Mount| mount.point.components().count();
         over.max_by_key(depth).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
     }
 
-    /// Whether its files are memory themselves, so that nothing of them can be dropped.
+    /// Returns true if the file system keeps its files in memory, so that their pages cannot be
+    /// dropped.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
     }
 
-    /// Whether a program answers for it. Such a file system has a cache below the page cache that
-    /// nobody can look into, and may drop pages at each open.
+    /// Returns true if a user-space program serves the file system. Such a file system has a cache
+    /// below the page cache that Larder cannot inspect, and may drop pages at each open.
     #[must_use]
     pub fn is_fuse(&self) -> bool {
         self.fs_type == "fuse" || self.fs_type == "fuseblk" || self.fs_type.starts_with("fuse.")
     }
 
-    /// All options that are in force, where the file system tells (ext4 does), else those that
-    /// differ from its defaults; in order, separated by commas.
+    /// Returns all effective options where the file system reports them (ext4 does), else those
+    /// that differ from its defaults; sorted, separated by commas.
     #[must_use]
     pub fn all_fs_options(&self) -> String {
         let device = Path::new(&self.source).file_name().unwrap_or_default();
@@ -66,13 +67,13 @@ impl Mount {
     }
 }
 
-/// Everything that is mounted, in the order of the kernel: what covers another comes later.
+/// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
 pub(crate) fn all() -> Vec<Mount> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines().filter_map(parse).collect()
 }
 
-/// Mount points at and below a directory, those first that must be unmounted first.
+/// Returns the mount points at and below a directory, in the order in which to unmount them.
 pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     let points = all().into_iter().map(|mount| mount.point);
     let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(directory)).collect();
@@ -80,13 +81,13 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     points
 }
 
-/// Where a device is mounted, by the name under which it was.
+/// Returns the mount points of a device, by the source name of the mounts.
 pub(crate) fn points_of(device: &Path) -> Vec<String> {
     let on_it = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
     on_it.map(|mount| mount.point.display().to_string()).collect()
 }
 
-/// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
+/// Parses a line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
@@ -104,7 +105,8 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// The kernel writes space, tab, line end and backslash as an octal number behind a backslash.
+/// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline and backslash as
+/// an octal number after a backslash.
 fn unescaped(text: &str) -> String {
     let mut plain = text.to_owned();
     for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {

@@ -1,7 +1,7 @@
-//! How much the kernel favours a thread: nice value, scheduling policy, I/O priority.
+//! Thread priority: nice value, scheduling policy and I/O priority.
 //!
-//! Invariants: everything here is about the calling thread, and threads that it starts inherit it;
-//! what [`PriorityChange::apply`] changed is as before when [`Changed`] is restored or dropped.
+//! Invariants: all functions act on the calling thread, and threads that it starts inherit its
+//! priority; restoring or dropping [`Changed`] undoes what [`PriorityChange::apply`] changed.
 
 use crate::syscall;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -12,44 +12,45 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Real-time priorities that Linux has (sched(7)).
+/// Real-time priorities of Linux (sched(7)).
 const REAL_TIME: RangeInclusive<i32> = 1..=99;
 /// Levels of an I/O priority (`ioprio_set(2)`).
 const LEVELS: RangeInclusive<i32> = 0..=7;
-/// Bits of a level; the class is above them.
+/// Number of bits below the class in an I/O priority; the level is in the lowest of them.
 const CLASS_SHIFT: i32 = 13;
 
 /// A scheduling policy (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The usual one.
+    /// The default policy.
     Other,
-    /// For work that nobody waits for.
+    /// For batch work.
     Batch,
-    /// Only when there is nothing else to do.
+    /// For work that runs only while the processor is otherwise idle.
     Idle,
-    /// Real time, until it waits; 1 to 99.
+    /// Real time, without time slices; 1 to 99.
     Fifo(i32),
-    /// Real time, in turns; 1 to 99.
+    /// Real time, with time slices; 1 to 99.
     RoundRobin(i32),
-    /// One that has no name here, by its number and priority.
+    /// A policy that this enum does not name, by its number and priority.
     Another(i32, i32),
 }
 
-/// An I/O priority. Only some schedulers look at it: bfq does, mq-deadline at the class.
+/// An I/O priority. Only some I/O schedulers use it: bfq uses class and level, mq-deadline the
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// What follows from the nice value.
+    /// Derived from the nice value.
     None,
-    /// Before all others; 0 (first) to 7.
+    /// Before all other classes; 0 (first) to 7.
     RealTime(i32),
-    /// The usual class; 0 (first) to 7.
+    /// The default class; 0 (first) to 7.
     BestEffort(i32),
-    /// Only when there is nothing else to do.
+    /// Only while the disk is otherwise idle.
     Idle,
 }
 
-/// How a thread is favoured.
+/// The priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// From -20 (first) to 19.
@@ -60,7 +61,7 @@ pub struct Priority {
     pub io: IoPriority,
 }
 
-/// What is to change; what is none stays.
+/// A requested change of priority; a field that is `None` stays unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PriorityChange {
     /// From -20 (first) to 19.
@@ -71,7 +72,7 @@ pub struct PriorityChange {
     pub io: Option<IoPriority>,
 }
 
-/// Why it was not changed: a sentence that can follow "failed to".
+/// An error changing a priority: a sentence that can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 #[error("set {what}: {source}")]
 pub struct PriorityError {
@@ -150,7 +151,7 @@ impl IoPriority {
     }
 
     fn of_number(number: i32) -> IoPriority {
-        // Between level and class newer kernels have hints, which nobody here sets.
+        // Newer kernels store hints between level and class; Larder sets none.
         let level = number & LEVELS.end();
         match number >> CLASS_SHIFT {
             1 => IoPriority::RealTime(level),
@@ -194,10 +195,10 @@ impl FromStr for IoPriority {
 }
 
 impl Priority {
-    /// That of the calling thread.
+    /// Reads the priority of the calling thread.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn now() -> io::Result<Priority> {
         Ok(Priority {
             nice: getpriority_process(None)?,
@@ -206,7 +207,7 @@ impl Priority {
         })
     }
 
-    /// The same as settings, by name.
+    /// Returns the priority as named settings.
     #[must_use]
     pub fn named(&self) -> BTreeMap<String, String> {
         [
@@ -219,10 +220,10 @@ impl Priority {
 }
 
 impl PriorityChange {
-    /// Sets what is wanted, for the calling thread.
+    /// Sets the requested values for the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses; what was set until then is as before.
+    /// The kernel refuses; values that were already set are restored.
     pub fn apply(&self) -> Result<Changed, PriorityError> {
         let failed = |what: &str| {
             let what = what.to_owned();
@@ -247,21 +248,21 @@ impl PriorityChange {
     }
 }
 
-/// A changed priority, until restored or dropped by the thread that it belongs to.
+/// A changed priority, until the thread that changed it restores or drops it.
 #[derive(Debug)]
 pub struct Changed {
     before: Priority,
     wanted: PriorityChange,
     done: bool,
-    /// Another thread would set its own.
+    /// Makes the type `!Send`: another thread would change its own priority.
     here: PhantomData<*const ()>,
 }
 
 impl Changed {
-    /// As it was.
+    /// Restores the previous priority.
     ///
     /// # Errors
-    /// The kernel refuses: going back to a better nice value takes a right that this process may
+    /// The kernel refuses: to lower the nice value again, the process needs a privilege that it may
     /// lack.
     pub fn restore(mut self) -> Result<(), PriorityError> {
         self.back()
@@ -282,7 +283,7 @@ impl Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        // After an error or a panic nobody is left to be told; the thread ends soon.
+        // After an error or a panic the destructor cannot report a failure; the thread ends soon.
         drop(self.back());
     }
 }
@@ -323,7 +324,7 @@ mod tests {
             assert_eq!((seen.policy, seen.io), (Policy::Batch, IoPriority::BestEffort(6)));
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
-            // A drop does the same.
+            // Dropping the value restores the priority as well.
             drop(
                 PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }
                     .apply()

@@ -1,9 +1,8 @@
-//! The settings that a measurement depends on: read before and after.
+//! The settings that a measurement depends on: read before and after it.
 //!
-//! Invariants: names are stable, lower case, with the unit at the end where there is one; values
-//! are what the kernel says, in its own words; what this kernel does not have is left out. Paths
-//! and names of the machine are not part of it, so that two records can be compared
-//! (`larder_report::run::trial::SettingChange::between`).
+//! Invariants: names are stable, lower case, and end with the unit if there is one; values are the
+//! kernel's own text; a setting that this kernel lacks is left out. Paths and host names are not
+//! included, so that records are comparable (`larder_report::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
 use crate::mounts::Mount;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Settings by name.
 pub type Snapshot = BTreeMap<String, String>;
 
-/// Settings of memory in /proc/sys/vm, by file.
+/// Memory settings in /proc/sys/vm, by file.
 const VM: &[&str] = &[
     "dirty_background_bytes",
     "dirty_background_ratio",
@@ -31,7 +30,7 @@ const VM: &[&str] = &[
     "zone_reclaim_mode",
 ];
 
-/// Settings of the queue of a disk: file in sysfs, and name.
+/// Settings of a disk's queue: file in sysfs, and name.
 pub(crate) const QUEUE: &[(&str, &str)] = &[
     ("scheduler", "scheduler"),
     ("read_ahead_kb", "read_ahead_kib"),
@@ -44,7 +43,7 @@ pub(crate) const QUEUE: &[(&str, &str)] = &[
     ("write_cache", "write_cache"),
 ];
 
-/// Other files with one value, or with one of several in brackets.
+/// Other files with one value, or with one of several values in brackets.
 const OTHERS: &[(&str, &str)] = &[
     ("/sys/kernel/mm/transparent_hugepage/enabled", "thp.enabled"),
     ("/sys/kernel/mm/transparent_hugepage/defrag", "thp.defrag"),
@@ -54,7 +53,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("/proc/sys/kernel/sched_autogroup_enabled", "sched.autogroup"),
 ];
 
-/// The settings in force for work on `paths`. Paths that are not there add nothing.
+/// Returns the effective settings for work on `paths`. Missing paths add nothing.
 #[must_use]
 pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
     let mut found = Snapshot::new();
@@ -92,7 +91,8 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
     found
 }
 
-/// The first of a kind has no number: mostly there is only one.
+/// Returns the name with its number; the first item has no number, because most records have only
+/// one.
 fn numbered(what: &str, number: usize) -> String {
     if number == 1 { what.to_owned() } else { format!("{what}{number}") }
 }
@@ -101,7 +101,7 @@ fn add(found: &mut Snapshot, name: String, value: Option<String>) {
     found.extend(value.map(|value| (name, value)));
 }
 
-/// The governors of all processors, each named once.
+/// Returns the distinct governors of all processors.
 fn governors() -> Option<String> {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu/cpufreq").ok()?;
     let governors: BTreeSet<String> =

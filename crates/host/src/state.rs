@@ -1,9 +1,8 @@
-//! What making file systems for a measurement could leave changed: block devices with their
-//! settings and what is attached to them, mounts, the priority of this thread, and what a run has
-//! in its scratch directory.
+//! Host state that a scratch file system could change: block devices with their settings and
+//! backing files, mounts, the priority of this thread, and the files in a scratch directory.
 //!
-//! Unlike [`crate::settings`] this is about this machine alone: it has its names and paths, and is
-//! for comparing before and after, never for records
+//! Unlike [`crate::settings`] this state contains names and paths of one machine. It serves to
+//! compare the machine before and after a run, never for records
 //! (`larder_report::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
@@ -14,7 +13,7 @@ use crate::{mounts, proc};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything by name, as it is now; `scratch` is the directory that images are made in.
+/// Returns the current state by name; `scratch` is the directory that contains the images.
 #[must_use]
 pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut found = Priority::now().map(|priority| priority.named()).unwrap_or_default();
@@ -31,18 +30,18 @@ pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     for mount in mounts::all() {
         let place = format!("mount {}", mount.point.display());
         let what = format!("{} {} {}", mount.source, mount.fs_type, mount.options);
-        // What is mounted over another is a mount as well.
+        // A mount that covers another one shares its name, so both are listed.
         let covered = found.get(&place).map(|below| format!("{below}, {what}"));
         found.insert(place, covered.unwrap_or(what));
     }
-    // Others may put files of their own there.
+    // Other programs may store files in this directory.
     for name in names(scratch).into_iter().filter(|name| name.starts_with(PREFIX)) {
         found.insert(format!("in {}, {name}", scratch.display()), "there".to_owned());
     }
     found
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -58,7 +57,7 @@ mod tests {
     #[test]
     fn a_difference_is_noticed_and_gone_when_it_is_undone() {
         let scratch = tempfile::tempdir().unwrap();
-        // Others may attach and mount meanwhile; these are ours alone.
+        // Other processes attach and mount meanwhile; the filter keeps the changes of this test.
         let own = |change: &SettingChange| {
             let ours = scratch.path().to_string_lossy();
             change.name.starts_with("process.") || change.name.contains(ours.as_ref())

@@ -18,9 +18,9 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns whether a character has an effect other than its glyph, or no glyph: C0 and C1 controls,
+/// Returns true if a character has an effect other than its glyph, or no glyph: C0 and C1 controls,
 /// line and paragraph separators, and the characters that the Unicode Character Database
-/// (`DerivedCoreProperties.txt`, `Default_Ignorable_Code_Point`) says are not displayed, which
+/// (`DerivedCoreProperties.txt`, `Default_Ignorable_Code_Point`) lists as not displayed, which
 /// include those that change the direction of text.
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
@@ -131,7 +131,7 @@ fn guarded(text: &str, allowed: bool) -> String {
 #[derive(Debug)]
 pub struct Terminal<W: Write> {
     to: W,
-    /// The first bytes of a character whose other bytes were not written yet.
+    /// The first bytes of a character that is not complete yet.
     begun: Vec<u8>,
 }
 

@@ -13,7 +13,7 @@ pub enum LineError {
     /// The line has no end within [`LINE_BYTES_MAX`].
     #[error("line {line}: the line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong {
-        /// Counting from 1.
+        /// Line number, counting from 1.
         line: u64,
     },
     /// The file cannot be read.

@@ -1,11 +1,12 @@
-//! Records from programs to us, in a ring that both have in their memory.
+//! Records from BPF programs to this process, in a ring buffer that both map.
 //!
-//! The layout is that of kernel/bpf/ringbuf.c: a page with the place of the reader, a page with
-//! that of the writers, and the ring, which is mapped twice so that no record is cut. Each record
-//! has a head of 8 bytes: its length, and whether it is still being written.
+//! The layout is that of kernel/bpf/ringbuf.c: a page with the consumer position, a page with the
+//! producer position, and the data pages, which are mapped twice so that no record wraps. Each
+//! record has a header of 8 bytes: its length, and a bit that is set while a program writes the
+//! record.
 //!
-//! Invariant: a record is read after its head says that it is whole, and is the writers' again only
-//! after it was handed out.
+//! Invariant: the reader reads a record only after its header marks it complete, and returns the
+//! space to the producers only after it passed the record on.
 
 use crate::syscall::bpf::{Map, MapKind, MapSpec, Shared};
 use std::io;
@@ -16,7 +17,7 @@ const DISCARDED: u64 = 1 << 30;
 const HEAD: u64 = 8;
 const WORD: u64 = 8;
 
-/// A ring.
+/// A BPF ring buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
     map: Map,
@@ -28,7 +29,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Makes one of about `bytes`.
+    /// Creates a ring buffer of about `bytes`.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -45,7 +46,7 @@ impl Ring {
         Ok(Ring { map, reader, records, bytes, page_words: page / WORD, record: Vec::new() })
     }
 
-    /// Its descriptor, as programs name it.
+    /// Returns the file descriptor of the map, as programs name it.
     pub(crate) fn number(&self) -> i32 {
         self.map.number()
     }
@@ -55,7 +56,8 @@ impl Ring {
         self.records.read(place, order)
     }
 
-    /// Hands out, as words, what is there now, up to a record that is still being written.
+    /// Passes each complete record to `each`, as words, up to the first record that a program is
+    /// still writing.
     pub(crate) fn empty(&mut self, mut each: impl FnMut(&[u64])) {
         let mut at = self.reader.read(0, Ordering::Relaxed);
         let end = self.word(0, Ordering::Acquire);
@@ -65,7 +67,7 @@ impl Ring {
             if head & BUSY != 0 {
                 break;
             }
-            // The upper half of the head is the writers' own.
+            // The upper half of the header is private to the producers.
             let length = head & (DISCARDED - 1);
             if head & DISCARDED == 0 {
                 let mut record = std::mem::take(&mut self.record);

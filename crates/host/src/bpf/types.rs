@@ -1,43 +1,43 @@
-//! The kernel's own types: where members lie, and what numbers types and names have.
+//! The kernel's BTF: offsets of structure members, and numbers of types and enumerators.
 //!
-//! The BPF type format (Documentation/bpf/btf.rst) is read once from front to back. Invariants:
-//! what cannot be read as it is written is an error, never a guess; offsets are bytes, and members
-//! of bits are not found.
+//! The parser reads the BPF type format (Documentation/bpf/btf.rst) once from front to back.
+//! Invariants: malformed data is an error, never a guess; offsets are bytes, and a bit field counts
+//! as not found.
 
-/// Where the kernel tells them.
+/// Path of the kernel's BTF.
 pub(crate) const PLACE: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
-/// The bytes of a header up to what is used of it.
+/// Bytes of the header that the parser uses.
 const HEADER: usize = 24;
 
-/// Kinds of types.
+/// Type kinds.
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 
-/// Why types cannot be had. Every message can follow "failed to".
+/// An error reading kernel types. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypesError {
-    /// There is no such file.
+    /// The file is missing or unreadable.
     #[error("read {PLACE}: {0}")]
     Io(#[from] std::io::Error),
-    /// It is not as it should be.
+    /// The data is malformed.
     #[error("understand {PLACE} at byte {0}")]
     Broken(usize),
-    /// Something is not in it.
+    /// The kernel has no such type or member.
     #[error("find {0} among the types of this kernel")]
     Lacks(String),
 }
 
-/// The types of a kernel.
+/// The types of one kernel.
 #[derive(Debug)]
 pub(crate) struct Types {
     bytes: Vec<u8>,
     strings: usize,
-    /// Where each type begins; number 0 is nothing.
+    /// Byte offset of each type; entry 0 is unused.
     places: Vec<usize>,
 }
 
@@ -47,15 +47,15 @@ struct Type {
     place: usize,
     kind: u32,
     count: usize,
-    /// Offsets of members hold their size in bits as well.
+    /// True if member offsets also hold the member's size in bits.
     bits: bool,
 }
 
 impl Types {
-    /// Those of the running kernel.
+    /// Reads the types of the running kernel.
     ///
     /// # Errors
-    /// It was built without, or they are not understood.
+    /// The kernel was built without BTF, or the data is malformed.
     pub(crate) fn read() -> Result<Types, TypesError> {
         Types::parse(std::fs::read(PLACE)?)
     }
@@ -94,7 +94,7 @@ impl Types {
         Ok(Type { place, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
     }
 
-    /// Whether the word at a place names this.
+    /// Returns true if the word at an offset refers to the string `name`.
     fn is_named(&self, place: usize, name: &str) -> bool {
         let Ok(offset) = self.size(place) else { return false };
         let text = self.bytes.get(self.strings.saturating_add(offset)..).unwrap_or_default();
@@ -109,19 +109,20 @@ impl Types {
         })
     }
 
-    /// The number of a typedef.
+    /// Returns the number of a typedef.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// The kernel has no typedef of this name.
     pub(crate) fn typedef(&self, name: &str) -> Result<u32, TypesError> {
         let found = self.find(&[TYPEDEF], name);
         found.map(|(number, _)| number).ok_or_else(|| TypesError::Lacks(name.to_owned()))
     }
 
-    /// The bytes before a member of a structure, also of one without a name in it.
+    /// Returns the byte offset of a structure member, including members of nested anonymous
+    /// structures.
     ///
     /// # Errors
-    /// There is no such structure or member.
+    /// The kernel has no such structure or member.
     pub(crate) fn offset(&self, of: &str, member: &str) -> Result<i16, TypesError> {
         let lacks = || TypesError::Lacks(format!("{member} of struct {of}"));
         let (_, found) = self.find(&[STRUCT], of).ok_or_else(lacks)?;
@@ -132,7 +133,7 @@ impl Types {
         i16::try_from(bits / 8).ok().ok_or_else(lacks)
     }
 
-    /// The bits before a member.
+    /// Returns the bit offset of a member.
     fn member(&self, of: Type, name: &str, depth: u32) -> Result<Option<u32>, TypesError> {
         for number in 0..of.count {
             let place = of.place + 12 + 12 * number;
@@ -155,10 +156,10 @@ impl Types {
         Ok(None)
     }
 
-    /// The number that an enumeration gives a name.
+    /// Returns the value of an enumerator.
     ///
     /// # Errors
-    /// None does.
+    /// The kernel has no such enumeration or enumerator.
     pub(crate) fn enumerator(&self, of: &str, name: &str) -> Result<u32, TypesError> {
         let lacks = || TypesError::Lacks(format!("{name} of enum {of}"));
         let (_, found) = self.find(&[ENUM], of).ok_or_else(lacks)?;
@@ -168,7 +169,7 @@ impl Types {
     }
 }
 
-/// Bytes behind the head of a type.
+/// Returns the number of bytes that follow the header of a type.
 fn behind(of: Type) -> Option<usize> {
     Some(match of.kind {
         2 | 7..=12 | 16 | 18 => 0,
@@ -180,8 +181,8 @@ fn behind(of: Type) -> Option<usize> {
     })
 }
 
-/// Types for a map that the kernel wants to know those of: keys of 32 bits, and values of so many
-/// words of 64 bits. With the numbers of both.
+/// Returns BTF for a map type that requires it, with keys of 32 bits and values of `words` 64-bit
+/// words, and the type numbers of key and value.
 pub(crate) fn map_types(words: u32) -> (Vec<u8>, u32, u32) {
     let strings = b"\0u32\0u64\0";
     let int = |name: u32, bytes: u32| [name, 1 << 24, bytes, bytes * 8];
@@ -204,8 +205,8 @@ pub(crate) fn map_types(words: u32) -> (Vec<u8>, u32, u32) {
 mod tests {
     use super::*;
 
-    /// `struct outer { u64 a; union { struct { u32 b; u32 c; }; u64 d; }; }`, a typedef of it and
-    /// `enum e { X = 3, Y = 7 }`.
+    /// BTF with `struct outer { u64 a; union { struct { u32 b; u32 c; }; u64 d; }; }`, a typedef of
+    /// it and `enum e { X = 3, Y = 7 }`.
     fn sample() -> Vec<u8> {
         let strings = b"\0u32\0u64\0outer\0a\0b\0c\0d\0name\0e\0X\0Y\0";
         let at = |name: &str| {

@@ -1,9 +1,9 @@
-//! Making the page cache hold a file as a whole, and looking at many files without changing what is
-//! looked at.
+//! Reading whole files into the page cache, and querying many files without changing their
+//! residency.
 //!
-//! Where an open drops pages (FUSE without a kept cache), a file is opened once, and that open file
-//! is read, looked at and dropped; [`Files`] keeps them open. Other programs that open the file
-//! change it all the same, which shows at the next look.
+//! On a file system where an open drops pages (FUSE without `kernel_cache`), each file is opened
+//! once, and that descriptor serves reads, queries and drops; [`Files`] keeps the descriptors open.
+//! An open by another program still drops pages, which the next query shows.
 
 use super::drop::{self, DropError};
 use super::{Residency, ResidencyError, of_file, open, read_piece};
@@ -12,46 +12,46 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const PIECE_BYTES: usize = 1 << 20;
-/// For how long files are read again before what is missing counts as missing: the kernel may page
-/// out what rests for most of a second at a time.
+/// Time for which files are read again before missing pages are reported: proactive reclaim may
+/// evict cold pages for most of a second at a time.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Files that are kept open; more are opened one by one.
+/// Maximum number of files kept open; further files are opened for each operation.
 const OPEN_MAX: usize = 512;
 
-/// Why a file could not be read in. Every message can follow "failed to".
+/// An error reading files into memory. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// What is there cannot be found out.
+    /// The residency query failed.
     #[error(transparent)]
     Residency(#[from] ResidencyError),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("read {} into memory: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }
 
-/// Files that are looked at as one.
+/// A set of files that is queried as a whole.
 #[derive(Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
-    /// Open files of the first paths.
+    /// Descriptors of the first paths.
     opened: Vec<File>,
 }
 
-/// What was found of several files.
+/// Residency of a set of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// All together.
+    /// Total of all files.
     pub sum: Residency,
-    /// The first one that has resident pages, with what it has.
+    /// The first file that has resident pages, with its residency.
     pub resident: Option<(PathBuf, Residency)>,
-    /// The first one that lacks pages, with what it has.
+    /// The first file that lacks pages, with its residency.
     pub lacking: Option<(PathBuf, Residency)>,
 }
 
@@ -59,23 +59,23 @@ impl Files {
     /// Opens the files.
     ///
     /// # Errors
-    /// One cannot be opened, or is neither a file nor a block device.
+    /// A path cannot be opened, or is neither a file nor a block device.
     pub fn open(paths: Vec<PathBuf>) -> Result<Files, ResidencyError> {
         let opened =
             paths.iter().take(OPEN_MAX).map(|path| open(path)).collect::<Result<_, _>>()?;
         Ok(Files { paths, opened })
     }
 
-    /// Which files.
+    /// Returns the paths of the files.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// What is resident of them now.
+    /// Returns the current residency of the files.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn residency(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
         self.each(|file, path| {
@@ -85,21 +85,22 @@ impl Files {
         Ok(found)
     }
 
-    /// Writes out what is dirty and drops their pages; what is resident afterwards. `more` is asked
-    /// before each file whether to go on; if not, the rest stays as it is.
+    /// Writes dirty pages back and drops the pages of the files. Before each file it calls `more`;
+    /// once `more` returns false, the remaining files stay as they are.
     ///
     /// # Errors
-    /// A file cannot be written out or looked at.
+    /// A file cannot be written back or queried.
     pub fn drop(&self, mut more: impl FnMut() -> bool) -> Result<(), DropError> {
         self.each(|file, path| if more() { drop::opened(file, path).map(|_| ()) } else { Ok(()) })
     }
 
-    /// Reads them until every page is resident, as far as that can be, and looks after each was
-    /// opened once more, as somebody who works with it will do: where an open drops pages, this
-    /// shows it. `more` is asked with the bytes of each piece whether to go on.
+    /// Reads the files until every page is resident, as far as possible, and queries each file
+    /// after a further open, as a program that uses the file performs it: if an open drops pages,
+    /// the result shows it. It calls `more` with the bytes of each read, and stops once `more`
+    /// returns false.
     ///
     /// # Errors
-    /// A file cannot be opened, read or looked at.
+    /// A file cannot be opened, read or queried.
     pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
         let mut buffer = vec![0; PIECE_BYTES];
         let begun = Instant::now();
@@ -112,8 +113,8 @@ impl Files {
                 Ok::<(), FillError>(())
             })?;
             let found = self.reopened()?;
-            // Memory that is short for a moment, or a kernel that pages out what rests, takes some
-            // of the pages that were just read; where opening drops them, all are gone.
+            // A short lack of memory or proactive reclaim takes some of the pages that were just
+            // read; a file system that drops pages at open takes all of them.
             let some_lack = found.lacking.is_some() && found.sum.resident > 0;
             if !going || !some_lack || begun.elapsed() > PATIENCE {
                 return Ok(found);
@@ -145,7 +146,7 @@ impl Files {
     }
 }
 
-/// Reads a file from front to back; false if it was told to stop.
+/// Reads a file from front to back; returns false if `more` stopped it.
 fn read_all(
     file: &File,
     path: &Path,

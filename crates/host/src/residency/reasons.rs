@@ -1,5 +1,5 @@
-//! Why pages of a file stay although they were to be dropped, are missing although they were read,
-//! and what lies below: sentences for people.
+//! Likely reasons for pages that stay resident after a drop or are missing after a read, and caches
+//! below the page cache, as text for the user.
 
 use super::Residency;
 use crate::disk::Disk;
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Why pages of a file are still resident after they were dropped, as far as it can be told; a
-/// part of a sentence.
+/// Returns a likely reason why pages of a file are still resident after a drop, as part of a
+/// sentence.
 #[must_use]
 pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
     let mount = Mount::of(path).ok();
@@ -27,7 +27,8 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
     "another program reads it, or holds its pages locked".to_owned()
 }
 
-/// A process that has the file mapped, as `123 (name)`. Processes of others are seen by root only.
+/// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
+/// users.
 fn who_maps(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino().to_string();
     let real = path.canonicalize().ok()?;
@@ -35,7 +36,8 @@ fn who_maps(path: &Path) -> Option<String> {
     processes.flatten().find_map(|process| {
         let number: u32 = process.file_name().to_str()?.parse().ok()?;
         let maps = std::fs::read_to_string(process.path().join("maps")).ok()?;
-        // address perms offset dev inode path; the device is not what stat(2) says on btrfs.
+        // Columns: address perms offset dev inode path; on btrfs the device differs from that of
+        // stat(2).
         let maps_it = maps.lines().any(|line| {
             line.split_whitespace().nth(4) == Some(inode.as_str())
                 && line.ends_with(&*real.to_string_lossy())
@@ -45,7 +47,7 @@ fn who_maps(path: &Path) -> Option<String> {
     })
 }
 
-/// Why pages of a file are missing after it was read, as far as it can be told; a part of a
+/// Returns a likely reason why pages of a file are missing after it was read, as part of a
 /// sentence.
 #[must_use]
 pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
@@ -69,8 +71,8 @@ pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
     "the machine is short of memory, or another program drops or cuts it".to_owned()
 }
 
-/// What lies below the page cache of these files and may hold data that nobody can look at, each
-/// as a sentence, once. `all_dropped` says that everything the kernel caches was dropped.
+/// Returns a sentence for each cache below the page cache that may hold data of these files and
+/// cannot be inspected, without duplicates. `all_dropped` says that all kernel caches were dropped.
 #[must_use]
 pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
     let mut said = BTreeSet::new();

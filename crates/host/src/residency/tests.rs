@@ -1,11 +1,11 @@
-//! What is found agrees with what was done to the file, and both ways of asking agree.
+//! Residency follows the operations on a file, and cachestat(2) and mincore(2) agree.
 
 use super::prefetch::Files;
 use super::*;
 use larder_testing::skip;
 use std::io::Write;
 
-/// A file of so many bytes whose pages are on the disk.
+/// Creates a file of `bytes` bytes and writes it to the disk.
 fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let path = directory.join(name);
     let mut file = File::create(&path).unwrap();
@@ -14,7 +14,8 @@ fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
-/// A directory whose files have pages that can be dropped; none where the temporary directory is memory.
+/// Creates a directory whose files have droppable pages; returns `None` and reports a skip on tmpfs
+/// and FUSE.
 fn directory() -> Option<tempfile::TempDir> {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let mount = crate::mounts::Mount::of(directory.path()).unwrap();
@@ -32,7 +33,7 @@ fn page() -> usize {
 #[test]
 fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
     let Some(directory) = directory() else { return };
-    // Not a whole number of pages: the last one counts as one.
+    // The length is not a multiple of the page size: the last, partial page counts.
     let path = file_of(directory.path(), "file", 40 * page() + 1);
     let written = of_path(&path).unwrap();
     assert_eq!((written.pages, written.resident, written.dirty), (41, 41, 0));
@@ -53,7 +54,7 @@ fn what_is_taken_while_a_file_is_read_is_read_again() {
     let files = Files::open(vec![path.clone()]).unwrap();
     let mut left = 2;
     let found = files.fill(|_| {
-        // Somebody drops it, twice.
+        // Another user of the file drops its pages, twice.
         if left > 0 {
             left -= 1;
             drop::file(&path).unwrap();
@@ -69,7 +70,7 @@ fn what_was_read_is_what_is_resident() {
     let path = file_of(directory.path(), "file", 64 * page());
     drop::file(&path).unwrap();
     let file = open(&path).unwrap();
-    // Without read-ahead a read brings in its own page alone.
+    // Without read-ahead a read loads only its own page.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for number in [3, 5, 8, 63] {
         read_piece(&file, &mut [0], number * page_bytes()).unwrap();
@@ -108,7 +109,7 @@ fn dirty_pages_are_counted_and_written_by_a_drop() {
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![1; 2 * page()], 0).unwrap();
     let found = of_path(&path).unwrap();
-    // The kernel may have begun to write already, and a large folio is dirty as a whole.
+    // The kernel may have started writeback already, and a large folio is dirty as a whole.
     assert!(found.dirty + found.write_back <= 16 && found.is_warm(), "{found:?}");
     assert!(drop::file(&path).unwrap().is_cold());
     assert_eq!(std::fs::read(&path).unwrap()[..2 * page()], vec![1; 2 * page()]);

@@ -1,7 +1,7 @@
-//! Loop devices of our own: added, attached to an image, and removed again.
+//! Private loop devices: addition, attachment to an image, and removal.
 //!
-//! Invariant: a device that was there before is never used, so that whatever the kernel changes of
-//! a device when it is attached is gone with it.
+//! Invariant: an existing device is never reused, so every setting that the kernel changes when it
+//! attaches a device disappears with the device.
 
 use super::tool::{run, tool};
 use super::{BUSY_MAX, ScratchError, eventually};
@@ -10,12 +10,12 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where devices are added and removed (include/uapi/linux/loop.h).
+/// Control device that adds and removes loop devices (include/uapi/linux/loop.h).
 const CONTROL: &str = "/dev/loop-control";
-/// Numbers that are tried before it counts as impossible.
+/// Number of device numbers to try before giving up.
 const NUMBERS_MAX: u32 = 4096;
 
-/// The name of the device with a number.
+/// Returns the name of the device with a number.
 pub(super) fn name(number: u32) -> String {
     format!("loop{number}")
 }
@@ -29,8 +29,8 @@ fn control(command: syscall::LoopControl, number: u32) -> std::io::Result<()> {
     syscall::loop_control(&file, command, number)
 }
 
-/// Adds a device. `note` is told which one before it is there, so that it can be removed whatever
-/// happens in between.
+/// Adds a loop device. It calls `note` with the number before it adds the device, so that the
+/// device can be removed after a crash at any point.
 pub(super) fn add(
     mut note: impl FnMut(u32) -> Result<(), ScratchError>,
 ) -> Result<u32, ScratchError> {
@@ -41,7 +41,7 @@ pub(super) fn add(
         note(number)?;
         match control(syscall::LoopControl::Add, number) {
             Ok(()) => return Ok(number),
-            // Somebody else was faster.
+            // Another process took the number first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(ScratchError::io(format!("add a loop device in {CONTROL}"))(error));
@@ -52,7 +52,7 @@ pub(super) fn add(
     Err(ScratchError::io(format!("add one of {NUMBERS_MAX} loop devices"))(taken))
 }
 
-/// Attaches an image, past the page cache of the file system that it lies on.
+/// Attaches an image with direct I/O, so that its file system's page cache is bypassed.
 pub(super) fn attach(number: u32, image: &Path) -> Result<PathBuf, ScratchError> {
     let device = Path::new("/dev").join(name(number));
     run(tool("losetup", "mount")?.arg("--direct-io=on").arg(&device).arg(image))?;
@@ -63,21 +63,21 @@ pub(super) fn attach(number: u32, image: &Path) -> Result<PathBuf, ScratchError>
     Err(ScratchError::NoDirectIo { image: image.to_path_buf() })
 }
 
-/// The file behind a device; none if nothing is attached.
+/// Returns the backing file of a device, or `None` if nothing is attached.
 pub(super) fn backing(name: &str) -> Option<PathBuf> {
     let path = proc::read(in_sysfs(name).join("loop/backing_file"))?;
-    // The kernel says so of files that were removed.
+    // The kernel appends this suffix to deleted files.
     Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(&path)))
 }
 
-/// Devices that something is attached to, with the files behind them.
+/// Returns the attached loop devices with their backing files.
 pub(super) fn attached() -> Vec<(String, PathBuf)> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let names = devices.filter_map(|device| device.ok()?.file_name().into_string().ok());
     names.filter_map(|name| backing(&name).map(|file| (name, file))).collect()
 }
 
-/// Detaches, and waits until it is.
+/// Detaches a device and waits until it is detached.
 pub(super) fn detach(name: &str) -> Result<(), ScratchError> {
     let device = Path::new("/dev").join(name);
     let what = format!("detach {}", device.display());
@@ -87,12 +87,12 @@ pub(super) fn detach(name: &str) -> Result<(), ScratchError> {
             return Ok(());
         }
         run(tool("losetup", "mount")?.arg("--detach").arg(&device))?;
-        // A device that somebody looks at goes when they are done.
+        // A device that another process has open is detached when that process closes it.
         if backing(name).is_none() { Ok(()) } else { Err(ScratchError::busy(&what)) }
     })
 }
 
-/// Removes a device that we added, unless somebody else uses it now.
+/// Removes a device that this process added, unless another process has attached it meanwhile.
 pub(super) fn remove(number: u32) -> Result<(), ScratchError> {
     let name = name(number);
     let what = format!("remove the device {name}");
@@ -104,10 +104,10 @@ pub(super) fn remove(number: u32) -> Result<(), ScratchError> {
     })
 }
 
-/// Sets the scheduler; read back.
+/// Sets the scheduler and verifies it.
 pub(super) fn set_scheduler(number: u32, scheduler: &str) -> Result<(), ScratchError> {
     let path = in_sysfs(&name(number)).join("queue/scheduler");
-    // The kernel loads a module for it where there is one.
+    // The kernel loads the scheduler's module if there is one.
     let written = std::fs::write(&path, scheduler);
     let known = proc::read(&path).unwrap_or_default();
     if proc::chosen(&known) == scheduler {

@@ -1,9 +1,10 @@
-//! The directory of a scratch file system: its image, its mount point, and the journal of what was
-//! made outside of it.
+//! The directory of a scratch file system: its image, its mount point, and the journal of the
+//! devices that were added.
 //!
-//! Invariants: the journal is locked for as long as the process lives that made the directory; a
-//! device is named in it before it is added. So whoever gets the lock may undo everything: what is
-//! mounted below the directory and attached from it is found in the kernel's own lists.
+//! Invariants: the process that creates the directory holds a lock on the journal while it lives;
+//! the journal names a device before the device is added. So any process that obtains the lock may
+//! undo everything: the kernel lists the mounts below the directory and the devices attached to
+//! files in it.
 
 use super::{BUSY_MAX, ScratchError, device, eventually};
 use crate::mounts;
@@ -14,13 +15,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a directory is called; two numbers follow.
+/// Prefix of directory names; two numbers follow.
 pub(crate) const PREFIX: &str = "larder-scratch-";
 const JOURNAL: &str = "journal";
-/// Directories that one process may have in one place.
+/// Maximum number of directories of one process in one parent.
 const DIRECTORIES_MAX: u32 = 1024;
 
-/// A directory that is ours alone.
+/// A locked scratch directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -28,7 +29,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Makes a new one in a directory that is there.
+    /// Creates a new directory inside an existing one.
     pub(super) fn make(parent: &Path) -> Result<Directory, ScratchError> {
         let failed =
             |what: &str, path: &Path| ScratchError::io(format!("{what} {}", path.display()));
@@ -40,7 +41,7 @@ impl Directory {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(failed("make the directory", &path)(error)),
             }
-            // Before it was locked, somebody who clears up after others may have taken it.
+            // A concurrent cleanup may have removed the directory before it was locked.
             if let Some(directory) = Directory::claim(&path).map_err(failed("lock", &path))? {
                 let point = directory.mount_point();
                 std::fs::create_dir(&point).map_err(failed("make the directory", &point))?;
@@ -51,7 +52,8 @@ impl Directory {
         Err(failed("make a directory in", &parent)(taken))
     }
 
-    /// Locks a directory that is there; none if somebody else has it, or it is gone.
+    /// Locks an existing directory; returns `None` if another process holds the lock or the
+    /// directory no longer exists.
     fn claim(path: &Path) -> std::io::Result<Option<Directory>> {
         let name = path.join(JOURNAL);
         let mut options = OpenOptions::new();
@@ -65,7 +67,7 @@ impl Directory {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // It may have been removed between the two.
+        // Another process may have removed the journal between open and lock.
         let ours = journal.metadata()?.ino();
         let is_there = std::fs::metadata(&name).is_ok_and(|found| found.ino() == ours);
         Ok(is_there.then(|| Directory { path: path.to_path_buf(), journal }))
@@ -79,13 +81,13 @@ impl Directory {
         self.path.join("mounted")
     }
 
-    /// Notes a device that is about to be added.
+    /// Records a device that is about to be added.
     pub(super) fn note_device(&mut self, number: u32) -> Result<(), ScratchError> {
         let failed = ScratchError::io(format!("write the journal in {}", self.path.display()));
         self.journal.write_all(format!("device {number}\n").as_bytes()).map_err(failed)
     }
 
-    /// Devices that were added, or about to be.
+    /// Returns the recorded devices, which were added or about to be added.
     fn noted_devices(&self) -> Vec<u32> {
         let mut text = String::new();
         let read =
@@ -94,13 +96,13 @@ impl Directory {
         lines.filter_map(|line| line.strip_prefix("device ")?.parse().ok()).collect()
     }
 
-    /// Undoes everything, the last first, and removes the directory. What cannot be undone stays, with
-    /// the directory and its journal, for another try.
+    /// Undoes everything in reverse order and removes the directory. After an error, the remainder
+    /// stays together with the directory and its journal for another attempt.
     pub(super) fn undo(&self) -> Result<(), ScratchError> {
         self.undo_within(BUSY_MAX)
     }
 
-    /// As `undo`, but retries busy mounts and devices for up to `limit`.
+    /// Does the same as `undo`, but retries busy mounts and devices for up to `limit`.
     fn undo_within(&self, limit: Duration) -> Result<(), ScratchError> {
         for point in mounts::below(&self.path) {
             let what = format!("unmount {}", point.display());
@@ -123,30 +125,30 @@ impl Directory {
 }
 
 impl Drop for Directory {
-    /// Gives the lock back now: a child between fork and exec would keep it.
+    /// Releases the lock explicitly: a child between fork and exec would otherwise keep it.
     fn drop(&mut self) {
         let unlocked = self.journal.unlock();
         debug_assert!(unlocked.is_ok(), "{unlocked:?}");
     }
 }
 
-/// What runs that were killed had left.
+/// Result of cleaning up after killed processes.
 #[derive(Debug, Default)]
 pub struct LeftOver {
-    /// Directories that were removed, with what was mounted and attached from them.
+    /// Directories that were removed, with their mounts and devices.
     pub removed: Vec<PathBuf>,
-    /// Those that stay, with why: a sentence that can follow "failed to".
+    /// Directories that remain, with the reason: a sentence that can follow "failed to".
     pub stays: Vec<(PathBuf, String)>,
 }
 
-/// Removes what runs of this user that were killed have left: directories in `parent`, and those
-/// anywhere that a loop device is still attached from.
+/// Removes scratch file systems that killed processes of this user left behind: directories in
+/// `parent`, and directories anywhere that still have a loop device attached.
 #[must_use]
 pub fn remove_left_over(parent: &Path) -> LeftOver {
     remove_left_over_within(parent, BUSY_MAX)
 }
 
-/// As [`remove_left_over`], but retries busy mounts and devices for up to `limit`.
+/// Does the same as [`remove_left_over`], but retries busy mounts and devices for up to `limit`.
 pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOver {
     let mut directories: Vec<PathBuf> = Vec::new();
     if let Ok(entries) = parent.canonicalize().and_then(std::fs::read_dir) {
@@ -173,8 +175,8 @@ pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOve
     left
 }
 
-/// Whether a directory is called so, and belongs to us: for the administrator too, those of others are
-/// theirs.
+/// Returns true if a directory has the name of a scratch directory and belongs to the effective
+/// user. Root also skips the directories of other users.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let numbers = name.and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
@@ -198,7 +200,7 @@ mod tests {
         let living = Directory::make(&parent).unwrap();
         let killed = Directory::make(&parent).unwrap();
         std::fs::write(killed.image(), "x").unwrap();
-        // As if it had been killed: nothing is undone, and the lock is gone.
+        // Simulates a killed process: nothing is undone, and the lock is free.
         let path = killed.path.clone();
         drop(killed);
         for other in ["larder-scratch-mine", "larder-scratch-1-", "larder-scratch-1-2x"] {
@@ -216,7 +218,7 @@ mod tests {
     fn devices_are_noted_and_read_again() {
         let parent = tempfile::tempdir().unwrap();
         let mut directory = Directory::make(parent.path()).unwrap();
-        // Numbers that no machine has, so that nothing is removed.
+        // No machine has devices with these numbers, so the test removes none.
         directory.note_device(1_000_001).unwrap();
         directory.note_device(1_000_002).unwrap();
         assert_eq!(directory.noted_devices(), [1_000_001, 1_000_002]);

@@ -1,7 +1,7 @@
-//! The kinds of file systems that can be made, and what it takes.
+//! Supported kinds of scratch file systems, and the programs that create them.
 //!
-//! Invariant: a kind is known by what the kernel calls it; what of it is here is looked up each
-//! time, since a module or a package may come meanwhile.
+//! Invariant: a kind is identified by its kernel name; its availability is checked at each call,
+//! since a module or a package may be installed meanwhile.
 
 use crate::proc;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 /// A kind of file system.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// What it is called here, as `ext4`.
+    /// Larder's name, such as `ext4`.
     pub name: &'static str,
-    /// What the kernel calls it.
+    /// The kernel's name.
     pub fs_type: &'static str,
-    /// The program that makes one.
+    /// The mkfs program.
     pub maker: &'static str,
-    /// The package of Debian that has this program.
+    /// The Debian package that contains the mkfs program.
     pub package: &'static str,
-    /// Options that are always given: be quiet, and write over what was there.
+    /// Default options: suppress output, and overwrite existing data.
     options: &'static [&'static str],
-    /// An option with its value, unless it is given otherwise: finish now, not after the mount,
-    /// when it would be measured.
+    /// An option and its value, used unless the caller gives the option: initialize everything in
+    /// mkfs, not after the mount during the measurement.
     at_once: Option<(&'static str, &'static str)>,
 }
 
-/// ext2, ext3 and ext4 fill their tables of inodes after the mount, if they are let.
+/// By default ext2, ext3 and ext4 initialize their inode tables after the mount.
 const EXT_AT_ONCE: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
 
 const fn ext(name: &'static str, maker: &'static str) -> Kind {
@@ -41,7 +41,7 @@ const fn other(
     Kind { name: names[0], fs_type: names[1], maker, package, options, at_once: None }
 }
 
-/// All kinds that are known.
+/// All supported kinds.
 pub const KINDS: &[Kind] = &[
     ext("ext2", "mkfs.ext2"),
     ext("ext3", "mkfs.ext3"),
@@ -53,13 +53,14 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The one with this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<&'static Kind> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// Whether this kernel has it, or a module for it that it will load.
+    /// Returns true if the kernel supports the kind, or has a module for it that it loads on
+    /// demand.
     #[must_use]
     pub fn is_in_kernel(&self) -> bool {
         let known = proc::read("/proc/filesystems").unwrap_or_default();
@@ -74,13 +75,13 @@ impl Kind {
         proc::read(aliases).is_some_and(|text| text.lines().any(|line| line.starts_with(&alias)))
     }
 
-    /// Where the program is that makes one, if it is installed.
+    /// Returns the path of the mkfs program, if it is installed.
     #[must_use]
     pub fn maker(&self) -> Option<PathBuf> {
         super::tool::find(self.maker)
     }
 
-    /// All options for the maker, with those that are asked for.
+    /// Returns all options for the mkfs program, including the requested ones.
     pub(super) fn all_options<'a>(&self, asked: &'a [String]) -> Vec<&'a str> {
         let mut options = self.options.to_vec();
         let is_given = |option: &str| asked.iter().any(|word| word.starts_with(option));

@@ -1,4 +1,5 @@
-//! Making, breaking, and undoing, on this machine; skipped where it does not let us.
+//! Creation, failure and cleanup of scratch file systems; skipped on machines that do not permit
+//! them.
 
 use super::*;
 use crate::{mounts::Mount, state};
@@ -7,12 +8,13 @@ use larder_testing::{MachineLock, skip};
 
 const MIB: u64 = 1 << 20;
 
-/// For tests that leave something behind, or clear up after others: one at a time.
+/// Lock for tests that leave scratch file systems behind or clean up: they run one at a time.
 pub(super) fn alone() -> MachineLock {
     MachineLock::exclusive("scratch")
 }
 
-/// What is wanted in these tests; none, said aloud, where it cannot be made.
+/// Returns the parameters of these tests; returns `None` and reports a skip if the machine does not
+/// support them.
 fn wanted() -> Option<ScratchOptions> {
     let kind = Kind::from_name("ext4").unwrap();
     let lacks = if !rustix::process::geteuid().is_root() {
@@ -37,7 +39,8 @@ fn wanted() -> Option<ScratchOptions> {
     })
 }
 
-/// What differs of what these tests could have changed: others attach and mount meanwhile.
+/// Returns the changes of host state that concern `parent`; other processes attach and mount
+/// meanwhile.
 fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -> Vec<String> {
     let ours = parent.to_string_lossy();
     SettingChange::between(before, &state::of_machine(parent))
@@ -76,7 +79,7 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
         assert_eq!(rustix::fs::statvfs(scratch.path()).unwrap().f_bsize, 1024);
         std::fs::write(scratch.path().join("file"), vec![7; 4096]).unwrap();
         assert!(!changed(&before, parent).is_empty(), "a mount is a difference");
-        // What lives is left alone.
+        // A cleanup leaves a scratch file system in use alone.
         let left = remove_left_over(parent);
         assert!(!left.removed.iter().any(|directory| directory.starts_with(parent)), "{left:?}");
         scratch.remove().unwrap();
@@ -119,12 +122,12 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
     let before = state::of_machine(parent.path());
     let mut killed = Scratch::make(parent.path(), &wanted).unwrap();
     let point = killed.path().to_path_buf();
-    // As if it had been killed: nothing is undone, and the lock is gone.
+    // Simulates a killed process: nothing is undone, and the lock is free.
     drop(killed.directory.take());
     let path = point.parent().unwrap().to_path_buf();
-    // While a file is open there it cannot go, and is named.
+    // An open file keeps the mount busy; the result names it.
     let busy = File::create(point.join("file")).unwrap();
-    // Found by the device, from wherever the next one works.
+    // The cleanup finds the directory through its loop device, from any other parent.
     let elsewhere = tempfile::tempdir().unwrap();
     let left = directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
     let stays = left.stays.iter().find(|(stays, _)| *stays == path);

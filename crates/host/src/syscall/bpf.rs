@@ -1,9 +1,8 @@
-//! bpf(2): maps, programs, and memory that is shared with them.
+//! Wrapper of bpf(2): maps, programs, and memory shared with them.
 //!
-//! Invariants: every pointer in what the kernel is given is to memory of the length that is given
-//! with it, and the kernel keeps none of them. Keys and values have the lengths that the map was
-//! made with, which [`Map`] remembers. What is shared with programs is read and written as atomic
-//! words only.
+//! Invariants: every pointer passed to the kernel refers to memory of the length passed with it,
+//! and the kernel keeps none of them. Keys and values have the lengths that the map was created
+//! with, which [`Map`] remembers. Memory shared with programs is accessed only as atomic words.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -11,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 
-/// Commands, kinds and flags (include/uapi/linux/bpf.h).
+/// Commands, types and flags (include/uapi/linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
@@ -21,7 +20,7 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
-/// The kernel lends some helpers only to programs whose licence goes with its own.
+/// The kernel permits some helpers only to programs with a GPL-compatible license.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 #[repr(C)]
@@ -105,9 +104,9 @@ struct InfoByFd {
     info: u64,
 }
 
-/// `struct bpf_prog_info` up to what is wanted of it, in words.
+/// `struct bpf_prog_info` up to the last field in use, in words.
 const INFO_WORDS: usize = 27;
-/// Where `recursion_misses` is in it (since Linux 5.12).
+/// Index of `recursion_misses` in it (since Linux 5.12).
 const INFO_MISSED: usize = 26;
 
 fn address<T>(slice: &[T]) -> u64 {
@@ -122,15 +121,16 @@ fn number(descriptor: &OwnedFd) -> u32 {
     u32::try_from(descriptor.as_raw_fd()).expect("descriptors are not negative")
 }
 
-/// One of the commands; each `T` is the beginning of `union bpf_attr` for its command, and the
-/// kernel takes what is left out as 0. Answers what the kernel does.
+/// Executes a command; each `T` is the beginning of `union bpf_attr` for its command, and the
+/// kernel treats omitted fields as 0. Returns the result of the call.
 ///
 /// # Safety
-/// Pointers in `what` are to memory of the lengths that `what` gives with them, which may be
-/// written where the command writes.
+/// Pointers in `attr` refer to memory of the lengths that `attr` states, which is writable where
+/// the command writes.
 unsafe fn call<T>(command: libc::c_int, what: &mut T) -> io::Result<i32> {
     let size = libc::c_uint::try_from(size_of::<T>()).expect("a small structure");
-    // SAFETY: the pointer is to a live value of that size; the caller answers for those in it.
+    // SAFETY: the pointer refers to a live value of that size; the caller vouches for the pointers
+    // in it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(what), size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -138,36 +138,36 @@ unsafe fn call<T>(command: libc::c_int, what: &mut T) -> io::Result<i32> {
     Ok(i32::try_from(result).expect("descriptors are small"))
 }
 
-/// The same for commands that make a descriptor.
+/// Executes a command that creates a file descriptor.
 ///
 /// # Safety
-/// As of [`call`].
+/// The same as for [`call`].
 unsafe fn make<T>(command: libc::c_int, what: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: handed on.
+    // SAFETY: the caller vouches for the pointers.
     let number = unsafe { call(command, what) }?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// A kind of map.
+/// A map type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapKind {
-    /// Any key.
+    /// Arbitrary keys.
     Hash = 1,
-    /// Values by number.
+    /// Values by index.
     Array = 2,
-    /// Records, in the order of their making.
+    /// Records in the order of their reservation.
     Ring = 27,
-    /// A value for each thread, which goes with it.
+    /// A value for each task, freed with the task.
     Threads = 29,
 }
 
-/// Memory for elements is taken when they come.
+/// Allocates memory for elements on demand.
 pub(crate) const NO_PREALLOC: u32 = 1;
-/// The values can be mapped into memory.
+/// Permits mapping the values into memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 
-/// A map is to be like this.
+/// Parameters of a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapSpec {
     pub(crate) kind: MapKind,
@@ -177,7 +177,7 @@ pub(crate) struct MapSpec {
     pub(crate) flags: u32,
 }
 
-/// A map.
+/// A BPF map.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -185,7 +185,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Makes one; `types` are those of key and value where the kernel wants to know them.
+    /// Creates a map; `types` are the BTF types of key and value for map types that require them.
     pub(crate) fn make(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
         let (btf_fd, btf_key, btf_value) =
             types.map_or((0, 0, 0), |(btf, key, value)| (number(btf), key, value));
@@ -201,12 +201,12 @@ impl Map {
             btf_value,
             ..MapCreate::default()
         };
-        // SAFETY: there is no pointer in it.
+        // SAFETY: the structure contains no pointer.
         let fd = unsafe { make(MAP_CREATE, &mut what) }?;
         Ok(Map { fd, spec })
     }
 
-    /// Its descriptor, as programs name it.
+    /// Returns the file descriptor, as programs name it.
     pub(crate) fn number(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -217,32 +217,34 @@ impl Map {
         if !fits {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The kernel refuses what a command has no use for.
+        // The kernel rejects fields that a command does not use.
         let (key, value) = (address(key), if value.is_empty() { 0 } else { address(value) });
         Ok(Element { map_fd: number(&self.fd), key, value, ..Element::default() })
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if value.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut what = self.element(key, value)?;
-        // SAFETY: both have the lengths of the map, as was looked after, and are only read.
+        // SAFETY: key and value have the lengths of the map, as `element` checks, and are only
+        // read.
         unsafe { call(MAP_UPDATE_ELEM, &mut what) }.map(drop)
     }
 
-    /// Takes a key out; that there is none is an error.
+    /// Removes a key; a missing key is an error.
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
         let mut what = self.element(key, &[])?;
         // SAFETY: the key has the length of the map and is only read.
         unsafe { call(MAP_DELETE_ELEM, &mut what) }.map(drop)
     }
 
-    /// Its memory from `offset` on, for reading and, if asked for, for writing.
+    /// Maps the memory of the map from `offset` on, for reading and, if `write` is set, for
+    /// writing.
     pub(crate) fn share(&self, offset: u64, bytes: usize, write: bool) -> io::Result<Shared> {
         let prot = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: the kernel chooses a place that nothing else is at.
+        // SAFETY: the kernel chooses an unused address range.
         let address = unsafe {
             rustix::mm::mmap(ptr::null_mut(), bytes, prot, MapFlags::SHARED, &self.fd, offset)
         }?;
@@ -250,7 +252,7 @@ impl Map {
     }
 }
 
-/// Memory that programs of the kernel use as well.
+/// Memory shared with BPF programs.
 #[derive(Debug)]
 pub(crate) struct Shared {
     address: *mut libc::c_void,
@@ -258,18 +260,18 @@ pub(crate) struct Shared {
     write: bool,
 }
 
-// SAFETY: it is memory that is accessed by atomic words only, from whichever thread.
+// SAFETY: all threads access the memory only as atomic words.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// A word, to be read.
+    /// Reads a word.
     pub(crate) fn read(&self, place: usize, order: std::sync::atomic::Ordering) -> u64 {
         self.words()[place].load(order)
     }
 
-    /// A word, to be written; only where that was asked for.
+    /// Writes a word; panics if the memory is mapped read-only.
     pub(crate) fn write(&self, place: usize, value: u64, order: std::sync::atomic::Ordering) {
         assert!(self.write, "this memory is for reading");
         self.words()[place].store(value, order);
@@ -277,30 +279,32 @@ impl Shared {
 
     fn words(&self) -> &[AtomicU64] {
         let words = self.address.cast::<AtomicU64>();
-        // SAFETY: a mapping begins at a page, so words are aligned, and it has that many of them
-        // until this value is dropped; the kernel's side is atomic words as well.
+        // SAFETY: a mapping begins at a page boundary, so words are aligned, and it has that many
+        // of them until this value is dropped; the kernel accesses the memory as atomic words as
+        // well.
         unsafe { std::slice::from_raw_parts(words, self.bytes / size_of::<AtomicU64>()) }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and references into it do not outlive this value.
+        // SAFETY: exactly the range that was mapped, and references into it do not outlive this
+        // value.
         let gone = unsafe { rustix::mm::munmap(self.address, self.bytes) };
         debug_assert!(gone.is_ok(), "it was mapped");
     }
 }
 
-/// Makes the kernel know types, in its BPF type format.
+/// Loads types in the BPF type format into the kernel.
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     let btf_size = length(btf)?;
     let mut what = BtfLoad { btf: address(btf), btf_size, ..BtfLoad::default() };
-    // SAFETY: the pointer is to that many bytes, which are only read.
+    // SAFETY: the pointer refers to that many bytes, which are only read.
     unsafe { make(BTF_LOAD, &mut what) }
 }
 
-/// Loads a program for the tracepoint whose type has the number `tracepoint` in the kernel's own
-/// types. What the kernel has to say against it is in `log`, if that has room.
+/// Loads a program for the tracepoint with the type number `tracepoint` in the kernel's BTF. The
+/// verifier writes its messages to `log`, unless `log` is empty.
 pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     let mut what = ProgLoad {
         kind: PROG_TYPE_TRACING,
@@ -315,24 +319,25 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         attach_btf_id: tracepoint,
         ..ProgLoad::default()
     };
-    // SAFETY: code and licence are live and only read; the log is written up to its size.
+    // SAFETY: code and license are live and only read; the log is written up to its size.
     unsafe { make(PROG_LOAD, &mut what) }
 }
 
-/// Has a program run at its tracepoint for as long as the descriptor lives.
+/// Runs a program at its tracepoint for as long as the returned descriptor lives.
 pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     let mut what = RawTracepoint { program: number(program), ..RawTracepoint::default() };
-    // SAFETY: no pointer: the program knows its tracepoint.
+    // SAFETY: no pointer: the program determines its tracepoint.
     unsafe { make(RAW_TRACEPOINT_OPEN, &mut what) }
 }
 
-/// How often a program was to run and could not, since it ran already on that processor.
+/// Returns the number of runs that the kernel skipped, because the program was already running on
+/// that processor.
 pub(crate) fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
     let mut info = [0_u64; INFO_WORDS];
     let bytes = u32::try_from(size_of_val(&info)).expect("a small array");
     let info_address = info.as_mut_ptr().expose_provenance() as u64;
     let mut what = InfoByFd { fd: number(program), length: bytes, info: info_address };
-    // SAFETY: the pointer is to that many bytes, and the kernel writes no more.
+    // SAFETY: the pointer refers to that many bytes, and the kernel writes no more.
     unsafe { call(OBJ_GET_INFO_BY_FD, &mut what) }?;
     Ok(info[INFO_MISSED])
 }

@@ -1,11 +1,11 @@
-//! The raw pages of all processors, taken apart and put in the order of time.
+//! Decoding and time-ordering of the raw pages of all processors.
 //!
-//! Each processor has a buffer of its own, and a thread may go from one to another, so records are
-//! sorted before they are handed out. When all buffers have been emptied, everything older than
-//! the moment when that began has been read; a little is kept back for records that a processor
-//! had begun and not finished.
+//! Each processor has its own buffer, and a thread may migrate between processors, so the reader
+//! sorts records before it passes them on. A pass over all buffers reads every record that was
+//! complete before the pass began; the reader holds the most recent records back, because an older
+//! record may still be incomplete on another processor.
 //!
-//! Invariant: records come in the order of their times, over all calls.
+//! Invariant: records are passed on in the order of their times, over all calls.
 
 use super::{Instance, PageLayout, TraceError, Tracefs};
 use rustix::fs::{Mode, OFlags};
@@ -15,40 +15,40 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Records that were begun so long ago are finished: nobody is kept from finishing one for longer,
-/// since interrupts and what they interrupt run to their end.
+/// Age after which a record is complete: interrupts and the code that they interrupt run to
+/// completion, so no record stays incomplete for longer.
 pub(crate) const UNFINISHED: Duration = Duration::from_millis(2);
-/// Bytes for records of one round; more are left for the next.
+/// Bytes of records to read per pass; the rest stays for the next pass.
 const ROUND_BYTES: usize = 64 << 20;
-/// Bytes that are kept for the next rounds: what a million look-ups a second leave in two of them.
-/// Memory that is asked for anew in each round costs more than all else that is done here.
+/// Bytes of memory to keep for the next passes: the records of a million look-ups per second in two
+/// of them. A new allocation in each pass would cost more than all other work of the reader.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// A record, in the bytes of the round.
+/// A record, as a byte range in the buffer of its pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time in nanoseconds of the monotonic clock.
     pub time_ns: u64,
     begin: usize,
     end: usize,
 }
 
-/// Reads one or more instances.
+/// Reads the events of one or more instances.
 #[derive(Debug)]
 pub struct Reader {
     buffers: Vec<OwnedFd>,
     layout: PageLayout,
     bytes: Store,
-    /// The store of the round before, to be used again.
+    /// The buffer of the previous pass, for reuse.
     spare: Store,
     records: Vec<Raw>,
-    /// How many of them have been handed out.
+    /// Number of records that were passed on.
     done: usize,
     missed: u64,
     until_ns: u64,
 }
 
-/// Bytes one after the other, in memory that is used again.
+/// A byte buffer with reusable memory.
 #[derive(Debug, Default)]
 struct Store {
     memory: Vec<u8>,
@@ -56,7 +56,7 @@ struct Store {
 }
 
 impl Store {
-    /// Room behind what is there.
+    /// Returns free space of `bytes` bytes at the end.
     fn room(&mut self, bytes: usize) -> &mut [u8] {
         let end = self.used + bytes;
         if self.memory.len() < end {
@@ -65,14 +65,14 @@ impl Store {
         &mut self.memory[self.used..end]
     }
 
-    /// Puts bytes behind what is there, and says where.
+    /// Appends bytes and returns their range.
     fn put(&mut self, bytes: &[u8]) -> Range<usize> {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.used += bytes.len();
         self.used - bytes.len()..self.used
     }
 
-    /// Forgets everything, and gives back what is rarely needed.
+    /// Empties the buffer and frees memory beyond [`KEPT_BYTES`].
     fn clear(&mut self) {
         self.used = 0;
         self.memory.truncate(KEPT_BYTES);
@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// Nanoseconds of the clock that records carry.
+/// Returns the current time of the clock that records use, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -91,7 +91,7 @@ impl Reader {
     /// Opens the buffers of instances.
     ///
     /// # Errors
-    /// One cannot be opened.
+    /// A buffer cannot be opened.
     pub fn open(tracefs: &Tracefs, instances: &[&Instance]) -> Result<Reader, TraceError> {
         let layout = tracefs.page_layout()?;
         let mut buffers = Vec::new();
@@ -113,8 +113,9 @@ impl Reader {
         })
     }
 
-    /// Reads what is there and hands out the records that are old enough, in their order; with
-    /// `all` everything, once recording has stopped. Says whether more was left.
+    /// Reads the available records and passes on those that are old enough, in order; with `all` it
+    /// passes on every record, for use after recording has stopped. Returns true if records were
+    /// left in the buffers.
     ///
     /// # Errors
     /// A buffer cannot be read.
@@ -126,8 +127,8 @@ impl Reader {
         self.round_with(all, |_| (), each)
     }
 
-    /// The same with another source of records, whose times are of the same clock: `others` hands
-    /// out all that it has.
+    /// Does the same with a second source of records on the same clock: `others` passes on all
+    /// records that it has.
     ///
     /// # Errors
     /// A buffer cannot be read.
@@ -155,20 +156,20 @@ impl Reader {
         Ok(more)
     }
 
-    /// Events that the kernel says it lost, as far as pages tell.
+    /// Returns the number of events that the kernel reports as lost in page headers.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Every record from before this time has been handed out.
+    /// Returns the time before which every record has been passed on.
     #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "asked for by what counts"))]
     #[must_use]
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }
 
-    /// Moves what was kept back to the front.
+    /// Moves the records that were held back to the front.
     fn forget_done(&mut self) {
         self.spare.clear();
         for record in &mut self.records[self.done..] {
@@ -180,8 +181,8 @@ impl Reader {
         self.done = 0;
     }
 
-    /// Reads all buffers, each until it is empty or its share of the round is used. Answers up to
-    /// which time everything has been read, and whether something was left.
+    /// Reads all buffers, each until it is empty or its share of the pass is used. Returns the time
+    /// up to which all records have been read, and true if records were left.
     fn empty_buffers(&mut self) -> Result<(u64, bool), TraceError> {
         let begun = now_ns();
         let (mut until, mut left) = (begun, false);
@@ -190,7 +191,7 @@ impl Reader {
             let room = self.bytes.used + share;
             loop {
                 if self.bytes.used > room {
-                    // Its next record is not older than its last one.
+                    // The next record of the buffer is not older than the last one read.
                     until = until.min(self.records.last().map_or(0, |record| record.time_ns));
                     left = true;
                     break;
@@ -209,7 +210,7 @@ impl Reader {
         Ok((until, left))
     }
 
-    /// Takes a page apart that was read behind what is there.
+    /// Decodes a page that was read into the end of the buffer.
     fn take_apart(&mut self, bytes: usize) {
         let begin = self.bytes.used;
         let mut records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);

@@ -1,8 +1,9 @@
-//! What each process did to each file: events become counts.
+//! Conversion of events into counts of each process's accesses to each file.
 //!
-//! Invariants: counts only grow, but for pages that were told as hits and turn out to be misses
-//! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
-//! here. Nothing here reads the machine, but through what it is given.
+//! Invariants: counts only grow, except for pages that were counted as hits and turn out to be
+//! misses (see [`super::lookup`]); memory is bounded by the number of files and processes seen, and
+//! by the limits in this module. The module reads the machine only through the functions that its
+//! creator passes in.
 
 use super::event::{Event, FileSystemId, Key, Lookup, Reason};
 use super::fast::Map;
@@ -19,102 +20,103 @@ mod write;
 use files::File;
 pub(crate) use files::REMOVED_MAX;
 
-/// Spans of pages that were evicted, and large folios, that are remembered over all files; beyond
-/// it all are forgotten.
+/// Maximum number of remembered ranges, over all files, of evicted pages and large folios; beyond
+/// it all ranges are dropped.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// The number that block devices get as files, whatever the kernel calls their file system.
+/// Device number that represents the file system of block devices, whatever the kernel's number.
 pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
 
-/// The devices that the files of a home may be on.
+/// Returns the devices that may hold the files of a file system.
 pub(crate) type Homes = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
-/// Whether a number of a device is that of the file system that holds block devices.
+/// Returns true if a key's device number is that of the file system of block devices.
 pub(crate) type HoldsBlocks = Box<dyn FnMut(Key) -> bool + Send>;
 
-/// How many bytes a file has now, if that can be known.
+/// Returns the current size of a file in bytes, if it is known.
 pub(crate) type Ends = Box<dyn FnMut(Key) -> Option<u64> + Send>;
 
-/// What of the machine the ledger asks.
+/// Functions that query the machine.
 pub(crate) struct Machine {
-    /// Threads.
+    /// Describes a thread.
     pub(crate) ask: Ask,
-    /// File systems.
+    /// Returns the devices of a file system.
     pub(crate) homes: Homes,
-    /// Block devices.
+    /// Detects the file system of block devices.
     pub(crate) holds_blocks: HoldsBlocks,
-    /// Files.
+    /// Returns the size of a file.
     pub(crate) ends: Ends,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub(crate) page_bytes: u64,
 }
 
-/// A request, as traces hold it.
+/// A request, as recorded in traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Whether it was a write.
+    /// True for a write.
     pub write: bool,
-    /// How many of its pages were not resident.
+    /// Number of its pages that were not resident.
     pub misses: u64,
-    /// How many were resident by read-ahead.
+    /// Number of its pages that read-ahead had made resident.
     pub ahead: u64,
 }
 
-/// What a thread is doing.
+/// Current operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doing {
-    /// The file that it reads pages of.
+    /// File whose pages the thread reads from disk.
     reads: Option<FileId>,
-    /// The file that it continues to read after metadata, and the bytes of metadata not read yet.
+    /// File that the thread continues to read after metadata, and the bytes of metadata not read
+    /// yet.
     then_reads: Option<(FileId, u64)>,
-    /// The file that it writes out.
+    /// File that the thread writes back.
     writes_out: Option<FileId>,
-    /// The pages that it was asked to write.
+    /// File and pages of the thread's current write request.
     writes: Option<(FileId, u64, u64)>,
-    /// What is left of that request, in bytes: where it has come to, and where it ends.
+    /// Progress of that request in bytes: current offset and end.
     left: (u64, u64),
-    /// Pages around one that it touched through a mapping, which were mapped before it was asked
-    /// for itself.
+    /// Page range around a page that the thread touched through a mapping; the kernel mapped the
+    /// range before it reported the fault.
     around: Option<(FileId, u64, u64)>,
-    /// A page that it touched through a mapping, and whether it has become a miss.
+    /// File and page of the last fault through a mapping, and true if the fault was a miss.
     fault: Option<(FileId, u64, bool)>,
-    /// The file that it read and whose inode became dirty then.
+    /// File that the thread read and whose inode became dirty as a result.
     touched: Option<FileId>,
-    /// The file that XFS has it tidy up after its last user.
+    /// File that XFS inactivates after its last reference is gone.
     inactive: Option<Key>,
     reason: Reason,
     reclaims: bool,
-    /// It may be a look-up, an I/O or a change of the last file: found without a search.
+    /// File, process and counts index of the thread's last access, to avoid a search.
     pair: Option<(FileId, ProcessId, usize)>,
 }
 
-/// A look-up: most are of the same thread and file as the one before.
+/// Result of the last look-up: most look-ups repeat the thread and file of the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Same {
     thread: u32,
     key: Key,
     who: ThreadIdentity,
     file: FileId,
-    /// Place of their counts.
+    /// Index of the counts of file and process.
     place: usize,
 }
 
-/// All counts.
+/// Counts by file and process.
 pub(crate) struct Accounting {
     tasks: Tasks,
-    /// The last look-up, until threads come, go or change.
+    /// The last look-up, until a task starts, ends or changes.
     same: Option<Same>,
     homes: Homes,
     holds_blocks: HoldsBlocks,
     ends: Ends,
-    /// How often what a file system says of ends may be asked for.
+    /// Current round; each round may query the size of a file once.
     round: u32,
     known_homes: HashMap<FileSystemId, Vec<u32>>,
     block_homes: Map<u32, bool>,
@@ -125,15 +127,15 @@ pub(crate) struct Accounting {
     doing: Map<u32, Doing>,
     pairs: Map<u64, usize>,
     counts: Vec<(FileId, ProcessId, Counts)>,
-    /// Files that were removed and have their own number here.
+    /// Number of removed files that have their own entry.
     removed: usize,
-    /// Files that were removed since somebody asked, with when.
+    /// Files removed since the last query, with the time of removal.
     gone: Vec<(FileId, u64)>,
-    /// When what is taken happened.
+    /// Time of the events being processed.
     now_ns: u64,
     unattributed: Unattributed,
     remembered: usize,
-    /// Devices whose requests are counted where they come from, not here.
+    /// Lower devices of stacked ones, whose requests are counted on the upper device.
     lower: Map<u32, bool>,
     splits: Map<u32, u64>,
 }
@@ -145,7 +147,7 @@ impl std::fmt::Debug for Accounting {
 }
 
 impl Accounting {
-    /// Nothing counted yet.
+    /// Creates empty accounting.
     #[must_use]
     pub(crate) fn new(machine: Machine) -> Accounting {
         Accounting {
@@ -174,37 +176,37 @@ impl Accounting {
         }
     }
 
-    /// All counts, each with its file and its process.
+    /// Returns all counts, each with its file and its process.
     #[must_use]
     pub(crate) fn counts(&self) -> &[(FileId, ProcessId, Counts)] {
         &self.counts
     }
 
-    /// Physical I/O without a file.
+    /// Returns the physical I/O that belongs to no file.
     #[must_use]
     pub(crate) fn unattributed(&self) -> Unattributed {
         self.unattributed
     }
 
-    /// Requests of a device that were cut in two.
+    /// Returns the number of requests of a device that the kernel split.
     #[must_use]
     pub(crate) fn splits(&self, dev: u32) -> u64 {
         self.splits.get(&dev).copied().unwrap_or(0)
     }
 
-    /// Pages whose read-ahead was forgotten for want of room.
+    /// Returns the number of pages whose read-ahead state was dropped for lack of space.
     #[must_use]
     pub(crate) fn forgotten(&self) -> u64 {
         self.lookups.forgotten()
     }
 
-    /// Threads and processes.
+    /// Returns the threads and processes.
     #[must_use]
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// What was mounted since may be looked up anew.
+    /// Drops cached device mappings, so that later mounts are found.
     pub(crate) fn forget_homes(&mut self) {
         self.known_homes.clear();
         self.lower.clear();
@@ -227,7 +229,7 @@ impl Accounting {
         &mut self.counts[place].2
     }
 
-    /// The same for a thread that mostly does the same again.
+    /// Returns the counts of a thread's access to a file, cached for repeated access.
     fn at_again(&mut self, who: ThreadIdentity, file: FileId) -> &mut Counts {
         let place = self.place_again(who, file);
         &mut self.counts[place].2
@@ -246,12 +248,12 @@ impl Accounting {
         place
     }
 
-    /// What is taken from here on happened then.
+    /// Sets the time of the events that follow.
     pub(crate) fn at_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Takes an event of a thread; answers with the request that it began, if it is one.
+    /// Processes an event of a thread; returns the request that the event starts, if any.
     pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
         match event {
             Event::Lookup { key, first, last, held } => {
@@ -325,7 +327,7 @@ impl Accounting {
         None
     }
 
-    /// Who looks up, which file, and where that is counted.
+    /// Returns the thread, the file and the counts index of a look-up.
     fn same(&mut self, thread: u32, key: Key) -> Same {
         if let Some(same) = self.same.filter(|same| same.thread == thread && same.key == key) {
             return same;
@@ -336,7 +338,7 @@ impl Accounting {
         same
     }
 
-    /// Takes a look-up; answers with the request that it began, if it did.
+    /// Processes a look-up; returns the request that it starts, if any.
     pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
         let Lookup { thread, key, first, last, held } = *lookup;
         let Same { who, file, place, .. } = self.same(thread, key);
@@ -368,7 +370,7 @@ impl Accounting {
         })
     }
 
-    /// A thread has made look-ups that were only counted.
+    /// Accounts for look-ups of a thread that the kernel counted without reporting each one.
     #[cfg(feature = "bpf")]
     pub(crate) fn skipped(&mut self, thread: u32, skipped: &super::kernel_probe::Skipped) {
         if skipped.count > 0 {
@@ -379,7 +381,8 @@ impl Accounting {
         }
     }
 
-    /// Requests of a process that found all of their pages, none of them fresh.
+    /// Adds requests of a process that found all of their pages resident, none of them fresh from
+    /// read-ahead.
     #[cfg(feature = "bpf")]
     pub(crate) fn counted(
         &mut self,
@@ -394,20 +397,21 @@ impl Accounting {
         counts.in_order_pages += of.in_order;
     }
 
-    /// Requests of a process to a file up to now.
+    /// Returns the number of requests of a process to a file so far.
     #[cfg(feature = "bpf")]
     pub(crate) fn requests(&self, file: FileId, process: ProcessId) -> u64 {
         let pair = u64::from(file) << 32 | u64::from(process);
         self.pairs.get(&pair).map_or(0, |&place| self.counts[place].2.read_requests)
     }
 
-    /// Whether no page of a file is fresh.
+    /// Returns true if a file has no fresh pages.
     #[cfg(feature = "bpf")]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.lookups.none_fresh(file)
     }
 
-    /// A page that is mapped after its fault belongs to the same touch.
+    /// Processes a mapping of pages; a mapping that follows a fault on one of them is part of the
+    /// same touch.
     fn mapped(&mut self, thread: u32, key: Key, first: u64, last: u64) {
         let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let fault = self.doing(thread).fault.take();
@@ -424,7 +428,7 @@ impl Accounting {
     fn fault(&mut self, thread: u32, key: Key, page: u64) -> Option<Reference> {
         let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let again = self.doing(thread).fault;
-        // After it had to wait for the page, the thread tries the same once more.
+        // After a wait for the page, the thread repeats the fault.
         if again.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true)) {
             return None;
         }
@@ -521,7 +525,7 @@ impl Accounting {
         }
     }
 
-    /// Keeps what is remembered of pages bounded.
+    /// Bounds the memory for remembered ranges.
     fn remember(&mut self, count: usize) {
         self.remembered = count;
         if count > REMEMBERED_MAX {

@@ -1,162 +1,163 @@
-//! The events that are watched, and how records become them.
+//! Watched kernel events, and their decoding from trace records.
 //!
-//! One list says of each event what it is for, which fields it is read from and what is made of
-//! them. A field that a kernel does not have reads as 0. Invariant: page numbers, device numbers
-//! and inodes are those of the kernel; a range is given by its first page and its last or its
-//! length, as the name says.
+//! One table states for each event its purpose, the fields to read and the conversion of the fields
+//! to an [`Event`]. A field that a kernel lacks reads as 0. Invariant: page numbers, device numbers
+//! and inode numbers are those of the kernel; a range is given by its first page and its last page
+//! or its length, as the name says.
 
 use crate::tracefs::{Field, Format};
 
-/// A file as events name it: number of the device (major << 20 | minor) and inode.
+/// A file as events identify it: device number (major << 20 | minor) and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Number of the device.
+    /// Device number.
     pub(crate) dev: u32,
-    /// Inode.
+    /// Inode number.
     pub(crate) ino: u64,
 }
 
-/// How a record names the file system of a file.
+/// Identification of a file system in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileSystemId {
-    /// By number.
+    /// Device number.
     Device(u32),
-    /// By the name of what it writes back to, as `7:0` or `btrfs-1`.
+    /// Name of the backing device (BDI), such as `7:0` or `btrfs-1`.
     Backing([u8; 32]),
-    /// By the identity of a btrfs.
+    /// UUID of a btrfs.
     Btrfs([u8; 16]),
 }
 
-/// A file where its device may have to be looked up.
+/// A file whose device may require a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its file system.
+    /// File system.
     pub(crate) home: FileSystemId,
-    /// Its inode.
+    /// Inode number.
     pub(crate) ino: u64,
 }
 
-/// Why the lazy writer runs (include/linux/backing-dev-defs.h).
+/// Reason of a background writeback (include/linux/backing-dev-defs.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Too much is dirty.
+    /// Dirty memory exceeds the background limit.
     Background,
-    /// Memory is short.
+    /// Reclaim requires clean pages.
     Reclaim,
     /// sync(2), syncfs(2).
     Sync,
-    /// Pages are old.
+    /// Pages exceed the expiry age.
     Periodic,
-    /// Anything else.
+    /// Any other reason.
     #[default]
     Other,
 }
 
-/// What happened. Fields are called as everywhere in [`super`].
+/// A kernel event. Field names are the same throughout [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// All pages from `first` to `last` were looked up, of which the file has those up to `held`,
-    /// if that is known.
+    /// A process looked up the pages from `first` to `last`; `held` is the last of them that the
+    /// file contains, if that is known.
     Lookup { key: Key, first: u64, last: u64, held: Option<u64> },
-    /// Resident pages of a range were mapped.
+    /// The kernel mapped resident pages of a range.
     MapPages { key: Key, first: u64, last: u64 },
-    /// A page was not mapped.
+    /// A process accessed a page that was not mapped.
     Fault { key: Key, page: u64 },
-    /// Pages came.
+    /// The kernel added pages to the page cache.
     Add { key: Key, first: u64, order: u32 },
-    /// Pages went.
+    /// The kernel removed pages from the page cache.
     Delete { key: Key, first: u64, order: u32 },
-    /// Pages are wanted and not there.
+    /// A process requested pages that are not resident (synchronous read-ahead).
     Wanted { key: Key, first: u64, count: u64 },
-    /// Pages are read that nobody wants yet.
+    /// The kernel reads pages that no process has requested yet (asynchronous read-ahead).
     Ahead,
     /// A folio became dirty.
     Dirty { place: Place, page: u64 },
-    /// An inode became dirty that was clean, as were the pages of its file.
+    /// A clean inode with only clean pages became dirty.
     InodeDirty { place: Place },
-    /// The file system was asked to write: a whole request, or what is left of one from here on.
+    /// A process wrote through the file system: a whole request, or the rest of one from this
+    /// offset on.
     Write { key: Key, offset: u64, bytes: u64, whole: bool },
-    /// A thread writes pages of a file out, or is about to.
+    /// A thread writes pages of a file back, or is about to.
     WriteOut { place: Place },
-    /// The lazy writer comes to a file.
+    /// A flusher starts to write a file back.
     InodeStart { place: Place },
-    /// It leaves a file.
+    /// A flusher finishes a file.
     InodeDone { place: Place, wrote: u64 },
-    /// The lazy writer begins, and why.
+    /// A flusher starts a writeback for a reason.
     LazyStart { reason: Reason },
-    /// A writer waits.
+    /// The kernel throttles a writer.
     Throttled { ms: u64 },
-    /// The thread takes memory back itself, or no longer.
+    /// The thread starts or ends direct reclaim.
     Reclaim { begins: bool },
-    /// The number of a file was freed.
+    /// The file system freed an inode number.
     Removed { key: Key },
-    /// The last user of a file of XFS is gone, and the thread tidies up after it,
+    /// The last reference to an XFS inode is gone, and the thread starts to inactivate it.
     Inactive { key: Key },
-    /// and frees its number, since it was removed.
+    /// The thread frees the number of the inode that it inactivates, since the file was removed.
     Unlinked,
-    /// I/O past the cache.
+    /// A process started direct I/O.
     Direct { key: Key },
-    /// A request to a device.
+    /// A request to a block device.
     Bio { dev: u32, sectors: u64, write: bool, meta: bool },
-    /// A request was cut in two.
+    /// The kernel split a request.
     Split { dev: u32 },
-    /// A thread was made, by the one that the record is of; it may be in a group of its own.
+    /// The thread of the record created a thread, possibly in another cgroup.
     NewTask { tid: u32, thread: bool, grouped: bool },
-    /// A process went into the control group that is watched.
+    /// A process moved into the watched cgroup.
     Joined { tid: u32 },
-    /// A thread has another name.
+    /// A thread has a new name.
     Rename { tid: u32, name: [u8; 16] },
     /// A thread ends.
     Exit { tid: u32 },
 }
 
-/// What is lost without an event, and whether there is little left without.
+/// The kind of information that depends on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// Hits and misses.
     Lookups,
-    /// What read-ahead was asked for.
+    /// Read-ahead requests.
     ReadAhead,
-    /// Pages that come and go.
+    /// Addition and removal of pages.
     Pages,
-    /// Mappings.
+    /// Access through mappings.
     Mappings,
-    /// Pages that become dirty.
+    /// Dirtying of pages.
     Dirty,
-    /// Writes of one kind of file system.
+    /// Writes on one type of file system.
     Writes,
-    /// The lazy writer.
+    /// Background writeback.
     LazyWrite,
-    /// Writers that wait.
+    /// Throttled writers.
     Throttle,
-    /// Who takes memory back.
+    /// Direct reclaim.
     Reclaim,
-    /// Files that are removed.
+    /// Removal of files.
     Removals,
-    /// Disks.
+    /// Disk I/O.
     Physical,
-    /// Times of access.
+    /// Access time updates.
     AccessTimes,
-    /// Names of processes that come and go.
+    /// Names of starting and ending processes.
     Tasks,
-    /// Processes that go into the control group that is watched.
+    /// Processes that move into the watched cgroup.
     Groups,
 }
 
-/// An event that is wanted.
+/// Description of an event to enable and decode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventRequest {
-    /// Its group and name.
+    /// Group and name.
     pub(crate) name: &'static str,
-    /// What it is for.
+    /// The information that depends on it.
     pub(crate) part: Part,
-    /// What device and inode are called in a filter; empty where it has none.
+    /// Filter fields of device and inode; empty if the event has none.
     pub(crate) file_fields: (&'static str, &'static str),
     fields: &'static [&'static str],
     make: fn(&View<'_>) -> Event,
 }
 
-/// The wanted fields of a record.
+/// The selected fields of a record.
 struct View<'a> {
     fields: &'a [Field],
     record: &'a [u8],
@@ -201,9 +202,9 @@ impl View<'_> {
     }
 }
 
-/// How filters name a file in most events of the page cache.
+/// Filter fields of a file in most page cache events.
 const S_DEV: (&str, &str) = ("s_dev", "i_ino");
-/// And in those of file systems.
+/// Filter fields of a file in file system events.
 const DEV: (&str, &str) = ("dev", "ino");
 const NONE: (&str, &str) = ("", "");
 const RANGE: &[&str] = &["s_dev", "i_ino", "index", "last_index"];
@@ -221,8 +222,8 @@ const fn wanted(
     EventRequest { name, part, file_fields, fields, make }
 }
 
-/// ext4 tells of each folio that a request comes to, with all that is left of the request; before
-/// Linux 6.16 of each page with its part.
+/// ext4 reports each folio of a request, with the length of the rest of the request; before Linux
+/// 6.16 it reports each page with its part.
 fn ext4_write(view: &View<'_>) -> Event {
     Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3), whole: false }
 }
@@ -235,7 +236,8 @@ fn is(rwbs: [u8; 10], letter: u8) -> bool {
     rwbs.contains(&letter)
 }
 
-/// Of the letters of a request, a first F may be a flush before; W, D and so on come behind it.
+/// In the `rwbs` letters of a request, a leading F may be a preceding flush; W, D and others follow
+/// it.
 fn bio(view: &View<'_>) -> Event {
     let rwbs: [u8; 10] = view.bytes(2);
     let sectors = view.number(1);
@@ -248,7 +250,7 @@ fn bio(view: &View<'_>) -> Event {
     }
 }
 
-/// All events that are watched.
+/// All events that the watcher enables.
 #[rustfmt::skip]
 pub(crate) const WANTED: &[EventRequest] = &[
     wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
@@ -327,18 +329,18 @@ pub(crate) const WANTED: &[EventRequest] = &[
         |v| Event::Exit { tid: v.word(0) }),
 ];
 
-/// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
+/// Clone flag: the new thread belongs to its creator's process (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
-/// It is made in another control group than its maker's.
+/// Clone flag: the new process starts in another cgroup than its creator.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Where every record has the number of its event,
+/// Event number, at the start of every record.
 const ID: Field = Field { offset: 0, size: 2 };
-/// and, behind flags, its thread.
+/// Thread ID, after the flags.
 const THREAD: Field = Field { offset: 4, size: 4 };
 
-/// All pages from `first` to `last` were looked up by a thread: [`Event::Lookup`] by itself. There
-/// can be a million in a second, and moving the events of all kinds about costs more than to count
+/// A look-up of pages by a thread, as a separate type from [`Event::Lookup`]: a machine may perform
+/// a million of them per second, and moving values as large as [`Event`] costs more than counting
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lookup {
@@ -349,17 +351,17 @@ pub(crate) struct Lookup {
     pub(crate) held: Option<u64>,
 }
 
-/// Takes records apart that are of events whose formats are known.
+/// Decoder of the records of known events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// By number of the event.
+    /// Index in [`EVENTS`] and fields, by event number.
     known: Vec<Option<(usize, Vec<Field>)>>,
-    /// The number of look-ups and their fields, in the order of [`RANGE`].
+    /// Event number of look-ups and their fields, in the order of [`RANGE`].
     lookup: Option<(u64, [Field; 4])>,
 }
 
 impl Decoder {
-    /// Learns where the fields of an event lie.
+    /// Stores the number and field offsets of an event.
     pub(crate) fn learn(&mut self, wanted: &EventRequest, format: &Format) {
         let id = usize::from(format.id);
         if self.known.len() <= id {
@@ -375,7 +377,7 @@ impl Decoder {
         self.known[id] = place.map(|place| (place, fields));
     }
 
-    /// The look-up of a record; nothing if it is of something else.
+    /// Decodes a look-up; returns `None` for records of other events.
     #[must_use]
     pub(crate) fn lookup(&self, record: &[u8]) -> Option<Lookup> {
         let (id, [dev, ino, first, last]) = &self.lookup?;
@@ -388,7 +390,7 @@ impl Decoder {
         })
     }
 
-    /// The thread that a record is of, and what happened; nothing for events that were not learnt.
+    /// Decodes the thread and the event of a record; returns `None` for unknown events.
     #[must_use]
     pub(crate) fn decode(&self, record: &[u8]) -> Option<(u32, Event)> {
         let id = usize::try_from(ID.unsigned(record)).ok()?;

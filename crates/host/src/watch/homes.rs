@@ -1,4 +1,4 @@
-//! Which devices file systems are on: mountinfo and sysfs.
+//! Devices of file systems, from mountinfo and sysfs.
 
 use super::event::{FileSystemId, Key};
 use crate::mounts;
@@ -7,19 +7,19 @@ use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A number of a device as the kernel counts within.
+/// Returns the kernel-internal encoding of a device number.
 pub(super) fn number(major: u32, minor: u32) -> u32 {
     major << 20 | (minor & 0xf_ffff)
 }
 
-/// Major and minor of one.
+/// Returns the major and minor number of a device.
 #[must_use]
 pub(crate) fn parts(dev: u32) -> (u32, u32) {
     (dev >> 20, dev & 0xf_ffff)
 }
 
-/// Whether a file may be on a device. On btrfs stat(2) tells another number for each subvolume, so
-/// that only such numbers can be told from those of disks.
+/// Returns true if a file may be on a device. On btrfs stat(2) reports a different anonymous number
+/// for each subvolume, so two anonymous numbers count as a match.
 pub(super) fn may_be_on(dev: u32, found: &std::fs::Metadata) -> bool {
     let own = number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
     own == dev || (own >> 20 == 0 && dev >> 20 == 0)
@@ -35,14 +35,15 @@ fn in_sysfs(dev: u32) -> std::path::PathBuf {
     Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
 }
 
-/// Whether a device lies below others (md, dm), whose requests come through it once more.
+/// Returns true if a device is below a stacked device (md, dm), whose requests it receives a second
+/// time.
 pub(super) fn holds_others(dev: u32) -> bool {
     let directory = in_sysfs(dev);
     let holders = std::fs::read_dir(directory.join("holders"));
     holders.is_ok_and(|mut holders| holders.next().is_some())
 }
 
-/// The whole disk of a partition; any other device is its own.
+/// Returns the disk of a partition; any other device is returned unchanged.
 fn whole_device(dev: u32) -> u32 {
     let directory = in_sysfs(dev);
     if !directory.join("partition").exists() {
@@ -51,15 +52,15 @@ fn whole_device(dev: u32) -> u32 {
     proc::read(directory.join("../dev")).as_deref().and_then(parse).unwrap_or(dev)
 }
 
-/// Whether a file is a block device: its file system is mounted nowhere, and its inode is the
-/// number of a device that is there.
+/// Returns true if a file is a block device: its file system is not mounted, and its inode number
+/// is the number of an existing device.
 pub(super) fn is_block_device(key: Key) -> bool {
     let Ok(dev) = u32::try_from(key.ino) else { return false };
     let mounted = mounts::all().into_iter().any(|it| number(it.device.0, it.device.1) == key.dev);
     dev >> 20 != 0 && !mounted && in_sysfs(dev).exists()
 }
 
-/// The numbers that the files of a home may have; none if it is not known.
+/// Returns the device numbers that files of a file system may have; empty if unknown.
 pub(super) fn devices(home: &FileSystemId) -> Vec<u32> {
     match home {
         FileSystemId::Device(dev) => vec![*dev],
@@ -80,7 +81,7 @@ fn uuid(id: &[u8; 16]) -> String {
     text
 }
 
-/// A btrfs has a number of its own, which stat(2) does not tell and mountinfo does.
+/// Returns the device numbers of a btrfs. mountinfo reports them; stat(2) reports others.
 fn btrfs(uuid: &str) -> Vec<u32> {
     let directory = Path::new("/sys/fs/btrfs").join(uuid).join("devices");
     let Ok(devices) = std::fs::read_dir(directory) else { return Vec::new() };
@@ -103,7 +104,7 @@ fn backing(name: &str) -> Vec<u32> {
         });
         return ours.flat_map(|entry| btrfs(&entry.file_name().to_string_lossy())).collect();
     };
-    // A disk writes back for all its partitions.
+    // The backing device of a disk serves all its partitions.
     let mounted = mounts::all().into_iter().map(|it| number(it.device.0, it.device.1));
     let mut found: Vec<u32> = mounted.filter(|&it| it == dev || whole_device(it) == dev).collect();
     found.push(dev);

@@ -1,14 +1,14 @@
-//! Look-ups that are counted inside the kernel, and told only where something depends on their
-//! order.
+//! Look-ups that the kernel counts, reporting individually only those whose order matters.
 //!
-//! What costs is to tell of a look-up, not to make it, and most look-ups find pages that were
-//! there: of them only the number matters. So a small program at the kernel's tracepoint counts
-//! them, by thread and file; [`program`] says when it may. Pages that come are told by a program as
-//! well, all else by tracefs; records of both carry times of the same clock and are put in one
-//! order.
+//! Reporting a look-up is expensive, compared to the look-up itself, and most look-ups find pages
+//! that were resident before: for these only their number matters. A BPF program at the tracepoint
+//! counts them by thread and file; [`program`] defines the condition. A second program reports
+//! added pages; tracefs reports all other events. Both sources use the same clock, and the reader
+//! merges their records by time.
 //!
-//! Invariants: counts are the same as if every look-up had been told; what could not be told is
-//! counted as lost; programs, maps and memory go with this process, however it ends.
+//! Invariants: counts are the same as if every look-up had been reported; unreported events are
+//! counted as lost; the kernel removes programs, maps and memory when this process ends for
+//! whatever reason.
 
 mod program;
 
@@ -24,57 +24,58 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-/// Requests of a process to a file after which they are worth a counter.
+/// Number of requests of a process to a file after which the pair gets a counter.
 const REQUESTS_MIN: u64 = 8;
-/// What the kernel has to say against a program.
+/// Size of the verifier's log.
 const LOG_BYTES: usize = 1 << 20;
 
-/// What a thread did since it was told of last, counted in the kernel.
+/// Look-ups of a thread that the kernel counted since the thread's previous record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
-    /// Look-ups; if 0, the rest means nothing.
+    /// Number of look-ups; if 0, the other fields are undefined.
     pub(crate) count: u32,
-    /// The last one of them.
+    /// The last of these look-ups.
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Requests in a row that began where the one before had ended, and pages of the last one.
+    /// Number of consecutive requests that each started at the end of the previous one, and pages
+    /// of the last one.
     pub(crate) in_order: u32,
     pub(crate) pages: u64,
 }
 
-/// Requests that were counted in the kernel.
+/// Requests that the kernel counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) requests: u64,
-    /// Their pages, all of them hits.
+    /// Pages of the requests, all of them hits.
     pub(crate) pages: u64,
-    /// Those of requests that began where the one before had ended.
+    /// Pages of requests that started at the end of the previous one.
     pub(crate) in_order: u64,
 }
 
-/// A file that has a counter.
+/// A file with counters.
 #[derive(Clone, Copy, Debug)]
 struct File {
     id: FileId,
     key: Key,
-    /// Since when the kernel marks pages that come.
+    /// Time from which on the kernel records page additions.
     since_ns: u64,
     pairs: u32,
 }
 
-/// A thread and a file that have a counter.
+/// A thread and a file with a counter.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     file: FileId,
     process: ProcessId,
-    /// The number of the file here.
+    /// Slot of the file.
     slot: u32,
-    /// What has been taken.
+    /// Counts that were already taken.
     taken: Counted,
 }
 
-/// Programs, their maps, and what is known of them.
+/// The BPF programs, their maps, and the allocation of counters.
 #[derive(Debug)]
 pub(crate) struct KernelProbe {
     ring: Ring,
@@ -86,17 +87,17 @@ pub(crate) struct KernelProbe {
     _maps: [Map; 2],
     programs: [OwnedFd; 2],
     _links: [OwnedFd; 2],
-    /// By number; number 0 of the pairs is nobody's.
+    /// Files and pairs by slot; slot 0 of the pairs counts lost records.
     file_slots: Vec<Option<File>>,
     pair_slots: Vec<Option<Pair>>,
     by_file: HashMap<Key, u32>,
     by_thread: Known<u32, HashMap<Key, u32>>,
     free_files: Vec<u32>,
     free_pairs: Vec<u32>,
-    /// Each look-up is told, since more than their number is wanted.
+    /// True if each look-up is reported, because the caller needs every request.
     tells_all: bool,
     requests: u64,
-    /// A file has got a number since somebody asked.
+    /// True if a file received a slot since the last query.
     has_begun: bool,
 }
 
@@ -110,8 +111,8 @@ fn half(bytes: &[u8], place: i16) -> u32 {
     u32::from_le_bytes(bytes[place..place + 4].try_into().expect("four bytes"))
 }
 
-/// Takes a record apart that one of the programs has made: thread, what it did before, what
-/// happened. Nothing if it is a record of tracefs.
+/// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
+/// record of tracefs.
 #[must_use]
 pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
@@ -138,7 +139,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
     Some((half(record, 4), skipped, event))
 }
 
-/// The key of a file in both maps; `thread` is 0 in that of files alone.
+/// Returns the key of a file in the maps; `thread` is 0 in the map of files.
 fn map_key(key: Key, thread: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&key.ino.to_le_bytes());
@@ -173,7 +174,7 @@ fn threads() -> io::Result<Map> {
     Map::make(spec, Some((&types, key, value)))
 }
 
-/// Loads a program; if the kernel refuses, the last of what it says against it is the reason.
+/// Loads a program; if the kernel refuses, the error contains the last line of the verifier's log.
 fn load(code: &[u64], tracepoint: u32) -> Result<OwnedFd, String> {
     let error = match bpf::load_program(code, tracepoint, &mut []) {
         Ok(program) => return Ok(program),
@@ -200,11 +201,12 @@ fn refused(error: &io::Error) -> String {
 }
 
 impl KernelProbe {
-    /// Begins: from now on records come into the ring of about `ring_bytes`. `dev` and `ino` are
-    /// the only files of interest, if not all are; with `tells_all` each look-up is told.
+    /// Loads and attaches the programs, which write their records to a ring of about `ring_bytes`.
+    /// `dev` and `ino` restrict them to one device or file; with `tells_all` they report each
+    /// look-up.
     ///
     /// # Errors
-    /// Why it cannot be done here, as a part of a sentence.
+    /// A part of a sentence that states the reason.
     pub(crate) fn start(
         ring_bytes: u64,
         (dev, ino): (Option<u32>, Option<u64>),
@@ -231,7 +233,7 @@ impl KernelProbe {
             ring: ring.number(),
         };
         let only = program::FileFilter { dev, ino };
-        // Pages that come are to be marked before the first look-up is counted.
+        // Recording of page additions must start before the first look-up is counted.
         let came = load(&program::came(&layout, &maps, only), layout.came)?;
         let looked_up = load(&program::looked_up(&layout, &maps, only), layout.looked_up)?;
         let links =
@@ -258,7 +260,7 @@ impl KernelProbe {
         })
     }
 
-    /// Hands out the records that are there, with their times.
+    /// Passes on the available records, with their times.
     pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
         let mut bytes: Vec<u8> = Vec::new();
         self.ring.empty(|words| {
@@ -269,18 +271,19 @@ impl KernelProbe {
         });
     }
 
-    /// What could not be told.
+    /// Returns the number of events that the programs could not report.
     pub(crate) fn lost(&self) -> u64 {
         let runs = self.programs.iter().map(|program| bpf::missed_runs(program).unwrap_or(0));
         self.counts.read(0, Ordering::Relaxed) + runs.sum::<u64>()
     }
 
-    /// Requests that were counted in the kernel.
+    /// Returns the number of requests that the kernel counted.
     pub(crate) fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// A look-up of a thread was told; its process has made `requests` to this file.
+    /// Considers a reported look-up for a counter; its process has made `requests` requests to this
+    /// file.
     pub(crate) fn met(
         &mut self,
         thread: u32,
@@ -312,13 +315,14 @@ impl KernelProbe {
         }
     }
 
-    /// The number of a file, which it gets if it has none.
+    /// Returns the slot of a file; allocates one if it has none.
     fn slot_of(&mut self, key: Key, file: FileId) -> Option<u32> {
         if let Some(&slot) = self.by_file.get(&key) {
             return Some(slot);
         }
         let slot = free(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
-        // Nothing is counted until all that came before now has been told of.
+        // Different values of the two words disable counting until all earlier page additions are
+        // processed.
         let at = place(slot, STATE_BYTES);
         let came = self.states.read(at, Ordering::Acquire);
         self.states.write(at + 1, came.wrapping_add(1), Ordering::Release);
@@ -334,7 +338,7 @@ impl KernelProbe {
         Some(slot)
     }
 
-    /// Gives the number of a file back if nobody uses it.
+    /// Frees the slot of a file that no pair uses.
     fn release(&mut self, slot: u32) {
         let Some(file) = self.file_slots[index(slot)].filter(|file| file.pairs == 0) else {
             return;
@@ -346,8 +350,8 @@ impl KernelProbe {
         }
     }
 
-    /// Everything that was told before `until_ns` has been counted. Files of which no page is fresh
-    /// any more may be counted in the kernel.
+    /// Enables counting in the kernel for files without fresh pages. All events before `until_ns`
+    /// have been processed.
     pub(crate) fn settle(&mut self, until_ns: u64, none_fresh: impl Fn(FileId) -> bool) {
         for (slot, file) in (0_u32..).zip(&self.file_slots) {
             let Some(file) = file else { continue };
@@ -360,7 +364,7 @@ impl KernelProbe {
         }
     }
 
-    /// Whether there are files that are counted since this was asked last.
+    /// Returns true if a file received a slot since the last call.
     pub(crate) fn has_begun(&mut self) -> bool {
         std::mem::take(&mut self.has_begun)
     }
@@ -387,7 +391,7 @@ impl KernelProbe {
         }
     }
 
-    /// Tells what was counted since, by file and process.
+    /// Passes on the counts since the last call, by file and process.
     pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, Counted)) {
         let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
         for number in 1..pairs {
@@ -395,7 +399,7 @@ impl KernelProbe {
         }
     }
 
-    /// The same for one thread and file.
+    /// Does the same for one thread and file.
     pub(crate) fn take_one(
         &mut self,
         thread: u32,
@@ -408,9 +412,9 @@ impl KernelProbe {
         }
     }
 
-    /// A file was removed, and its number is that of `next` from here on: its counts are taken for
-    /// the last time. Not one of those of `next` is among them, since pages that come are told of
-    /// before anything is counted.
+    /// Handles the removal of a file whose number belongs to `next` from now on: takes its counts
+    /// for the last time. These include none of `next`, since the kernel reports a file's added
+    /// pages before it counts its look-ups.
     pub(crate) fn removed(
         &mut self,
         slot: u32,
@@ -430,16 +434,16 @@ impl KernelProbe {
         of_it.for_each(|pair| pair.file = next);
     }
 
-    /// The number that a file has here, if it is counted.
+    /// Returns the slot of a file, if it has one.
     pub(crate) fn slot(&self, key: Key) -> Option<u32> {
         self.by_file.get(&key).copied()
     }
 
-    /// A thread has ended: its counts are taken for the last time.
+    /// Handles the end of a thread: takes its counts for the last time.
     pub(crate) fn ended(&mut self, thread: u32, mut each: impl FnMut(FileId, ProcessId, Counted)) {
         for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
             self.take_of(number, &mut each);
-            // Were it refused, the number would only not be used again.
+            // If the removal fails, the slot stays unused.
             if self.pairs.remove(&map_key(key, thread)).is_err() {
                 continue;
             }
@@ -458,7 +462,7 @@ fn index(number: u32) -> usize {
     usize::try_from(number).expect("numbers are places")
 }
 
-/// A number that nobody has.
+/// Allocates an unused slot.
 fn free<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
     if let Some(number) = free.pop() {
         return Some(number);

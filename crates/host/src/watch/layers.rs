@@ -1,5 +1,5 @@
-//! Caches above each other: the files of a file system on a loop device are in the page cache, and
-//! the image behind may be once more.
+//! Double caching: the page cache holds files of a file system on a loop device, and possibly the
+//! image file as well.
 
 use super::accounting::{Accounting, BLOCK_DEVICES};
 use super::homes;
@@ -8,14 +8,15 @@ use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What came into the cache while we watched and stayed there, on loop devices, and what of their
-/// images is resident. Images without a resident page are left out.
+/// Returns, for loop devices, the pages added during the watch and still cached, and the resident
+/// pages of the image. Images without a resident page are left out.
 pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
     for (file, _, counts) in ledger.counts() {
         let dev = ledger.key(*file).dev;
         let pages = upper.entry(dev).or_default();
-        // Pages are dropped in the name of who drops them, so only the sum is above 0.
+        // Removals count for the thread that removes a page, so single differences may be negative;
+        // only the sum is meaningful.
         *pages = pages
             .wrapping_add(counts.added_pages)
             .wrapping_sub(counts.evicted_pages + counts.dropped_pages);

@@ -1,116 +1,117 @@
-//! Hit, read-ahead hit or miss: the rule, as a state machine over events.
+//! Classification of look-ups as hit, read-ahead hit or miss: a state machine over events.
 //!
-//! The kernel tells of a look-up only which pages were asked for (`mm_filemap_get_pages`, emitted
-//! when they are there), and of a page that came into the cache only that it came. A page is a miss
-//! if the thread that looks it up has brought it in for this very request, a read-ahead hit if
-//! somebody brought it in before and nobody has looked it up since, and else a hit. So pages that
-//! came are kept as fresh until they are looked up, written or dropped.
+//! For a look-up the kernel reports only the requested pages (`mm_filemap_get_pages`, emitted when
+//! they are resident), and for an addition to the page cache only the added pages. A page is a miss
+//! if the thread that looks it up added it for this request, a read-ahead hit if another operation
+//! added it before and no look-up has used it since, and otherwise a hit. Added pages are therefore
+//! kept as fresh until a process looks them up or writes them, or the kernel drops them.
 //!
-//! A long request is told piece by piece: each time the range begins later and ends at the same
-//! page. Only what is new counts; a page of the rest that came meanwhile was counted as a hit
-//! before, and is moved to the misses.
+//! The kernel reports a long request in pieces: each further range starts later and ends at the
+//! same page. Only the first piece counts; a page of the rest that was added meanwhile was counted
+//! as a hit before, and moves to the misses.
 //!
-//! Of some requests the kernel does not tell the first piece: when it finds pages that are there
-//! and behind them one that is still being read, it copies the first ones without a word and tells
-//! of the rest. The missing piece is known if read-ahead was asked for the whole of it, and if the
-//! thread reads in order, each time as much, and read-ahead had brought all pages in between.
+//! The kernel does not report the first piece of some requests: if it finds resident pages followed
+//! by one that is still being read, it copies the resident ones without an event and reports only
+//! the rest. The module infers the missing piece if the read-ahead request covered all of it, or if
+//! the thread reads sequentially with constant request size and read-ahead had added all pages in
+//! between.
 //!
-//! Requests through `io_uring` are begun by one thread and may be looked up by a worker of the same
-//! process, many at a time. There the range that read-ahead was asked for (`page_cache_sync_ra`)
-//! says which pages were wanted and which came along.
+//! One thread starts requests through `io_uring`, and a worker of the same process may look the
+//! pages up, with many requests in flight. In that case the range of the read-ahead request
+//! (`page_cache_sync_ra`) tells the requested pages from the additional ones.
 //!
-//! Invariants: counts are pages, never calls; every page of a request counts once, as one of the
-//! three, except that a page that leaves the cache and comes back within the request is missed
-//! twice; this module does not access the machine.
+//! Invariants: counts are pages, never calls; every page of a request counts once, in one of the
+//! three classes, except that a page that leaves the cache and returns within the request counts as
+//! two misses; this module does not access the machine.
 
 use super::fast::Map;
 use super::spans::Spans;
 
-/// A file, as a small number.
+/// ID of a file in a watcher.
 pub type FileId = u32;
-/// A process, as a small number.
+/// ID of a process in a watcher.
 pub type ProcessId = u32;
 
-/// Spans of fresh pages that are kept at most; beyond it those that came by read-ahead are
-/// forgotten, and count as hits when they are looked up.
+/// Maximum number of ranges of fresh pages; beyond it ranges from read-ahead are dropped, and their
+/// pages count as hits when they are looked up.
 const FRESH_MAX: usize = 1 << 20;
-/// Requests in order before a gap is taken for a piece that was not told.
+/// Number of consecutive sequential requests after which a gap counts as an unreported piece.
 const IN_ORDER_MIN: u32 = 2;
 
-/// The thread that does something.
+/// The thread that performs an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadIdentity {
-    /// Its number.
+    /// Thread ID.
     pub(crate) thread: u32,
-    /// Its process.
+    /// Process of the thread.
     pub(crate) process: ProcessId,
-    /// It works for other threads of its process (`iou-wrk`).
+    /// True for a worker that serves other threads of its process (`iou-wrk`).
     pub(crate) is_worker: bool,
 }
 
-/// What a look-up came to, in pages.
+/// Result of a look-up, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The first page, which may be an earlier one than was told.
+    /// First page, possibly earlier than the reported one.
     pub(crate) first: u64,
-    /// Whether this is a new request and not the rest of one.
+    /// True for a new request, false for the rest of one.
     pub(crate) is_new: bool,
-    /// Were there, and had been looked up or written before.
+    /// Resident pages that an earlier look-up or write had used.
     pub(crate) hits: u64,
-    /// Were there, since read-ahead had brought them, for the first time.
+    /// Resident pages from read-ahead, looked up for the first time.
     pub(crate) ahead: u64,
-    /// Were not there when the request began.
+    /// Pages that were not resident at the start of the request.
     pub(crate) misses: u64,
-    /// Counted as hits before and are misses: to be taken from the hits.
+    /// Pages counted as hits before that are misses; the caller subtracts them from the hits.
     pub(crate) corrected: u64,
-    /// The request began where the thread's one before had ended.
+    /// True if the request started at the end of the thread's previous one.
     pub(crate) in_order: bool,
 }
 
-/// How a fresh page came.
+/// Cause of the addition of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FillReason {
-    /// Somebody asked for it.
+    /// A process requested the page.
     Demand,
-    /// It came along.
+    /// Read-ahead added the page.
     Ahead,
-    /// The kernel does not tell: the next look-up of the thread decides.
+    /// Not reported: the thread's next look-up decides.
     Unknown,
 }
 
-/// A fresh page.
+/// State of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
     who: ThreadIdentity,
-    /// Look-ups that the thread had made when it came.
+    /// Number of look-ups that the thread had made before the addition.
     epoch: u32,
     why: FillReason,
 }
 
-/// What a thread reads ahead at the moment.
+/// Read-ahead that a thread currently performs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Ahead {
     #[default]
     Nothing,
-    /// These pages are wanted now.
+    /// Synchronous: a process requested these pages.
     For { file: FileId, first: u64, end: u64 },
-    /// None are.
+    /// Asynchronous: no process has requested the pages yet.
     Beyond,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     epoch: u32,
-    /// Requests in a row that began where the one before had ended.
+    /// Number of consecutive requests that each started at the end of the previous one.
     in_order: u32,
-    /// Pages that the last request asked for.
+    /// Number of pages that the last request asked for.
     pages: u64,
-    /// The request that it looked up last: file, where it has come to, last page.
+    /// Last request: file, first page of its last piece, last page.
     request: Option<(FileId, u64, u64)>,
     ahead: Ahead,
 }
 
-/// All threads and all fresh pages.
+/// State of all threads and all fresh pages.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
@@ -120,18 +121,19 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Read-ahead begins because `count` pages from `first` on are wanted and not there.
+    /// Processes the start of read-ahead for `count` requested pages from `first` on that are not
+    /// resident.
     pub(crate) fn wanted(&mut self, who: ThreadIdentity, file: FileId, first: u64, count: u64) {
         let end = first.saturating_add(count);
         self.threads.entry(who.thread).or_default().ahead = Ahead::For { file, first, end };
     }
 
-    /// Read-ahead begins for pages that nobody wants yet.
+    /// Processes the start of read-ahead for pages that no process has requested yet.
     pub(crate) fn ahead(&mut self, who: ThreadIdentity) {
         self.threads.entry(who.thread).or_default().ahead = Ahead::Beyond;
     }
 
-    /// Pages came into the cache.
+    /// Processes the addition of pages to the cache.
     pub(crate) fn added(&mut self, who: ThreadIdentity, file: FileId, first: u64, pages: u64) {
         let thread = *self.threads.entry(who.thread).or_default();
         let end = first.saturating_add(pages);
@@ -156,8 +158,8 @@ impl Lookups {
         }
     }
 
-    /// A thread has looked up all pages from `first` to `last`, of which the file has those up to
-    /// `held`: they count. Requests are told from one another by what they asked for.
+    /// Classifies a look-up of the pages from `first` to `last` by a thread. The file contains only
+    /// the pages up to `held`, and only these count; the requested range identifies the request.
     pub(crate) fn looked_up(
         &mut self,
         who: ThreadIdentity,
@@ -192,7 +194,7 @@ impl Lookups {
                     found.misses += pages;
                     false
                 }
-                // The rest of a request was counted when it began.
+                // The first piece of the request counted these pages.
                 Class::Ahead if rest => false,
                 Class::Ahead => {
                     found.ahead += pages;
@@ -210,14 +212,14 @@ impl Lookups {
         found
     }
 
-    /// The file in which a thread looked pages up last.
+    /// Returns the file of a thread's last look-up.
     #[must_use]
     pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
         self.threads.get(&thread)?.request.map(|(file, ..)| file)
     }
 
-    /// A thread has made look-ups that were not told, none of which met a fresh page; the last one
-    /// was of pages from `first` to `last`, a request of `pages` after `in_order` others.
+    /// Processes unreported look-ups of a thread, none of which met a fresh page; `request` is the
+    /// last one, with `pages` pages after `in_order` sequential requests.
     #[cfg(feature = "bpf")]
     pub(crate) fn skipped(
         &mut self,
@@ -231,14 +233,15 @@ impl Lookups {
         (thread.request, thread.in_order, thread.pages) = (Some(request), in_order, pages);
     }
 
-    /// Whether no page of a file is fresh.
+    /// Returns true if a file has no fresh pages.
     #[cfg(feature = "bpf")]
     #[must_use]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
     }
 
-    /// A page was touched through a mapping; whether read-ahead had brought it.
+    /// Processes an access to a page through a mapping; returns true if read-ahead had added the
+    /// page.
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
         self.take(file, page, page.saturating_add(1), |_, fresh| {
@@ -247,12 +250,13 @@ impl Lookups {
         ahead
     }
 
-    /// Pages were written: whoever reads them later finds them.
+    /// Processes a write to pages: later reads of them are hits.
     pub(crate) fn written(&mut self, file: FileId, first: u64, pages: u64) {
         self.take(file, first, first.saturating_add(pages), |_, _| ());
     }
 
-    /// Pages left the cache. Tells those that read-ahead had brought for nothing, with whose.
+    /// Processes the removal of pages from the cache. Reports unused read-ahead pages, with the
+    /// process that caused the read-ahead.
     pub(crate) fn dropped(
         &mut self,
         file: FileId,
@@ -267,18 +271,19 @@ impl Lookups {
         });
     }
 
-    /// A file is gone.
+    /// Processes the removal of a file.
     pub(crate) fn removed(&mut self, file: FileId) {
         let spans = self.fresh.remove(&file).map_or(0, |spans| spans.len());
         self.spans = self.spans.saturating_sub(spans);
     }
 
-    /// A thread is gone.
+    /// Processes the end of a thread.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 
-    /// Pages whose read-ahead was forgotten for want of room; they count as hits.
+    /// Returns the number of pages whose read-ahead state was dropped for lack of space; they count
+    /// as hits.
     #[must_use]
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
@@ -296,7 +301,7 @@ impl Lookups {
         self.spans = (self.spans + spans.len()).saturating_sub(before);
     }
 
-    /// Makes room: pages that came along, and those whose thread has gone on without them.
+    /// Frees space: drops all ranges except those of requested pages.
     fn forget(&mut self) {
         for spans in self.fresh.values_mut() {
             spans.retain(0, u64::MAX, |pages, fresh| {
@@ -308,14 +313,14 @@ impl Lookups {
         self.fresh.retain(|_, spans| !spans.is_empty());
         self.spans = self.fresh.values().map(Spans::len).sum();
         if self.spans > FRESH_MAX / 2 {
-            // Requests that never ended: their threads are gone.
+            // The threads of these requests ended without a look-up.
             self.fresh.clear();
             self.spans = 0;
         }
     }
 }
 
-/// The first page of a request that was told from `first` on.
+/// Returns the first page of a request whose first reported page is `first`.
 fn beginning(
     fresh: &Map<FileId, Spans<Fresh>>,
     before: Thread,
@@ -333,7 +338,7 @@ fn beginning(
             if of == file && before.in_order >= IN_ORDER_MIN && first > last =>
         {
             let from = last.saturating_add(1);
-            // With it, the request is as long as the one before.
+            // With the missing piece, the request is as long as the previous one.
             let brought = end - from == before.pages
                 && fresh.get(&file).is_some_and(|spans| {
                     spans.count(from, first, |fresh| fresh.why != FillReason::Demand)
@@ -348,14 +353,15 @@ fn beginning(
 enum Class {
     Miss,
     Ahead,
-    /// Somebody else's miss, who waits for it and will look it up.
+    /// A page that another process requested; it is that process's miss.
     Others,
 }
 
 fn class(who: ThreadIdentity, epoch: u32, fresh: Fresh) -> Class {
     let same_process = fresh.who.process == who.process;
     let own = fresh.who.thread == who.thread || (who.is_worker && same_process);
-    // Of others only the number of look-ups is unknown; a page just come is theirs.
+    // Epochs of different threads are not comparable; a worker treats a page that its process added
+    // as its own.
     if own
         && (fresh.epoch == epoch || fresh.who.thread != who.thread)
         && fresh.why != FillReason::Ahead

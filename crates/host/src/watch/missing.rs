@@ -1,10 +1,11 @@
-//! What cannot be seen on a machine, in one sentence each: what is missing and how to get it.
+//! Information that is unavailable on a machine: one sentence each on the limitation and its
+//! remedy.
 
 use super::event::Part;
 use super::scope::Scope;
 use crate::tracefs::TraceError;
 
-/// Why there are no events at all. Who wants nothing but requests is left with nothing.
+/// Returns the reason for the lack of all events. With `references_only` nothing else is available.
 pub(super) fn all(error: &TraceError, references_only: bool) -> String {
     let error = error.to_string();
     let reason = error.trim_start_matches("trace: ");
@@ -14,7 +15,7 @@ pub(super) fn all(error: &TraceError, references_only: bool) -> String {
     format!("hits, misses, files and processes ({reason}); disks and memory are shown")
 }
 
-/// What is lost with a part of the events.
+/// Returns the information that is lost without a kind of event.
 pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
     Some(match part {
         Part::Lookups => format!(
@@ -35,7 +36,7 @@ pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
                            layer (CONFIG_BLOCK)"
             .to_owned(),
         Part::LazyWrite => "the lazy writer: this kernel has no events of it".to_owned(),
-        // Without them counts are the same, or so nearly the same that it helps nobody to know.
+        // The counts are the same without these events, or almost the same.
         Part::AccessTimes
         | Part::ReadAhead
         | Part::Writes
@@ -49,7 +50,7 @@ pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
     })
 }
 
-/// What a file system does not tell.
+/// Returns the information that a file system does not report.
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let mount = &scope.path.as_ref()?.mount;
     if mount.is_memory() {

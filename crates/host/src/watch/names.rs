@@ -1,8 +1,8 @@
-//! Names of files: from device and inode to a path.
+//! Names of files: translation of device and inode number into a path.
 //!
-//! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the
-//! descriptors and mappings of the process that uses it; at the end the directories of the file system.
-//! Invariant: a path that is told is one that the kernel itself names, and never a guess.
+//! The sources, in order: earlier results; the file itself by its number ([`ByNumber`]); the
+//! descriptors and mappings of the process that uses it; finally the directories of the file
+//! system. Invariant: a reported path is one that the kernel itself names, never a guess.
 
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
@@ -16,17 +16,17 @@ use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// How often a file is looked for; processes that have it open come and go.
+/// Maximum number of attempts per file; processes that have it open start and end.
 const TRIES_MAX: u8 = 3;
-/// Descriptors of a process that are looked at for one file.
+/// Maximum number of descriptors of a process to inspect for one file.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Entries of directories that are looked at in one walk: a second or two.
+/// Maximum number of directory entries to read in one walk, which takes a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
-/// What is known of names.
+/// Known file names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Paths, and when they were found.
+    /// Paths, with the time at which they were found.
     known: Map<FileId, (PathBuf, u64)>,
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
@@ -34,14 +34,14 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The path of a file, if it is known.
+    /// Returns the path of a file, if it is known.
     #[must_use]
     pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
         self.known.get(&file).map(|(path, _)| path.as_path())
     }
 
-    /// Looks for the path of a file that a process uses, unless it is known or was looked for in
-    /// vain often enough.
+    /// Searches for the path of a file that a process uses, unless it is known or the attempts are
+    /// exhausted.
     pub(crate) fn find(&mut self, file: FileId, key: Key, pid: u32) {
         if self.known.contains_key(&file) {
             return;
@@ -57,7 +57,8 @@ impl Names {
         }
     }
 
-    /// A file was removed at a time: what was found for it later is the path of who has its number.
+    /// Processes the removal of a file: a path found after that time belongs to the new file with
+    /// its number.
     pub(crate) fn file_ended(&mut self, file: FileId, when_ns: u64) {
         self.tries.remove(&file);
         if self.known.get(&file).is_some_and(|(_, found_ns)| *found_ns >= when_ns) {
@@ -65,11 +66,12 @@ impl Names {
         }
     }
 
-    /// Looks for files below a directory by their inodes, without leaving its file system; what is
-    /// found goes from `wanted`. For file systems that open no file by its number.
+    /// Searches for files by inode number below a directory, on its file system only, and removes
+    /// the ones found from `wanted`. This serves file systems that cannot open a file by number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
-        // Not even looked at: a file system whose server does not answer would hold us for ever.
+        // Not even stat(2) is safe: a network file system without an answering server would block
+        // it forever.
         let other = mounts::below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
@@ -95,12 +97,13 @@ impl Names {
         }
     }
 
-    /// Whether no name is known and none was looked for by a walk; the next time it was.
+    /// Returns true if a file's name is unknown and no walk has searched for it; the call marks it
+    /// as searched.
     pub(crate) fn lacks(&mut self, file: FileId) -> bool {
         !self.known.contains_key(&file) && self.walked.insert(file)
     }
 
-    /// File systems may have come and gone.
+    /// Drops the cached mounts, so that later mounts are found.
     pub(crate) fn forget_homes(&mut self) {
         self.numbers.forget();
     }
@@ -127,7 +130,7 @@ fn block_device(ino: u64) -> Option<PathBuf> {
     Some(Path::new("/dev").join(name))
 }
 
-/// A file that a process has open or mapped.
+/// Returns the path of a file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let same = |path: &Path| {

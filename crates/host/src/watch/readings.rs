@@ -1,4 +1,4 @@
-//! What disks have done and how memory is: procfs, read twice and subtracted.
+//! Counters of disks and memory: two readings of procfs and their difference.
 
 use super::homes;
 use super::memory_group::{Group, GroupMemory};
@@ -7,21 +7,21 @@ use crate::proc;
 use crate::tracefs;
 use larder_report::watch::{Disk, Memory};
 
-/// Counters at a moment.
+/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {
     time_ns: u64,
     disks: Vec<(u32, Disk)>,
     vmstat: String,
-    /// Microseconds in which somebody waited.
+    /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
-    /// Of the group that is watched.
+    /// Counters of the watched cgroup.
     group: Option<GroupMemory>,
 }
 
 impl Readings {
-    /// Reads them; memory also of a group, if one is watched.
+    /// Reads the counters, including those of a cgroup if one is watched.
     #[must_use]
     pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
@@ -34,20 +34,20 @@ impl Readings {
         }
     }
 
-    /// Disks that did something since `before`, with their numbers.
+    /// Returns the disks that were active since `before`, with their device numbers.
     #[must_use]
     pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let then = before.disks.iter().find(|(known, _)| known == dev);
             let then = then.map(|(_, disk)| disk.clone()).unwrap_or_default();
             let since = subtract(now, &then);
-            // A slow one may be at a request that is not done yet.
+            // A slow disk may be busy with a request that is not complete yet.
             (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
         });
         pairs.collect()
     }
 
-    /// Memory now, and what happened to it since `before`.
+    /// Returns the current memory, with the changes since `before`.
     #[must_use]
     pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
         let info = proc::read("/proc/meminfo").unwrap_or_default();
@@ -63,7 +63,7 @@ impl Readings {
             Some(share.min(1.0))
         };
         let machine = Memory {
-            // Memory of tmpfs is counted there as well, and is no cache.
+            // These values include tmpfs, which is not a cache.
             resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
             dirty_bytes: kib("Dirty"),
             write_back_bytes: kib("Writeback"),
@@ -83,7 +83,7 @@ impl Readings {
     }
 }
 
-/// A disk or a partition as the result has it, with its number.
+/// Converts counters of a disk or partition to the form of the report, with its device number.
 fn disk(counted: DiskCounters) -> (u32, Disk) {
     let DiskCounters { name, device, reads, read_merges, read_ms, .. } = counted;
     let disk = Disk {
@@ -104,7 +104,7 @@ fn disk(counted: DiskCounters) -> (u32, Disk) {
 }
 
 fn subtract(now: &Disk, then: &Disk) -> Disk {
-    // A device that was removed and added again begins anew.
+    // A device that was removed and added again restarts its counters.
     let minus = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
     Disk {
         name: now.name.clone(),
@@ -122,13 +122,13 @@ fn subtract(now: &Disk, then: &Disk) -> Disk {
     }
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
 fn stall(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// A line of /proc/vmstat, or of a group's memory.stat: a name and a number.
+/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
 pub(super) fn value(vmstat: &str, name: &str) -> u64 {
     let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! What is watched: everything, a file or a directory, a process with those that it makes, or a
-//! control group.
+//! Scope of a watch: the machine, a file or a directory, a process with its descendants, or a
+//! cgroup.
 
 use super::event::Key;
 use super::homes;
@@ -10,49 +10,49 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How far up the makers of a process are followed.
+/// Maximum number of ancestors of a process to follow.
 const MAKERS_MAX: usize = 64;
-/// The process that makes the threads of the kernel.
+/// The parent of all kernel threads.
 const KTHREADD: u32 = 2;
 
-/// What is to be watched.
+/// Scope requested by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WatchScope {
-    /// All of it.
+    /// The whole machine.
     #[default]
     Machine,
-    /// A file, or everything below a directory.
+    /// A file, or all files below a directory.
     Path(PathBuf),
-    /// A process, its threads, and the processes that it has made and makes.
+    /// A process, its threads, and all its descendants.
     Process(u32),
-    /// The processes of a control group, by its path below the root of the groups, or by its
+    /// The processes of a cgroup, given by its path below the root of the hierarchy, or by its
     /// directory.
     Group(String),
 }
 
-/// The same, found on this machine.
+/// A scope resolved on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(super) wanted: WatchScope,
-    /// For a path: where it lies.
+    /// Location of the path, for a path scope.
     pub(super) path: Option<Place>,
 }
 
-/// Where a path lies.
+/// Location of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(super) path: PathBuf,
-    /// The device, as events of the page cache name it.
+    /// Device number, as in page cache events.
     pub(super) dev: u32,
-    /// The inode of a file; none of a directory.
+    /// Inode number of a file; `None` for a directory.
     pub(super) ino: Option<u64>,
-    /// It is the whole file system.
+    /// True if the path is the root of its file system.
     pub(super) is_root: bool,
     pub(super) mount: Mount,
 }
 
 impl Place {
-    /// The directory itself, or the one that the file is in.
+    /// Returns the directory itself, or the parent directory of a file.
     pub(crate) fn directory(&self) -> PathBuf {
         match (self.ino, self.path.parent()) {
             (Some(_), Some(parent)) => parent.to_path_buf(),
@@ -62,10 +62,10 @@ impl Place {
 }
 
 impl Scope {
-    /// Finds it.
+    /// Resolves a requested scope.
     ///
     /// # Errors
-    /// There is no such path, process or group.
+    /// The path, process or group does not exist.
     pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
         let path = match wanted {
             WatchScope::Path(path) => Some(place(path)?),
@@ -81,7 +81,7 @@ impl Scope {
         Ok(Scope { wanted, path })
     }
 
-    /// In a few words.
+    /// Describes the scope in a few words.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         match &self.wanted {
@@ -92,19 +92,19 @@ impl Scope {
         }
     }
 
-    /// Whether it is one file.
+    /// Returns true if the scope is one file.
     pub(super) fn is_file(&self) -> bool {
         self.path.as_ref().is_some_and(|place| place.ino.is_some())
     }
 
-    /// Whether rows are chosen by process.
+    /// Returns true if the scope selects rows by process.
     pub(super) fn by_process(&self) -> bool {
         matches!(self.wanted, WatchScope::Process(_) | WatchScope::Group(_))
     }
 
-    /// The filter of the kernel for an event that calls device and inode so; empty where all pass.
-    /// `hot` events are filtered down to a file, others to its file system, since disks are asked
-    /// for the files of others too.
+    /// Returns the kernel filter for an event with these names of device and inode fields; empty if
+    /// all events pass. The filter of `hot` events selects the file, that of others its file
+    /// system, since the attribution of disk I/O needs the other files too.
     pub(super) fn filter(&self, fields: (&str, &str), hot: bool) -> String {
         match (&self.path, fields) {
             (None, _) | (_, ("", _)) => String::new(),
@@ -115,8 +115,8 @@ impl Scope {
         }
     }
 
-    /// The filter of the kernel for processes that go into the group that is watched; nothing if
-    /// none is, or if its name cannot be said in a filter.
+    /// Returns the kernel filter for processes that move into the watched cgroup, or `None` if no
+    /// group is watched or the filter syntax cannot express its name.
     pub(super) fn joins(&self) -> Option<String> {
         let WatchScope::Group(group) = &self.wanted else { return None };
         let group = group.trim_matches('/');
@@ -124,13 +124,13 @@ impl Scope {
         is_plain.then(|| format!("dst_path == \"/{group}\" || dst_path ~ \"/{group}/*\""))
     }
 
-    /// Device and inode of the only files of interest, for look-ups.
+    /// Returns the device and inode number that restrict look-ups, if any.
     #[cfg(feature = "bpf")]
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
         self.path.as_ref().map_or((None, None), |place| (Some(place.dev), place.ino))
     }
 
-    /// Whether a file belongs to it, as far as files decide.
+    /// Returns true if a file is in the scope, as far as the file decides.
     pub(super) fn has_file(&self, key: Key, path: Option<&Path>) -> bool {
         let Some(place) = &self.path else { return true };
         match place.ino {
@@ -150,12 +150,12 @@ fn place(path: &Path) -> io::Result<Place> {
     Ok(Place { path, dev, ino, is_root, mount })
 }
 
-/// The path below the root of the groups of one that may be named by its directory.
+/// Returns the path of a group below the root of the hierarchy; `named` may be its directory.
 fn group_of(named: &str) -> io::Result<String> {
     let is_of_groups = |mount: &Mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2");
     let roots: Vec<_> = mounts::all().into_iter().filter(is_of_groups).collect();
     let below = |mount: &Mount| Path::new(named).strip_prefix(&mount.point).ok()?.to_str();
-    // Roots may lie in one another; the shortest rest belongs to the innermost.
+    // Hierarchies may be mounted inside each other; the shortest rest belongs to the innermost.
     let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(named);
     let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
     let is_there = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
@@ -168,7 +168,7 @@ fn group_of(named: &str) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
-/// What procfs says of a thread.
+/// Describes a thread, from procfs.
 pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
@@ -207,7 +207,7 @@ fn made_by(maker: u32, mut pid: u32) -> bool {
     false
 }
 
-/// Lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
+/// Checks lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
 fn in_group(group: &str, pid: u32) -> bool {
     let wanted = Path::new("/").join(group.trim_start_matches('/'));
     let all = proc::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Where events come from: tracefs, and programs in the kernel that count look-ups.
+//! Sources of events: tracefs, and BPF programs that count look-ups in the kernel.
 //!
-//! Invariants: records are handed on in the order of their times, whichever way they came; what was
-//! lost on either way is counted; what is not there is said once, at the start.
+//! Invariants: records are passed on in the order of their times, from either source; losses in
+//! either source are counted; the list of missing information is complete after the start.
 
 use super::accounting::{Accounting, Reference};
 #[cfg(feature = "bpf")]
@@ -18,19 +18,19 @@ use crate::machine;
 use crate::tracefs::UNFINISHED;
 use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
 
-/// Events that the programs in the kernel tell of instead.
+/// Events that the BPF programs report in place of tracefs.
 const INSIDE: [&str; 2] = ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
 
-/// Processors whose room for events the ring has.
+/// Maximum number of processors whose buffers add up to the ring's size.
 #[cfg(feature = "bpf")]
 const RING_PROCESSORS_MAX: u32 = 8;
 
-/// What all buffers have together where each look-up is told, by default; see [`buffer_kib`].
+/// Default total size of the trace buffers if each look-up is an event; see [`buffer_kib`].
 const TOLD_KIB: u64 = 64 << 10;
 
-/// What each processor's buffer holds. Where each look-up is told, few processors have more each:
-/// a look-up fills some 60 bytes, and a machine that is one of several on its host may stand still
-/// for half a second.
+/// Returns the size of each processor's trace buffer. If each look-up is an event, a machine with
+/// few processors gets larger buffers: a look-up fills about 60 bytes, and a virtual machine may
+/// stand still for half a second.
 fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
     let processors = u64::from(machine::machine().cores.max(1));
     options.buffer_kib.unwrap_or(if each_is_told {
@@ -40,7 +40,8 @@ fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
     })
 }
 
-/// Events; the reader goes first, since an instance that is open cannot be removed.
+/// A source of events. The reader is dropped first, since the kernel does not remove an open
+/// instance.
 #[derive(Debug)]
 pub(super) struct Source {
     reader: Reader,
@@ -49,17 +50,17 @@ pub(super) struct Source {
     _tracefs: Tracefs,
     #[cfg(feature = "bpf")]
     inside: Option<KernelProbe>,
-    /// Why look-ups are not counted in the kernel, if they are not.
+    /// The reason why the kernel does not count look-ups, if so.
     why_not: Option<String>,
     events: u64,
 }
 
-/// Events that come with every look-up, which are filtered as narrowly as can be.
+/// Returns true for events at the rate of look-ups, which need the narrowest possible filter.
 fn is_hot(part: Part) -> bool {
     matches!(part, Part::Lookups | Part::Mappings | Part::Writes)
 }
 
-/// Parts that are needed to know what requests are.
+/// Returns true for kinds of information that requests depend on.
 fn is_for_references(part: Part) -> bool {
     !matches!(
         part,
@@ -67,8 +68,8 @@ fn is_for_references(part: Part) -> bool {
     )
 }
 
-/// The filter for inodes that become dirty, and were not, nor the pages of their files. The numbers
-/// of these states differ from kernel to kernel; nothing where it does not tell them.
+/// Returns the filter for inodes that become dirty and were clean, with clean pages. The state bits
+/// differ between kernels; returns `None` if the kernel does not publish them.
 #[cfg(feature = "bpf")]
 fn inodes() -> Option<String> {
     let types = Types::read().ok()?;
@@ -95,8 +96,8 @@ fn start_inside(
     if let Some(lacks) = INSIDE.iter().find(|event| !tracefs.has(event)) {
         return Err(format!("this kernel has no event {lacks}"));
     }
-    // One ring for all processors, with their room together, but not without end: most look-ups are
-    // only counted.
+    // One ring serves all processors. Its size is the sum of their buffers up to a limit, since the
+    // programs only count most look-ups.
     let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
     let each = buffer_kib(options, options.references_only);
     let ring = each.saturating_mul(1024).saturating_mul(processors.into());
@@ -104,10 +105,10 @@ fn start_inside(
 }
 
 impl Source {
-    /// Begins. What cannot be seen is added to `missing`.
+    /// Starts recording. Appends the unavailable kinds of information to `missing`.
     ///
     /// # Errors
-    /// There are no events, or the kernel was to count and cannot.
+    /// Events are not available, or BPF is required and not available.
     pub(super) fn start(
         options: &Options,
         scope: &Scope,
@@ -169,7 +170,7 @@ impl Source {
         })
     }
 
-    /// How look-ups are learnt of.
+    /// Describes the source of look-ups.
     pub(super) fn means(&self) -> String {
         match &self.why_not {
             None => "look-ups counted in the kernel (BPF)".to_owned(),
@@ -177,11 +178,11 @@ impl Source {
         }
     }
 
-    /// Reads what is there into the ledger; tells each request with its time. With `all`,
-    /// everything, once recording has stopped.
+    /// Reads the available events into `accounting`; passes each request with its time to `each`.
+    /// With `all` it reads every event, for use after recording has stopped.
     ///
     /// # Errors
-    /// The kernel stopped to tell.
+    /// The event source fails.
     pub(super) fn read(
         &mut self,
         all: bool,
@@ -192,7 +193,8 @@ impl Source {
         while self.round(all, ledger, each)? {}
         #[cfg(feature = "bpf")]
         if self.settle(ledger) {
-            // What is hot enough to be counted is told until then, so that is not left for long.
+            // Look-ups of new files with counters are still reported until the next settlement, so
+            // it follows soon.
             std::thread::sleep(2 * UNFINISHED);
             while self.round(all, ledger, each)? {}
             self.settle(ledger);
@@ -200,8 +202,9 @@ impl Source {
         Ok(())
     }
 
-    /// Has the kernel count where it may. Whether it may where it could not yet, as soon as what
-    /// has come until now is told.
+    /// Enables counting in the kernel where no page is fresh. Returns true if a file received
+    /// counters since the last call; its earlier page additions must be processed before counting
+    /// starts.
     #[cfg(feature = "bpf")]
     fn settle(&mut self, ledger: &Accounting) -> bool {
         let Some(inside) = &mut self.inside else { return false };
@@ -259,7 +262,7 @@ impl Source {
         })
     }
 
-    /// Takes what the kernel has counted.
+    /// Adds the counts of the kernel.
     pub(super) fn take_counted(&mut self, ledger: &mut Accounting) {
         #[cfg(feature = "bpf")]
         if let Some(inside) = &mut self.inside {
@@ -271,7 +274,7 @@ impl Source {
         let _: (&mut Source, &mut Accounting) = (self, ledger);
     }
 
-    /// Events that the kernel could not keep, as buffers say.
+    /// Returns the number of events that the kernel dropped, according to its buffers.
     pub(super) fn lost(&self) -> u64 {
         let lost = self.instance.losses().events();
         #[cfg(feature = "bpf")]
@@ -279,7 +282,7 @@ impl Source {
         lost
     }
 
-    /// Events that were told, and look-ups that were counted.
+    /// Returns the number of reported events and of look-ups counted in the kernel.
     pub(super) fn events(&self) -> u64 {
         let events = self.events;
         #[cfg(feature = "bpf")]
@@ -296,7 +299,7 @@ impl Source {
     }
 }
 
-/// Takes a record that is no look-up of tracefs.
+/// Processes a record that is not a look-up of tracefs.
 #[cfg(feature = "bpf")]
 fn take_other(
     decoder: &Decoder,
@@ -327,7 +330,7 @@ fn take_other(
     reference
 }
 
-/// Takes a record of the programs.
+/// Processes a record of the BPF programs.
 #[cfg(feature = "bpf")]
 fn take_inside(
     inside: &mut KernelProbe,
@@ -339,7 +342,7 @@ fn take_inside(
     ledger.skipped(thread, skipped);
     let Event::Lookup { key, .. } = event else { return ledger.take(thread, event) };
     if skipped.count > 0 {
-        // Hits may turn out to be misses, so they are to be known.
+        // The look-up may turn counted hits into misses, so the hits must be added first.
         inside.take_one(thread, key, |file, process, counted| {
             ledger.counted(file, process, counted);
         });

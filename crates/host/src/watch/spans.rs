@@ -1,13 +1,13 @@
-//! Ranges of pages with something known of each: ordered, without overlap.
+//! Ranges of pages with a value each: ordered, without overlap.
 //!
-//! Invariant: no span is empty, and none overlaps another.
+//! Invariant: no range is empty, and no two overlap.
 
 use std::collections::BTreeMap;
 
-/// Spans of pages, each with a value.
+/// A map from ranges of pages to values.
 #[derive(Clone, Debug)]
 pub(crate) struct Spans<T> {
-    /// By first page: one beyond the last, and the value.
+    /// First page to end (exclusive) and value.
     spans: BTreeMap<u64, (u64, T)>,
 }
 
@@ -18,19 +18,19 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Copy> Spans<T> {
-    /// How many spans there are.
+    /// Returns the number of ranges.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the map is empty.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Gives all pages from `first` up to before `end` a value, whatever they had.
+    /// Sets the value of the pages from `first` up to, but not including, `end`.
     pub(crate) fn put(&mut self, first: u64, end: u64, value: T) {
         if first < end {
             self.retain(first, end, |_, _| false);
@@ -38,10 +38,10 @@ impl<T: Copy> Spans<T> {
         }
     }
 
-    /// Asks of each piece between `first` and `end`, told its pages and its value, whether it
-    /// stays.
+    /// Calls `keeps` with the page count and the value of each piece between `first` and `end`, and
+    /// removes the pieces for which it returns false.
     pub(crate) fn retain(&mut self, first: u64, end: u64, mut keeps: impl FnMut(u64, T) -> bool) {
-        // The span before may reach into the range.
+        // The preceding range may extend into this one.
         let mut from = first;
         if let Some((&begin, &(to, value))) = self.spans.range(..first).next_back()
             && to > first
@@ -68,7 +68,7 @@ impl<T: Copy> Spans<T> {
         }
     }
 
-    /// Pages between `first` and `end` whose value is wanted.
+    /// Returns the number of pages between `first` and `end` whose value satisfies `wants`.
     #[must_use]
     pub(crate) fn count(&self, first: u64, end: u64, wants: impl Fn(T) -> bool) -> u64 {
         let head = self.at(first).map_or(first, |(begin, ..)| begin);
@@ -76,7 +76,7 @@ impl<T: Copy> Spans<T> {
         pieces.map(|(&begin, &(to, _))| to.min(end).saturating_sub(begin.max(first))).sum()
     }
 
-    /// The span that holds a page: its first page, one beyond its last, its value.
+    /// Returns the range that contains a page: its first page, its end (exclusive), its value.
     #[must_use]
     pub(crate) fn at(&self, page: u64) -> Option<(u64, u64, T)> {
         let (&first, &(end, value)) = self.spans.range(..=page).next_back()?;
@@ -88,7 +88,7 @@ impl<T: Copy> Spans<T> {
 mod tests {
     use super::*;
 
-    /// A page for each, which cannot be wrong.
+    /// Returns the value of each page, for the comparison with the model.
     fn pages(spans: &Spans<u8>) -> Vec<Option<u8>> {
         (0..64).map(|page| spans.at(page).map(|(_, _, value)| value)).collect()
     }

@@ -1,9 +1,9 @@
-//! Threads and the processes they belong to, by name.
+//! Threads and their processes, by name.
 //!
-//! Who is there when watching begins is looked up when first met; who comes later is told by the
-//! events of its making, so that the name of a process is known that lived for a moment only.
-//! Invariant: a process keeps its number for as long as we watch, even when the kernel gives its
-//! own number to another.
+//! A thread that exists when the watch starts is looked up when it first appears in an event; a
+//! later one is known from the events of its creation, so a short-lived process has a name as well.
+//! Invariant: a process keeps its ID in the watcher for the whole watch, even if the kernel reuses
+//! its PID.
 
 use super::fast::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
@@ -11,30 +11,30 @@ use super::lookup::{ProcessId, ThreadIdentity};
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number; 0 for all workers of the kernel together.
+    /// Process ID; 0 for all kernel workers together.
     pub pid: u32,
-    /// Its name.
+    /// Command name.
     pub name: String,
-    /// Whether it, or who made it, is one of those that are watched.
+    /// True if the process or one of its ancestors is watched.
     pub watched: bool,
 }
 
-/// What the machine says of a thread.
+/// Description of a thread by procfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskInfo {
-    /// Its process.
+    /// Process ID.
     pub(crate) pid: u32,
     /// Name of the thread.
     pub(crate) name: String,
     /// Name of the process.
     pub(crate) process: String,
-    /// Whether it is a thread of the kernel.
+    /// True for a kernel thread.
     pub(crate) kernel: bool,
-    /// Whether it is one of those that are watched.
+    /// True if the thread is watched.
     pub(crate) watched: bool,
 }
 
-/// Looks a thread up; nothing if it is gone.
+/// Describes a thread; returns `None` if it has ended.
 pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ struct Task {
     reclaims: bool,
 }
 
-/// All of them.
+/// All known threads and processes.
 pub(crate) struct Tasks {
     threads: Map<u32, Task>,
     processes: Vec<Process>,
@@ -59,30 +59,30 @@ impl std::fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// None yet.
+    /// Creates an empty collection.
     #[must_use]
     pub(crate) fn new(ask: Ask) -> Tasks {
         let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
         Tasks { threads, processes, by_pid, ask }
     }
 
-    /// A process by our number.
+    /// Returns a process by its ID in this watcher.
     #[must_use]
     pub(crate) fn process(&self, id: ProcessId) -> &Process {
         &self.processes[usize::try_from(id).expect("numbers are places")]
     }
 
-    /// Who a thread is.
+    /// Returns the identity of a thread.
     pub(crate) fn thread_identity(&mut self, thread: u32) -> ThreadIdentity {
         self.task(thread).who
     }
 
-    /// Whether a thread writes out what others made dirty: it is one of the kernel.
+    /// Returns true if a thread writes back pages that others dirtied: it is a kernel thread.
     pub(crate) fn is_flusher(&mut self, thread: u32) -> bool {
         self.task(thread).kernel
     }
 
-    /// Returns whether a thread is a kernel thread that reclaims memory: kswapd if memory is short,
+    /// Returns true if a thread is a kernel thread that reclaims memory: kswapd if memory is short,
     /// kdamond (DAMON) if pages are idle.
     pub(crate) fn reclaims(&mut self, thread: u32) -> bool {
         self.task(thread).reclaims
@@ -125,11 +125,11 @@ impl Tasks {
         id
     }
 
-    /// `maker` has made a thread, of its own process or of a new one.
+    /// Processes the creation of a thread by `maker`, in its own process or in a new one.
     pub(crate) fn made(&mut self, maker: u32, thread: u32, same_process: bool) {
         let parent = self.task(maker);
         if parent.kernel {
-            // What it is for is in the name that it gets; it is looked up when it does something.
+            // The new kernel thread receives its name later; it is looked up at its first event.
             self.threads.remove(&thread);
             self.by_pid.remove(&thread);
             return;
@@ -138,7 +138,7 @@ impl Tasks {
             ThreadIdentity { thread, ..parent.who }
         } else {
             let Process { name, watched, .. } = self.process(parent.who.process).clone();
-            // The number may be that of one that is gone.
+            // An ended process may have had this PID.
             self.by_pid.remove(&thread);
             let process = self.process_of(thread, &name, watched);
             ThreadIdentity { thread, process, is_worker: false }
@@ -146,21 +146,22 @@ impl Tasks {
         self.threads.insert(thread, Task { who, kernel: false, reclaims: false });
     }
 
-    /// A process went into the control group that is watched.
+    /// Processes the move of a process into the watched cgroup.
     pub(crate) fn joined(&mut self, thread: u32) {
         self.regroup(thread, true);
     }
 
-    /// A process was made in another control group than that of its maker.
+    /// Processes the creation of a process in another cgroup than that of its creator.
     pub(crate) fn grouped(&mut self, thread: u32) {
         if let Some(told) = (self.ask)(thread) {
             self.regroup(thread, told.watched);
         }
     }
 
-    /// From now on a process is watched, or not. What it did before stays what another one did.
+    /// Changes whether a process is watched. It becomes a new process; its earlier counts stay with
+    /// the old one.
     fn regroup(&mut self, thread: u32, is_watched: bool) {
-        // Who is not known is looked up when met.
+        // An unknown thread is looked up at its first event.
         let Some(before) = self.threads.get(&thread).map(|task| task.who.process) else { return };
         let Process { pid, name, watched } = self.process(before).clone();
         if watched == is_watched {
@@ -173,7 +174,7 @@ impl Tasks {
         }
     }
 
-    /// A thread has another name; that of the first thread is the name of the process.
+    /// Processes a new name of a thread; the name of the first thread is that of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
         task.who.is_worker |= name.starts_with("iou-wrk");
@@ -184,7 +185,7 @@ impl Tasks {
         }
     }
 
-    /// A thread has ended.
+    /// Processes the end of a thread.
     pub(crate) fn ended(&mut self, thread: u32) {
         if let Some(task) = self.threads.remove(&thread)
             && self.process(task.who.process).pid == thread
@@ -251,7 +252,7 @@ mod tests {
         assert!(tasks.process(made).watched, "and what it makes then");
         tasks.joined(200);
         assert_eq!(tasks.thread_identity(200).process, after, "nothing has changed");
-        // The maker is outside, and what it made in the group was asked for.
+        // The creator is outside the group; the new process in the group is looked up.
         tasks.made(9, 100, false);
         tasks.grouped(100);
         let grouped = tasks.thread_identity(100).process;
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(tasks.process(id), &expected, "whoever made it is watched");
         tasks.ended(201);
         tasks.ended(200);
-        // The number comes again.
+        // The kernel reuses the PID.
         tasks.made(100, 200, false);
         let other = tasks.thread_identity(200).process;
         assert_ne!(other, id);

@@ -1,11 +1,11 @@
-//! The SVG form of a chart. Sizes are pixels.
+//! SVG rendering of a chart. Sizes are pixels.
 
 use super::{Chart, ChartError, Frame};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito), darkest first.
+/// Colors that remain distinct with any color vision (Okabe and Ito), darkest first.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -17,9 +17,10 @@ const COLOURS: [RGBColor; 7] = [
 ];
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
-/// Where a series has few points they are marked, since the line between them is not measured.
+/// Maximum number of points of a series that are marked individually, because the lines between
+/// sparse points are not measured.
 const MARKED_POINTS_MAX: usize = 40;
-/// Pixels that one letter of a label takes, and the height of the writing below the x axis.
+/// Estimated width of a letter in a label, and height of the text below the x axis, in pixels.
 const LETTER_WIDTH: usize = 8;
 const FOOT: u32 = 52;
 
@@ -28,10 +29,10 @@ type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Frame, Frame>>
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 impl Chart {
-    /// The chart as an SVG document of `width` by `height` pixels, at least 160 by 120.
+    /// Renders the chart as an SVG document of `width` by `height` pixels, at least 160 by 120.
     ///
     /// # Errors
-    /// No series has a point that can be drawn.
+    /// No series has a drawable point.
     pub fn to_svg(&self, width: u32, height: u32) -> Result<String, ChartError> {
         let placed = self.placed()?;
         let mut text = String::new();
@@ -100,7 +101,7 @@ impl Chart {
         Ok(())
     }
 
-    /// The corner of the plane where the fewest points are.
+    /// Returns the corner of the plane with the fewest points.
     fn legend_position(&self, placed: &[Vec<(f64, f64)>]) -> SeriesLabelPosition {
         let (x, y) = self.frames(placed);
         let part = |value: f64, frame: &Frame| (value - frame.low) / (frame.high - frame.low);

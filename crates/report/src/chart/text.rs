@@ -1,5 +1,5 @@
-//! The text form of a chart. A single line is drawn in Braille (two by four dots to a character);
-//! several lines get a letter each, since a terminal may have no colours. Sizes are characters.
+//! Text rendering of a chart. A single line is drawn in Braille (two by four dots per character);
+//! several lines get one letter each, since a terminal may lack colors. Sizes are characters.
 
 use super::{Chart, ChartError, Frame};
 
@@ -7,15 +7,15 @@ use super::{Chart, ChartError, Frame};
 const LETTERS: [char; 8] = ['*', 'o', '+', 'x', '#', '@', '%', '='];
 /// First of the 256 Braille patterns.
 const BRAILLE: u32 = 0x2800;
-/// The bits of the dots of a pattern, by row and column.
+/// Bits of the dots of a pattern, by row and column.
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 impl Chart {
-    /// The chart as lines of text with a plane of `width` by `height` characters, at least 16 by 4;
-    /// the axes and the title come on top of that.
+    /// Renders the chart as lines of text with a plane of `width` by `height` characters, at least
+    /// 16 by 4, plus axes and title.
     ///
     /// # Errors
-    /// No series has a point that can be drawn.
+    /// No series has a drawable point.
     pub fn to_text(&self, width: usize, height: usize) -> Result<String, ChartError> {
         let placed = self.placed()?;
         let (x, y) = self.frames(&placed);
@@ -42,13 +42,13 @@ impl Chart {
         Ok(text)
     }
 
-    /// The rows of the plane behind the marks of the vertical axis.
+    /// Appends the rows of the plane, each after its mark on the vertical axis.
     fn push_rows(&self, text: &mut String, plane: &[String], y: &Frame) {
         let margin = self.margin(y);
         let mut labels = vec![String::new(); plane.len()];
         for mark in &y.marks {
             let row = plane.len() - 1 - cell(*mark, y, plane.len());
-            // Two marks may share a row of a low chart; the upper one stays.
+            // In a low chart two marks may share a row; the upper one is kept.
             if labels[row].is_empty() {
                 labels[row] = self.y.label(*mark);
             }
@@ -61,7 +61,7 @@ impl Chart {
         }
     }
 
-    /// The horizontal axis with the marks that have room, and its heading.
+    /// Appends the horizontal axis, with the marks whose labels fit, and its heading.
     fn push_foot(&self, text: &mut String, x: &Frame, y: &Frame, width: usize) {
         let margin = self.margin(y);
         let mut rule = vec!['-'; width];
@@ -69,7 +69,7 @@ impl Chart {
         for mark in &x.marks {
             let column = cell(*mark, x, width);
             let label = self.x.label(*mark);
-            // Centred below its mark, but inside the plane.
+            // The label is centered below its mark, but stays inside the plane.
             let begin =
                 column.saturating_sub(label.len() / 2).min(width.saturating_sub(label.len()));
             if labels.is_empty() || begin > labels.len() {
@@ -94,7 +94,7 @@ impl Chart {
     }
 }
 
-/// The cell of `count` in which a place of the axis lies.
+/// Returns the cell, of `count`, that contains a position on the axis.
 fn cell(place: f64, frame: &Frame, count: usize) -> usize {
     let part = ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
     #[expect(
@@ -158,7 +158,7 @@ fn letters(
     height: usize,
 ) -> Vec<String> {
     let mut plane = vec![vec![' '; width]; height];
-    // The first series is drawn last: where lines meet, its letter shows.
+    // The first series is drawn last, so its letter is visible where lines cross.
     for (number, points) in placed.iter().enumerate().rev() {
         trace(points, frames, (width, height), |column, row| {
             plane[height - 1 - row][column] = LETTERS[number % LETTERS.len()];

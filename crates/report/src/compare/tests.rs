@@ -1,4 +1,4 @@
-//! Verdicts on samples whose truth is known, from named seeds, with noise such as benchmarks have.
+//! Verdicts on samples with known truth, from fixed seeds, with noise as in benchmarks.
 
 use super::*;
 use crate::run::trial::{Doubt, DoubtReason, Started, Trial};
@@ -62,7 +62,7 @@ fn better_and_worse_follow_what_is_better() {
     let time = |values: &[f64]| run(&[("time", "ms", Some(Direction::Lower), values)]);
     let found = compare(&time(&STEADY), &time(&times(1.1)), THRESHOLD).unwrap();
     assert!(found.is_worse() && found.series[0].verdict == Verdict::Worse);
-    // Where nobody said it, the unit does.
+    // Without a stated direction the unit decides.
     let plain = |unit| move |values: &[f64]| run(&[("x", unit, None, values)]);
     let judged = |make: &dyn Fn(&[f64]) -> Run| {
         compare(&make(&STEADY), &make(&times(1.1)), THRESHOLD).unwrap().series.remove(0)
@@ -158,11 +158,11 @@ fn other_workloads_and_nothing_in_common_are_refused() {
     assert_eq!(compare(&a, &other, THRESHOLD), Err(CompareError::NoSeries));
 }
 
-/// Values such as benchmarks give: noise in proportion, slow waves that neighbours share, now and
-/// then a trial that something disturbed, and a run that as a whole is a little off.
+/// Generator of values as in benchmarks: proportional noise, slow waves shared by adjacent values,
+/// occasional disturbed trials, and an offset of the whole run.
 struct Noise {
     random: Xoshiro256PlusPlus,
-    /// Standard deviations of the noise of a value, of the wave, and of the whole run.
+    /// Standard deviations of a value's noise, of the wave, and of the run's offset.
     parts: (f64, f64, f64),
 }
 
@@ -171,7 +171,7 @@ impl Noise {
         crate::advise::as_f64(self.random.next_u64() >> 11) / crate::advise::as_f64(1 << 53)
     }
 
-    /// Twelve uniform numbers: near enough to normal.
+    /// The sum of twelve uniform numbers approximates a normal distribution.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -182,7 +182,7 @@ impl Noise {
         let mut at = self.normal() * wave;
         let mut values = Vec::new();
         for _ in 0..count {
-            // Neighbours share four fifths of the wave.
+            // Adjacent values share four fifths of the wave.
             at = 0.8 * at + 0.6 * wave * self.normal();
             let disturbed = if self.unit() < 0.05 { 0.3 * self.unit() } else { 0.0 };
             let off = off + at + own * self.normal() - disturbed;
@@ -194,7 +194,7 @@ impl Noise {
 
 #[test]
 fn the_same_is_not_told_apart_and_ten_percent_is_found() {
-    // A quiet machine, a usual one, and a noisy one; the last with as many trials as it takes.
+    // A quiet machine, a typical one, and a noisy one with correspondingly more trials.
     let machines =
         [((0.005, 0.002, 0.003), 6), ((0.02, 0.005, 0.005), 10), ((0.04, 0.01, 0.01), 20)];
     for (number, (parts, count)) in machines.into_iter().enumerate() {

@@ -1,18 +1,18 @@
-//! A comparison for people.
+//! Text rendering of a comparison.
 
 use super::{Compared, Comparison, Verdict};
 use crate::escape;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// How much more or less, as in `+9.8 %`.
+/// Formats the relative change, such as `+9.8 %`.
 fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     format!("{percent:+.1} %")
 }
 
 impl Comparison {
-    /// The series as a table.
+    /// Returns the series as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(
@@ -34,7 +34,7 @@ impl Comparison {
         table
     }
 
-    /// All of it.
+    /// Renders the whole comparison.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!(

@@ -1,10 +1,10 @@
-//! The curves of the volumes that are served, and what follows from them: regions, the size that a
-//! volume needs, who could give memory to whom.
+//! Hit-ratio curves of the served volumes, and conclusions from them: regions, required sizes, and
+//! memory to move between volumes.
 //!
-//! Words and rules are those of `larder size` (`crate::advise`). Invariant: whoever knows the
-//! workload fills in what was measured, and [`Curves::advise`] everything else, so that an answer
-//! and its text say the same. *Reachable* is here what the largest size of a curve hits, which is
-//! as far as pages are remembered.
+//! Terms and rules are those of `larder size` (`crate::advise`). Invariant: the component that
+//! observes the workload fills in the measured fields and [`Curves::advise`] all others, so the
+//! JSON response and its text agree. *Reachable* means the hit ratio at the largest size of the
+//! curve, which is limited by the number of remembered pages.
 
 use super::Head;
 use super::findings::Finding;
@@ -17,13 +17,13 @@ use crate::sizing::PolicyRatio;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 
-/// Characters of the chart's plane.
+/// Width and height of the chart's plane, in characters.
 const CHART: (usize, usize) = (60, 10);
-/// Rows of the table of the curve, at most.
+/// Maximum number of rows in the table of the curve.
 const ROWS: usize = 10;
-/// With fewer references a curve says nothing.
+/// Minimum number of references for a meaningful curve.
 pub const REFERENCES_MIN: u64 = 1_000;
-/// Memory that is missing is spoken of if it is more than one part in so many of what there is.
+/// Denominator of the share of the current memory below which missing memory is ignored.
 const PARTS: u64 = 16;
 
 /// The answer to `GET /v1/curve`.
@@ -32,54 +32,54 @@ pub struct Curves {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// How volumes share the memory, as `--share` has it.
+    /// Division of memory among volumes, as in `--share`.
     pub share: String,
-    /// One for each volume.
+    /// One entry per volume.
     pub volumes: Vec<VolumeCurve>,
 }
 
-/// What is known of the workload of a volume.
+/// Observed workload of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeCurve {
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// Memory that holds its blocks now, bytes.
+    /// Memory that holds its blocks, bytes.
     pub bytes: u64,
-    /// Memory that it can have without taking any from others, bytes.
+    /// Memory that it can have without taking any from other volumes, bytes.
     pub room_bytes: u64,
-    /// Memory that it may have, bytes; null if there is no ceiling.
+    /// Maximum memory, bytes; null without a limit.
     pub max_bytes: Option<u64>,
-    /// The part of its pages that are sampled, 0 to 1; 0 if nothing is known of it.
+    /// Share of its pages in the sample, 0 to 1; 0 without a sample.
     pub sample_rate: f64,
-    /// References that the curve stands on, older ones weighing less.
+    /// References that the curve is based on, with lower weight for older ones.
     pub references: u64,
-    /// References since it is served: by these volumes are weighed against each other.
+    /// References since the server added the volume; the weight of the volume among others.
     pub references_ever: u64,
-    /// The share of them that really hit.
+    /// Observed hit ratio of these references.
     pub hit_ratio: f64,
-    /// The policy in force.
+    /// Current policy.
     pub policy: String,
-    /// Whether the cache chooses it.
+    /// True if the cache chooses the policy.
     pub auto: bool,
-    /// The hit ratio of LRU by size.
+    /// Hit ratio of LRU by size.
     pub points: Curve,
-    /// What each policy would hit with the memory that there is, from miniatures.
+    /// Estimated hit ratio of each policy with the current memory, from scaled-down simulations.
     pub policies: Vec<PolicyRatio>,
-    /// The regions of the curve; null if nothing hits.
+    /// Regions of the curve; null if nothing hits.
     pub regions: Option<Regions>,
-    /// Why they end where they do.
+    /// Reasons for the boundaries of the regions.
     pub regions_why: Vec<String>,
-    /// The region of the memory that it has.
+    /// Region of the current memory.
     pub region: Option<Region>,
-    /// The size that it needs; null if nothing hits.
+    /// Required size; null if nothing hits.
     pub needed: Option<Choice>,
-    /// What it suffers from.
+    /// Problems of the volume.
     pub findings: Vec<Finding>,
-    /// What to do, a sentence each.
+    /// Recommendations, one sentence each.
     pub advice: Vec<String>,
 }
 
-/// The size that is meant by what a volume needs.
+/// Returns the required size of a volume with this curve.
 #[must_use]
 pub fn needed_memory(points: &Curve) -> Option<Choice> {
     let ceiling = points.rising().points().last()?.hit_ratio;
@@ -87,7 +87,7 @@ pub fn needed_memory(points: &Curve) -> Option<Choice> {
 }
 
 impl VolumeCurve {
-    /// The most that any size of the curve hits.
+    /// Returns the highest hit ratio of the curve.
     fn ceiling(&self) -> f64 {
         self.points.rising().points().last().map_or(0.0, |point| point.hit_ratio)
     }
@@ -96,7 +96,7 @@ impl VolumeCurve {
         self.points.rising().at(bytes).map_or(0.0, |point| point.hit_ratio)
     }
 
-    /// Memory that it has, or can have when it wants it.
+    /// Returns the memory that the volume has, or can have on demand.
     fn has(&self) -> u64 {
         self.bytes.max(self.room_bytes)
     }
@@ -105,20 +105,20 @@ impl VolumeCurve {
         self.references >= REFERENCES_MIN && self.points.last_bytes() > 0
     }
 
-    /// What more memory brings, if it needs any.
+    /// Returns the additional memory that the volume needs, if any.
     fn wants(&self) -> Option<u64> {
         let needed = self.needed.as_ref()?.point.bytes;
         let more = needed.saturating_sub(self.has());
         (more > self.has() / PARTS).then_some(more)
     }
 
-    /// Memory that it can do without.
+    /// Returns the memory that the volume does not need.
     fn spare(&self) -> u64 {
         let flat = self.regions.as_ref().map_or(0, |regions| regions.flat_begin_bytes);
         if self.region == Some(Region::Flat) { self.has().saturating_sub(flat) } else { 0 }
     }
 
-    /// Regions, and the size that it needs.
+    /// Computes the regions and the required size.
     fn judge(&mut self) {
         if !self.is_known() {
             return;
@@ -174,7 +174,7 @@ impl VolumeCurve {
         advice
     }
 
-    /// What the memory that it can do without would bring to another volume.
+    /// Describes the benefit of the spare memory for another volume.
     fn who_gains(&self, others: &[VolumeCurve], share_is_auto: bool) -> String {
         let spare = self.spare();
         let gains = |other: &VolumeCurve| {
@@ -211,7 +211,7 @@ impl VolumeCurve {
         )
     }
 
-    /// The curve for people.
+    /// Renders the curve as text.
     fn to_text(&self) -> String {
         let chosen = if self.auto { " (auto)" } else { "" };
         let mut parts = vec![format!(
@@ -257,7 +257,7 @@ impl VolumeCurve {
         chart.to_text(CHART.0, CHART.1).ok()
     }
 
-    /// Some points, with the one nearest to the memory that it has.
+    /// Returns a selection of the curve's points as a table.
     fn rows(&self) -> Table {
         let mut table = Table::new("", columns().into_iter().skip(1));
         let points = self.points.points();
@@ -318,7 +318,7 @@ fn lines(sentences: &[String]) -> String {
 }
 
 impl Curves {
-    /// Fills in what follows from the curves.
+    /// Computes the fields that follow from the curves.
     pub fn advise(&mut self) {
         self.volumes.iter_mut().for_each(VolumeCurve::judge);
         let share_is_auto = self.share == "auto";
@@ -329,13 +329,13 @@ impl Curves {
         }
     }
 
-    /// For people.
+    /// Renders all curves as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.volumes.iter().map(VolumeCurve::to_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// All points of all volumes.
+    /// Returns all points of all volumes as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new("", columns());

@@ -1,79 +1,79 @@
-//! What a volume suffers from: what was seen, and what is done about it or could be, in words.
+//! Problems of a volume: the observation, and the automatic or recommended action, as text.
 
 use crate::format;
 use serde::{Deserialize, Serialize};
 
-/// What was seen of a volume. Shares are of its references, 0 to 1.
+/// An observed problem of a volume. Shares are of its references, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VolumeFinding<'a> {
-    /// Pages are missed that were there a moment ago: twice the memory would hit far more.
+    /// Misses on recently evicted pages: twice the memory would hit far more.
     Thrashing {
-        /// Hits now.
+        /// Current hit ratio.
         hit_ratio: f64,
-        /// Hits with twice the memory.
+        /// Hit ratio with twice the memory.
         with_twice: f64,
-        /// Memory that is missing to reach what can be reached, bytes; 0 if it is not known.
+        /// Additional memory to attain the reachable hits, bytes; 0 if unknown.
         more_bytes: u64,
-        /// Hits with that.
+        /// Hit ratio with the additional memory.
         with_more: f64,
     },
-    /// Half of the memory would do.
+    /// Half of the memory would be sufficient.
     TooLarge {
-        /// Memory that could go, bytes.
+        /// Memory that the volume does not need, bytes.
         spare_bytes: u64,
     },
-    /// Another policy hits more.
+    /// Another policy has a higher hit ratio.
     BetterPolicy {
-        /// Which.
+        /// Name of that policy.
         policy: &'a str,
-        /// So much.
+        /// Gain in hit ratio.
         gain: f64,
     },
-    /// Most references are out of reach of any memory.
+    /// No amount of memory would hit most references.
     Scanned {
-        /// Their share.
+        /// Share of these references.
         share: f64,
     },
-    /// Much of what is read ahead is not touched.
+    /// A large part of the read-ahead pages is unused.
     AheadWasted {
-        /// The share of the pages.
+        /// Share of the read-ahead pages.
         share: f64,
     },
-    /// Much is written because its room is wanted.
+    /// A large part of the writeback happens to free memory.
     Stolen {
-        /// The share of what is written back.
+        /// Share of the writeback.
         share: f64,
         /// The tunable `dirty-threshold` of the volume, per mille of the memory.
         dirty_threshold: u64,
     },
-    /// The store writes more than clients do.
+    /// The store writes more bytes than clients do.
     WriteAmplification {
-        /// Bytes for each byte.
+        /// Bytes written to the store per byte from clients.
         factor: f64,
     },
 }
 
-/// What the cache does by itself.
+/// Adjustments that the cache makes automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutomaticAction {
-    /// It changes the policy of the volume.
+    /// True if the cache changes the policy of the volume.
     pub policy: bool,
-    /// It moves memory between volumes.
+    /// True if the cache moves memory between volumes.
     pub share: bool,
 }
 
-/// A finding as it is told.
+/// A finding as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its name, one of [`FINDINGS`].
+    /// Name, one of [`FINDINGS`].
     pub finding: String,
-    /// What was seen.
+    /// Observation.
     pub seen: String,
-    /// What the cache does about it, or what to try.
+    /// Automatic or recommended action.
     pub answer: String,
 }
 
-/// The names of all findings.
+/// Names of all findings.
 pub const FINDINGS: [&str; 7] = [
     "thrashing",
     "too-large",
@@ -168,7 +168,7 @@ impl VolumeFinding<'_> {
                 "windows were made smaller and begin later; `larder ctl set {volume}.hint=random` \
                  ends read-ahead"
             ),
-            // Less than the least value is no setting.
+            // A threshold below the minimum is not a valid setting.
             VolumeFinding::Stolen { dirty_threshold: 0..=1, .. } => "more memory helps".to_owned(),
             VolumeFinding::Stolen { dirty_threshold, .. } => format!(
                 "`larder ctl set {volume}.dirty-threshold={}` starts write-back earlier, in the \
@@ -185,7 +185,7 @@ impl VolumeFinding<'_> {
 }
 
 impl Finding {
-    /// The words for what was seen of `volume`.
+    /// Describes a finding of `volume`.
     #[must_use]
     pub fn of(volume: &str, symptom: VolumeFinding<'_>, by_itself: AutomaticAction) -> Finding {
         Finding {
@@ -195,7 +195,7 @@ impl Finding {
         }
     }
 
-    /// As a line: what was seen, and what is done about it.
+    /// Formats the finding as a line: observation and action.
     #[must_use]
     pub fn line(&self, volume: &str) -> String {
         format!("{volume}: {}; {}", self.seen, self.answer)

@@ -1,13 +1,13 @@
-//! Times of access that are written because files are read.
+//! Access time updates caused by reads.
 
 use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// Inodes per second: with relatime a file is written once a day, so this is thousands of files or
-/// a mount with strictatime.
+/// Inodes per second: with relatime the kernel updates a file once a day, so the threshold
+/// corresponds to many thousands of files or a mount with strictatime.
 const PER_S: f64 = 1.0;
-/// Of all that became dirty.
+/// Share of all inodes and pages that became dirty.
 const OF_DIRTY: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,17 +1,17 @@
-//! Limits on what may be dirty that do not fit the disk.
+//! Dirty limits that do not match the disk.
 
 use super::observation::bytes;
 use super::{Confidence, Observation, Rule, throttled};
 use crate::format;
 
-/// What is dirty should be on the disk within this: the kernel's default age of dirty data
+/// Time within which dirty data should reach the disk: the kernel's default expiry
 /// (`vm.dirty_expire_centisecs` 3000).
 const EXPIRE_S: f64 = 30.0;
-/// A limit below what the disk writes in this stops writers between two rounds of the lazy writer
-/// (`vm.dirty_writeback_centisecs` 500).
+/// Period of the kernel's flusher threads (`vm.dirty_writeback_centisecs` 500): a limit below the
+/// disk's writes in this time stops writers between two periods.
 const ROUND_S: f64 = 5.0;
 
-/// A disk that worked for less than half of the time was not asked for what it can.
+/// Minimum utilization of a disk for a valid measurement of its speed.
 const BUSY: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {

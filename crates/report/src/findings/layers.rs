@@ -1,11 +1,11 @@
-//! Caches above each other that hold the same.
+//! Two caches that hold the same data.
 
 use super::observation::bytes;
 use super::{Confidence, Observation, Rule};
 
-/// Both hold at least this share of the memory; less is not worth a change.
+/// Minimum share of memory that both caches hold; less is not worth a change.
 const OF_MEMORY: f64 = 0.05;
-/// The same where the memory is not known.
+/// Minimum size where the memory size is unknown.
 const BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 
 pub(super) const RULE: Rule = Rule {

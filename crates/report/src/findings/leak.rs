@@ -1,15 +1,16 @@
-//! A process whose memory grows and grows, and squeezes the cache.
+//! A process whose memory grows steadily and displaces the cache.
 
 use super::observation::{bytes, mean};
 use super::{Confidence, Observation, Rule};
 
-/// It grew by this share of what the cache held at the beginning: less does not squeeze it.
+/// Minimum growth as a share of the initial cache size; less does not displace the cache.
 const GREW: f64 = 0.25;
-/// Steps that may go down: a program that works gives back about as often as it takes.
+/// Maximum share of decreasing steps: a normal program frees memory about as often as it allocates
+/// it.
 const DOWN: f64 = 0.1;
-/// The cache lost this share.
+/// Minimum loss of the cache, as a share.
 const LOST: f64 = 0.25;
-/// Moments needed to tell a course from a step.
+/// Minimum number of snapshots that distinguish a trend from a step.
 const MOMENTS: usize = 8;
 
 pub(super) const RULE: Rule = Rule {
@@ -28,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     seen,
 };
 
-/// The means of the first and of the last quarter.
+/// Returns the means of the first and of the last quarter.
 fn quarters(values: &[f64]) -> Option<(f64, f64)> {
     let quarter = values.len() / 4;
     Some((mean(values.get(..quarter)?)?, mean(values.get(values.len() - quarter..)?)?))

@@ -4,14 +4,14 @@ use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// More than half of all misses: what is done about this file decides the whole.
+/// Share of all misses above which this file determines the total.
 const SHARE: f64 = 0.5;
-/// Files below which one of them has most of everything anyway.
+/// Minimum number of files; with fewer, one of them has most misses in any case.
 const FILES: usize = 3;
-/// Misses below which it does not matter: 4 MiB of pages, read in a second by any disk.
+/// Minimum number of misses: 4 MiB of pages, which any disk reads in a second.
 const MISSES: u64 = 1024;
-/// Hits above which the cache does all that can be asked of it: the Probe that fits had 99.9 %,
-/// and the useful region of a curve ends where more memory gains little.
+/// Minimum miss ratio: a fitting Probe had 99.9 % hits, and the useful region of a curve ends where
+/// more memory gains little.
 const MISS_RATIO: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {

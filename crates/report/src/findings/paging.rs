@@ -4,15 +4,15 @@ use super::observation::bytes;
 use super::{Confidence, MachineSnapshot, Observation, Rule};
 use crate::format;
 
-/// 4 MB of a machine with 64 MB: the bound that was told to administrators in 1998.
+/// 4 MB on a machine with 64 MB: the limit in the administration guidelines of 1998.
 const AVAILABLE: f64 = 4.0 * 1024.0 * 1024.0;
-/// The same as a share of memory, where that is known.
+/// The limit as a share of memory, where the size is known.
 const OF_MEMORY: f64 = 1.0 / 16.0;
-/// Pages per second: the Probe whose file overran the cache paged so in 1998.
+/// Pages per second: the paging rate of a Probe whose file exceeded the cache, in 1998.
 const PAGES: f64 = 45.0;
-/// So much of the time: once is no state.
+/// Minimum share of the snapshots: a single one does not show a persistent state.
 const TIME: f64 = 0.25;
-/// And at least so many moments.
+/// Minimum number of snapshots.
 const MOMENTS: usize = 2;
 
 pub(super) const RULE: Rule = Rule {

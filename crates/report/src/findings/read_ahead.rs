@@ -4,15 +4,15 @@ use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// More than half of what was brought went unused: the same bound as for volumes that larder
-/// serves (`curve/report.rs` of the core).
+/// Share of the read-ahead pages that go unused: the same limit as for volumes that larder serves
+/// (`curve/report.rs` of the core).
 const UNUSED: f64 = 0.5;
-/// Pages below which it does not matter: 4 MiB.
+/// Minimum number of pages: 4 MiB.
 const PAGES: u64 = 1024;
-/// Of pages read in order at most one in ten should be waited for: with windows of 128 KiB, the
-/// default of Linux (`read_ahead_kb` 128), it is one in 32.
+/// Maximum share of sequentially read pages that the reader waits for: with windows of 128 KiB, the
+/// default of Linux (`read_ahead_kb` 128), it is 1/32.
 const MISSED: f64 = 0.1;
-/// A file counts as read in order from here on.
+/// Minimum share of sequential pages of a file that counts as sequential.
 const SEQUENTIAL: f64 = 0.9;
 
 pub(super) const WASTED: Rule = Rule {

@@ -1,15 +1,14 @@
-//! A scan that flushes the cache.
+//! A scan that displaces the cache contents.
 
 use super::observation::{bytes, mean, share};
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// A file that is read in order but for a tenth: seeks at borders of extents and threads.
+/// Minimum share of sequential pages: the rest are seeks at extent boundaries and between threads.
 const SEQUENTIAL: f64 = 0.9;
-/// Brought so much of the cache that others must have gone.
+/// Minimum size of the scan as a share of the cache, at which it displaces other data.
 const OF_CACHE: f64 = 0.25;
-/// Pages came back after they had been evicted: 5 % of those evicted, what a working set that still
-/// fits does not show.
+/// Minimum share of evicted pages that are read again; a working set that fits stays below it.
 const CAME_BACK: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,10 +1,10 @@
-//! Writers that are made to wait.
+//! Writers that the kernel throttles.
 
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// A hundredth of the time of one process: users notice, and no healthy run shows it. The kernel
-/// makes a writer wait for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).
+/// Minimum share of the time of one process: users notice it, and no healthy run reaches it. The
+/// kernel pauses a writer for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).
 const SHARE: f64 = 0.01;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,4 +1,4 @@
-//! How the page looks. Colours are those that people with any colour vision tell apart.
+//! Style sheet of the HTML reports. The colors are distinct with any color vision.
 
 /// The style sheet.
 pub(super) const CSS: &str = "

@@ -1,10 +1,10 @@
-//! What a column of a log is: `\\HOST\Object(Instance)\Counter`.
+//! Column headings of a log: `\\HOST\Object(Instance)\Counter`.
 
 use super::Names;
 use super::counters::{Counter, Object};
 use super::text::fold;
 
-/// A path as it is written.
+/// The parts of a counter path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     pub(super) host: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Cuts a heading; none if it is no path.
+    /// Splits a heading; returns `None` if it is not a counter path.
     pub(super) fn parse(heading: &'a str) -> Option<Path<'a>> {
         let heading = heading.trim();
         let (host, rest) = match heading.strip_prefix("\\\\") {
@@ -22,7 +22,7 @@ impl<'a> Path<'a> {
             None => ("", heading.strip_prefix('\\')?),
         };
         let (middle, counter) = rest.rsplit_once('\\')?;
-        // Instances may hold parentheses themselves.
+        // Instance names may contain parentheses.
         let (object, instance) = match middle.split_once('(') {
             Some((object, instance)) => (object, instance.strip_suffix(')')?),
             None => (middle, ""),
@@ -31,7 +31,7 @@ impl<'a> Path<'a> {
         whole.then_some(Path { host, object, instance, counter })
     }
 
-    /// Which object it is, if it is one of ours.
+    /// Returns the known object, if any.
     pub(super) fn object(&self, names: Option<&Names>) -> Option<Object> {
         let name = fold(self.object);
         let listed = names.and_then(|names| {
@@ -40,8 +40,8 @@ impl<'a> Path<'a> {
         listed.or_else(|| Object::named(&name))
     }
 
-    /// Which counter of an object it is, if it is one of ours, and its language if that is told by
-    /// our own names.
+    /// Returns the known counter of an object, if any, with its language if the name is a built-in
+    /// one.
     pub(super) fn counter(
         &self,
         object: Object,
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(path.object(None), None);
         assert_eq!(path.object(Some(&names)), Some(Object::Cache));
         assert_eq!(path.counter(Object::Cache, Some(&names)), Some((Counter::PinReads, None)));
-        // The number is one of another object.
+        // This number belongs to another object.
         assert_eq!(path.counter(Object::Memory, Some(&names)), None);
     }
 }

@@ -1,10 +1,10 @@
-//! A log as numbers: times, and a column for each counter that is known.
+//! A log in numbers: times, and a column for each known counter.
 //!
-//! Invariants: every column has a value, or none, for each line. A line that has too few or too
-//! many fields, or a field that is no number, is an error with its position. An impossible value (a
-//! negative one, or more than the whole) counts as missing: a counter that was reset has such
-//! values. The log is read line by line in one pass, and only its times and the values of known
-//! counters are kept, so time and memory are linear in its length.
+//! Invariants: every column has a value or `None` for each line. A line with too few or too many
+//! fields, or a field that is not a number, is an error with its position. An impossible value (a
+//! negative one, or more than the total) counts as missing: a counter that was reset has such
+//! values. The parser reads the log line by line in one pass and keeps only times and values of
+//! known counters, so time and memory are linear in its length.
 
 use super::columns::Path;
 use super::counters::{Counter, Kind, Object};
@@ -17,22 +17,22 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
-/// Calls per second beyond which a counter has run over or begun anew: a 32-bit counter that goes
-/// back by one appears as 4,294,967,295.
+/// Maximum calls per second; a higher rate means that the counter overflowed or was reset: a 32-bit
+/// counter that decreases by one appears as 4,294,967,295.
 const RATE_MAX: f64 = 1e9;
-/// A percentage above this is more than all; Perfmon writes 100.00000001 as well.
+/// Maximum percentage; Perfmon also writes 100.00000001.
 const ALL: f64 = 100.01;
 
-/// How a log is to be read.
+/// Options of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The names of the counters on that machine, if they are in a language that is not known.
+    /// Counter names of the machine, if they are in an unknown language.
     pub names: Option<&'a Names>,
-    /// What stands before decimals, if the log does not show it.
+    /// Decimal separator, if the log does not reveal it.
     pub decimal: Option<Decimal>,
 }
 
-/// One counter of one instance.
+/// Values of one counter of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Column {
     pub(super) object: Object,
@@ -41,18 +41,18 @@ pub(super) struct Column {
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// A log.
+/// A parsed log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Log {
     pub(super) host: String,
-    /// The language of its headings.
+    /// Language of the headings.
     pub(super) language: String,
     /// Seconds since 1970, rising.
     pub(super) times: Vec<f64>,
     pub(super) columns: Vec<Column>,
-    /// The columns by counter.
+    /// Index of each column by object, counter and instance.
     index: HashMap<(Object, Counter), HashMap<String, usize>>,
-    /// Headings of the objects that are known whose counters are not.
+    /// Headings of unknown counters of known objects.
     pub(super) unknown: Vec<(Kind, String)>,
     pub(super) notes: Vec<String>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Log {
 /// One line after the header.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The line number in the file.
+    /// Line number in the file.
     line: u64,
     at: Stamp,
 }
@@ -129,7 +129,7 @@ fn examples(headings: &[Cow<'_, str>]) -> String {
 }
 
 impl Log {
-    /// Makes a column for each known heading; answers where they are in the lines.
+    /// Creates a column for each known heading; returns the positions of these headings.
     fn take_headings(&mut self, headings: &[Cow<'_, str>], options: &Options<'_>) -> Vec<usize> {
         let mut places = Vec::new();
         let mut language = None;
@@ -145,7 +145,7 @@ impl Log {
             if known_hosts.insert(path.host) {
                 hosts.push(path.host);
             }
-            // Only the first machine of a log is told about.
+            // Only the first machine of a log is reported.
             if hosts.first() != Some(&path.host) {
                 continue;
             }
@@ -181,7 +181,7 @@ impl Log {
         places
     }
 
-    /// Puts lines on one clock; those whose time goes back are left out.
+    /// Converts the times of all lines to one clock, and removes lines whose time goes backward.
     fn take_times(&mut self, rows: &[Row]) -> Result<(), PerfmonError> {
         let stamps: Vec<Stamp> = rows.iter().map(|row| row.at).collect();
         let times = time::resolve(&stamps).map_err(|(place, reason)| PerfmonError::Line {
@@ -222,13 +222,13 @@ impl Log {
         Ok(())
     }
 
-    /// What no counter can be is missing: after a reset or an overflow the first value is such.
+    /// Marks impossible values as missing; the first value after a reset or overflow is one.
     fn drop_impossible(&mut self) {
         let mut dropped = 0;
         let mut first: Option<(usize, &'static str)> = None;
         for column in &mut self.columns {
             let counter = column.counter;
-            // Bytes may be many; only what is counted in calls and pages has this bound.
+            // The limit applies to calls and pages only; rates of bytes may be higher.
             let is_rate = column.object.kind() == Kind::Cache && !counter.is_percentage();
             for (place, value) in column.values.iter_mut().enumerate() {
                 let impossible = value.is_some_and(|value| {
@@ -255,12 +255,12 @@ impl Log {
         }
     }
 
-    /// A column of an object without instances.
+    /// Returns the column of an object without instances.
     pub(super) fn values(&self, object: Object, counter: Counter) -> Option<&[Option<f64>]> {
         self.instance(object, "", counter)
     }
 
-    /// A column of one instance.
+    /// Returns the column of one instance.
     pub(super) fn instance(
         &self,
         object: Object,
@@ -271,7 +271,7 @@ impl Log {
         Some(&self.columns[place].values)
     }
 
-    /// The instances of an object, in the order of the log.
+    /// Returns the instances of an object, in the order of the log.
     pub(super) fn instances(&self, object: Object) -> Vec<&str> {
         let mut known = HashSet::new();
         let of_object = self.columns.iter().filter(|column| column.object == object);

@@ -1,26 +1,26 @@
-//! Numbers as countries write them: a point or a comma before the decimals, separators between
-//! thousands, blanks for what is missing.
+//! Numbers in national formats: a point or a comma as decimal separator, thousands separators,
+//! blanks for missing values.
 //!
-//! Invariant: nothing is guessed. What may be read in two ways that differ is an error, unless the
-//! caller has said which one is meant, or another number of the log shows it.
+//! Invariant: nothing is guessed. A number with two different readings is an error, unless the
+//! caller specifies the separator or another number of the log reveals it.
 
-/// What stands before the decimals.
+/// A decimal separator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// `1.5`, as Perfmon writes it everywhere.
+    /// `1.5`, which Perfmon writes in every country.
     Point,
-    /// `1,5`, as spreadsheets of many countries write it.
+    /// `1,5`, which spreadsheets write in many countries.
     Comma,
 }
 
-/// What one number tells about how all are written.
+/// Information from one number about the decimal separator of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
-    /// It can only be read so.
+    /// The number is valid with this separator only.
     Only(Decimal),
-    /// A comma with three digits behind it: decimals or thousands.
+    /// The number has a comma before three digits: decimals or thousands.
     Either,
-    /// Nothing.
+    /// The number is valid with either separator.
     Nothing,
 }
 
@@ -29,7 +29,7 @@ enum Shows {
 pub(super) struct Numbers {
     /// The decimal separator, once it is known.
     decimal: Option<Decimal>,
-    /// The line that shows it; none if the caller sets it.
+    /// The line that reveals it; `None` if the caller specifies it.
     shown_in: Option<u64>,
     /// Positions of numbers with one comma, read as thousands before the separator was known.
     either: Vec<(usize, usize)>,
@@ -42,10 +42,11 @@ impl Numbers {
         Numbers { decimal, shown_in: None, either: Vec::new(), first_either: None }
     }
 
-    /// Parses a field at this position of a table; none if it is blank.
+    /// Parses the field at this position of a table; returns `None` if it is blank.
     ///
     /// # Errors
-    /// A sentence: it is no number, or uses another decimal separator than an earlier one.
+    /// A sentence: the field is not a number, or uses another decimal separator than an earlier
+    /// one.
     pub(super) fn take(
         &mut self,
         field: &str,
@@ -91,13 +92,13 @@ impl Numbers {
     }
 }
 
-/// Looks at one field.
+/// Determines the decimal separator from one field.
 fn shows(field: &str) -> Shows {
     let (comma, point) = (field.rfind(','), field.rfind('.'));
     match (comma, point) {
         (None, None) => Shows::Nothing,
         (Some(comma), Some(point)) if comma > point => Shows::Only(Decimal::Comma),
-        // Several points can only stand between thousands.
+        // Several points can only separate thousands.
         (None, Some(_)) if field.matches('.').count() > 1 => Shows::Only(Decimal::Comma),
         (_, Some(_)) => Shows::Only(Decimal::Point),
         (Some(_), None) if field.matches(',').count() > 1 => Shows::Only(Decimal::Point),
@@ -111,10 +112,10 @@ fn shows(field: &str) -> Shows {
     }
 }
 
-/// The number that a field is; `Ok(None)` if it is blank or says that there is none.
+/// Parses a number; returns `Ok(None)` if the field is blank or marks a missing value.
 fn parse(field: &str, decimal: Decimal) -> Result<Option<f64>, ()> {
     let field = field.trim();
-    // Windows writes numbers that are none as 1.#IND, -1.#QNAN, 1.#INF.
+    // Windows writes invalid numbers as 1.#IND, -1.#QNAN, 1.#INF.
     if field.is_empty() || field.contains('#') {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! A log for people, for spreadsheets, for programs, and as a page.
+//! Renderings of a log: as text, CSV, JSON and HTML.
 
 use super::Summary;
 use crate::chart::{Axis, Chart, Labels};
@@ -8,12 +8,12 @@ use crate::format;
 use crate::page::{self, card, html_table};
 use crate::table::{Cell, Column, Table};
 
-/// Two ratios that differ by more than this are shown to differ: five points.
+/// Minimum difference between two ratios for a warning: five percentage points.
 const MISLEADS: f64 = 0.05;
-/// Width and height of a chart on the page.
+/// Width and height of a chart in HTML.
 const CHART: (u32, u32) = (760, 260);
 
-/// A number of a column that may be missing.
+/// Returns a cell for a number that may be missing.
 fn number(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, Cell::number)
 }
@@ -26,7 +26,7 @@ fn bytes(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(rounded(value))))
 }
 
-/// Seconds, shown in the unit that fits.
+/// Returns a cell for seconds, in a suitable unit.
 fn seconds(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, |value| {
         Cell::shown(value, format::duration(rounded(value * 1e9)))
@@ -40,16 +40,16 @@ fn rounded(value: f64) -> u64 {
 }
 
 impl Summary {
-    /// The JSON object.
+    /// Returns the JSON object.
     ///
     /// # Panics
-    /// A number is infinite or none, which the reading of the log excludes.
+    /// If a number is infinite or not a number, which the parser prevents.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).expect("plain numbers and words")
     }
 
-    /// For a terminal.
+    /// Renders the summary for a terminal.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.heading());
@@ -71,7 +71,7 @@ impl Summary {
         text
     }
 
-    /// Every value, one line each: table, what, value name, value.
+    /// Renders each value as a CSV line: table, words of the row, value name, value.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut all = Table::new(
@@ -106,7 +106,7 @@ impl Summary {
         all.to_csv()
     }
 
-    /// One page that needs nothing else.
+    /// Renders the summary as a self-contained HTML page.
     #[must_use]
     pub fn to_html(&self) -> String {
         let title = if self.host.is_empty() { "Log of Perfmon" } else { &self.host };
@@ -184,12 +184,12 @@ impl Summary {
         for line in self.lines.iter().filter(|line| line.unit == unit) {
             chart.line(line.name, line.points.iter().copied());
         }
-        // A log without such counters has no chart of them.
+        // A log without these counters has no chart of them.
         let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
         format!("<section>\n<h2>{what} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
     }
 
-    /// What the tables do not say.
+    /// Returns notes on the tables.
     fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         for interface in &self.interfaces {

@@ -1,4 +1,4 @@
-//! What a log comes to.
+//! Summary of a log.
 
 use super::counters::{Counter, Kind, Object};
 use super::log::Log;
@@ -7,173 +7,173 @@ use super::{SCHEMA, VERSION, time};
 use crate::findings::{self, Finding, Observation};
 use serde::Serialize;
 
-/// Points of a line over time, at most.
+/// Maximum number of points in a line over time.
 const POINTS: usize = 240;
-/// Processes that are told about, those with the most I/O first.
+/// Maximum number of reported processes; those with the most I/O come first.
 const PROCESSES: usize = 12;
 
-/// One of the interfaces of the cache.
+/// Reads through one of the cache interfaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interface {
-    /// `copy`, `data map`, `pin`, `mdl`.
+    /// Name: `copy`, `data map`, `pin`, `mdl`.
     pub interface: &'static str,
-    /// Calls per second; none if the log has no such counter.
+    /// Calls per second; `None` if the log lacks the counter.
     pub calls_per_s: Option<f64>,
-    /// Hits of all calls; none without calls or without the counter of calls.
+    /// Hit ratio of all calls; `None` without calls or their counter.
     pub hit_ratio: Option<f64>,
-    /// What a monitor shows: the plain average of the samples.
+    /// Unweighted mean of the samples, as monitors show it.
     pub averaged_hit_ratio: Option<f64>,
-    /// Calls per second that had to wait for a disk.
+    /// Calls per second that waited for a disk.
     pub misses_per_s: Option<f64>,
 }
 
 /// Writes in bursts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bursts {
-    /// `lazy write`, or `data flush`: the same with flushes and the mapped page writer.
+    /// `lazy write`, or `data flush`, which also includes flushes and the mapped page writer.
     pub what: &'static str,
     /// Bursts per second.
     pub bursts_per_s: f64,
     /// Pages per second.
     pub pages_per_s: f64,
-    /// Pages of a burst: all pages through all bursts.
+    /// Mean pages per burst: total pages over total bursts.
     pub pages_per_burst: Option<f64>,
-    /// Most pages per second in one sample.
+    /// Maximum pages per second of one sample.
     pub pages_per_s_max: f64,
 }
 
-/// One disk.
+/// Activity of one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {
     /// `LogicalDisk` or `PhysicalDisk`.
     pub object: &'static str,
-    /// Its name there.
+    /// Instance name.
     pub disk: String,
     /// Reads per second.
     pub reads_per_s: Option<f64>,
     /// Writes per second.
     pub writes_per_s: Option<f64>,
-    /// Seconds of a read, over all reads; the plain average where the log has no reads per second.
+    /// Seconds per read, over all reads; the unweighted mean if the log lacks reads per second.
     pub seconds_per_read: Option<f64>,
-    /// The plain average of the samples, as a monitor shows it.
+    /// Unweighted mean of the samples, as monitors show it.
     pub averaged_seconds_per_read: Option<f64>,
-    /// As for reads.
+    /// Seconds per write, as for reads.
     pub seconds_per_write: Option<f64>,
-    /// As for reads.
+    /// Unweighted mean of the samples.
     pub averaged_seconds_per_write: Option<f64>,
-    /// Bytes of a read, over all reads.
+    /// Bytes per read, over all reads.
     pub bytes_per_read: Option<f64>,
-    /// Bytes of a write, over all writes.
+    /// Bytes per write, over all writes.
     pub bytes_per_write: Option<f64>,
-    /// Time with a read under way, as a share; more than 1 with several at once.
+    /// Share of the time with a read in flight; above 1 with several at once.
     pub read_time: Option<f64>,
-    /// The same for writes.
+    /// Share of the time with a write in flight.
     pub write_time: Option<f64>,
-    /// Requests waiting or under way.
+    /// Requests queued or in flight.
     pub queue: Option<f64>,
-    /// Requests that were split, per second.
+    /// Split requests per second.
     pub splits_per_s: Option<f64>,
 }
 
-/// Memory.
+/// Memory use.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
-    /// Least memory that was available, bytes.
+    /// Minimum available memory, bytes.
     pub available_min_bytes: Option<f64>,
-    /// Its mean.
+    /// Mean available memory, bytes.
     pub available_mean_bytes: Option<f64>,
     /// Pages read from and written to disk because of page faults, per second.
     pub pages_per_s: Option<f64>,
-    /// The most in one sample.
+    /// Maximum of one sample.
     pub pages_per_s_max: Option<f64>,
-    /// The cache at the beginning, bytes.
+    /// Cache size at the start, bytes.
     pub cache_first_bytes: Option<f64>,
-    /// At its smallest.
+    /// Minimum cache size.
     pub cache_min_bytes: Option<f64>,
-    /// At its largest.
+    /// Maximum cache size.
     pub cache_max_bytes: Option<f64>,
-    /// At the end.
+    /// Cache size at the end.
     pub cache_last_bytes: Option<f64>,
 }
 
-/// One process.
+/// Activity of one process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
-    /// Its name.
+    /// Process name.
     pub process: String,
-    /// Bytes per second that it read, from the cache or from a disk.
+    /// Bytes read per second, from the cache or from a disk.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes per second that it wrote.
+    /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Its own memory when it was first seen, bytes.
+    /// Private memory in its first sample, bytes.
     pub private_first_bytes: Option<f64>,
-    /// When it was last seen.
+    /// Private memory in its last sample.
     pub private_last_bytes: Option<f64>,
-    /// At the points of lines over time; empty if it was not there all the time.
+    /// Private memory at the points of lines over time; empty if it did not run all the time.
     pub private_bytes: Vec<f64>,
 }
 
 /// A value over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is.
+    /// Name.
     pub name: &'static str,
-    /// `ratio`, `per second`, `bytes`.
+    /// Unit: `ratio`, `per second`, `bytes`.
     pub unit: &'static str,
-    /// Seconds since the beginning, and the value; many samples are joined.
+    /// Seconds since the start, and the value; each point may combine several samples.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Everything that was found in a log.
+/// Summary of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
     /// [`VERSION`].
     pub version: u32,
-    /// The machine; empty if the log does not say.
+    /// Machine name; empty if the log lacks it.
     pub host: String,
-    /// The language of the names of counters.
+    /// Language of the counter names.
     pub language: String,
-    /// First sample, on the clock of the log.
+    /// Time of the first sample, on the clock of the log.
     pub begin: String,
-    /// Last sample.
+    /// Time of the last sample.
     pub end: String,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// The middle interval, seconds; none if there is one sample only.
+    /// Median interval in seconds; `None` with a single sample.
     pub interval_s: Option<f64>,
-    /// The interfaces of the cache of which there is something in the log.
+    /// Cache interfaces with data in the log.
     pub interfaces: Vec<Interface>,
-    /// Reads of the copy interface that took the fast way, per second.
+    /// Fast reads of the copy interface, per second.
     pub fast_reads_per_s: Option<f64>,
     /// Read-ahead operations per second.
     pub read_aheads_per_s: Option<f64>,
-    /// Pins of data that was mapped, per second.
+    /// Pins of mapped data, per second.
     pub data_map_pins_per_s: Option<f64>,
     /// Lazy writes, and all writes of the cache.
     pub bursts: Vec<Bursts>,
     /// Disks.
     pub disks: Vec<Disk>,
-    /// Memory, if the log has something of it.
+    /// Memory, if the log has data on it.
     pub memory: Option<Memory>,
     /// Processes, those with the most I/O first.
     pub processes: Vec<Process>,
     /// Values over time.
     pub lines: Vec<Line>,
-    /// What is wrong, as far as a log can show it.
+    /// Problems that the log shows.
     pub findings: Vec<Finding>,
-    /// Counters that were not found of objects that are in the log.
+    /// Missing counters of objects that are in the log.
     pub missing: Vec<&'static str>,
-    /// Objects of which nothing is in the log.
+    /// Objects without data in the log.
     pub absent: Vec<&'static str>,
-    /// Headings of these objects that mean none of the counters that are told about.
+    /// Headings of unknown counters of these objects.
     pub unknown: Vec<String>,
-    /// What the user should know about the reading.
+    /// Notes for the user on the interpretation of the log.
     pub notes: Vec<String>,
 }
 
-/// Interface, calls, hits.
+/// Name, counter of calls, counter of hits.
 const INTERFACES: [(&str, Counter, Counter); 4] = [
     ("copy", Counter::CopyReads, Counter::CopyReadHits),
     ("data map", Counter::DataMaps, Counter::DataMapHits),
@@ -181,7 +181,7 @@ const INTERFACES: [(&str, Counter, Counter); 4] = [
     ("mdl", Counter::MdlReads, Counter::MdlReadHits),
 ];
 
-/// A log and its intervals, while it is added up.
+/// A log and its intervals, as the input of a summary.
 struct Adding<'a> {
     log: &'a Log,
     intervals: Intervals,
@@ -237,18 +237,18 @@ impl Summary {
     }
 }
 
-/// What the objects of a kind are called.
+/// Names of the categories in messages.
 const KINDS: [(Kind, &str); 3] =
     [(Kind::Cache, "the cache"), (Kind::Memory, "memory"), (Kind::Disk, "disks")];
 
-/// Whether a log has anything of a kind, known or not.
+/// Returns true if a log has counters of a category, known or unknown.
 fn has_kind(log: &Log, kind: Kind) -> bool {
     log.columns.iter().any(|column| column.object.kind() == kind)
         || log.unknown.iter().any(|(of, _)| *of == kind)
 }
 
-/// What is looked for and not there. Memory that is available comes in three units, of which one is
-/// enough; a log of logical disks needs no physical ones, and processes are extra.
+/// Returns the expected counters that the log lacks. One of the three units of available memory is
+/// sufficient; a log of logical disks needs no physical disks, and processes are optional.
 fn missing(log: &Log) -> Vec<&'static str> {
     let has = |counter| log.columns.iter().any(|column| column.counter == counter);
     let units = [Counter::AvailableBytes, Counter::AvailableKBytes, Counter::AvailableMBytes];
@@ -313,7 +313,7 @@ impl Adding<'_> {
         let mut disks = Vec::new();
         for object in [Object::LogicalDisk, Object::PhysicalDisk] {
             let mut instances = self.log.instances(object);
-            // What is added up comes last.
+            // Totals come last.
             instances.sort_by_key(|instance| *instance == "_Total");
             disks.extend(instances.into_iter().map(|instance| self.disk(object, instance)));
         }
@@ -347,7 +347,7 @@ impl Adding<'_> {
         }
     }
 
-    /// Memory that is available, in bytes, whatever unit the log has.
+    /// Returns the available memory in bytes, from any of its units.
     fn available(&self) -> Option<Vec<Option<f64>>> {
         let units = [
             (Counter::AvailableBytes, 1.0),
@@ -360,7 +360,7 @@ impl Adding<'_> {
         })
     }
 
-    /// What the cache holds; the working set of the whole system where that alone is there.
+    /// Returns the cache size; the system working set if the log has only that.
     fn resident(&self) -> Option<&[Option<f64>]> {
         let memory = |counter| self.log.values(Object::Memory, counter);
         memory(Counter::CacheResident).or_else(|| memory(Counter::CacheBytes))
@@ -451,18 +451,18 @@ impl Adding<'_> {
         lines
     }
 
-    /// A level at the points of lines over time; empty unless it is known at all of them.
+    /// Returns a value at the points of lines over time; empty unless every point has one.
     fn course(&self, values: &[Option<f64>]) -> Vec<f64> {
         let means = values.chunks(self.each()).map(averaged);
         means.collect::<Option<Vec<f64>>>().unwrap_or_default()
     }
 
-    /// Samples that become one point of a line over time.
+    /// Returns the number of samples per point of a line over time.
     fn each(&self) -> usize {
         self.log.times.len().div_ceil(POINTS).max(1)
     }
 
-    /// The intervals of some of the samples.
+    /// Returns the intervals of a range of samples.
     fn part(&self, from: usize, to: usize) -> Intervals {
         Intervals { seconds: self.intervals.seconds[from..to].to_vec(), ..self.intervals }
     }

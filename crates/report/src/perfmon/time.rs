@@ -1,9 +1,9 @@
-//! Times of a log: `MM/DD/YYYY HH:MM:SS.mmm` is what Perfmon writes; what spreadsheets make of it
-//! differs in order, separators, digits of the year and halves of the day.
+//! Times of a log: Perfmon writes `MM/DD/YYYY HH:MM:SS.mmm`; spreadsheets change order, separators,
+//! the digits of the year, and the clock to 12 hours.
 //!
-//! Times are seconds since 1970-01-01 of the clock of the log, without zones.
+//! Times are seconds since 1970-01-01 on the clock of the log, without time zones.
 
-/// In which order a date is written.
+/// Order of the fields of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Year, month, day.
@@ -14,7 +14,7 @@ pub(super) enum Order {
     Day,
 }
 
-/// A time as it is written, before it is known in which order.
+/// A time whose field order is not determined yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stamp {
     parts: [u32; 3],
@@ -25,11 +25,11 @@ pub(super) struct Stamp {
     seconds: f64,
 }
 
-/// Two digits from here on mean 19xx: Perfmon is of 1993.
+/// First two-digit year that means 19xx: Perfmon dates from 1993.
 const CENTURY: u32 = 70;
 
 impl Stamp {
-    /// Reads one; none if it is not a time.
+    /// Parses a time; returns `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Stamp> {
         let text = text.trim();
         let (date, clock) = text.split_once([' ', 'T'])?;
@@ -61,7 +61,7 @@ impl Stamp {
         self.two_digits
     }
 
-    /// Seconds since 1970; none if there is no such day.
+    /// Returns the seconds since 1970, or `None` if the date does not exist.
     fn at(&self, order: Order) -> Option<f64> {
         let [a, b, c] = self.parts;
         let (year, month, day) = match order {
@@ -87,7 +87,7 @@ impl Stamp {
     }
 }
 
-/// `14:05:09.166`, `2:05:09 PM`, `14:05`.
+/// Parses times such as `14:05:09.166`, `2:05:09 PM`, `14:05`.
 fn seconds_of_day(clock: &str) -> Option<f64> {
     let upper = clock.to_ascii_uppercase();
     let (digits, half) = match upper.strip_suffix("AM").or_else(|| upper.strip_suffix("PM")) {
@@ -117,7 +117,8 @@ fn seconds_of_day(clock: &str) -> Option<f64> {
     valid.then(|| f64::from(hours * 60 + minutes) * 60.0 + seconds)
 }
 
-/// Days since 1970-01-01 of a valid date, by counting leap days of years that begin in March.
+/// Returns the days from 1970-01-01 to a valid date; years start in March, so that the leap day is
+/// the last one.
 fn days_since_1970(year: u32, month: u32, day: u32) -> i32 {
     let early = month <= 2;
     let year = year - u32::from(early);
@@ -127,7 +128,7 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> i32 {
     i32::try_from(days).expect("years have four digits") - 719_468
 }
 
-/// `2000-04-15 10:00:05` for seconds since 1970.
+/// Formats seconds since 1970 as `2000-04-15 10:00:05`.
 pub(super) fn show(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "four digits of years")]
     let whole = seconds.floor() as i64;
@@ -146,15 +147,15 @@ pub(super) fn show(seconds: f64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{:02}", second % 60)
 }
 
-/// The times of all lines, and what had to be guessed about them.
+/// The times of all lines, and notes on ambiguities.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Times {
-    /// Seconds since 1970, one for each stamp.
+    /// Seconds since 1970, one per stamp.
     pub(super) seconds: Vec<f64>,
     pub(super) notes: Vec<String>,
 }
 
-/// Puts stamps on one clock. What fails is the number of the stamp, from 0, and the reason.
+/// Converts stamps to one clock. An error contains the index of the stamp and the reason.
 pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> {
     let year_first = stamps.iter().any(|stamp| stamp.year_first);
     let mut candidates = if year_first {
@@ -169,7 +170,7 @@ pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> 
     let Some(&first) = candidates.first() else {
         let order = if year_first { Order::Year } else { Order::Month };
         let other = if year_first { Order::Year } else { Order::Day };
-        // The first that no order explains; else dates of both orders are mixed.
+        // Finds the first stamp that is valid in no order; without one, the log mixes both orders.
         let none = |s: &Stamp| s.at(order).is_none() && s.at(other).is_none();
         let place = stamps.iter().position(none).unwrap_or_default();
         return Err((place, "there is no such date, or the order of day and month changes"));
@@ -242,7 +243,7 @@ mod tests {
     fn the_order_is_told_by_other_lines_and_by_time_that_goes_forward() {
         let day_first = times(&["03/04/2000 23:59:59", "13/04/2000 00:00:00"]).expect("dates");
         assert_eq!(show(day_first.seconds[0]), "2000-04-03 23:59:59");
-        // As month first, the second of March would come after the first of April.
+        // As month first, 2 March would follow 1 April.
         let forward = times(&["31/03/2000 23:59:59", "01/04/2000 00:00:00"]).expect("dates");
         assert_eq!(show(forward.seconds[1]), "2000-04-01 00:00:00");
         let forward = times(&["02/03/2000 23:59:59", "03/03/2000 00:00:00"]).expect("dates");

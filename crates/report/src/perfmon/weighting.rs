@@ -1,25 +1,25 @@
-//! Sums over the samples of a log. A rate or an average that is written each interval stands for
-//! what happened in that interval; so each is weighted by its interval, and a ratio or an average
-//! per call by the calls as well: sum of (rate x ratio) through sum of rates. The plain average of
-//! the samples, which monitors show, is kept beside it.
+//! Weighted means of the samples of a log. A rate or mean in a log describes the interval before
+//! the sample, so it is weighted by that interval, and a ratio or mean per call also by the number
+//! of calls: sum of (rate x ratio) over sum of rates. The unweighted mean, which monitors show, is
+//! kept as well.
 //!
 //! Invariant: intervals are positive.
 
-/// An interval this many times the middle one is a gap in the log: nobody knows what happened in
-/// it, and the sample behind it counts as an interval of middle length.
+/// An interval longer than this multiple of the median is a gap in the log, for which nothing is
+/// known; the sample after the gap counts with the median interval.
 const GAP: f64 = 3.0;
 
-/// The intervals that samples stand for, in seconds.
+/// The interval of each sample, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Intervals {
     pub(super) seconds: Vec<f64>,
-    /// The middle one; 1 if there is one sample only.
+    /// Median interval; 1 if there is only one sample.
     pub(super) middle: f64,
     pub(super) gaps: u64,
 }
 
 impl Intervals {
-    /// Of rising times.
+    /// Computes the intervals of rising times.
     pub(super) fn of(times: &[f64]) -> Intervals {
         let mut lengths: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         lengths.sort_by(f64::total_cmp);
@@ -36,7 +36,7 @@ impl Intervals {
         Intervals { seconds, middle, gaps }
     }
 
-    /// The mean of a rate or a level over time; none without samples.
+    /// Returns the mean over time, or `None` without samples.
     pub(super) fn mean(&self, values: &[Option<f64>]) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (value, seconds) in values.iter().zip(&self.seconds) {
@@ -48,7 +48,7 @@ impl Intervals {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// A value per call over all calls; none if there was no call that has one.
+    /// Returns the mean per call, or `None` without a call that has a value.
     pub(super) fn per_call(&self, values: &[Option<f64>], rates: &[Option<f64>]) -> Option<f64> {
         let (mut sum, mut calls) = (0.0, 0.0);
         for ((value, rate), seconds) in values.iter().zip(rates).zip(&self.seconds) {
@@ -60,7 +60,7 @@ impl Intervals {
         (calls > 0.0).then(|| sum / calls)
     }
 
-    /// One rate for each of another, over all samples that have both.
+    /// Returns the ratio of the sums of two rates, over all samples that have both.
     pub(super) fn each(&self, what: &[Option<f64>], per: &[Option<f64>]) -> Option<f64> {
         let (mut above, mut below) = (0.0, 0.0);
         for ((what, per), seconds) in what.iter().zip(per).zip(&self.seconds) {
@@ -73,7 +73,7 @@ impl Intervals {
     }
 }
 
-/// The plain average of the samples, as monitors show it.
+/// Returns the unweighted mean of the samples, as monitors show it.
 pub(super) fn averaged(values: &[Option<f64>]) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for value in values.iter().flatten() {
@@ -83,7 +83,7 @@ pub(super) fn averaged(values: &[Option<f64>]) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The smallest and the largest value.
+/// Returns the smallest and the largest value.
 pub(super) fn range(values: &[Option<f64>]) -> Option<(f64, f64)> {
     let mut values = values.iter().flatten().copied();
     let first = values.next()?;

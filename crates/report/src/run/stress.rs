@@ -1,60 +1,59 @@
-//! The stress point of a server: the step from which on more clients gain nothing.
+//! Stress point of a server: the step from which on additional clients do not increase throughput.
 //!
-//! The rule. A step *gains* if its throughput is more than 5 % above that of the last step that
-//! gained; the first one gains. The stress point is the first step that does not gain and whose
-//! throughput is either more than 5 % below that of the last one that gained (it turned down), or
-//! comes with answer times of twice its or more (all that is gained is waiting). Values are the
-//! medians of the trials.
+//! The rule: a step *gains* if its throughput is more than 5 % above that of the last step that
+//! gained; the first step gains. The stress point is the first step that does not gain and whose
+//! throughput is more than 5 % below that of the last gaining step (it turned down), or whose
+//! response time is at least twice that of the last gaining step (clients only wait). Values are
+//! the medians of the trials.
 
 use super::{Run, Sample};
 use crate::format;
 use crate::stats::median;
 
-/// The group of throughputs by step.
+/// Group name of throughputs by step.
 pub const THROUGHPUT: &str = "throughput";
-/// The group of mean answer times by step, nanoseconds.
+/// Group name of mean response times by step, in nanoseconds.
 pub const ANSWER: &str = "answer time";
-/// What tells steps apart.
+/// Coordinate of the steps in these groups.
 pub const CLIENTS: &str = "clients";
 
-/// Below this share of more throughput nothing is gained, and below this share of less it is not
-/// yet lost.
+/// Minimum relative change of throughput that counts as a gain or a loss.
 const GAIN: f64 = 0.05;
-/// Answer times that have grown so much are only waiting.
+/// Factor of the response time at which clients only wait.
 const WAITING: f64 = 2.0;
 
 /// A step of a server load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Clients that worked at the same time.
+    /// Number of concurrent clients.
     pub clients: f64,
     /// Throughput, in the unit of the run.
     pub throughput: f64,
-    /// Mean answer time, nanoseconds.
+    /// Mean response time in nanoseconds.
     pub answer_ns: f64,
 }
 
-/// Why a step is the stress point.
+/// Reason why a step is the stress point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stress {
     /// Throughput turned down.
     TurnsDown,
-    /// Answer times doubled without a gain.
+    /// Response times doubled without a gain.
     Waits,
 }
 
-/// Where a server has enough.
+/// The stress point of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StressPoint {
     /// The step.
     pub at: Step,
     /// The last step that gained.
     pub gained: Step,
-    /// Why.
+    /// The reason.
     pub why: Stress,
 }
 
-/// The stress point of steps in the order of their clients, if there is one.
+/// Returns the stress point of steps in the order of their client counts, if any.
 #[must_use]
 pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
     let (first, more) = steps.split_first()?;
@@ -77,7 +76,8 @@ pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
 }
 
 impl Run {
-    /// The steps of a server load, in the order of their clients; empty in other runs.
+    /// Returns the steps of a server load, in the order of their client counts; empty in other
+    /// runs.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let group = |name: &str| {
@@ -94,7 +94,7 @@ impl Run {
         throughput.iter().filter_map(step).collect()
     }
 
-    /// What is said of the stress point; nothing in runs without steps.
+    /// Describes the stress point; returns `None` for runs without steps.
     #[must_use]
     pub fn stress_in_words(&self) -> Option<String> {
         let steps = self.steps();
@@ -108,7 +108,7 @@ impl Run {
             ));
         };
         let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
-        // Whole numbers, which are written as such.
+        // Client counts are whole numbers, which format without a fraction.
         let (at_clients, gained_clients) = (at.clients, gained.clients);
         let times = format::times(at.answer_ns / gained.answer_ns);
         Some(match why {
@@ -127,7 +127,7 @@ impl Run {
     }
 }
 
-/// How many clients a sample is about, and its median.
+/// Returns the client count of a sample, and its median.
 fn placed(sample: &Sample) -> Option<(f64, f64)> {
     let clients = sample.at.get(CLIENTS).filter(|_| sample.at.len() == 1)?;
     Some((*clients, median(&sample.values)?))
@@ -148,7 +148,7 @@ mod tests {
         let found =
             steps(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
         let point = stress_point(&found).unwrap();
-        // 18.5 is within 5 % of 19, and 9 is not twice 5; 17 is below.
+        // 18.5 is within 5 % of 19, and 9 is less than twice 5; 17 is below.
         assert_eq!((point.at, point.gained, point.why), (found[3], found[1], Stress::TurnsDown));
     }
 
@@ -170,11 +170,11 @@ mod tests {
         assert_eq!(stress_point(&steps(&[(1.0, 1.0, 1.0)])), None);
         let found = steps(&[(1.0, 10.0, 5.0), (2.0, 11.0, 50.0), (4.0, 13.0, 500.0)]);
         assert_eq!(stress_point(&found), None);
-        // No gain, and no more waiting either.
+        // Neither a gain nor longer response times.
         assert_eq!(stress_point(&steps(&[(1.0, 10.0, 5.0), (2.0, 10.0, 5.0)])), None);
     }
 
-    /// A run with a throughput and an answer time for each step; the last step comes first.
+    /// Creates a run with throughput and response time for each step, in reverse order.
     fn run(of: &[(f64, f64, f64)]) -> Run {
         let mut run = Run::new("load", "2026-11-21T03:22:11Z", Machine::default());
         for &(clients, throughput, answer) in of.iter().rev() {

@@ -1,4 +1,4 @@
-//! The page of `larder size`; what pages have in common is in [`crate::page`].
+//! HTML report of `larder size`; [`crate::page`] has the common parts of reports.
 
 mod charts;
 
@@ -11,7 +11,7 @@ use crate::page::{self, card, html_table};
 use crate::table::Table;
 
 impl Sizing {
-    /// The page.
+    /// Renders the report.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut body = self.heading(&escape(&self.workload.trace));

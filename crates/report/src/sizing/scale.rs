@@ -1,16 +1,15 @@
-//! From a sample of the pages to all of them.
+//! Extrapolation from a sample of the pages to all pages.
 //!
-//! A cache for one page of so many behaves as one so many times as large does for all of them
+//! A cache for one in N sampled pages behaves like a cache N times as large for all pages
 //! (Waldspurger, Park, Garthwaite, Ahmad, "Efficient MRC construction with SHARDS", FAST 2015):
-//! sizes and counts grow, hit ratios stay.
+//! sizes and counts are multiplied by N, hit ratios stay.
 
 use super::Sizing;
 use crate::advise::curve::{Curve, Point};
 use crate::advise::stability::Stability;
 
 impl Sizing {
-    /// What is true of all pages, where this was found of one in `times`. Nothing of it was counted
-    /// then.
+    /// Extrapolates results of one in `times` pages to all pages. The results become estimates.
     #[must_use]
     pub fn scaled(mut self, times: u32) -> Self {
         let factor = u64::from(times);

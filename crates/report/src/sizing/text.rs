@@ -1,4 +1,4 @@
-//! The text form, for a terminal.
+//! Text rendering for a terminal.
 
 use super::{Effect, Recommendation, Region, Sizing};
 use crate::advise::goal::{self, Source};
@@ -7,15 +7,15 @@ use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// Characters of the chart's plane.
+/// Width and height of the chart's plane, in characters.
 const CHART: (usize, usize) = (64, 12);
-/// Rows of the table of the curve, at most.
+/// Maximum number of rows in the table of the curve.
 const CURVE_ROWS: usize = 16;
-/// A cache that can reach no more hits than this is hardly worth its memory.
+/// Reachable hit ratio below which a cache is hardly worth its memory.
 pub(super) const HARDLY: f64 = 0.05;
 
 impl Sizing {
-    /// What was found out, for people.
+    /// Renders the results as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut parts = vec![self.head()];
@@ -75,7 +75,7 @@ impl Sizing {
             Column::numbers("high", "to"),
         ];
         let mut table = Table::new("", columns);
-        // The sizes that the search looked at lie close together; one of a few is enough here.
+        // The evaluated sizes are close together; the table shows a subset.
         let every = self.curve.len().div_ceil(CURVE_ROWS).max(1);
         let last = self.curve.len().checked_sub(1)?;
         for (place, best) in self.curve.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Sizing {
         text
     }
 
-    /// Where on the curve this size lies; empty if that is not known.
+    /// Describes the position of this size on the curve; empty if unknown.
     pub(super) fn lies(&self, advice: &Recommendation) -> String {
         match (advice.region, &self.regions) {
             (Some(Region::Useful), Some(regions)) if regions.is_cliff() => {
@@ -131,7 +131,7 @@ impl Sizing {
         }
     }
 
-    /// Why this size.
+    /// Returns the reason for this size.
     pub(super) fn reason(&self, advice: &Recommendation) -> String {
         let source =
             Source { everything: "a cache for everything", largest: "All pages of the trace" };
@@ -301,7 +301,7 @@ impl Sizing {
         Some(table)
     }
 
-    /// The rule by which the page size is chosen.
+    /// Describes the rule that selects the page size.
     pub(super) fn page_size_rule() -> String {
         format!(
             "Rule: the largest page that loses at most {:.0} point of byte hits against the best \
@@ -321,11 +321,11 @@ impl Sizing {
     }
 }
 
-/// Introduces [`serve`].
+/// Introduction of the command of [`serve`].
 pub(super) const SERVE_TITLE: &str =
     "To serve a volume so (--memory includes the tables of the cache):";
 
-/// Returns the command that serves a volume with it.
+/// Returns the command that serves a volume with the recommended configuration.
 pub(super) fn serve(advice: &Recommendation) -> String {
     format!(
         "larder serve VOLUME --memory {}MiB --policy {} --page-size {}KiB",

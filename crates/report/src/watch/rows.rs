@@ -1,13 +1,13 @@
-//! Files by processes, in the order in which people want to see them. Who reads much, who writes
-//! much and whose pages leave are three questions: of each, the first are kept and shown.
+//! Selection and order of rows. Reads, writes and evictions are three separate criteria; the first
+//! rows of each are kept and shown.
 
 use super::{Counts, Row};
 use std::cmp::Reverse;
 
-/// A page that a disk has to move is worth many that memory answers.
+/// Weight of a page of disk I/O, relative to a page from memory.
 const DISK_PAGE: u64 = 16;
 
-/// What may be asked of rows.
+/// A criterion for the order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchColumn {
     Reads,
@@ -18,7 +18,7 @@ pub(super) enum WatchColumn {
 impl WatchColumn {
     const ALL: [WatchColumn; 3] = [WatchColumn::Reads, WatchColumn::Writes, WatchColumn::Leaving];
 
-    /// How much a row has to do with it: pages, and disks kept busy; 0 if nothing.
+    /// Returns the weight of a row: pages, and disk I/O; 0 if it is not affected.
     pub(super) fn weight(self, it: &Counts, page_bytes: u64) -> u64 {
         let of_disk = |bytes: u64| DISK_PAGE * bytes.div_ceil(page_bytes.max(1));
         match self {
@@ -34,7 +34,7 @@ impl WatchColumn {
         }
     }
 
-    /// The places of the rows that have to do with it, those with most to do first.
+    /// Returns the indices of the affected rows, in descending order of weight.
     pub(super) fn order(self, rows: &[Row], page_bytes: u64) -> Vec<usize> {
         let weight = |place: usize| self.weight(&rows[place].counts, page_bytes);
         let mut places: Vec<usize> = (0..rows.len()).filter(|&place| weight(place) > 0).collect();
@@ -43,13 +43,13 @@ impl WatchColumn {
     }
 }
 
-/// How much a row matters altogether.
+/// Returns the total weight of a row.
 fn weight(counts: &Counts, page_bytes: u64) -> u64 {
     WatchColumn::ALL.iter().map(|matter| matter.weight(counts, page_bytes)).sum()
 }
 
-/// The rows in the order of their weight, at most `max` of them; and how many there were. If there
-/// are too many, those are kept that come first in some matter.
+/// Returns the rows in descending order of weight, at most `max` of them, and their original
+/// number. If there are too many, it keeps those that rank first in one of the criteria.
 #[must_use]
 pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
     all.retain(|row| !row.counts.is_zero());
@@ -64,9 +64,9 @@ pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
     (all, count)
 }
 
-/// Keeps `max` rows, in the order that they are in.
+/// Keeps `max` rows, in their current order.
 fn keep_first(all: &mut Vec<Row>, page_bytes: u64, max: usize) {
-    // The best rank that each has in any matter; those without one come last, by their weight.
+    // The best rank of each row in any criterion; rows without a rank come last, by their weight.
     let mut ranks = vec![usize::MAX; all.len()];
     for matter in WatchColumn::ALL {
         for (rank, place) in matter.order(all, page_bytes).into_iter().enumerate() {

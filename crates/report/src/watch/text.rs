@@ -1,14 +1,14 @@
-//! The text form.
+//! Text rendering.
 
 use super::rows::WatchColumn;
 use super::{Counts, Interval, Row, Unattributed, Watch, disks};
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// Characters of a path that are shown; the end says more than the beginning.
+/// Maximum number of characters of a path; its end is more informative than its start.
 const PATH_MAX: usize = 44;
 
-/// The end of a path that is too long.
+/// Shortens a path to its end.
 fn short(path: &str) -> String {
     let length = path.chars().count();
     if length <= PATH_MAX {
@@ -34,7 +34,7 @@ fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
     Table::new(title, names.into_iter().chain(numbers))
 }
 
-/// Rows of an interval, as many as are wanted of each matter.
+/// Rows of an interval, with the maximum number to show for each criterion.
 struct IntervalRows<'a> {
     rows: &'a [Row],
     page_bytes: u64,
@@ -42,7 +42,8 @@ struct IntervalRows<'a> {
 }
 
 impl IntervalRows<'_> {
-    /// Puts in the rows that have most to do with a matter; how many others have to do with it.
+    /// Adds the first rows of a criterion to the table; returns the number of the other affected
+    /// rows.
     fn put<const N: usize>(
         &self,
         table: &mut Table,
@@ -139,7 +140,7 @@ fn leaving(wanted: &IntervalRows<'_>) -> (Table, usize) {
 }
 
 impl Interval {
-    /// A line for an interval that has just ended.
+    /// Formats one line for an interval that has just ended.
     #[must_use]
     pub fn to_line(&self, page_bytes: u64) -> String {
         let sum = &self.sum;
@@ -164,7 +165,7 @@ impl Interval {
         line
     }
 
-    /// All tables of it that have rows, of files by processes at most `rows_max` in each.
+    /// Renders all tables with rows, each with at most `rows_max` rows by file and process.
     #[must_use]
     pub fn to_text(&self, page_bytes: u64, rows_max: usize) -> String {
         let mut text = String::new();
@@ -240,7 +241,7 @@ impl Interval {
 }
 
 impl Watch {
-    /// The total as text, with at most `rows_max` files by processes in each table.
+    /// Renders the total, with at most `rows_max` rows by file and process in each table.
     #[must_use]
     pub fn to_text(&self, rows_max: usize) -> String {
         let mut text = String::new();

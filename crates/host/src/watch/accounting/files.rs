@@ -1,8 +1,8 @@
-//! Files: which one a number is, and where it ends.
+//! Files: identity of inode numbers, and file sizes.
 //!
-//! The kernel names a file by device and inode, and file systems give the number of a removed file
-//! to the next one. So a number is another file once its file system says that it has freed it.
-//! Invariant: counts never change their file.
+//! The kernel identifies a file by device and inode number, and file systems reuse the number of a
+//! removed file. A number therefore denotes a new file after its file system reports that it freed
+//! the number. Invariant: counts never move to another file.
 
 #[cfg(feature = "bpf")]
 use super::super::event::Event;
@@ -12,8 +12,8 @@ use super::super::owners::Owners;
 use super::super::spans::Spans;
 use super::{Accounting, BLOCK_DEVICES};
 
-/// Removed files that are kept apart from whoever gets their number; beyond it they stand under
-/// one name.
+/// Maximum number of removed files that are kept separate from later files with the same number;
+/// beyond it they share one entry.
 pub(crate) const REMOVED_MAX: usize = 1 << 15;
 
 /// A file.
@@ -21,59 +21,59 @@ pub(crate) const REMOVED_MAX: usize = 1 << 15;
 pub(super) struct File {
     pub(super) key: Key,
     pub(super) owners: Owners,
-    /// Large folios: pages that become dirty and go together.
+    /// Large folios: ranges of pages that become dirty and leave the cache together.
     pub(super) folios: Spans<u8>,
-    /// Pages that reclaim took.
+    /// Pages that reclaim evicted.
     pub(super) evicted: Spans<()>,
-    /// The file system tells of single writes.
+    /// True if the file system reports each write.
     pub(super) tells_writes: bool,
-    /// Its number was another file's before.
+    /// True if another file had the inode number before.
     is_second: bool,
     is_removed: bool,
-    /// Pages that it has at least.
+    /// Known lower bound of the size in pages.
     pages: u64,
-    /// In which round its end was asked for.
+    /// Round in which the size was last queried.
     asked: u32,
 }
 
 impl File {
-    /// It has so many pages.
+    /// Raises the known size to `pages`.
     pub(super) fn reaches(&mut self, pages: u64) {
         self.pages = self.pages.max(pages);
     }
 
-    /// It may have become shorter.
+    /// Resets the known size after a possible truncation.
     pub(super) fn may_end_before(&mut self) {
         (self.pages, self.asked) = (0, 0);
     }
 }
 
 impl Accounting {
-    /// How the kernel names a file.
+    /// Returns the kernel's identification of a file.
     #[must_use]
     pub(crate) fn key(&self, file: FileId) -> Key {
         self.file(file).key
     }
 
-    /// Whether a file is no more.
+    /// Returns true if a file was removed.
     #[must_use]
     pub(crate) fn is_removed(&self, file: FileId) -> bool {
         self.file(file).is_removed
     }
 
-    /// Whether a file has the number of one that was removed.
+    /// Returns true if a file has the inode number of a removed file.
     #[must_use]
     pub(crate) fn is_second(&self, file: FileId) -> bool {
         self.file(file).is_second
     }
 
-    /// Whether more files were removed than can be kept apart.
+    /// Returns true if more files were removed than are kept separate.
     #[must_use]
     pub(crate) fn mixes_removed(&self) -> bool {
         self.removed >= REMOVED_MAX
     }
 
-    /// Files that were removed since this was asked last, with when.
+    /// Returns the files that were removed since the last call, with their times.
     pub(crate) fn take_ended(&mut self) -> Vec<(FileId, u64)> {
         std::mem::take(&mut self.gone)
     }
@@ -86,7 +86,7 @@ impl Accounting {
         &mut self.files[usize::try_from(id).expect("numbers are places")]
     }
 
-    /// The number here of the file that has a name of the kernel's now.
+    /// Returns the ID of the file that currently has this key.
     pub(crate) fn file_of(&mut self, key: Key) -> FileId {
         let key = self.canonical(key);
         let known = self.by_key.get(&key).copied();
@@ -99,10 +99,10 @@ impl Accounting {
         id
     }
 
-    /// Block devices are files of a file system of their own, which has a number that nobody
-    /// knows; their inodes are the numbers of the devices.
+    /// Maps keys of block devices to [`BLOCK_DEVICES`]: they are files of an internal file system
+    /// with an unknown device number, and their inode numbers are the device numbers.
     fn canonical(&mut self, key: Key) -> Key {
-        // Only a file system without a device has a major number of 0.
+        // Only file systems without a block device have a major number of 0.
         if key.dev >> 20 != 0 {
             return key;
         }
@@ -111,7 +111,8 @@ impl Accounting {
         if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
     }
 
-    /// The file at a place; of several devices that it may be on, the one where it is known.
+    /// Returns the file at a place; if several devices are possible, the one where the file is
+    /// known.
     pub(super) fn file_at(&mut self, place: Place) -> FileId {
         let devices = match place.home {
             FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
@@ -124,7 +125,7 @@ impl Accounting {
             }
         };
         let keys = devices.iter().map(|&dev| Key { dev, ino: place.ino });
-        // The file of a block device itself, where file systems keep what is no file's.
+        // The inode of the block device itself, in which file systems keep metadata.
         if devices.iter().any(|&dev| u64::from(dev) == place.ino) {
             return self.file_of(Key { dev: BLOCK_DEVICES, ino: place.ino });
         }
@@ -133,7 +134,7 @@ impl Accounting {
         self.file_of(key.unwrap_or(Key { dev: 0, ino: place.ino }))
     }
 
-    /// The file whose number an event of a thread frees.
+    /// Returns the file whose inode number an event of a thread frees.
     #[cfg(feature = "bpf")]
     pub(crate) fn frees(&self, thread: u32, event: Event) -> Option<Key> {
         match event {
@@ -143,7 +144,7 @@ impl Accounting {
         }
     }
 
-    /// The file system has freed the number of a file: whoever has it next is another one.
+    /// Handles a freed inode number: the next file with this number is a new one.
     pub(super) fn removed(&mut self, key: Key) {
         let key = self.canonical(key);
         let known = self.by_key.get(&key).copied();
@@ -162,14 +163,14 @@ impl Accounting {
         self.gone.push((id, self.now_ns));
     }
 
-    /// What was asked of ends may be asked once more.
+    /// Starts a new round, which permits one more query of each file's size.
     pub(crate) fn next_round(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
     }
 
-    /// The last page of a request from `first` to `last` that the file has, where the kernel does
-    /// not say: readers ask for as much as they have room for. The file system is asked once a
-    /// round; where it does not know, the request is taken as it came.
+    /// Returns the last page of a request from `first` to `last` that the file contains, for
+    /// kernels that do not report it: readers request as much as their buffers hold. Queries the
+    /// size once per round; if the size is unknown, returns `last`.
     pub(super) fn held(&mut self, file: FileId, first: u64, last: u64) -> u64 {
         let round = self.round;
         let of = self.file_mut(file);
@@ -183,7 +184,7 @@ impl Accounting {
             let pages = bytes.div_ceil(self.page_bytes);
             self.file_mut(file).reaches(pages);
         }
-        // If it does not even have the first page, it has been cut off since.
+        // If the file lacks even the first page, it was truncated after the request.
         let pages = self.file(file).pages;
         if pages > first { last.min(pages - 1) } else { last }
     }

@@ -1,8 +1,9 @@
-//! Requests to disks, in the name of whoever caused them.
+//! Attribution of disk requests to the processes that caused them.
 //!
-//! A request is made by the thread that reads pages in or writes them out, so the file is the one
-//! that this thread is at. What a worker of the kernel writes is charged to those that made the
-//! pages dirty. Requests of devices that lie below others are the same ones again and not counted.
+//! The thread that reads or writes back pages submits the request, so the request belongs to the
+//! file that this thread is working on. Writeback by a kernel worker is charged to the processes
+//! that dirtied the pages. Requests to lower devices repeat those to the upper device and are not
+//! counted.
 
 use super::super::lookup::FileId;
 use super::{Accounting, BLOCK_DEVICES};
@@ -31,7 +32,7 @@ impl Accounting {
         doing.reads = Some(file);
     }
 
-    /// Returns whether a file is a block device, or the metadata of a btrfs.
+    /// Returns true if a file is a block device, or the metadata of a btrfs.
     fn is_metadata(&self, file: FileId) -> bool {
         let key = self.key(file);
         key.dev == BLOCK_DEVICES || (key.dev >> 20 == 0 && key.ino == BTREE_INODE)
@@ -67,8 +68,8 @@ impl Accounting {
         }
     }
 
-    /// Whether the data of a file may be on a device: one of a file system with a device of its
-    /// own is nowhere else.
+    /// Returns true if a device may hold the data of a file: a file system with its own device
+    /// stores data only there.
     fn may_be_on(&self, file: FileId, dev: u32) -> bool {
         let key = self.key(file);
         match key.dev {
@@ -89,7 +90,8 @@ impl Accounting {
             return;
         }
         if charged.is_empty() {
-            // Dirty before we watched: the file is known, and the writer is not.
+            // The pages became dirty before the watch started: the file is known, and the writer is
+            // not.
             charged.push((process, bytes));
         }
         for (process, bytes) in charged {
@@ -97,7 +99,8 @@ impl Accounting {
         }
     }
 
-    /// Whether a device holds others, which its requests were made for.
+    /// Returns true if a device is a lower device, whose requests the kernel derives from an upper
+    /// one.
     fn is_lower(&mut self, dev: u32) -> bool {
         *self.lower.entry(dev).or_insert_with(|| super::super::homes::holds_others(dev))
     }

@@ -1,4 +1,4 @@
-//! Events by hand, and what they must come to.
+//! Hand-written events and the expected counts.
 
 use super::super::event::{Event, Place};
 use super::super::tasks::TaskInfo;
@@ -42,7 +42,7 @@ fn backing(ino: u64) -> Place {
     Place { home: FileSystemId::Backing(name), ino }
 }
 
-/// Counts of a process over all files.
+/// Returns the counts of a process over all files.
 fn of(ledger: &Accounting, name: &str) -> Counts {
     let mut sum = Counts::default();
     for (_, process, counts) in ledger.counts() {
@@ -91,7 +91,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     let write = Event::Write { key: FILE, offset: 0, bytes: 2 * PAGE, whole: false };
     let dirty = |page| Event::Dirty { place: backing(12), page };
     take(&mut ledger, CP, &[write, add(0, 0), dirty(0), add(1, 0), dirty(1)]);
-    // Written again while dirty: no event but the write.
+    // A write to a dirty page causes no event except the write.
     take(&mut ledger, CP, &[write]);
     let counts = of(&ledger, "cp");
     assert_eq!((counts.write_pages, counts.write_new_pages, counts.dirtied_pages), (4, 2, 2));
@@ -105,7 +105,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     let lazy = of(&ledger, "kworker");
     assert_eq!((lazy.lazy_periodic_pages, lazy.lazy_flushes), (2, 1));
     assert_eq!(ledger.unattributed().write_bytes, PAGE, "after it has left the file");
-    // fsync(2) is the process itself.
+    // For fsync(2) the process itself writes back.
     let out = Event::WriteOut { place: Place { home: FileSystemId::Device(DEV), ino: 12 } };
     take(&mut ledger, CP, &[dirty(0), out, bio(8, true)]);
     assert_eq!(of(&ledger, "cp").disk_write_bytes, PAGE);
@@ -137,13 +137,13 @@ fn a_mapping_counts_first_touches_and_those_that_had_to_wait() {
     let mut ledger = ledger();
     let fault = |page| Event::Fault { key: FILE, page };
     let map = |first| Event::MapPages { key: FILE, first, last: first + 15 };
-    // Cold: it waits for the page, tries again, and maps what is around.
+    // Cold: the thread waits for the page, faults again, and maps the pages around it.
     take(&mut ledger, DB, &[fault(3), add(0, 4), fault(3), map(0)]);
-    // What read-ahead brought.
+    // The pages come from read-ahead.
     take(&mut ledger, DB, &[map(16), fault(40)]);
     let counts = of(&ledger, "db");
     assert_eq!((counts.map_touches, counts.map_misses), (3, 1));
-    // What is around is there, and the page itself is not.
+    // The surrounding pages are resident, and the page itself is not.
     take(&mut ledger, DB, &[map(64), fault(70), add(70, 0), fault(70), map(64)]);
     let counts = of(&ledger, "db");
     assert_eq!((counts.map_touches, counts.map_misses), (4, 2));
@@ -160,13 +160,13 @@ fn files_of_block_devices_and_of_partitions_are_found() {
     assert_eq!(ledger.key(0).dev, BLOCK_DEVICES);
     take(&mut ledger, DB, &[add(0, 0), Event::Dirty { place: backing(12), page: 0 }]);
     assert_eq!(ledger.files.len(), 2, "of two devices the one where the file is known");
-    // Its pages are not on another device.
+    // The file's pages are not on another device.
     let other = Event::Bio { dev: DEV + 5, sectors: 8, write: false, meta: false };
     take(&mut ledger, DB, &[other]);
     assert_eq!(ledger.unattributed().read_bytes, PAGE);
 }
 
-/// After a read has begun and before it requests its data, btrfs reads checksums and ext4 reads
+/// After a read starts and before it requests its data, btrfs reads checksums and ext4 reads
 /// extents.
 #[test]
 fn metadata_read_during_a_read_does_not_change_the_file_of_its_data() {
@@ -206,7 +206,8 @@ fn waits_metadata_and_the_lives_of_threads() {
     assert_eq!((ledger.splits(DEV), ledger.splits(1)), (1, 0));
 }
 
-/// What was looked up, in pages, where the kernel does not say where the file ends.
+/// Returns the number of pages of a look-up for which the kernel does not report the end of the
+/// file.
 fn asked(ledger: &mut Accounting, key: Key, first: u64, last: u64) -> u64 {
     let found = ledger.take(DB, Event::Lookup { key, first, last, held: None }).unwrap();
     found.bytes / PAGE
@@ -218,7 +219,7 @@ fn a_number_that_is_given_again_is_another_file() {
     let freed = |key| [Event::Inactive { key }, Event::Unlinked];
     let lookup = Event::Lookup { key: FILE, first: 0, last: 1, held: Some(1) };
     ledger.at_time(5);
-    // XFS tidies up after files that stay as well.
+    // XFS inactivates inodes that stay in use as well.
     take(&mut ledger, FLUSHER, &[Event::Inactive { key: FILE }]);
     take(&mut ledger, DB, &[lookup, add(4, 2)]);
     let first = ledger.file_of(FILE);
@@ -226,7 +227,7 @@ fn a_number_that_is_given_again_is_another_file() {
     take(&mut ledger, FLUSHER, &freed(FILE));
     assert!(ledger.is_removed(first));
     assert_eq!((ledger.take_ended(), ledger.take_ended()), (vec![(first, 6)], Vec::new()));
-    // Nobody has the number yet, and freeing it twice changes nothing.
+    // No file has the number yet, and freeing it twice changes nothing.
     take(&mut ledger, CP, &[Event::Removed { key: FILE }, Event::Unlinked]);
     assert_eq!(ledger.take_ended(), []);
     take(&mut ledger, CP, &[lookup]);
@@ -234,7 +235,7 @@ fn a_number_that_is_given_again_is_another_file() {
     assert!(second != first && ledger.is_second(second) && !ledger.is_removed(second));
     assert!(!ledger.is_second(first));
     assert_eq!((ledger.key(first), ledger.key(second)), (FILE, FILE));
-    // Pages of the one that came and were not looked up are not the other's.
+    // Unused read-ahead pages of the removed file do not belong to the new one.
     let found = ledger.take(CP, Event::Lookup { key: FILE, first: 4, last: 4, held: Some(4) });
     assert_eq!(found.map(|found| (found.ahead, found.misses)), Some((0, 0)));
     let pages = |file| {
@@ -242,7 +243,7 @@ fn a_number_that_is_given_again_is_another_file() {
         of_it.map(|(.., counts)| counts.read_pages).sum::<u64>()
     };
     assert_eq!((pages(first), pages(second)), (2, 3));
-    // A file of several devices is still the one that is known.
+    // With several possible devices, the known file is still chosen.
     let place = backing(FILE.ino);
     take(&mut ledger, CP, &[Event::Removed { key: FILE }, Event::Dirty { place, page: 0 }]);
     let third = ledger.file_of(FILE);
@@ -267,12 +268,12 @@ fn removed_files_are_kept_apart_up_to_a_bound() {
 fn where_the_kernel_does_not_say_it_the_file_system_knows_the_end() {
     let mut ledger = ledger();
     let known = Key { dev: DEV, ino: 13 };
-    // Of three pages, asked for as by a reader with much room; beyond the end nothing is known.
+    // The file has three pages and the reader requests more; beyond the end the size is unknown.
     assert_eq!(asked(&mut ledger, known, 0, 31), 3);
     assert_eq!(asked(&mut ledger, known, 2, 33), 1);
     assert_eq!(asked(&mut ledger, known, 3, 4), 2, "it was longer then");
     assert_eq!(asked(&mut ledger, FILE, 0, 31), 32, "its end is not known");
-    // It grows, is cut off and grows by itself.
+    // The file grows, is truncated and grows without an event.
     take(&mut ledger, DB, &[Event::Add { key: known, first: 4, order: 2 }]);
     assert_eq!(asked(&mut ledger, known, 0, 31), 8);
     take(&mut ledger, DB, &[Event::Delete { key: known, first: 4, order: 2 }]);
@@ -290,7 +291,8 @@ fn a_write_is_one_however_many_folios_it_goes_through() {
     for from in [65_536, 98_304] {
         assert_eq!(ledger.take(DB, write(from, 100_100 - from, false)), None, "the rest");
     }
-    // Another one that ends there, and one of a file system that tells of whole ones.
+    // Another write that ends at the same offset, and writes of a file system that reports whole
+    // writes.
     assert!(ledger.take(DB, write(98_305, 1_795, false)).is_some());
     assert!(ledger.take(DB, write(8192, 4096, true)).is_some());
     assert!(ledger.take(DB, write(8192, 4096, true)).is_some());

@@ -1,8 +1,8 @@
-//! Writes, from the call to the lazy writer.
+//! Writes, from the call to the background writeback.
 //!
-//! ext4 and XFS tell of each write, ext4 once more for each folio that it goes on in; of other file
-//! systems only pages that become dirty are seen, so that a page that was dirty already and is
-//! written again is not.
+//! ext4 and XFS report each write, and ext4 reports it again for each further folio; on other file
+//! systems the kernel reports only pages that become dirty, so a write to a dirty page is not
+//! visible.
 
 use super::super::event::{Key, Place, Reason};
 use super::super::lookup::FileId;
@@ -25,7 +25,7 @@ impl Accounting {
         let doing = self.doing(thread);
         let (come, end) = std::mem::replace(&mut doing.left, (offset, last));
         let same = doing.writes.is_some_and(|(of, ..)| of == file) && !whole;
-        // Folios begin at a page, so the rest of a request does.
+        // Folios start at page boundaries, so the rest of a request does.
         if same && last == end && offset > come && offset.is_multiple_of(page_bytes) {
             return None;
         }
@@ -50,7 +50,7 @@ impl Accounting {
         let tells = of.tells_writes;
         let (first, end) =
             of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, _)| {
-                // A span may be several folios side by side; the kernel names the first page.
+                // A range may span several adjacent folios; the kernel reports the first page.
                 (first.max(page), end)
             });
         let pages = end - first;
@@ -63,7 +63,7 @@ impl Accounting {
         counts.dirtied_pages += pages;
         counts.write_dirtied_pages += written;
         self.file_mut(file).owners.add(who.process, pages);
-        // Where writes are told one by one, this is not another one.
+        // Where the file system reports each write, this event belongs to a reported one.
         (!tells).then(|| Reference {
             file,
             process: who.process,
@@ -75,8 +75,8 @@ impl Accounting {
         })
     }
 
-    /// An inode became dirty. If its file is the one that the thread reads, that is the time of
-    /// access, or a write begins with it, which is told next.
+    /// Processes an inode that became dirty. If the thread was reading this file, the cause is an
+    /// access time update, or a write whose own event follows.
     pub(super) fn inode_dirtied(&mut self, thread: u32, place: Place) {
         let file = self.file_at(place);
         if self.lookups.last_file(thread) == Some(file) {
@@ -94,8 +94,8 @@ impl Accounting {
         }
     }
 
-    /// The lazy writer has been at a file. Who made its pages dirty is charged when they go to the
-    /// disk; here it counts for the file, by who wrote it out.
+    /// Processes the end of a background writeback of a file. The writers are charged when the
+    /// pages reach the disk; this counts for the file and the thread that wrote back.
     pub(super) fn wrote(&mut self, thread: u32, place: Place, wrote: u64) {
         let file = self.file_at(place);
         let process = self.tasks.thread_identity(thread).process;
@@ -118,7 +118,7 @@ impl Accounting {
     }
 
     pub(super) fn throttled(&mut self, thread: u32, ms: u64) {
-        // It is told before every wait, and of no wait as well.
+        // The kernel reports the event before every wait, and for waits of zero length as well.
         if ms == 0 {
             return;
         }

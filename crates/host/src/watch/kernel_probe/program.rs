@@ -1,36 +1,38 @@
-//! The two programs: what the kernel does at a look-up, and when a page comes.
+//! The two BPF programs: one runs at a look-up, the other when the kernel adds a folio to the page
+//! cache.
 //!
-//! A look-up of pages of which none can be fresh is counted where it happens, by thread and file;
-//! every other one is told, with what the thread did since it was last told of. So the rule of
-//! [`super::super::lookup`] sees the same as if each had been told. Whether pages of a file can be
-//! fresh is decided by two numbers for each file: when a page of it came last, which the second
-//! program writes, and up to which of these times all pages that came have been looked up, written
-//! or dropped, which [`super::KernelProbe`] writes. They are equal where none is fresh.
+//! If none of the pages of a look-up can be fresh, the program counts it by thread and file;
+//! otherwise it reports it, together with the thread's look-ups since its previous record. So the
+//! rule of [`super::super::lookup`] sees the same as if each look-up had been reported. Two numbers
+//! per file decide if it may have fresh pages: the time of the last page addition, which the second
+//! program writes, and the time up to which all added pages have been looked up, written or
+//! dropped, which [`super::KernelProbe`] writes. They are equal if no page is fresh.
 //!
-//! Invariants: a thread's own values are written by that thread alone, so no program waits for
-//! another; what cannot be told is counted as lost.
+//! Invariants: only a thread itself writes its values, so no program waits for another; events that
+//! cannot be reported are counted as lost.
 
 use crate::bpf::{Access, Alu, Code, JumpCondition, Label, Reg, Types, TypesError, helper};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// Look-ups of a thread in a file that are counted in the kernel.
+/// Maximum number of pairs of thread and file with a counter.
 pub(super) const PAIRS_MAX: u32 = 1 << 14;
-/// Files of which they are.
+/// Maximum number of files with a counter.
 pub(super) const FILES_MAX: u32 = 1 << 14;
-/// Bytes of a pair's counts: requests, pages and pages in order, and room, so that two processors
-/// do not write into one line of their caches. Those of number 0 are what was lost.
+/// Bytes of a pair's counts: requests, pages and pages in order, padded so that two processors do
+/// not write to the same cache line. Slot 0 counts lost records.
 pub(super) const COUNTS_BYTES: u32 = 1 << COUNTS_SHIFT;
 const COUNTS_SHIFT: i32 = 6;
-/// Bytes of a file's state: when a page came last, and up to when none is fresh.
+/// Bytes of a file's state: time of the last page addition, and time up to which no page is fresh.
 pub(super) const STATE_BYTES: u32 = 1 << STATE_SHIFT;
 const STATE_SHIFT: i32 = 4;
 
-/// What a record begins with instead of the number of an event; those are far smaller.
+/// Value at the start of a record, in place of the event number; real event numbers are far
+/// smaller.
 pub(super) const RECORD_ID: u16 = 0xfffe;
-/// Records of look-ups, and of pages that came.
+/// Record kinds: a look-up, and a page addition.
 pub(super) const LOOK_UP: u16 = 0;
 pub(super) const CAME: u16 = 1;
-/// Bytes of a record. Its fields are at the places below.
+/// Size of a record. The constants that follow are field offsets.
 pub(super) const RECORD_BYTES: i32 = 96;
 const KIND: i16 = 2;
 const THREAD: i16 = 4;
@@ -48,7 +50,7 @@ pub(super) const BEFORE_LAST: i16 = 72;
 pub(super) const BEFORE_PAGES: i16 = 80;
 pub(super) const HELD: i16 = 88;
 
-/// Words of what is kept of a thread: its last look-up, and where it is counted.
+/// Words of a thread's state: its last look-up, and the slots of its counters.
 pub(super) const THREAD_WORDS: u32 = 7;
 const OF_INO: i16 = 0;
 const OF_DEV: i16 = 8;
@@ -60,7 +62,7 @@ const OF_PAIR: i16 = 36;
 const OF_PAGES: i16 = 40;
 const OF_FILE: i16 = 48;
 
-/// Places on the stack.
+/// Stack offsets.
 const TID: i16 = -4;
 const SAME: i16 = -8;
 const COUNTS: i16 = -16;
@@ -68,12 +70,12 @@ const KEY: i16 = -32;
 const NOW: i16 = -40;
 const HELD_LAST: i16 = -48;
 
-/// "Nobody has to be woken": the ring is looked at every few milliseconds anyway.
+/// `BPF_RB_NO_WAKEUP`: the reader polls the ring every few milliseconds.
 const NO_WAKEUP: i32 = 1;
-/// A thread that is new gets a value.
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`: creates the value of a new thread.
 const CREATE: i32 = 1;
 
-/// Where the kernel keeps what is wanted.
+/// Offsets and numbers of the kernel's types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     host: i16,
@@ -86,18 +88,18 @@ pub(super) struct Layout {
     index: i16,
     flags: i16,
     order: i16,
-    /// The flag of a folio of more than one page.
+    /// Flag of a folio with more than one page.
     large: i32,
-    /// The types of the two tracepoints.
+    /// BTF type numbers of the two tracepoints.
     pub(super) looked_up: u32,
     pub(super) came: u32,
 }
 
 impl Layout {
-    /// As the kernel says.
+    /// Reads the layout from the kernel's types.
     ///
     /// # Errors
-    /// It lacks something.
+    /// The kernel lacks a type or member.
     pub(super) fn find(types: &Types) -> Result<Layout, TypesError> {
         let head = types.enumerator("pageflags", "PG_head")?;
         let large = 1_i32.checked_shl(head).filter(|flag| *flag > 0);
@@ -130,17 +132,17 @@ pub(super) struct Maps {
     pub(super) ring: i32,
 }
 
-/// The only files that are of interest, if not all are.
+/// Restriction of the programs to certain files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFilter {
-    /// Those on a device.
+    /// Only files on this device.
     pub(super) dev: Option<u32>,
-    /// Of look-ups, those of one file.
+    /// For look-ups, only the file with this inode number.
     pub(super) ino: Option<u64>,
 }
 
-/// Loads inode and device into `R8` and `R9`, from the mapping in `R7`; those that are not wanted
-/// go to `out`.
+/// Loads inode and device number into `R8` and `R9`, from the mapping in `R7`; jumps to `out` for
+/// files outside the filter.
 fn file(code: &mut Code, layout: &Layout, only: FileFilter, out: Label) {
     code.load(Access::U64, R7, R7, layout.host);
     code.load(Access::U64, R8, R7, layout.ino);
@@ -156,7 +158,7 @@ fn file(code: &mut Code, layout: &Layout, only: FileFilter, out: Label) {
     }
 }
 
-/// The value of the running thread into `R7`, or 0; its number onto the stack.
+/// Loads the value of the running thread, or 0, into `R7`, and stores its ID on the stack.
 fn thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
     code.call(helper::THREAD);
     code.load(Access::U32, R1, R0, layout.pid);
@@ -169,7 +171,7 @@ fn thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
     code.alu(Alu::Set, R7, R0);
 }
 
-/// `R0 =` what a map of ours has for the file in `R8` and `R9` and a number on the stack.
+/// `R0 =` the value in a map for the file in `R8` and `R9` and the thread ID on the stack.
 fn search(code: &mut Code, map: i32) {
     code.store(Access::U64, R10, KEY, R8);
     code.store(Access::U32, R10, KEY + 8, R9);
@@ -179,7 +181,7 @@ fn search(code: &mut Code, map: i32) {
     code.call(helper::LOOK_UP);
 }
 
-/// `to =` the address of an element of an array by its number in `number`.
+/// `to =` the address of the array element with the index in `number`.
 fn element(code: &mut Code, to: Reg, array: i32, number: Reg, max: u32, shift: i32) {
     let mask = i32::try_from(max - 1).expect("small");
     code.alu_value(Alu::And, number, mask);
@@ -193,7 +195,7 @@ fn now(code: &mut Code) {
     code.store(Access::U64, R10, NOW, R0);
 }
 
-/// `R0 =` room for a record with its head; what has none goes to `lost`.
+/// `R0 =` space for a record with its header filled in; jumps to `lost` if the ring is full.
 fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.set_map(R1, maps.ring);
     code.alu_value(Alu::Set, R2, RECORD_BYTES);
@@ -210,7 +212,7 @@ fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.store(Access::U32, R0, DEV, R9);
 }
 
-/// What the thread in `R7` did since it was told of last, into the record.
+/// Copies the look-ups of the thread in `R7` since its previous record into the record.
 fn since(code: &mut Code) {
     for (access, from, to) in [
         (Access::U32, OF_SKIPPED, SKIPPED),
@@ -233,7 +235,7 @@ fn submit(code: &mut Code) {
     code.call(helper::SUBMIT);
 }
 
-/// The end of both programs.
+/// Ends both programs.
 fn end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
     code.alu_value(Alu::Set, R0, 0);
     code.exit();
@@ -246,14 +248,14 @@ fn end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
     code.exit();
 }
 
-/// The last page of a request that the file has, whose inode is in `R7`, onto the stack. Readers
-/// ask for as much as they have room for.
+/// Stores the last page of the request that the file contains on the stack; `R7` holds the inode.
+/// Readers request as much as their buffers hold.
 fn last_page(code: &mut Code, layout: &Layout) {
     let inside = code.label();
     let shift = i32::try_from(crate::residency::page_bytes().trailing_zeros()).expect("small");
     code.load(Access::U64, R1, R6, 16);
     code.load(Access::U64, R2, R7, layout.size);
-    // Of what has no size it becomes more than any page.
+    // A size of 0 yields a number above any page.
     code.alu_value(Alu::Add, R2, -1);
     code.alu_value(Alu::ShiftRight, R2, shift);
     code.jump_if(R2, JumpCondition::Above, R1, inside);
@@ -262,7 +264,8 @@ fn last_page(code: &mut Code, layout: &Layout) {
     code.store(Access::U64, R10, HELD_LAST, R1);
 }
 
-/// `(struct address_space *mapping, pgoff_t first, pgoff_t last)`
+/// Returns the program for look-ups: `(struct address_space *mapping, pgoff_t first, pgoff_t
+/// last)`.
 pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
     let [lost, out, other, searched, found, counted, tell, update] =
@@ -276,7 +279,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u
     code.jump_if(R1, JumpCondition::Above, R2, out);
     thread(&mut code, layout, maps, CREATE);
     code.jump_if_value(R7, JumpCondition::Equal, 0, lost);
-    // Most threads look up in the same file again.
+    // Most threads repeat look-ups in the same file.
     code.load(Access::U64, R1, R7, OF_INO);
     code.jump_if(R1, JumpCondition::Not, R8, other);
     code.load(Access::U32, R1, R7, OF_DEV);
@@ -325,8 +328,8 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u
     code.finish()
 }
 
-/// Keeps the look-up as the thread's last one, and counts it if that is to be done here. The same
-/// rule as [`super::super::lookup::Lookups::looked_up`] has for where no page is fresh.
+/// Stores the look-up as the thread's last one, and counts it unless it was reported. The rule is
+/// that of [`super::super::lookup::Lookups::looked_up`] for files without fresh pages.
 fn remember(code: &mut Code, maps: &Maps, out: Label) {
     let [another, new, on, set, rest, skipped] = std::array::from_fn(|_| code.label());
     code.load(Access::U64, R1, R6, 8);
@@ -358,7 +361,7 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.store(Access::U64, R7, OF_PAGES, R2);
     code.load(Access::U32, R3, R10, COUNTS);
     code.jump_if_value(R3, JumpCondition::Equal, 0, out);
-    // Of those that were asked for, the file has these.
+    // Counts only the requested pages that the file contains.
     code.load(Access::U64, R2, R10, HELD_LAST);
     code.alu(Alu::Sub, R2, R1);
     code.alu_value(Alu::Add, R2, 1);
@@ -386,7 +389,7 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.store(Access::U32, R7, OF_SKIPPED, R1);
 }
 
-/// `(struct folio *folio)`
+/// Returns the program for page additions: `(struct folio *folio)`.
 pub(super) fn came(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
     let [lost, out, unknown, single, nothing, done] = std::array::from_fn(|_| code.label());

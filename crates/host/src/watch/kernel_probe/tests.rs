@@ -1,11 +1,11 @@
-//! The programs on the kernel that runs, if it lets us.
+//! The BPF programs on the running kernel, if it permits them.
 
 use super::*;
 use larder_testing::skip;
 use std::fs::File as Opened;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Nothing where this machine cannot: then why was printed.
+/// Starts the programs; returns `None` and reports a skip if this machine does not support them.
 fn started(file: &Opened, tells_all: bool) -> Option<(KernelProbe, Key)> {
     let found = file.metadata().unwrap();
     let dev = rustix::fs::major(found.dev()) << 20 | rustix::fs::minor(found.dev());
@@ -19,7 +19,7 @@ fn started(file: &Opened, tells_all: bool) -> Option<(KernelProbe, Key)> {
     }
 }
 
-/// A file whose pages are looked up, which those of memory file systems are not.
+/// Creates a file whose reads cause look-ups, unlike files on tmpfs.
 fn file(pages: usize) -> Option<Opened> {
     let path = std::env::current_dir().unwrap();
     if crate::mounts::Mount::of(&path).is_ok_and(|mount| mount.is_memory()) {
@@ -31,7 +31,8 @@ fn file(pages: usize) -> Option<Opened> {
     Some(file)
 }
 
-/// Pages that come to other files of the file system are told as well.
+/// Returns the records of one file; the programs also report page additions of other files on the
+/// device.
 fn told(inside: &mut KernelProbe, of: Key) -> Vec<(u32, Skipped, Event)> {
     let mut all = Vec::new();
     inside.records(&mut |_, record| all.push(decode(record).unwrap()));
@@ -55,7 +56,8 @@ fn requests_end_where_the_file_ends() {
     let Some(file) = file(5) else { return };
     let Some((mut inside, key)) = started(&file, true) else { return };
     let mut room = vec![0; 32 * 4096];
-    // As large as its room, from its third page on, inside, and of a file that is no whole page.
+    // Requests that fill the buffer, start at the third page, end inside the file, and reach the
+    // end of a file with a partial last page.
     for (offset, bytes) in [(0, 5), (2, 3)] {
         assert_eq!(file.read_at(&mut room, offset * 4096).unwrap(), bytes * 4096);
     }
@@ -97,7 +99,7 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     let mut counted = Vec::new();
     inside.take(|file, process, of| counted.push((file, process, of)));
     assert_eq!(counted, [(7, 8, Counted { requests: 10, pages: 10, in_order: 10 })]);
-    // A page comes, and the first look-up after it says what was not told.
+    // After a page addition, the next record reports the look-ups that were only counted.
     file.write_all_at(&[1; 4096], 20 * 4096).unwrap();
     page(&file, 20);
     let all = told(&mut inside, key);

@@ -1,4 +1,4 @@
-//! The rule by cases, and against a model that knows every page.
+//! Single cases of the rule, and a comparison with a model that tracks every page.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn found(hits: u64, ahead: u64, misses: u64) -> Found {
     Found { is_new: true, hits, ahead, misses, ..Found::default() }
 }
 
-/// A look-up without its place, and without where the one before was.
+/// Performs a look-up and clears the fields `first` and `in_order` of the result.
 fn look(lookups: &mut Lookups, who: ThreadIdentity, file: FileId, first: u64, last: u64) -> Found {
     Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, (last, last)) }
 }
@@ -56,7 +56,7 @@ fn the_rest_of_a_request_counts_no_page_twice() {
     let mut lookups = Lookups::default();
     let mut sum = found(0, 0, 0);
     for first in (0..256).step_by(31) {
-        // All pages from 100 on are missing, and come when the request has come to them.
+        // Pages from 100 on are not resident; the kernel adds them when the request reaches them.
         if first + 31 > 100 {
             let from = first.max(100);
             lookups.wanted(A, 0, from, 256 - from);
@@ -69,9 +69,9 @@ fn the_rest_of_a_request_counts_no_page_twice() {
         sum.misses += one.misses;
     }
     assert_eq!((sum.hits, sum.ahead, sum.misses), (100, 0, 156));
-    // The same request again begins at the same page.
+    // A repetition of the request starts at the same page.
     assert_eq!(look(&mut lookups, A, 0, 0, 255), found(256, 0, 0));
-    // Large folios make long steps.
+    // Large folios cause long steps.
     let rest = look(&mut lookups, A, 0, 200, 255);
     assert_eq!((rest.is_new, rest.hits, rest.misses), (false, 0, 0));
 }
@@ -81,7 +81,7 @@ fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
     let mut lookups = Lookups::default();
     lookups.wanted(A, 0, 100, 16);
     lookups.added(A, 0, 100, 16);
-    // The first folio was there at once, so the kernel tells of the second one on.
+    // The first folio was resident, so the kernel reports the request from the second one on.
     let rest = lookups.looked_up(A, 0, 104, (115, 115));
     assert_eq!((rest.first, rest.is_new, rest.misses), (100, true, 16));
     lookups.wanted(A, 0, 200, 4);
@@ -99,12 +99,12 @@ fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
     }
     let rest = lookups.looked_up(A, 0, 60, (63, 63));
     assert_eq!((rest.first, rest.ahead), (48, 16));
-    // Every second page is no run.
+    // Reads of every second page are not sequential.
     for page in (100..200).step_by(2) {
         let one = lookups.looked_up(A, 0, page, (page, page));
         assert_eq!((one.first, one.ahead), (page, 1));
     }
-    // In a run, but what lies between was not read ahead.
+    // Sequential requests, but the pages in between do not come from read-ahead.
     for first in [600, 601, 602] {
         look(&mut lookups, A, 0, first, first);
     }
@@ -166,8 +166,8 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(1, 0, 0));
 }
 
-/// Threads read a file of some pages, with and without read-ahead, through a cache that drops
-/// pages: each look-up must say of each page what the model says.
+/// Threads read a file with and without read-ahead, through a cache that drops pages: each look-up
+/// must classify each page as the model does.
 #[test]
 fn random_reads_agree_with_a_model_that_knows_every_page() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -200,7 +200,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                 let rest = thread.request.is_some_and(|(_, come, end)| end == last && first > come);
                 rest || thread.in_order >= IN_ORDER_MIN
             }) {
-                // It cannot be told from the rest of a request.
+                // The look-up is indistinguishable from the rest of a request.
                 lookups.thread_ended(who.thread);
                 continue;
             }
@@ -215,7 +215,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
             if tells && expected.misses > 0 {
                 lookups.wanted(who, 0, first, last - first + 1);
             }
-            // What is missing comes, and sometimes more.
+            // The kernel adds the missing pages, and sometimes more.
             let more = if expected.misses > 0 { next(4) } else { 0 };
             for page in first..=last + more {
                 let place = usize::try_from(page).unwrap();
@@ -233,7 +233,8 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
     }
 }
 
-/// What the program in the kernel keeps of a thread, and does: `watch/inside/program.rs` in Rust.
+/// Model of the kernel program's state and behavior for a thread: `watch/kernel_probe/program.rs`
+/// in Rust.
 #[cfg(feature = "bpf")]
 #[derive(Clone, Copy, Debug, Default)]
 struct Kernel {
@@ -245,7 +246,7 @@ struct Kernel {
 
 #[cfg(feature = "bpf")]
 impl Kernel {
-    /// A look-up; if it is counted here, its pages.
+    /// Performs a look-up; if the kernel counts it, returns its pages.
     fn looked_up(
         &mut self,
         file: FileId,
@@ -270,7 +271,7 @@ impl Kernel {
     }
 }
 
-/// Hits, read-ahead hits, misses and pages in order.
+/// Adds hits, read-ahead hits, misses and pages in order to the sums.
 #[cfg(feature = "bpf")]
 fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     let in_order = if one.in_order { pages } else { 0 };
@@ -280,7 +281,7 @@ fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     }
 }
 
-/// What the kernel has counted becomes known, before anything that depends on it.
+/// Reports the look-ups that the kernel counted, before anything that depends on them.
 #[cfg(feature = "bpf")]
 fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     let count = std::mem::take(&mut of.skipped);
@@ -290,8 +291,8 @@ fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     }
 }
 
-/// Two look at the same: one is told of everything, the other only of what is not counted in the
-/// kernel, with what was.
+/// Two instances see the same operations: one receives every look-up, the other only those that the
+/// kernel does not count, together with the counted ones.
 #[cfg(feature = "bpf")]
 #[test]
 fn what_is_only_counted_gives_the_same_numbers() {
@@ -330,14 +331,14 @@ fn what_is_only_counted_gives_the_same_numbers() {
                     some.written(file, 0, 40);
                 }
                 _ => {
-                    // In order, the rest of a request, or anywhere.
+                    // Sequential, the rest of a request, or random.
                     let (first, last) = match (next(3), of.request) {
                         (0, _) => (at[number], at[number] + next(3)),
                         (1, Some((_, come, last))) if come < last => (come + 1, last),
                         _ => (next(20), 20 + next(10)),
                     };
                     (at[number], counted) = (last + 1, counted + 1);
-                    // The file may end in it.
+                    // The file may end within the range.
                     let range = (last, last.min(first + next(12)));
                     let pages = range.1 - first + 1;
                     add(&mut told, &all.looked_up(who, file, first, range), pages);

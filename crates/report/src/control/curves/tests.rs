@@ -1,11 +1,11 @@
-//! Advice from curves that were made up.
+//! Advice from artificial curves.
 
 use super::*;
 use crate::advise::curve::Point;
 
 const MIB: u64 = 1 << 20;
 
-/// A volume that hits linearly up to `most` at `knee` MiB, and no more beyond.
+/// Creates a volume whose hit ratio rises linearly to `most` at `knee` MiB and is constant beyond.
 fn volume(name: &str, mib: u64, knee: u64, most: f64) -> VolumeCurve {
     let sizes = (0..=40).map(|step| {
         let bytes = MIB << (step / 4);

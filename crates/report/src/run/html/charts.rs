@@ -1,4 +1,4 @@
-//! The charts of the page of a run.
+//! Charts of the HTML report of a run.
 
 use super::super::Sample;
 use super::super::trial::Latency;
@@ -9,22 +9,22 @@ use crate::page::plot::{Plot, small};
 use crate::stats::{CONFIDENCE, median, sign_interval};
 
 const WIDTH: f64 = 880.0;
-/// Pixels of a bar with the room around it.
+/// Height of a bar with its margins, in pixels.
 const ROW: f64 = 48.0;
-/// Shades of a surface.
+/// Number of shades of a surface.
 const SHADES: f64 = 7.0;
-/// Colours of lines; more lines begin anew.
+/// Number of line colours; further lines repeat them.
 const COLOURS: usize = 6;
-/// Sizes and numbers of clients that span more than this are drawn by factors.
+/// Maximum ratio of a linear axis for sizes and client counts; wider ranges use a logarithmic one.
 const LINEAR_MAX: f64 = 8.0;
 
-/// The median, and the ends of its 95 % interval where there is one.
+/// Returns the median, and its 95 % confidence interval if there is one.
 fn middle(sample: &Sample) -> (f64, Option<(f64, f64)>) {
     let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
     (median(&sample.values).unwrap_or(0.0), interval.map(|it| (it.low, it.high)))
 }
 
-/// An axis for values of a unit.
+/// Returns an axis for values of a unit.
 fn value_axis(title: &str, unit: &str) -> Axis {
     match unit {
         "ns" => Axis::new(title, "").labels(Labels::Duration),
@@ -33,7 +33,7 @@ fn value_axis(title: &str, unit: &str) -> Axis {
     }
 }
 
-/// An axis for what a series lies at: sizes as sizes, by factors where the span is large.
+/// Returns an axis for a coordinate of a group; logarithmic for a wide range.
 fn place_axis(name: &str, values: &[f64]) -> Axis {
     let (title, labels) = match name.strip_suffix("_bytes") {
         Some(title) => (title, Labels::Bytes),
@@ -45,7 +45,7 @@ fn place_axis(name: &str, values: &[f64]) -> Axis {
     if least > 0.0 && most / least > LINEAR_MAX { axis.scale(Scale::Log2) } else { axis }
 }
 
-/// A bar for each series of one unit, from 0 to the median, with interval and trials.
+/// Draws a bar for each series of one unit, from 0 to the median, with interval and trials.
 pub(super) fn bars(samples: &[&Sample]) -> String {
     let rows = small(samples.len());
     let all: Vec<f64> = samples.iter().flat_map(|sample| &sample.values).copied().collect();
@@ -76,7 +76,7 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
     plot.finish(&format!("Medians of {}", series.join(", ")))
 }
 
-/// Values of the main series, one dot for each trial.
+/// Draws the values of the main series, one dot per trial.
 pub(super) fn by_trial(sample: &Sample) -> String {
     let count = small(sample.values.len());
     let x = Axis::new("trial", "").range(0.5, count + 0.5);
@@ -99,7 +99,8 @@ pub(super) fn by_trial(sample: &Sample) -> String {
     plot.finish(&format!("{} by trial", sample.series))
 }
 
-/// A group with one place: throughput over load, for one; with a line where a server had enough.
+/// Draws a group with one coordinate, such as throughput over load, with a line at the stress
+/// point.
 pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> String {
     let at = samples[0].at.keys().next().cloned().unwrap_or_default();
     let mut points: Vec<(f64, f64, f64, f64)> = samples
@@ -124,7 +125,7 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     if let Some(clients) = stress {
         let (x, [_, right, top, bottom]) = (plot.x(clients), plot.ends());
         plot.stroke("ceiling", (x, top), (x, bottom));
-        // Beside the line, on the side that has room.
+        // Next to the line, on the side with enough space.
         let (x, anchor) = if x + 90.0 < right { (x + 6.0, "start") } else { (x - 6.0, "end") };
         plot.words("mark", (x, bottom - 8.0), anchor, "stress point");
     }
@@ -138,12 +139,12 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     plot.finish(&format!("{name} over {at}"))
 }
 
-/// A number that fits a cell of a map.
+/// Formats a number for a cell of the surface.
 fn short(value: f64) -> String {
     if value < 1e6 { format::number(value) } else { format::short_count(as_u64(value)) }
 }
 
-/// A group with two places, as a map of shades: the first by row, the second by column.
+/// Draws a group with two coordinates as a shaded map: the first by row, the second by column.
 pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
     let keys: Vec<&String> = samples[0].at.keys().collect();
     let places = |key: &String| -> Vec<f64> {
@@ -200,7 +201,7 @@ pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
     plot.finish(&format!("{name} by {titles}"))
 }
 
-/// The share of requests over the time that they took at most.
+/// Draws the cumulative distribution of response times.
 pub(super) fn answer_times(latencies: &[Latency]) -> String {
     let x = Axis::new("answer time", "").labels(Labels::Duration).scale(Scale::Log2);
     let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
@@ -232,7 +233,7 @@ fn steps(latency: &Latency) -> Vec<(f64, f64)> {
         seen += many;
         line.push((as_f64(*middle), as_f64(seen) / count));
     }
-    // The last bucket ends with the longest time, which is exact.
+    // The last bucket ends at the exact maximum.
     if let Some(last) = line.last_mut() {
         last.0 = last.0.min(as_f64(latency.max_ns)).max(1.0);
     }

@@ -1,4 +1,4 @@
-//! Parts gathered into one run: names, tables, pages.
+//! Parts gathered into one run: names, tables, HTML.
 
 use super::*;
 use crate::run::Machine;

@@ -1,4 +1,4 @@
-//! The charts of the page.
+//! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
 use super::super::{Effect, Sizing};
@@ -8,7 +8,7 @@ use crate::format;
 use crate::page::plot::{Plot, small};
 
 const WIDTH: f64 = 880.0;
-/// Shades of the heat map.
+/// Number of shades of the heat map.
 const SHADES: f64 = 7.0;
 
 fn sizes_axis(title: &str) -> Axis {
@@ -20,7 +20,7 @@ fn hits_axis() -> Axis {
 }
 
 impl Sizing {
-    /// Hit ratio over size, with regions and error band.
+    /// Draws the hit ratio by size, with regions and confidence band.
     pub(super) fn curve_chart(&self) -> String {
         let points: Vec<(f64, f64)> =
             self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.hit_ratio)).collect();
@@ -28,7 +28,7 @@ impl Sizing {
         let high: Vec<_> =
             self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.high)).collect();
         let (xs, _): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
-        // Half and twice are drawn as well, wherever the curve ends.
+        // The axis includes half and twice the recommended size, even beyond the end of the curve.
         let beside = self.effects.iter().map(|effect| as_f64(effect.point.bytes));
         let xs: Vec<f64> = xs.into_iter().chain(beside).collect();
         let ys: Vec<f64> =
@@ -60,7 +60,7 @@ impl Sizing {
             let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
             plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
         }
-        // Where the curve begins high, the room is below it.
+        // If the curve starts high, the free space is below it.
         let high = points.first().is_some_and(|point| point.1 > self.workload.ceiling / 3.0);
         let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
         legend_line(&mut plot, "best", legend, "best policy at each size");
@@ -91,7 +91,7 @@ impl Sizing {
         }
     }
 
-    /// All policies at the three sizes.
+    /// Draws all policies at the three sizes.
     pub(super) fn policies_chart(&self) -> String {
         let Some(recommended) = self.recommended() else { return String::new() };
         let rows = recommended.policies.len();
@@ -141,7 +141,7 @@ impl Sizing {
         plot.finish("Hit ratios of all policies at half, once and twice the recommended size")
     }
 
-    /// The horizontal axis of everything over time, and its end.
+    /// Returns the horizontal axis of the charts over time, and its end.
     fn time_axis(&self) -> (Axis, f64) {
         match self.workload.duration_ns {
             Some(duration) if duration >= 600_000_000_000 => {
@@ -155,7 +155,7 @@ impl Sizing {
         }
     }
 
-    /// A bar for each slice of the time.
+    /// Draws a bar for each time slice.
     fn bars(
         &self,
         y: Axis,
@@ -185,7 +185,7 @@ impl Sizing {
         plot.finish(&title)
     }
 
-    /// Different data in each slice.
+    /// Draws the distinct data of each slice.
     pub(super) fn working_set_chart(&self) -> String {
         let page = f64::from(self.workload.page_bytes);
         let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.pages) * page).collect();
@@ -193,14 +193,14 @@ impl Sizing {
         self.bars(sizes_axis("working set"), &values, line, |value| format::bytes(as_u64(value)))
     }
 
-    /// References in each slice.
+    /// Draws the references of each slice.
     pub(super) fn load_chart(&self) -> String {
         let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.references)).collect();
         let said = |value: f64| format!("{} references", format::count(as_u64(value)));
         self.bars(Axis::new("references", "pages"), &values, None, said)
     }
 
-    /// What each window needs.
+    /// Draws the required size of each window.
     pub(super) fn windows_chart(&self) -> String {
         let needs: Vec<f64> =
             self.windows.iter().map(|window| as_f64(window.needed_bytes.unwrap_or(0))).collect();
@@ -233,7 +233,7 @@ impl Sizing {
         plot.finish("What each part of the trace needs")
     }
 
-    /// Addresses over time; neighbours of the same shade are one rectangle.
+    /// Draws addresses over time; adjacent cells of the same shade form one rectangle.
     pub(super) fn heat_chart(&self) -> String {
         let (x_axis, end) = self.time_axis();
         let rows = self.heat.rows.len().max(1);
