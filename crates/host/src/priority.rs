@@ -24,9 +24,9 @@ const CLASS_SHIFT: i32 = 13;
 pub enum Policy {
     /// The default policy.
     Other,
-    /// For batch work.
+    /// Policy for batch work.
     Batch,
-    /// For work that runs only while the processor is otherwise idle.
+    /// Policy for work that runs only while the processor is otherwise idle.
     Idle,
     /// Real time, without time slices; 1 to 99.
     Fifo(i32),

@@ -96,7 +96,7 @@ impl From<LineError> for PerfmonError {
     }
 }
 
-/// Reads and summarizes a log.
+/// Reads and summarises a log.
 ///
 /// # Errors
 /// The file is not a log, has no samples or an invalid line, or no known counter.

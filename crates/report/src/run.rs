@@ -54,7 +54,7 @@ pub struct Run {
     pub settings: BTreeMap<String, Value>,
     /// Measured series.
     pub samples: Vec<Sample>,
-    /// What was compared.
+    /// Comparisons of series.
     pub comparisons: Vec<Comparison>,
     /// Workload of the benchmark runner; empty in runs from other sources.
     #[serde(default)]
@@ -188,7 +188,7 @@ pub enum RunError {
         /// The series or comparison.
         place: String,
     },
-    /// The serialization failed.
+    /// The serialisation failed.
     #[error("write the run: {source}")]
     Write {
         /// The reason.

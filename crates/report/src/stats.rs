@@ -67,9 +67,9 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// A confidence interval for the median, in the unit of the sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Lower end.
+    /// Lower bound.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
     /// Probability that the method covers the true median, 0 to 1.
     pub confidence: f64,

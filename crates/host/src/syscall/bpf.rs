@@ -20,7 +20,7 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
-/// The kernel permits some helpers only to programs with a GPL-compatible license.
+/// The kernel permits some helpers only to programs with a GPL-compatible licence.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 #[repr(C)]
@@ -319,7 +319,7 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         attach_btf_id: tracepoint,
         ..ProgLoad::default()
     };
-    // SAFETY: code and license are live and only read; the log is written up to its size.
+    // SAFETY: code and licence are live and only read; the log is written up to its size.
     unsafe { make(PROG_LOAD, &mut what) }
 }
 

@@ -5,7 +5,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
-/// Colors that remain distinct with any color vision (Okabe and Ito), darkest first.
+/// Colours that remain distinct with any colour vision (Okabe and Ito), darkest first.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -1,4 +1,4 @@
-//! Charts for HTML reports: SVG with the colors of the page's style sheet, for light, dark and
+//! Charts for HTML reports: SVG with the colours of the page's style sheet, for light, dark and
 //! print styles. Sizes are pixels of the drawing, which scales with the page.
 
 use crate::chart::{Axis, Frame};

@@ -233,7 +233,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
     }
 }
 
-/// Model of the kernel program's state and behavior for a thread: `watch/kernel_probe/program.rs`
+/// Model of the kernel program's state and behaviour for a thread: `watch/kernel_probe/program.rs`
 /// in Rust.
 #[cfg(feature = "bpf")]
 #[derive(Clone, Copy, Debug, Default)]
