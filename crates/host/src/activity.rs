@@ -14,9 +14,9 @@ pub struct Activity {
     /// Processor time of the whole machine, in kernel clock ticks.
     pub cpu: Cpu,
     /// I/O of the watched disks.
-    pub disks: Moved,
+    pub disks: IoBytes,
     /// I/O of this process, over all devices.
-    pub own: Moved,
+    pub own: IoBytes,
 }
 
 /// Processor time in clock ticks (usually a hundredth of a second), summed over all processors.
@@ -32,7 +32,7 @@ pub struct Cpu {
 
 /// Bytes from and to block devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct IoBytes {
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -46,16 +46,20 @@ impl Activity {
         let stat = proc::read("/proc/stat").unwrap_or_default();
         let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
         let own = proc::read("/proc/self/io").unwrap_or_default();
-        let mut moved = Moved::default();
+        let mut disk_total = IoBytes::default();
         for disk in disks {
-            if let Some(one) = moved_of(&diskstats, &disk.name) {
-                moved = Moved {
-                    read_bytes: moved.read_bytes + one.read_bytes,
-                    written_bytes: moved.written_bytes + one.written_bytes,
+            if let Some(bytes_of_disk) = disk_bytes(&diskstats, &disk.name) {
+                disk_total = IoBytes {
+                    read_bytes: disk_total.read_bytes + bytes_of_disk.read_bytes,
+                    written_bytes: disk_total.written_bytes + bytes_of_disk.written_bytes,
                 };
             }
         }
-        Activity { cpu: cpu_of(&stat).unwrap_or_default(), disks: moved, own: own_of(&own) }
+        Activity {
+            cpu: cpu_of(&stat).unwrap_or_default(),
+            disks: disk_total,
+            own: process_bytes(&own),
+        }
     }
 
     /// Returns the activity since `before`.
@@ -73,15 +77,15 @@ impl Activity {
     }
 }
 
-impl Moved {
+impl IoBytes {
     /// Returns the sum of both directions.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.read_bytes + self.written_bytes
     }
 
-    fn since(self, before: Moved) -> Moved {
-        Moved {
+    fn since(self, before: IoBytes) -> IoBytes {
+        IoBytes {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
         }
@@ -98,14 +102,15 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
 }
 
 /// Returns the bytes that /proc/diskstats records for a device.
-fn moved_of(diskstats: &str, name: &str) -> Option<Moved> {
-    let disk = diskstats.lines().filter_map(disk_counters::of_line).find(|it| it.name == name)?;
-    Some(Moved { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
+fn disk_bytes(diskstats: &str, name: &str) -> Option<IoBytes> {
+    let disk =
+        diskstats.lines().filter_map(disk_counters::parse_line).find(|it| it.name == name)?;
+    Some(IoBytes { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
 }
 
-fn own_of(io: &str) -> Moved {
+fn process_bytes(io: &str) -> IoBytes {
     let field = |name| proc::field(io, name).unwrap_or(0);
-    Moved {
+    IoBytes {
         read_bytes: field("read_bytes"),
         written_bytes: field("write_bytes").saturating_sub(field("cancelled_write_bytes")),
     }
@@ -126,11 +131,11 @@ mod tests {
         assert_eq!(cpu_of("cpu 1 2 3\n"), None);
         let line =
             " 254       0 vda 100 2 16 4 5 6 32 8 0 1 2\n 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1\n";
-        let moved = moved_of(line, "vda").unwrap();
-        assert_eq!(moved, Moved { read_bytes: 8192, written_bytes: 16_384 });
-        assert_eq!(moved_of(line, "vdb"), None);
+        let disk_total = disk_bytes(line, "vda").unwrap();
+        assert_eq!(disk_total, IoBytes { read_bytes: 8192, written_bytes: 16_384 });
+        assert_eq!(disk_bytes(line, "vdb"), None);
         let io = "read_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
-        assert_eq!(own_of(io), Moved { read_bytes: 4096, written_bytes: 4096 });
+        assert_eq!(process_bytes(io), IoBytes { read_bytes: 4096, written_bytes: 4096 });
     }
 
     #[test]

@@ -20,15 +20,15 @@ pub(crate) use types::{Types, TypesError, map_types};
 /// Kernel helper functions, by number (include/uapi/linux/bpf.h).
 pub(crate) mod helper {
     /// Returns the monotonic clock in nanoseconds.
-    pub(crate) const KTIME: i32 = 5;
+    pub(crate) const KTIME_GET_NS: i32 = 5;
     /// Returns the value of a key in a map.
-    pub(crate) const LOOK_UP: i32 = 1;
+    pub(crate) const MAP_LOOKUP_ELEM: i32 = 1;
     /// Reserves space for a record in a ring buffer.
-    pub(crate) const RESERVE: i32 = 131;
+    pub(crate) const RINGBUF_RESERVE: i32 = 131;
     /// Submits a reserved record.
-    pub(crate) const SUBMIT: i32 = 132;
+    pub(crate) const RINGBUF_SUBMIT: i32 = 132;
     /// Returns the map value that belongs to a task.
-    pub(crate) const OF_THREAD: i32 = 156;
+    pub(crate) const TASK_STORAGE_GET: i32 = 156;
     /// Returns the running task.
-    pub(crate) const THREAD: i32 = 158;
+    pub(crate) const GET_CURRENT_TASK_BTF: i32 = 158;
 }

@@ -51,7 +51,7 @@ impl CalibrationLoad {
         let mut rates = Vec::with_capacity(SLICES);
         let mut at = 0;
         for _ in 0..SLICES {
-            let begun = Instant::now();
+            let started = Instant::now();
             let mut reads = 0;
             let took = loop {
                 for _ in 0..READS {
@@ -59,7 +59,7 @@ impl CalibrationLoad {
                     at += 1;
                 }
                 reads += READS;
-                let took = begun.elapsed();
+                let took = started.elapsed();
                 if took >= SLICE {
                     break took;
                 }
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn the_same_work_gives_a_rate_each_time() {
-        let yardstick = CalibrationLoad::new().unwrap();
+        let load = CalibrationLoad::new().unwrap();
         for _ in 0..3 {
-            let rate = yardstick.reads_per_second().unwrap();
+            let rate = load.reads_per_second().unwrap();
             assert!(rate.is_finite() && rate > 1000.0, "{rate}");
         }
     }

@@ -60,7 +60,7 @@ pub enum Change {
 }
 
 /// A file handle: its type and its bytes.
-type Handle = (i32, Vec<u8>);
+type FileHandle = (i32, Vec<u8>);
 
 /// A fanotify group that reports the changes of one file system.
 #[derive(Debug)]
@@ -100,13 +100,13 @@ impl Changes {
     /// # Errors
     /// The kernel reports an error.
     pub fn next(&mut self, stop: BorrowedFd<'_>) -> io::Result<Option<Vec<Change>>> {
-        let mut waited =
+        let mut poll_fds =
             [PollFd::new(&self.group, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
-        match poll(&mut waited, None) {
+        match poll(&mut poll_fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !waited[1].revents().is_empty() {
+        if !poll_fds[1].revents().is_empty() {
             return Ok(None);
         }
         let len = match rustix::io::read(&self.group, &mut self.buffer[..]) {
@@ -114,17 +114,17 @@ impl Changes {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(Vec::new())),
             Err(error) => return Err(error.into()),
         };
-        let events = parse(&self.buffer[..len], own_process());
+        let events = parse(&self.buffer[..len], current_pid());
         Ok(Some(self.changes(events)))
     }
 
     /// Resolves the handles of events to inodes and removes duplicates.
     fn changes(&self, events: Vec<Event>) -> Vec<Change> {
-        let mut known: HashMap<Handle, Option<Inode>> = HashMap::new();
+        let mut resolved: HashMap<FileHandle, Option<Inode>> = HashMap::new();
         let mut changes = Vec::new();
         for event in events {
-            let mut find = |handle: Handle| {
-                *known.entry(handle).or_insert_with_key(|handle| self.inode(handle))
+            let mut find = |handle: FileHandle| {
+                *resolved.entry(handle).or_insert_with_key(|handle| self.inode(handle))
             };
             let change = match event {
                 Event::Contents(handle) => find(handle).map(Change::Contents),
@@ -142,7 +142,7 @@ impl Changes {
     }
 
     /// Resolves a file handle; returns `None` if the file no longer exists.
-    fn inode(&self, handle: &Handle) -> Option<Inode> {
+    fn inode(&self, handle: &FileHandle) -> Option<Inode> {
         let file = syscall::open_by_handle(&self.root, handle.0, &handle.1).ok()?;
         let stat = rustix::fs::fstat(file.as_fd()).ok()?;
         Some(Inode { device: stat.st_dev, number: stat.st_ino })
@@ -152,13 +152,13 @@ impl Changes {
 /// A fanotify event, with unresolved file handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
-    Contents(Handle),
-    Attributes(Handle),
-    Name(Handle, CString),
+    Contents(FileHandle),
+    Attributes(FileHandle),
+    Name(FileHandle, CString),
     Missed,
 }
 
-fn own_process() -> i32 {
+fn current_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
@@ -174,7 +174,7 @@ macro_rules! number_at {
 }
 
 /// Decodes the events in `bytes`, except those that this process caused.
-fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
+fn parse(mut bytes: &[u8], own_pid: i32) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(len) = number_at!(u32, bytes, 0) {
         let Some((event, rest)) = usize::try_from(len)
@@ -187,19 +187,19 @@ fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
             break;
         };
         bytes = rest;
-        take(event, own, &mut events);
+        decode_event(event, own_pid, &mut events);
     }
     events
 }
 
-fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
+fn decode_event(event: &[u8], own_pid: i32, events: &mut Vec<Event>) {
     let mask = number_at!(u64, event, 8).unwrap_or(0);
     let process = number_at!(i32, event, 20).unwrap_or(0);
     if mask & libc::FAN_Q_OVERFLOW != 0 {
         events.push(Event::Missed);
         return;
     }
-    if process == own {
+    if process == own_pid {
         return;
     }
     let names = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
@@ -211,10 +211,10 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
             break;
         };
         infos = rest;
-        let Some((handle, behind)) = handle_in(info) else { continue };
+        let Some((handle, name_bytes)) = parse_handle(info) else { continue };
         match kind {
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME if mask & names != 0 => {
-                let name = behind.split(|&byte| byte == 0).next().unwrap_or_default();
+                let name = name_bytes.split(|&byte| byte == 0).next().unwrap_or_default();
                 if let Ok(name) = CString::new(name) {
                     events.push(Event::Name(handle.clone(), name));
                 }
@@ -230,7 +230,7 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
             }
             // The kernel reports a directory's own attributes under the name ".".
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME
-                if mask & libc::FAN_ATTRIB != 0 && behind.starts_with(b".\0") =>
+                if mask & libc::FAN_ATTRIB != 0 && name_bytes.starts_with(b".\0") =>
             {
                 events.push(Event::Attributes(handle));
             }
@@ -240,11 +240,11 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
 }
 
 /// Returns the file handle in an information record, and the bytes after it.
-fn handle_in(info: &[u8]) -> Option<(Handle, &[u8])> {
+fn parse_handle(info: &[u8]) -> Option<(FileHandle, &[u8])> {
     let len = usize::try_from(number_at!(u32, info, INFO_BYTES + 8)?).ok()?;
     let kind = number_at!(i32, info, INFO_BYTES + 12)?;
-    let (handle, behind) = info.get(HANDLE_AT..)?.split_at_checked(len)?;
-    Some(((kind, handle.to_vec()), behind))
+    let (handle, name_bytes) = info.get(HANDLE_AT..)?.split_at_checked(len)?;
+    Some(((kind, handle.to_vec()), name_bytes))
 }
 
 #[cfg(test)]
@@ -292,14 +292,14 @@ mod tests {
             event(libc::FAN_DELETE, 77, &[named]),
             event(libc::FAN_Q_OVERFLOW, 0, &[]),
         ];
-        let wanted = [
+        let expected = [
             Event::Contents(handle(2)),
             Event::Attributes(handle(2)),
             Event::Name(handle(1), c"a".to_owned()),
             Event::Attributes(handle(1)),
             Event::Missed,
         ];
-        assert_eq!(parse(&bytes.concat(), 99), wanted);
+        assert_eq!(parse(&bytes.concat(), 99), expected);
     }
 
     #[test]
@@ -349,29 +349,29 @@ mod tests {
         let ran = Command::new("sh").args(["-c", script]).current_dir(directory.path()).status();
         assert!(ran.unwrap().success());
         let (stop, _wakes) = rustix::pipe::pipe().unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let name =
             |name: &std::ffi::CStr| Change::Name { directory: parent, name: name.to_owned() };
-        while !told.contains(&name(c"done")) {
-            told.extend(changes.next(stop.as_fd()).unwrap().unwrap());
+        while !reported.contains(&name(c"done")) {
+            reported.extend(changes.next(stop.as_fd()).unwrap().unwrap());
         }
-        for wanted in [
+        for expected in [
             Change::Contents(file),
             Change::Attributes(file),
             Change::Attributes(parent),
             name(c"file"),
             name(c"other"),
         ] {
-            assert!(told.contains(&wanted), "{wanted:?} is missing: {told:?}");
+            assert!(reported.contains(&expected), "{expected:?} is missing: {reported:?}");
         }
         fs::write(&path, "ours").unwrap();
         let ran = Command::new("touch").arg(directory.path().join("end")).status();
         assert!(ran.unwrap().success());
-        let mut told = Vec::new();
-        while !told.contains(&name(c"end")) {
-            told.extend(changes.next(stop.as_fd()).unwrap().unwrap());
+        let mut reported = Vec::new();
+        while !reported.contains(&name(c"end")) {
+            reported.extend(changes.next(stop.as_fd()).unwrap().unwrap());
         }
-        assert!(!told.contains(&name(c"file")), "what we do is not told: {told:?}");
+        assert!(!reported.contains(&name(c"file")), "what we do is not told: {reported:?}");
     }
 
     #[test]

@@ -19,15 +19,15 @@ pub(crate) fn pages_out() -> Option<bool> {
 }
 
 fn scheme_pages_out(kdamonds: &Path) -> bool {
-    let running = numbered(kdamonds)
+    let running = numbered_directories(kdamonds)
         .filter(|kdamond| proc::read(kdamond.join("state")).as_deref() == Some("on"));
-    let contexts = running.flat_map(|kdamond| numbered(&kdamond.join("contexts")));
-    let mut schemes = contexts.flat_map(|context| numbered(&context.join("schemes")));
+    let contexts = running.flat_map(|kdamond| numbered_directories(&kdamond.join("contexts")));
+    let mut schemes = contexts.flat_map(|context| numbered_directories(&context.join("schemes")));
     schemes.any(|scheme| proc::read(scheme.join("action")).as_deref() == Some("pageout"))
 }
 
 /// Returns the sysfs directories 0, 1, 2 and so on.
-fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn numbered_directories(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = directory.to_path_buf();
     (0..)
         .map(move |number: u32| directory.join(number.to_string()))

@@ -26,7 +26,7 @@ impl Disk {
     /// The path does not exist.
     pub fn of(path: &Path) -> io::Result<Option<Disk>> {
         let found = std::fs::metadata(path)?;
-        if let Some(disk) = Disk::numbered(own_device(&found)) {
+        if let Some(disk) = Disk::from_device_number(device_number(&found)) {
             return Ok(Some(disk));
         }
         // btrfs and others use anonymous device numbers; the mount source names the device.
@@ -35,11 +35,11 @@ impl Disk {
         let metadata = source.and_then(|source| std::fs::metadata(source).ok());
         Ok(metadata
             .filter(|it| it.file_type().is_block_device())
-            .and_then(|it| Disk::numbered(it.rdev())))
+            .and_then(|it| Disk::from_device_number(it.rdev())))
     }
 
     /// Returns the disk of a device number, or `None` if it is not a block device.
-    fn numbered(device: u64) -> Option<Disk> {
+    fn from_device_number(device: u64) -> Option<Disk> {
         let path = format!("/sys/dev/block/{}:{}", major(device), minor(device));
         let directory = std::fs::canonicalize(path).ok()?;
         let whole =
@@ -52,11 +52,11 @@ impl Disk {
     pub fn queue(&self, setting: &str) -> Option<String> {
         let text =
             proc::read(Path::new("/sys/block").join(&self.name).join("queue").join(setting))?;
-        Some(proc::chosen(&text).to_owned())
+        Some(proc::selected(&text).to_owned())
     }
 }
 
-fn own_device(found: &Metadata) -> u64 {
+fn device_number(found: &Metadata) -> u64 {
     if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
 }
 

@@ -39,21 +39,21 @@ pub struct DiskCounters {
 #[must_use]
 pub fn all() -> Vec<DiskCounters> {
     let whole = |disk: &DiskCounters| Path::new("/sys/block").join(&disk.name).exists();
-    let worked = |disk: &DiskCounters| disk.reads + disk.writes > 0;
-    with_partitions().into_iter().filter(|disk| worked(disk) && whole(disk)).collect()
+    let was_active = |disk: &DiskCounters| disk.reads + disk.writes > 0;
+    with_partitions().into_iter().filter(|disk| was_active(disk) && whole(disk)).collect()
 }
 
 /// Returns the counters of all disks and partitions.
 pub(crate) fn with_partitions() -> Vec<DiskCounters> {
     let text = proc::read("/proc/diskstats").unwrap_or_default();
-    text.lines().filter_map(of_line).collect()
+    text.lines().filter_map(parse_line).collect()
 }
 
 /// Parses one line.
-pub(crate) fn of_line(line: &str) -> Option<DiskCounters> {
+pub(crate) fn parse_line(line: &str) -> Option<DiskCounters> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let count = |place: usize| words.get(place)?.parse::<u64>().ok();
-    let number = |place: usize| words.get(place)?.parse::<u32>().ok();
+    let count = |column: usize| words.get(column)?.parse::<u64>().ok();
+    let number = |column: usize| words.get(column)?.parse::<u32>().ok();
     Some(DiskCounters {
         name: (*words.get(2)?).to_owned(),
         device: (number(0)?, number(1)?),
@@ -91,7 +91,7 @@ mod tests {
             busy_ms: 9,
             queue_ms: 10,
         };
-        assert_eq!(of_line(line), Some(known));
-        assert_eq!(of_line(" 254 0 vda 1 2"), None);
+        assert_eq!(parse_line(line), Some(known));
+        assert_eq!(parse_line(" 254 0 vda 1 2"), None);
     }
 }

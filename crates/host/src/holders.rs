@@ -60,11 +60,11 @@ fn entries(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
 }
 
 fn processes(directory: &Path) -> Vec<Holder> {
-    let own = std::process::id();
+    let own_pid = std::process::id();
     let mut found = Vec::new();
     for process in entries("/proc") {
         let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let Some(pid) = number.filter(|&pid: &u32| pid != own) else { continue };
+        let Some(pid) = number.filter(|&pid: &u32| pid != own_pid) else { continue };
         let links = [process.join("cwd"), process.join("root"), process.join("exe")];
         let links = links.into_iter().chain(entries(process.join("fd")));
         let used = links.filter_map(|link| std::fs::read_link(link).ok());
@@ -85,7 +85,7 @@ fn loops(directory: &Path) -> Vec<Holder> {
             continue;
         }
         let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
-        let mut used = mounts::points_of(&device);
+        let mut used = mounts::mount_points_of(&device);
         used.extend(is_swap(&device).then(|| "swap".to_owned()));
         found.push(Holder::Loop { device, path, used });
     }

@@ -9,11 +9,11 @@ use std::num::NonZero;
 pub fn machine() -> Machine {
     let cores = std::thread::available_parallelism().map_or(0, NonZero::get);
     Machine {
-        cpu: named("/proc/cpuinfo", "model name"),
+        cpu: first_value("/proc/cpuinfo", "model name"),
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_bytes: memory_bytes(),
         kernel: proc::read("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        distribution: named("/etc/os-release", "PRETTY_NAME"),
+        distribution: first_value("/etc/os-release", "PRETTY_NAME"),
     }
 }
 
@@ -43,14 +43,14 @@ fn rfc3339(seconds: u64) -> String {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + later;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next_year;
     let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
 }
 
 /// Returns the first value in lines such as `NAME : value` or `NAME="value"`.
-fn named(path: &str, name: &str) -> String {
+fn first_value(path: &str, name: &str) -> String {
     let text = proc::read(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     value.trim_matches([' ', '\t', ':', '=', '"']).to_owned()

@@ -29,10 +29,11 @@ impl Mount {
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
         let text = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let over = text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
+        let candidates =
+            text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
         // The last mount over the deepest mount point hides the earlier ones.
         let depth = |mount: &Mount| mount.point.components().count();
-        over.max_by_key(depth).ok_or_else(|| {
+        candidates.max_by_key(depth).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
     }
@@ -57,8 +58,8 @@ impl Mount {
     pub fn all_fs_options(&self) -> String {
         let device = Path::new(&self.source).file_name().unwrap_or_default();
         let path = Path::new("/proc/fs").join(&self.fs_type).join(device).join("options");
-        let told = if device.is_empty() { None } else { proc::read(path) };
-        let mut options: Vec<&str> = match &told {
+        let options_file = if device.is_empty() { None } else { proc::read(path) };
+        let mut options: Vec<&str> = match &options_file {
             Some(text) => text.lines().map(str::trim).collect(),
             None => self.fs_options.split(',').collect(),
         };
@@ -74,7 +75,7 @@ pub(crate) fn all() -> Vec<Mount> {
 }
 
 /// Returns the mount points at and below a directory, in the order in which to unmount them.
-pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn mount_points_below(directory: &Path) -> Vec<PathBuf> {
     let points = all().into_iter().map(|mount| mount.point);
     let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(directory)).collect();
     points.reverse();
@@ -82,9 +83,9 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the mount points of a device, by the source name of the mounts.
-pub(crate) fn points_of(device: &Path) -> Vec<String> {
-    let on_it = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
-    on_it.map(|mount| mount.point.display().to_string()).collect()
+pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
+    let mounts = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
+    mounts.map(|mount| mount.point.display().to_string()).collect()
 }
 
 /// Parses a line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
@@ -96,10 +97,10 @@ fn parse(line: &str) -> Option<Mount> {
     let options = mount.next()?;
     let mut fs = fs.split(' ');
     Some(Mount {
-        point: unescaped(point).into(),
+        point: unescape(point).into(),
         options: options.to_owned(),
         fs_type: fs.next()?.to_owned(),
-        source: unescaped(fs.next()?),
+        source: unescape(fs.next()?),
         fs_options: fs.next()?.to_owned(),
         device: (major.parse().ok()?, minor.parse().ok()?),
     })
@@ -107,7 +108,7 @@ fn parse(line: &str) -> Option<Mount> {
 
 /// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline and backslash as
 /// an octal number after a backslash.
-fn unescaped(text: &str) -> String {
+fn unescape(text: &str) -> String {
     let mut plain = text.to_owned();
     for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
         plain = plain.replace(code, character);
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(Mount::of(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
         assert_eq!(Mount::of(Path::new("/")).unwrap().point, Path::new("/"));
         assert!(Mount::of(Path::new("/no/such/path")).is_err());
-        let below_proc = below(Path::new("/proc"));
+        let below_proc = mount_points_below(Path::new("/proc"));
         assert_eq!(below_proc.last().map(PathBuf::as_path), Some(Path::new("/proc")));
     }
 }

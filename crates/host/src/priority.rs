@@ -13,9 +13,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Real-time priorities of Linux (sched(7)).
-const REAL_TIME: RangeInclusive<i32> = 1..=99;
+const REAL_TIME_PRIORITIES: RangeInclusive<i32> = 1..=99;
 /// Levels of an I/O priority (`ioprio_set(2)`).
-const LEVELS: RangeInclusive<i32> = 0..=7;
+const IO_LEVELS: RangeInclusive<i32> = 0..=7;
 /// Number of bits below the class in an I/O priority; the level is in the lowest of them.
 const CLASS_SHIFT: i32 = 13;
 
@@ -74,9 +74,9 @@ pub struct PriorityChange {
 
 /// An error changing a priority: a sentence that can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-#[error("set {what}: {source}")]
+#[error("set {setting}: {source}")]
 pub struct PriorityError {
-    what: String,
+    setting: String,
     source: io::Error,
 }
 
@@ -92,7 +92,7 @@ impl Policy {
         }
     }
 
-    fn of_numbers((policy, priority): (i32, i32)) -> Policy {
+    fn from_numbers((policy, priority): (i32, i32)) -> Policy {
         match policy {
             libc::SCHED_OTHER => Policy::Other,
             libc::SCHED_BATCH => Policy::Batch,
@@ -122,7 +122,8 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let numbered = text.split_once(':').and_then(|(name, number)| {
-            let number: i32 = number.trim().parse().ok().filter(|it| REAL_TIME.contains(it))?;
+            let number: i32 =
+                number.trim().parse().ok().filter(|it| REAL_TIME_PRIORITIES.contains(it))?;
             Some((name.trim(), number))
         });
         match (text, numbered) {
@@ -150,9 +151,9 @@ impl IoPriority {
         class << CLASS_SHIFT | level
     }
 
-    fn of_number(number: i32) -> IoPriority {
+    fn from_number(number: i32) -> IoPriority {
         // Newer kernels store hints between level and class; Larder sets none.
-        let level = number & LEVELS.end();
+        let level = number & IO_LEVELS.end();
         match number >> CLASS_SHIFT {
             1 => IoPriority::RealTime(level),
             2 => IoPriority::BestEffort(level),
@@ -178,7 +179,7 @@ impl FromStr for IoPriority {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let levelled = text.split_once(':').and_then(|(name, level)| {
-            let level: i32 = level.trim().parse().ok().filter(|it| LEVELS.contains(it))?;
+            let level: i32 = level.trim().parse().ok().filter(|it| IO_LEVELS.contains(it))?;
             Some((name.trim(), level))
         });
         match (text, levelled) {
@@ -202,8 +203,8 @@ impl Priority {
     pub fn now() -> io::Result<Priority> {
         Ok(Priority {
             nice: getpriority_process(None)?,
-            policy: Policy::of_numbers(syscall::scheduling()?),
-            io: IoPriority::of_number(syscall::io_priority()?),
+            policy: Policy::from_numbers(syscall::scheduling()?),
+            io: IoPriority::from_number(syscall::io_priority()?),
         })
     }
 
@@ -225,24 +226,24 @@ impl PriorityChange {
     /// # Errors
     /// The kernel refuses; values that were already set are restored.
     pub fn apply(&self) -> Result<Changed, PriorityError> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |source| PriorityError { what, source }
+        let failed = |setting: &str| {
+            let setting = setting.to_owned();
+            move |source| PriorityError { setting, source }
         };
         let before = Priority::now().map_err(failed("the priority of this process"))?;
-        let changed = Changed { before, wanted: *self, done: false, here: PhantomData };
+        let changed = Changed { before, requested: *self, restored: false, not_send: PhantomData };
         if let Some(nice) = self.nice {
-            let what = format!("the nice value to {nice}");
-            setpriority_process(None, nice).map_err(|error| failed(&what)(error.into()))?;
+            let setting = format!("the nice value to {nice}");
+            setpriority_process(None, nice).map_err(|error| failed(&setting)(error.into()))?;
         }
         if let Some(policy) = self.policy {
             let (number, priority) = policy.numbers();
-            let what = format!("the scheduling policy to {policy}");
-            syscall::set_scheduling(number, priority).map_err(failed(&what))?;
+            let setting = format!("the scheduling policy to {policy}");
+            syscall::set_scheduling(number, priority).map_err(failed(&setting))?;
         }
         if let Some(io) = self.io {
-            let what = format!("the I/O priority to {io}");
-            syscall::set_io_priority(io.number()).map_err(failed(&what))?;
+            let setting = format!("the I/O priority to {io}");
+            syscall::set_io_priority(io.number()).map_err(failed(&setting))?;
         }
         Ok(changed)
     }
@@ -252,10 +253,10 @@ impl PriorityChange {
 #[derive(Debug)]
 pub struct Changed {
     before: Priority,
-    wanted: PriorityChange,
-    done: bool,
+    requested: PriorityChange,
+    restored: bool,
     /// Makes the type `!Send`: another thread would change its own priority.
-    here: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl Changed {
@@ -265,26 +266,26 @@ impl Changed {
     /// The kernel refuses: to lower the nice value again, the process needs a privilege that it may
     /// lack.
     pub fn restore(mut self) -> Result<(), PriorityError> {
-        self.back()
+        self.restore_once()
     }
 
-    fn back(&mut self) -> Result<(), PriorityError> {
-        if std::mem::replace(&mut self.done, true) {
+    fn restore_once(&mut self) -> Result<(), PriorityError> {
+        if std::mem::replace(&mut self.restored, true) {
             return Ok(());
         }
         let before = PriorityChange {
-            nice: self.wanted.nice.map(|_| self.before.nice),
-            policy: self.wanted.policy.map(|_| self.before.policy),
-            io: self.wanted.io.map(|_| self.before.io),
+            nice: self.requested.nice.map(|_| self.before.nice),
+            policy: self.requested.policy.map(|_| self.before.policy),
+            io: self.requested.io.map(|_| self.before.io),
         };
-        before.apply().map(|mut changed| changed.done = true)
+        before.apply().map(|mut changed| changed.restored = true)
     }
 }
 
 impl Drop for Changed {
     fn drop(&mut self) {
         // After an error or a panic the destructor cannot report a failure; the thread ends soon.
-        drop(self.back());
+        drop(self.restore_once());
     }
 }
 
@@ -300,7 +301,7 @@ mod tests {
         for text in ["none", "idle", "best-effort:7", "realtime:0"] {
             let priority: IoPriority = text.parse().unwrap();
             assert_eq!(priority.to_string(), text);
-            assert_eq!(IoPriority::of_number(priority.number()), priority);
+            assert_eq!(IoPriority::from_number(priority.number()), priority);
         }
         for wrong in ["", "fifo", "fifo:0", "rr:100", "batch:1", "BATCH"] {
             assert!(wrong.parse::<Policy>().unwrap_err().contains("no scheduling policy"));
@@ -314,14 +315,17 @@ mod tests {
     fn what_is_set_is_inherited_and_goes_back() {
         let thread = std::thread::spawn(|| {
             let before = Priority::now().unwrap();
-            let wanted = PriorityChange {
+            let requested = PriorityChange {
                 nice: Some(before.nice.max(0)),
                 policy: Some(Policy::Batch),
                 io: Some(IoPriority::BestEffort(6)),
             };
-            let changed = wanted.apply().unwrap();
-            let seen = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
-            assert_eq!((seen.policy, seen.io), (Policy::Batch, IoPriority::BestEffort(6)));
+            let changed = requested.apply().unwrap();
+            let inherited = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
+            assert_eq!(
+                (inherited.policy, inherited.io),
+                (Policy::Batch, IoPriority::BestEffort(6))
+            );
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
             // Dropping the value restores the priority as well.
@@ -338,12 +342,12 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_changes_nothing() {
         let before = Priority::now().unwrap();
-        let wanted = PriorityChange {
+        let requested = PriorityChange {
             io: Some(IoPriority::BestEffort(5)),
             policy: Some(Policy::Another(77, 0)),
             ..PriorityChange::default()
         };
-        let error = wanted.apply().unwrap_err().to_string();
+        let error = requested.apply().unwrap_err().to_string();
         assert!(error.starts_with("set the scheduling policy to 77:0: "), "{error}");
         assert_eq!(Priority::now().unwrap(), before);
     }

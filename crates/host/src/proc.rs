@@ -18,7 +18,7 @@ pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
 
 /// Returns the word in brackets, as in `none [mq-deadline] kyber`, or the whole text if it has
 /// none.
-pub(crate) fn chosen(text: &str) -> &str {
+pub(crate) fn selected(text: &str) -> &str {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word)
 }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_word_in_brackets_is_the_one_in_force() {
-        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
-        assert_eq!(chosen("write back"), "write back");
+        assert_eq!(selected("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(selected("write back"), "write back");
     }
 }

@@ -168,7 +168,7 @@ pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
     let len = length(file).map_err(failed)?;
     match by_cachestat(file, len) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            if !may_ask_mincore(file).map_err(failed)? {
+            if !mincore_is_accurate(file).map_err(failed)? {
                 return Err(ResidencyError::Refused { path: path.to_path_buf() });
             }
             by_mincore(file, len).map_err(failed)
@@ -276,9 +276,9 @@ fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
     let mut resident = 0;
     let mut offset = 0;
     while offset < len {
-        let part = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
+        let window = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
         let page = usize::try_from(page).expect("a page is small");
-        resident += syscall::mincore(file, offset, part, page)?;
+        resident += syscall::mincore(file, offset, window, page)?;
         offset += WINDOW_BYTES;
     }
     let pages = len.div_ceil(page);
@@ -287,7 +287,7 @@ fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
 
 /// Returns true if mincore(2) reports actual residency: it does so for root, for the owner of the
 /// file and for users with write permission. To others it reports every page as resident.
-fn may_ask_mincore(file: &File) -> io::Result<bool> {
+fn mincore_is_accurate(file: &File) -> io::Result<bool> {
     let user = rustix::process::geteuid();
     if user.is_root() || file.metadata()?.uid() == user.as_raw() {
         return Ok(true);
@@ -299,7 +299,7 @@ fn may_ask_mincore(file: &File) -> io::Result<bool> {
 
 /// Fills `buffer` from the file at `offset` with as many reads as needed; returns the bytes read,
 /// fewer than requested only at the end of the file.
-fn read_piece(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {

@@ -48,10 +48,10 @@ pub struct ScratchOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{operation}: {source}")]
     Io {
         /// The operation and its object.
-        what: String,
+        operation: String,
         /// The system error.
         source: io::Error,
     },
@@ -64,12 +64,12 @@ pub enum ScratchError {
         package: &'static str,
     },
     /// A program failed.
-    #[error("run {line}: {said}")]
+    #[error("run {command_line}: {output}")]
     Tool {
         /// The command line.
-        line: String,
+        command_line: String,
         /// Its error output.
-        said: String,
+        output: String,
     },
     /// The kernel lacks the scheduler.
     #[error("use the scheduler \"{name}\": this kernel has {known}")]
@@ -116,13 +116,13 @@ pub enum ScratchError {
 }
 
 impl ScratchError {
-    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ScratchError {
-        let what = what.into();
-        move |source| ScratchError::Io { what, source }
+    fn io(operation: impl Into<String>) -> impl FnOnce(io::Error) -> ScratchError {
+        let operation = operation.into();
+        move |source| ScratchError::Io { operation, source }
     }
 
-    fn busy(what: &str) -> ScratchError {
-        ScratchError::io(what)(Errno::BUSY.into())
+    fn busy(operation: &str) -> ScratchError {
+        ScratchError::io(operation)(Errno::BUSY.into())
     }
 
     fn is_busy(&self) -> bool {
@@ -143,15 +143,15 @@ impl Scratch {
     ///
     /// # Errors
     /// The first step that fails; completed steps are undone, or the error says that they are not.
-    pub fn make(parent: &Path, wanted: &ScratchOptions) -> Result<Scratch, ScratchError> {
+    pub fn make(parent: &Path, options: &ScratchOptions) -> Result<Scratch, ScratchError> {
         let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
-        if free < wanted.bytes {
+        if free < options.bytes {
             let directory = parent.to_path_buf();
-            return Err(ScratchError::NoSpace { directory, bytes: wanted.bytes, free });
+            return Err(ScratchError::NoSpace { directory, bytes: options.bytes, free });
         }
         let mut directory = Directory::make(parent)?;
-        match build(&mut directory, wanted) {
+        match build(&mut directory, options) {
             Ok(()) => {
                 let mount_point = directory.mount_point();
                 Ok(Scratch { directory: Some(directory), mount_point })
@@ -189,35 +189,35 @@ impl Drop for Scratch {
 
 /// Performs all creation steps. It sets the scheduler before it creates the file system, so that
 /// the scheduler handles every write.
-fn build(directory: &mut Directory, wanted: &ScratchOptions) -> Result<(), ScratchError> {
+fn build(directory: &mut Directory, options: &ScratchOptions) -> Result<(), ScratchError> {
     let image = directory.image();
     let failed = ScratchError::io(format!("make {}", image.display()));
-    File::create_new(&image).and_then(|file| file.set_len(wanted.bytes)).map_err(failed)?;
-    let number = device::add(|number| directory.note_device(number))?;
+    File::create_new(&image).and_then(|file| file.set_len(options.bytes)).map_err(failed)?;
+    let number = device::add(|number| directory.record_device(number))?;
     let device = device::attach(number, &image)?;
-    device::set_scheduler(number, &wanted.scheduler)?;
-    let kind = wanted.kind;
+    device::set_scheduler(number, &options.scheduler)?;
+    let kind = options.kind;
     let mut maker = tool(kind.maker, kind.package)?;
-    run(maker.args(kind.all_options(&wanted.make_options)).arg(&device))?;
+    run(maker.args(kind.all_options(&options.make_options)).arg(&device))?;
     let mut mount = tool("mount", "mount")?;
     mount.args(["-t", kind.fs_type]);
-    if !wanted.mount_options.is_empty() {
-        mount.args(["-o", &wanted.mount_options]);
+    if !options.mount_options.is_empty() {
+        mount.args(["-o", &options.mount_options]);
     }
     run(mount.arg(&device).arg(directory.mount_point()))
 }
 
 /// Retries `attempt` for up to `limit` while it fails because something is busy. Returns the last
 /// error.
-fn eventually(
+fn retry_while_busy(
     limit: Duration,
     mut attempt: impl FnMut() -> Result<(), ScratchError>,
 ) -> Result<(), ScratchError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let result = attempt();
         match &result {
-            Err(error) if error.is_busy() && begun.elapsed() < limit => {
+            Err(error) if error.is_busy() && started.elapsed() < limit => {
                 std::thread::sleep(PAUSE);
             }
             _ => return result,

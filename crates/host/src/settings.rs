@@ -44,7 +44,7 @@ pub(crate) const QUEUE: &[(&str, &str)] = &[
 ];
 
 /// Other files with one value, or with one of several values in brackets.
-const OTHERS: &[(&str, &str)] = &[
+const OTHER_FILES: &[(&str, &str)] = &[
     ("/sys/kernel/mm/transparent_hugepage/enabled", "thp.enabled"),
     ("/sys/kernel/mm/transparent_hugepage/defrag", "thp.defrag"),
     ("/sys/kernel/mm/lru_gen/enabled", "mglru.enabled"),
@@ -58,15 +58,19 @@ const OTHERS: &[(&str, &str)] = &[
 pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
     let mut found = Snapshot::new();
     for name in VM {
-        add(&mut found, format!("vm.{name}"), proc::read(Path::new("/proc/sys/vm").join(name)));
+        insert_known(
+            &mut found,
+            format!("vm.{name}"),
+            proc::read(Path::new("/proc/sys/vm").join(name)),
+        );
     }
-    for (path, name) in OTHERS {
-        let value = proc::read(path).map(|text| proc::chosen(&text).to_owned());
-        add(&mut found, (*name).to_owned(), value);
+    for (path, name) in OTHER_FILES {
+        let value = proc::read(path).map(|text| proc::selected(&text).to_owned());
+        insert_known(&mut found, (*name).to_owned(), value);
     }
     let pages_out = crate::damon::pages_out();
-    add(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
-    add(&mut found, "cpu.governor".to_owned(), governors());
+    insert_known(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
+    insert_known(&mut found, "cpu.governor".to_owned(), governors());
     found.extend(Priority::now().map(|priority| priority.named()).unwrap_or_default());
     let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
     let mut seen = BTreeSet::new();
@@ -74,18 +78,18 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
         if !seen.insert(&mount.point) {
             continue;
         }
-        let place = numbered("mount", seen.len());
-        add(&mut found, format!("{place}.type"), Some(mount.fs_type.clone()));
-        add(&mut found, format!("{place}.options"), Some(mount.options.clone()));
-        add(&mut found, format!("{place}.fs_options"), Some(mount.all_fs_options()));
+        let prefix = numbered_prefix("mount", seen.len());
+        insert_known(&mut found, format!("{prefix}.type"), Some(mount.fs_type.clone()));
+        insert_known(&mut found, format!("{prefix}.options"), Some(mount.options.clone()));
+        insert_known(&mut found, format!("{prefix}.fs_options"), Some(mount.all_fs_options()));
     }
     let disks: BTreeSet<Disk> =
         paths.iter().filter_map(|path| Disk::of(path).ok().flatten()).collect();
     for (number, disk) in disks.iter().enumerate() {
-        let place = numbered("disk", number + 1);
-        add(&mut found, format!("{place}.name"), Some(disk.name.clone()));
+        let prefix = numbered_prefix("disk", number + 1);
+        insert_known(&mut found, format!("{prefix}.name"), Some(disk.name.clone()));
         for (file, name) in QUEUE {
-            add(&mut found, format!("{place}.{name}"), disk.queue(file));
+            insert_known(&mut found, format!("{prefix}.{name}"), disk.queue(file));
         }
     }
     found
@@ -93,11 +97,11 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
 
 /// Returns the name with its number; the first item has no number, because most records have only
 /// one.
-fn numbered(what: &str, number: usize) -> String {
-    if number == 1 { what.to_owned() } else { format!("{what}{number}") }
+fn numbered_prefix(kind: &str, number: usize) -> String {
+    if number == 1 { kind.to_owned() } else { format!("{kind}{number}") }
 }
 
-fn add(found: &mut Snapshot, name: String, value: Option<String>) {
+fn insert_known(found: &mut Snapshot, name: String, value: Option<String>) {
     found.extend(value.map(|value| (name, value)));
 }
 

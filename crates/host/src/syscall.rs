@@ -34,7 +34,7 @@ pub(crate) struct CacheStat {
 
 /// The queried range, in bytes; a length of 0 means up to the end.
 #[repr(C)]
-struct Range {
+struct CachestatRange {
     offset: u64,
     len: u64,
 }
@@ -43,7 +43,7 @@ struct Range {
 /// Linux 6.5; with `EPERM` (since 6.14 and stable kernels of that time) if this process neither
 /// owns the file nor may write it.
 pub(crate) fn cachestat(file: &File, offset: u64, len: u64) -> io::Result<CacheStat> {
-    let range = Range { offset, len };
+    let range = CachestatRange { offset, len };
     let mut found = CacheStat::default();
     let no_flags: libc::c_uint = 0;
     // SAFETY: both pointers are to live values with the layouts that the kernel expects, and the
@@ -101,7 +101,7 @@ pub(crate) struct FiemapExtent {
 /// The fixed part of `struct fiemap`, whose size is part of the ioctl number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct FiemapHead {
+struct FiemapHeader {
     start: u64,
     length: u64,
     flags: u32,
@@ -113,7 +113,7 @@ struct FiemapHead {
 /// The fixed part, followed by space for extents.
 #[repr(C)]
 struct Fiemap {
-    head: FiemapHead,
+    header: FiemapHeader,
     extents: [FiemapExtent; FIEMAP_EXTENTS],
 }
 
@@ -127,24 +127,25 @@ pub(crate) fn fiemap(
     start: u64,
 ) -> io::Result<([FiemapExtent; FIEMAP_EXTENTS], usize)> {
     let extent_count = u32::try_from(FIEMAP_EXTENTS).expect("a small number");
-    let head = FiemapHead {
+    let header = FiemapHeader {
         start,
         length: u64::MAX - start,
         flags: FIEMAP_SYNC,
         extent_count,
-        ..FiemapHead::default()
+        ..FiemapHeader::default()
     };
-    let mut asked = Fiemap { head, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
-    let number = rustix::ioctl::opcode::read_write::<FiemapHead>(b'f', 11);
+    let mut request = Fiemap { header, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
+    let number = rustix::ioctl::opcode::read_write::<FiemapHeader>(b'f', 11);
     // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
     // the number of extents that fit, and the kernel writes no more and keeps no pointer. rustix
     // does not wrap this call.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut asked)) };
+    let result =
+        unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut request)) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let count = usize::try_from(asked.head.mapped_extents).expect("a small number");
-    Ok((asked.extents, count.min(FIEMAP_EXTENTS)))
+    let count = usize::try_from(request.header.mapped_extents).expect("a small number");
+    Ok((request.extents, count.min(FIEMAP_EXTENTS)))
 }
 
 /// A command of `/dev/loop-control` (include/uapi/linux/loop.h).
@@ -169,19 +170,19 @@ pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) ->
 #[derive(Clone, Copy, Default)]
 struct XfsInode {
     number: u64,
-    others: [u64; 7],
+    unused: [u64; 7],
     generation: u32,
-    another: u32,
-    rest: [u64; 15],
+    unused_word: u32,
+    unused_tail: [u64; 15],
 }
 
 /// The fixed part of `struct xfs_bulkstat_req`, whose size is part of the ioctl number.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct XfsInodesHead {
+struct XfsBulkstatHeader {
     first: u64,
     flags: u32,
-    wanted: u32,
+    requested: u32,
     found: u32,
     group: u32,
     reserved: [u64; 5],
@@ -189,8 +190,8 @@ struct XfsInodesHead {
 
 /// The fixed part, followed by space for one inode.
 #[repr(C)]
-struct XfsInodes {
-    head: XfsInodesHead,
+struct XfsBulkstatRequest {
+    header: XfsBulkstatHeader,
     inode: XfsInode,
 }
 
@@ -198,19 +199,19 @@ struct XfsInodes {
 /// the inode number is reused. Fails with `ENOENT` if no such inode exists now; with `ENOTTY` on
 /// other file systems, and before Linux 5.4.
 pub(crate) fn xfs_generation(root: &File, number: u64) -> io::Result<u32> {
-    let head = XfsInodesHead { first: number, wanted: 1, ..XfsInodesHead::default() };
-    let mut asked = XfsInodes { head, inode: XfsInode::default() };
-    let call = rustix::ioctl::opcode::read::<XfsInodesHead>(b'X', 127);
+    let header = XfsBulkstatHeader { first: number, requested: 1, ..XfsBulkstatHeader::default() };
+    let mut request = XfsBulkstatRequest { header, inode: XfsInode::default() };
+    let call = rustix::ioctl::opcode::read::<XfsBulkstatHeader>(b'X', 127);
     // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
     // that one inode fits, and the kernel writes no more and keeps no pointer. rustix does not wrap
     // this call.
-    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut asked)) };
+    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut request)) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
     // The kernel returns the next inode if none has that number.
-    let is_it = asked.head.found == 1 && asked.inode.number == number;
-    if is_it { Ok(asked.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
+    let is_requested = request.header.found == 1 && request.inode.number == number;
+    if is_requested { Ok(request.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// Maximum length of a file handle (include/linux/exportfs.h, `MAX_HANDLE_SZ`).
@@ -228,17 +229,17 @@ struct FileHandle {
 /// `ESTALE` if the file no longer exists.
 pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Result<OwnedFd> {
     let mut bytes = [0; HANDLE_BYTES_MAX];
-    let Some(beginning) = bytes.get_mut(..handle.len()) else {
+    let Some(prefix) = bytes.get_mut(..handle.len()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    beginning.copy_from_slice(handle);
+    prefix.copy_from_slice(handle);
     let length = u32::try_from(handle.len()).expect("at most 128");
-    let mut wanted = FileHandle { bytes: length, kind, handle: bytes };
+    let mut file_handle = FileHandle { bytes: length, kind, handle: bytes };
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     let call = libc::SYS_open_by_handle_at;
     // SAFETY: the handle has the length that it states and lives until the call returns; the kernel
     // only reads it. rustix does not wrap this call.
-    let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut wanted, flags) };
+    let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut file_handle, flags) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -251,14 +252,14 @@ pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Resul
 /// their directories, and the files themselves, by handles. Fails with `EPERM` without
 /// `CAP_SYS_ADMIN`.
 pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
-    let wanted = libc::FAN_CLASS_NOTIF
+    let init_flags = libc::FAN_CLASS_NOTIF
         | libc::FAN_CLOEXEC
         | libc::FAN_NONBLOCK
         | libc::FAN_REPORT_FID
         | libc::FAN_REPORT_DFID_NAME;
-    let events = libc::O_RDONLY | libc::O_CLOEXEC;
+    let event_flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: no pointer. Neither the standard library nor rustix has a wrapper.
-    let group = unsafe { libc::fanotify_init(wanted, events.cast_unsigned()) };
+    let group = unsafe { libc::fanotify_init(init_flags, event_flags.cast_unsigned()) };
     if group < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -271,10 +272,11 @@ pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
         | libc::FAN_MOVED_FROM
         | libc::FAN_MOVED_TO
         | libc::FAN_ONDIR;
-    let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    let mark_flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
     // SAFETY: with a null path the mark applies to the descriptor, and there is no other pointer.
-    let marked =
-        unsafe { libc::fanotify_mark(group.as_raw_fd(), how, mask, root.as_raw_fd(), ptr::null()) };
+    let marked = unsafe {
+        libc::fanotify_mark(group.as_raw_fd(), mark_flags, mask, root.as_raw_fd(), ptr::null())
+    };
     if marked == 0 { Ok(group) } else { Err(io::Error::last_os_error()) }
 }
 

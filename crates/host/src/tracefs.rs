@@ -20,9 +20,9 @@ pub use format::{Field, Format};
 pub use instance::{Instance, Losses};
 pub use page::{PageLayout, Records};
 #[cfg(feature = "bpf")]
-pub(crate) use reader::UNFINISHED;
+pub(crate) use reader::COMPLETION_TIME;
 pub(crate) use reader::now_ns;
-pub use reader::{Raw, Reader};
+pub use reader::{RawRecord, Reader};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Usual mount points.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// An error tracing events. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +54,10 @@ pub enum TraceError {
         reason: String,
     },
     /// A system call failed.
-    #[error("trace: {what} {}: {source}", path.display())]
+    #[error("trace: {operation} {}: {source}", path.display())]
     Io {
         /// The operation, as a verb.
-        what: &'static str,
+        operation: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -66,11 +66,11 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
+    fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
         let path = path.to_path_buf();
         move |source| match source.kind() {
             io::ErrorKind::PermissionDenied => TraceError::NotAllowed,
-            _ => TraceError::Io { what, path, source },
+            _ => TraceError::Io { operation, path, source },
         }
     }
 }
@@ -92,16 +92,16 @@ impl Tracefs {
         if cfg!(target_endian = "big") {
             return Err(TraceError::BigEndian);
         }
-        for place in PLACES.map(Path::new) {
-            match std::fs::read_dir(place.join("instances")) {
-                Ok(_) => return Ok(Tracefs { root: place.to_path_buf(), _mount: None }),
+        for mount_point in MOUNT_POINTS.map(Path::new) {
+            match std::fs::read_dir(mount_point.join("instances")) {
+                Ok(_) => return Ok(Tracefs { root: mount_point.to_path_buf(), _mount: None }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(TraceError::NotAllowed);
                 }
                 Err(_) => {}
             }
         }
-        let mount = detached().map_err(mount_error)?;
+        let mount = mount_detached().map_err(mount_error)?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         Ok(Tracefs { root, _mount: Some(mount) })
     }
@@ -138,7 +138,7 @@ impl Tracefs {
     /// The file is missing or cannot be parsed.
     pub fn page_layout(&self) -> Result<PageLayout, TraceError> {
         let path = self.root.join("events/header_page");
-        let text = at_once(&path).map_err(TraceError::io("read", &path))?;
+        let text = read_once(&path).map_err(TraceError::io("read", &path))?;
         let missing = || TraceError::NotUnderstood {
             path: path.clone(),
             reason: "it names no commit and no data".to_owned(),
@@ -148,7 +148,7 @@ impl Tracefs {
 }
 
 /// Returns the text of a file that returns its contents to the first read only.
-fn at_once(path: &Path) -> io::Result<String> {
+fn read_once(path: &Path) -> io::Result<String> {
     let mut bytes = vec![0; 64 << 10];
     let length = std::fs::File::open(path)?.read(&mut bytes)?;
     bytes.truncate(length);
@@ -165,7 +165,7 @@ fn mount_error(error: io::Error) -> TraceError {
 }
 
 /// Creates a detached mount of tracefs.
-fn detached() -> io::Result<OwnedFd> {
+fn mount_detached() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;
     let flags = FsMountFlags::FSMOUNT_CLOEXEC;

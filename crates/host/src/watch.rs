@@ -40,8 +40,8 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
-use accounting::{Accounting, Machine, REMOVED_MAX};
-use file_numbers::ByNumber;
+use accounting::{Accounting, MachineQueries, REMOVED_MAX};
+use file_numbers::FilesByNumber;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
@@ -124,7 +124,7 @@ pub enum WatchError {
 
 /// State at an interval boundary.
 #[derive(Clone, Debug, Default)]
-struct Mark {
+struct Checkpoint {
     time_ns: u64,
     counts: Vec<Counts>,
     unattributed: Unattributed,
@@ -141,17 +141,17 @@ pub struct Watcher {
     /// The watched cgroup, if its memory is accounted.
     group: Option<Group>,
     source: Option<Source>,
-    ledger: Accounting,
+    accounting: Accounting,
     names: Names,
     /// Number of files whose names were resolved or tried.
-    named: usize,
+    names_resolved: usize,
     missing: Vec<String>,
     started_at: String,
-    begun: Mark,
-    mark: Mark,
+    start: Checkpoint,
+    checkpoint: Checkpoint,
     intervals: Vec<Interval>,
-    cpu_begun_ns: u64,
-    own: u32,
+    cpu_start_ns: u64,
+    own_pid: u32,
 }
 
 /// Returns the processor time of this process in nanoseconds.
@@ -166,7 +166,7 @@ fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
     let mut all = crate::processes::all();
     all.retain(|process| process.private_bytes > 0);
     all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
-    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|told| told.watched);
+    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
     let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
     all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
         .collect()
@@ -201,12 +201,12 @@ impl Watcher {
             missing.extend(missing::scope(&scope));
         }
         let wanted = options.wanted.clone();
-        let mut numbers = ByNumber::default();
-        let ledger = Accounting::new(Machine {
-            ask: Box::new(move |thread| scope::task_info(&wanted, thread)),
-            homes: Box::new(homes::devices),
-            holds_blocks: Box::new(homes::is_block_device),
-            ends: Box::new(move |key| numbers.bytes(key)),
+        let mut numbers = FilesByNumber::default();
+        let accounting = Accounting::new(MachineQueries {
+            describe_task: Box::new(move |thread| scope::task_info(&wanted, thread)),
+            file_system_devices: Box::new(homes::devices),
+            is_block_file_system: Box::new(homes::is_block_device),
+            file_size: Box::new(move |key| numbers.bytes(key)),
             page_bytes: residency::page_bytes(),
         });
         let group = match &options.wanted {
@@ -214,22 +214,22 @@ impl Watcher {
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
         };
         let readings = Readings::now(group.as_ref());
-        let mark = Mark { time_ns: now_ns(), readings, ..Mark::default() };
+        let checkpoint = Checkpoint { time_ns: now_ns(), readings, ..Checkpoint::default() };
         Ok(Watcher {
-            begun: mark.clone(),
-            mark,
+            start: checkpoint.clone(),
+            checkpoint,
             options,
             scope,
             group,
             source,
-            ledger,
+            accounting,
             names: Names::default(),
-            named: 0,
+            names_resolved: 0,
             missing,
             started_at: machine::time_of_day(),
             intervals: Vec::new(),
-            cpu_begun_ns: cpu_ns(),
-            own: std::process::id(),
+            cpu_start_ns: cpu_ns(),
+            own_pid: std::process::id(),
         })
     }
 
@@ -268,8 +268,8 @@ impl Watcher {
 
     fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         let Some(source) = &mut self.source else { return Ok(()) };
-        source.read(all, &mut self.ledger, &mut each)?;
-        for (file, when_ns) in self.ledger.take_ended() {
+        source.read(all, &mut self.accounting, &mut each)?;
+        for (file, when_ns) in self.accounting.take_ended() {
             self.names.file_ended(file, when_ns);
         }
         self.find_names();
@@ -278,37 +278,37 @@ impl Watcher {
 
     /// Resolves the names of new files immediately, while the process that uses them still runs.
     fn find_names(&mut self) {
-        let counts = self.ledger.counts();
-        let new = counts.iter().skip(self.named).take(NAMES_PER_STEP);
+        let counts = self.accounting.counts();
+        let new = counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
         for (file, process, _) in new {
-            self.named += 1;
+            self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
-            if !self.ledger.is_removed(*file) {
-                let pid = self.ledger.tasks().process(*process).pid;
-                self.names.find(*file, self.ledger.key(*file), pid);
+            if !self.accounting.is_removed(*file) {
+                let pid = self.accounting.tasks().process(*process).pid;
+                self.names.find(*file, self.accounting.key(*file), pid);
             }
         }
     }
 
     /// Resolves the remaining names by walking the directories of their file systems. The walk may
     /// take a second or two without reading events, so it runs only after recording has stopped.
-    fn find_rest(&mut self) {
-        let mut lacking: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
-        for (file, ..) in self.ledger.counts() {
-            if !self.ledger.is_removed(*file) && self.names.lacks(*file) {
-                let key = self.ledger.key(*file);
-                lacking.entry(key.dev).or_default().insert(key.ino, *file);
+    fn find_remaining_names(&mut self) {
+        let mut unnamed: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
+        for (file, ..) in self.accounting.counts() {
+            if !self.accounting.is_removed(*file) && self.names.needs_walk(*file) {
+                let key = self.accounting.key(*file);
+                unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
-        let all = if lacking.is_empty() { Vec::new() } else { mounts::all() };
-        for (dev, wanted) in &mut lacking {
-            let own = self.scope.path.as_ref().filter(|place| place.dev == *dev);
+        let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
+        for (dev, wanted) in &mut unnamed {
+            let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
             let mount = || {
-                let mut ours =
-                    all.iter().filter(|it| homes::number(it.device.0, it.device.1) == *dev);
-                ours.next().map(|mount| mount.point.clone())
+                let mut matching =
+                    all.iter().filter(|it| homes::encode(it.device.0, it.device.1) == *dev);
+                matching.next().map(|mount| mount.point.clone())
             };
-            if let Some(root) = own.map(scope::Place::directory).or_else(mount) {
+            if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
         }
@@ -317,10 +317,10 @@ impl Watcher {
     /// Returns the path of a file, or its device and inode numbers.
     #[must_use]
     pub fn name_of(&self, file: FileId) -> String {
-        let key = self.ledger.key(file);
+        let key = self.accounting.key(file);
         let numbers = || {
-            let (major, minor) = homes::parts(key.dev);
-            let removed = if self.ledger.is_removed(file) { ", removed" } else { "" };
+            let (major, minor) = homes::decode(key.dev);
+            let removed = if self.accounting.is_removed(file) { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
         self.names.get(file).map_or_else(numbers, |path| path.display().to_string())
@@ -329,36 +329,36 @@ impl Watcher {
     /// Returns true if a request is within the watched scope, based on the file name known so far.
     #[must_use]
     pub fn has(&self, reference: &Reference) -> bool {
-        self.chosen(reference.file, reference.process)
+        self.in_scope(reference.file, reference.process)
     }
 
-    fn chosen(&self, file: FileId, process: ProcessId) -> bool {
-        let process = self.ledger.tasks().process(process);
+    fn in_scope(&self, file: FileId, process: ProcessId) -> bool {
+        let process = self.accounting.tasks().process(process);
         if self.scope.by_process() {
             return process.watched;
         }
         // A scope of one file excludes a new file with the same inode number.
-        let is_other = self.scope.is_file() && self.ledger.is_second(file);
+        let is_other = self.scope.is_file() && self.accounting.reuses_number(file);
         // This process's own I/O is excluded, unless it is to the watched path.
         !is_other
-            && self.scope.has_file(self.ledger.key(file), self.names.get(file))
-            && (process.pid != self.own || self.scope.path.is_some())
+            && self.scope.has_file(self.accounting.key(file), self.names.get(file))
+            && (process.pid != self.own_pid || self.scope.path.is_some())
     }
 
     /// Returns a process by its ID in this watcher.
     #[must_use]
     pub fn process(&self, process: ProcessId) -> &Process {
-        self.ledger.tasks().process(process)
+        self.accounting.tasks().process(process)
     }
 
     /// Ends an interval and starts the next one.
     pub fn interval(&mut self) -> &Interval {
-        self.take_counted();
+        self.collect_counts();
         // The next interval starts at this boundary, so that it includes events during the report.
-        let now = self.mark_now();
-        let interval = self.between(&self.mark, &now);
-        self.mark = now;
-        self.ledger.forget_homes();
+        let now = self.new_checkpoint();
+        let interval = self.between(&self.checkpoint, &now);
+        self.checkpoint = now;
+        self.accounting.forget_devices();
         self.names.forget_homes();
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
@@ -369,21 +369,21 @@ impl Watcher {
         self.intervals.clear();
     }
 
-    fn take_counted(&mut self) {
+    fn collect_counts(&mut self) {
         if let Some(source) = &mut self.source {
-            source.take_counted(&mut self.ledger);
+            source.collect_counts(&mut self.accounting);
         }
     }
 
-    fn mark_now(&self) -> Mark {
+    fn new_checkpoint(&self) -> Checkpoint {
         let readings = Readings::now(self.group.as_ref());
         let disks = readings.disks_since(&Readings::default());
-        Mark {
+        Checkpoint {
             time_ns: now_ns(),
-            counts: self.ledger.counts().iter().map(|(.., counts)| *counts).collect(),
-            unattributed: self.ledger.unattributed(),
+            counts: self.accounting.counts().iter().map(|(.., counts)| *counts).collect(),
+            unattributed: self.accounting.unattributed(),
             lost: self.lost(),
-            splits: disks.iter().map(|(dev, _)| (*dev, self.ledger.splits(*dev))).collect(),
+            splits: disks.iter().map(|(dev, _)| (*dev, self.accounting.splits(*dev))).collect(),
             readings,
         }
     }
@@ -393,20 +393,20 @@ impl Watcher {
         self.source.as_ref().map_or(0, Source::lost)
     }
 
-    fn between(&self, mark: &Mark, now: &Mark) -> Interval {
+    fn between(&self, checkpoint: &Checkpoint, now: &Checkpoint) -> Interval {
         let mut sum = Counts::default();
         let mut all = Vec::new();
-        for (place, (file, process, counts)) in self.ledger.counts().iter().enumerate() {
-            let counts = *counts - mark.counts.get(place).copied().unwrap_or_default();
-            if counts.is_zero() || !self.chosen(*file, *process) {
+        for (index, (file, process, counts)) in self.accounting.counts().iter().enumerate() {
+            let counts = *counts - checkpoint.counts.get(index).copied().unwrap_or_default();
+            if counts.is_zero() || !self.in_scope(*file, *process) {
                 continue;
             }
             sum += counts;
-            let process = self.ledger.tasks().process(*process);
-            let key = self.ledger.key(*file);
+            let process = self.accounting.tasks().process(*process);
+            let key = self.accounting.key(*file);
             all.push(Row {
                 file: self.name_of(*file),
-                device: homes::parts(key.dev),
+                device: homes::decode(key.dev),
                 inode: key.ino,
                 process: process.name.clone(),
                 pid: process.pid,
@@ -415,20 +415,20 @@ impl Watcher {
         }
         let page_bytes = residency::page_bytes();
         let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
-        let mut disks = now.readings.disks_since(&mark.readings);
+        let mut disks = now.readings.disks_since(&checkpoint.readings);
         for (dev, disk) in &mut disks {
-            let before = mark.splits.iter().find(|(known, _)| known == dev);
-            disk.splits = self.ledger.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
+            let before = checkpoint.splits.iter().find(|(known, _)| known == dev);
+            disk.splits = self.accounting.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
         }
-        let (after, before) = (now.unattributed, mark.unattributed);
-        let mut memory: Memory = now.readings.memory_since(&mark.readings);
+        let (after, before) = (now.unattributed, checkpoint.unattributed);
+        let mut memory: Memory = now.readings.memory_since(&checkpoint.readings);
         if self.group.is_some() {
             // Some cgroups lack this counter; the events provide it.
             memory.reclaimed_pages = sum.evicted_pages;
         }
         Interval {
-            begin_ns: mark.time_ns.saturating_sub(self.begun.time_ns),
-            duration_ns: now.time_ns.saturating_sub(mark.time_ns),
+            begin_ns: checkpoint.time_ns.saturating_sub(self.start.time_ns),
+            duration_ns: now.time_ns.saturating_sub(checkpoint.time_ns),
             sum,
             rows,
             rows_all,
@@ -440,7 +440,7 @@ impl Watcher {
                 read_bytes: after.read_bytes - before.read_bytes,
                 write_bytes: after.write_bytes - before.write_bytes,
             },
-            lost_events: now.lost.saturating_sub(mark.lost),
+            lost_events: now.lost.saturating_sub(checkpoint.lost),
         }
     }
 
@@ -453,8 +453,8 @@ impl Watcher {
             source.pause()?;
         }
         self.read(true, each)?;
-        self.take_counted();
-        self.find_rest();
+        self.collect_counts();
+        self.find_remaining_names();
         Ok(())
     }
 
@@ -463,21 +463,21 @@ impl Watcher {
     pub fn result(&self) -> Watch {
         let status = proc::read("/proc/self/status").unwrap_or_default();
         let mut missing = self.missing.clone();
-        let forgotten = self.ledger.forgotten();
+        let forgotten = self.accounting.forgotten();
         if forgotten > 0 {
             missing.push(format!(
                 "which of {forgotten} pages read-ahead had brought: more were waiting to be read \
                  than are remembered; those that were read count as hits"
             ));
         }
-        if self.ledger.mixes_removed() {
+        if self.accounting.removed_overflow() {
             missing.push(format!(
                 "which of two files had a number: more than {REMOVED_MAX} were removed, and those \
                  that get their numbers from then on stand under their names"
             ));
         }
-        let total = self.between(&self.begun, &self.mark_now());
-        let layers = layers::all(&self.ledger);
+        let total = self.between(&self.start, &self.new_checkpoint());
+        let layers = layers::all(&self.accounting);
         let mut watch = Watch {
             schema: SCHEMA.to_owned(),
             version: VERSION,
@@ -487,7 +487,7 @@ impl Watcher {
             page_bytes: residency::page_bytes(),
             missing,
             events: self.source.as_ref().map_or(0, Source::events),
-            own_cpu_ns: cpu_ns().saturating_sub(self.cpu_begun_ns),
+            own_cpu_ns: cpu_ns().saturating_sub(self.cpu_start_ns),
             own_memory_bytes: proc::field(&status, "VmHWM").unwrap_or(0) * 1024,
             intervals: self.intervals.clone(),
             total,

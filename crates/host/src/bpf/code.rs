@@ -39,7 +39,7 @@ pub(crate) enum Alu {
     ShiftLeft = 0x60,
     /// Logical shift: shifts in zeros.
     ShiftRight = 0x70,
-    Set = 0xb0,
+    Mov = 0xb0,
 }
 
 /// Condition of a jump; comparisons are unsigned.
@@ -47,7 +47,7 @@ pub(crate) enum Alu {
 pub(crate) enum JumpCondition {
     Equal = 0x10,
     Above = 0x20,
-    Not = 0x50,
+    NotEqual = 0x50,
 }
 
 /// A jump target.
@@ -71,43 +71,43 @@ fn word(operation: u8, to: Reg, from: u8, offset: i16, value: i32) -> u64 {
         | u64::from(value.cast_unsigned()) << 32
 }
 
-fn number(reg: Reg) -> u8 {
+fn register_number(reg: Reg) -> u8 {
     reg as u8
 }
 
 impl Code {
-    fn put(&mut self, operation: u8, to: Reg, from: u8, offset: i16, value: i32) {
+    fn emit(&mut self, operation: u8, to: Reg, from: u8, offset: i16, value: i32) {
         self.words.push(word(operation, to, from, offset, value));
     }
 
     /// `to = *(from + offset)`
     pub(crate) fn load(&mut self, access: Access, to: Reg, from: Reg, offset: i16) {
-        self.put(0x61 | access as u8, to, number(from), offset, 0);
+        self.emit(0x61 | access as u8, to, register_number(from), offset, 0);
     }
 
     /// `*(to + offset) = from`
     pub(crate) fn store(&mut self, access: Access, to: Reg, offset: i16, from: Reg) {
-        self.put(0x63 | access as u8, to, number(from), offset, 0);
+        self.emit(0x63 | access as u8, to, register_number(from), offset, 0);
     }
 
     /// `*(to + offset) = value`
     pub(crate) fn store_value(&mut self, access: Access, to: Reg, offset: i16, value: i32) {
-        self.put(0x62 | access as u8, to, 0, offset, value);
+        self.emit(0x62 | access as u8, to, 0, offset, value);
     }
 
     /// `*(to + offset) += from`, 64 bits, atomic.
     pub(crate) fn add_atomically(&mut self, to: Reg, offset: i16, from: Reg) {
-        self.put(0xdb, to, number(from), offset, 0);
+        self.emit(0xdb, to, register_number(from), offset, 0);
     }
 
     /// `to = to alu from`
     pub(crate) fn alu(&mut self, alu: Alu, to: Reg, from: Reg) {
-        self.put(0x0f | alu as u8, to, number(from), 0, 0);
+        self.emit(0x0f | alu as u8, to, register_number(from), 0, 0);
     }
 
     /// `to = to alu value`
     pub(crate) fn alu_value(&mut self, alu: Alu, to: Reg, value: i32) {
-        self.put(0x07 | alu as u8, to, 0, 0, value);
+        self.emit(0x07 | alu as u8, to, 0, 0, value);
     }
 
     /// `to = value`, of 64 bits.
@@ -135,12 +135,12 @@ impl Code {
 
     /// `R0 = helper(R1, ...)`
     pub(crate) fn call(&mut self, helper: i32) {
-        self.put(0x85, Reg::R0, 0, 0, helper);
+        self.emit(0x85, Reg::R0, 0, 0, helper);
     }
 
     /// Ends the program; `R0` must be set.
     pub(crate) fn exit(&mut self) {
-        self.put(0x95, Reg::R0, 0, 0, 0);
+        self.emit(0x95, Reg::R0, 0, 0, 0);
     }
 
     /// Creates a label, to be set later.
@@ -155,33 +155,39 @@ impl Code {
     }
 
     /// Jumps if `left condition right`.
-    pub(crate) fn jump_if(&mut self, left: Reg, when: JumpCondition, right: Reg, to: Label) {
+    pub(crate) fn jump_if(&mut self, left: Reg, condition: JumpCondition, right: Reg, to: Label) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x0d | when as u8, left, number(right), 0, 0);
+        self.emit(0x0d | condition as u8, left, register_number(right), 0, 0);
     }
 
     /// Jumps if `left condition value`.
-    pub(crate) fn jump_if_value(&mut self, left: Reg, when: JumpCondition, value: i32, to: Label) {
+    pub(crate) fn jump_if_value(
+        &mut self,
+        left: Reg,
+        condition: JumpCondition,
+        value: i32,
+        to: Label,
+    ) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x05 | when as u8, left, 0, 0, value);
+        self.emit(0x05 | condition as u8, left, 0, 0, value);
     }
 
     /// Jumps unconditionally.
     pub(crate) fn jump(&mut self, to: Label) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x05, Reg::R0, 0, 0, 0);
+        self.emit(0x05, Reg::R0, 0, 0, 0);
     }
 
     /// Returns the program with all jump offsets resolved.
     #[must_use]
     pub(crate) fn finish(mut self) -> Vec<u64> {
-        for (place, label) in self.jumps {
+        for (index, label) in self.jumps {
             let target = self.labels[label.0].expect("a label is set where it is used");
             // A jump offset counts from the instruction after the jump.
-            let from = i64::try_from(place + 1).expect("programs are short");
+            let from = i64::try_from(index + 1).expect("programs are short");
             let distance = i64::try_from(target).expect("programs are short") - from;
             let distance = i16::try_from(distance).expect("programs are short");
-            self.words[place] |= u64::from(distance.cast_unsigned()) << 16;
+            self.words[index] |= u64::from(distance.cast_unsigned()) << 16;
         }
         self.words
     }
@@ -206,7 +212,7 @@ mod tests {
         code.add_atomically(Reg::R1, 16, Reg::R2);
         code.alu(Alu::Add, Reg::R1, Reg::R2);
         code.alu_value(Alu::ShiftLeft, Reg::R3, 6);
-        code.alu_value(Alu::Set, Reg::R0, 0);
+        code.alu_value(Alu::Mov, Reg::R0, 0);
         code.set_wide(Reg::R4, 0x1122_3344_5566_7788);
         code.set_map(Reg::R1, 5);
         code.call(131);

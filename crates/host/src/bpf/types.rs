@@ -5,7 +5,7 @@
 //! as not found.
 
 /// Path of the kernel's BTF.
-pub(crate) const PLACE: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of the header that the parser uses.
@@ -22,14 +22,14 @@ const TYPEDEF: u32 = 8;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypesError {
     /// The file is missing or unreadable.
-    #[error("read {PLACE}: {0}")]
+    #[error("read {BTF_PATH}: {0}")]
     Io(#[from] std::io::Error),
     /// The data is malformed.
-    #[error("understand {PLACE} at byte {0}")]
-    Broken(usize),
+    #[error("understand {BTF_PATH} at byte {0}")]
+    Malformed(usize),
     /// The kernel has no such type or member.
     #[error("find {0} among the types of this kernel")]
-    Lacks(String),
+    NotFound(String),
 }
 
 /// The types of one kernel.
@@ -38,13 +38,13 @@ pub(crate) struct Types {
     bytes: Vec<u8>,
     strings: usize,
     /// Byte offset of each type; entry 0 is unused.
-    places: Vec<usize>,
+    type_offsets: Vec<usize>,
 }
 
 /// One type.
 #[derive(Clone, Copy, Debug)]
 struct Type {
-    place: usize,
+    position: usize,
     kind: u32,
     count: usize,
     /// True if member offsets also hold the member's size in bits.
@@ -57,55 +57,56 @@ impl Types {
     /// # Errors
     /// The kernel was built without BTF, or the data is malformed.
     pub(crate) fn read() -> Result<Types, TypesError> {
-        Types::parse(std::fs::read(PLACE)?)
+        Types::parse(std::fs::read(BTF_PATH)?)
     }
 
     fn parse(bytes: Vec<u8>) -> Result<Types, TypesError> {
-        let mut types = Types { bytes, strings: 0, places: vec![0] };
-        let magic = types.bytes.get(..2).ok_or(TypesError::Broken(0))?;
+        let mut types = Types { bytes, strings: 0, type_offsets: vec![0] };
+        let magic = types.bytes.get(..2).ok_or(TypesError::Malformed(0))?;
         if magic != MAGIC.to_le_bytes() {
-            return Err(TypesError::Broken(0));
+            return Err(TypesError::Malformed(0));
         }
         let header = types.size(4)?.max(HEADER);
-        let mut place = header.saturating_add(types.size(8)?);
-        let end = place.saturating_add(types.size(12)?);
+        let mut position = header.saturating_add(types.size(8)?);
+        let end = position.saturating_add(types.size(12)?);
         types.strings = header.saturating_add(types.size(16)?);
-        while place < end {
-            types.places.push(place);
-            let found = types.at(place)?;
-            place += 12 + behind(found).ok_or(TypesError::Broken(place))?;
+        while position < end {
+            types.type_offsets.push(position);
+            let found = types.at(position)?;
+            position += 12 + payload_bytes(found).ok_or(TypesError::Malformed(position))?;
         }
         Ok(types)
     }
 
-    fn word(&self, place: usize) -> Result<u32, TypesError> {
-        let bytes = self.bytes.get(place..place.saturating_add(4));
+    fn word(&self, position: usize) -> Result<u32, TypesError> {
+        let bytes = self.bytes.get(position..position.saturating_add(4));
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(u32::from_le_bytes).ok_or(TypesError::Broken(place))
+        bytes.map(u32::from_le_bytes).ok_or(TypesError::Malformed(position))
     }
 
-    fn size(&self, place: usize) -> Result<usize, TypesError> {
-        usize::try_from(self.word(place)?).ok().ok_or(TypesError::Broken(place))
+    fn size(&self, position: usize) -> Result<usize, TypesError> {
+        usize::try_from(self.word(position)?).ok().ok_or(TypesError::Malformed(position))
     }
 
-    fn at(&self, place: usize) -> Result<Type, TypesError> {
-        let info = self.word(place + 4)?;
-        let count = usize::try_from(info & 0xffff).ok().ok_or(TypesError::Broken(place))?;
-        Ok(Type { place, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
+    fn at(&self, position: usize) -> Result<Type, TypesError> {
+        let info = self.word(position + 4)?;
+        let count = usize::try_from(info & 0xffff).ok().ok_or(TypesError::Malformed(position))?;
+        Ok(Type { position, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
     }
 
     /// Returns true if the word at an offset refers to the string `name`.
-    fn is_named(&self, place: usize, name: &str) -> bool {
-        let Ok(offset) = self.size(place) else { return false };
+    fn is_named(&self, position: usize, name: &str) -> bool {
+        let Ok(offset) = self.size(position) else { return false };
         let text = self.bytes.get(self.strings.saturating_add(offset)..).unwrap_or_default();
         text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
     }
 
     fn find(&self, kinds: &[u32], name: &str) -> Option<(u32, Type)> {
-        let mut all = (1_u32..).zip(self.places.iter().skip(1));
-        all.find_map(|(number, &place)| {
-            let found = self.at(place).ok()?;
-            (kinds.contains(&found.kind) && self.is_named(place, name)).then_some((number, found))
+        let mut all = (1_u32..).zip(self.type_offsets.iter().skip(1));
+        all.find_map(|(number, &position)| {
+            let found = self.at(position).ok()?;
+            (kinds.contains(&found.kind) && self.is_named(position, name))
+                .then_some((number, found))
         })
     }
 
@@ -115,7 +116,7 @@ impl Types {
     /// The kernel has no typedef of this name.
     pub(crate) fn typedef(&self, name: &str) -> Result<u32, TypesError> {
         let found = self.find(&[TYPEDEF], name);
-        found.map(|(number, _)| number).ok_or_else(|| TypesError::Lacks(name.to_owned()))
+        found.map(|(number, _)| number).ok_or_else(|| TypesError::NotFound(name.to_owned()))
     }
 
     /// Returns the byte offset of a structure member, including members of nested anonymous
@@ -124,28 +125,31 @@ impl Types {
     /// # Errors
     /// The kernel has no such structure or member.
     pub(crate) fn offset(&self, of: &str, member: &str) -> Result<i16, TypesError> {
-        let lacks = || TypesError::Lacks(format!("{member} of struct {of}"));
-        let (_, found) = self.find(&[STRUCT], of).ok_or_else(lacks)?;
-        let bits = self.member(found, member, 0)?.ok_or_else(lacks)?;
+        let not_found = || TypesError::NotFound(format!("{member} of struct {of}"));
+        let (_, found) = self.find(&[STRUCT], of).ok_or_else(not_found)?;
+        let bits = self.member(found, member, 0)?.ok_or_else(not_found)?;
         if bits % 8 != 0 {
-            return Err(lacks());
+            return Err(not_found());
         }
-        i16::try_from(bits / 8).ok().ok_or_else(lacks)
+        i16::try_from(bits / 8).ok().ok_or_else(not_found)
     }
 
     /// Returns the bit offset of a member.
     fn member(&self, of: Type, name: &str, depth: u32) -> Result<Option<u32>, TypesError> {
         for number in 0..of.count {
-            let place = of.place + 12 + 12 * number;
-            let word = self.word(place + 8)?;
+            let position = of.position + 12 + 12 * number;
+            let word = self.word(position + 8)?;
             let bits = if of.bits { word & 0xff_ffff } else { word };
-            if self.is_named(place, name) {
+            if self.is_named(position, name) {
                 return Ok(Some(bits));
             }
-            if self.word(place)? != 0 || depth > 8 {
+            if self.word(position)? != 0 || depth > 8 {
                 continue;
             }
-            let inner = self.places.get(self.size(place + 4)?).ok_or(TypesError::Broken(place))?;
+            let inner = self
+                .type_offsets
+                .get(self.size(position + 4)?)
+                .ok_or(TypesError::Malformed(position))?;
             let inner = self.at(*inner)?;
             if matches!(inner.kind, STRUCT | UNION)
                 && let Some(more) = self.member(inner, name, depth + 1)?
@@ -161,16 +165,17 @@ impl Types {
     /// # Errors
     /// The kernel has no such enumeration or enumerator.
     pub(crate) fn enumerator(&self, of: &str, name: &str) -> Result<u32, TypesError> {
-        let lacks = || TypesError::Lacks(format!("{name} of enum {of}"));
-        let (_, found) = self.find(&[ENUM], of).ok_or_else(lacks)?;
-        let mut places = (0..found.count).map(|number| found.place + 12 + 8 * number);
-        let place = places.find(|&place| self.is_named(place, name)).ok_or_else(lacks)?;
-        self.word(place + 4)
+        let not_found = || TypesError::NotFound(format!("{name} of enum {of}"));
+        let (_, found) = self.find(&[ENUM], of).ok_or_else(not_found)?;
+        let mut positions = (0..found.count).map(|number| found.position + 12 + 8 * number);
+        let position =
+            positions.find(|&position| self.is_named(position, name)).ok_or_else(not_found)?;
+        self.word(position + 4)
     }
 }
 
 /// Returns the number of bytes that follow the header of a type.
-fn behind(of: Type) -> Option<usize> {
+fn payload_bytes(of: Type) -> Option<usize> {
     Some(match of.kind {
         2 | 7..=12 | 16 | 18 => 0,
         1 | 14 | 17 => 4,
@@ -242,8 +247,8 @@ mod tests {
         }
         assert_eq!(types.typedef("name").unwrap(), 6);
         assert_eq!(types.enumerator("e", "Y").unwrap(), 7);
-        let said = types.offset("outer", "z").unwrap_err().to_string();
-        assert_eq!(said, "find z of struct outer among the types of this kernel");
+        let message = types.offset("outer", "z").unwrap_err().to_string();
+        assert_eq!(message, "find z of struct outer among the types of this kernel");
         assert!(types.typedef("outer").is_err() && types.enumerator("e", "Z").is_err());
     }
 
@@ -257,15 +262,15 @@ mod tests {
         }
         let mut wrong = whole;
         wrong[0] = 0;
-        assert!(matches!(Types::parse(wrong), Err(TypesError::Broken(0))));
+        assert!(matches!(Types::parse(wrong), Err(TypesError::Malformed(0))));
     }
 
     #[test]
     fn our_own_types_are_understood() {
         let (bytes, key, value) = map_types(7);
         let types = Types::parse(bytes).unwrap();
-        assert_eq!((types.places.len(), key, value), (4, 1, 3));
-        let array = types.at(types.places[3]).unwrap();
-        assert_eq!((array.kind, types.word(array.place + 20).unwrap()), (ARRAY, 7));
+        assert_eq!((types.type_offsets.len(), key, value), (4, 1, 3));
+        let array = types.at(types.type_offsets[3]).unwrap();
+        assert_eq!((array.kind, types.word(array.position + 20).unwrap()), (ARRAY, 7));
     }
 }

@@ -66,9 +66,9 @@ pub fn opened(file: &File, path: &Path) -> Result<Residency, DropError> {
         // The kernel drops no dirty page; a length of `None` means the whole file.
         file.sync_all().map_err(failed)?;
         fadvise(file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
-        let had_stayed = !found.is_cold();
+        let was_warm = !found.is_cold();
         found = of_file(file, path)?;
-        if found.is_cold() && had_stayed {
+        if found.is_cold() && was_warm {
             std::thread::sleep(SETTLE);
             found = of_file(file, path)?;
         }

@@ -6,17 +6,17 @@
 //! An open by another program still drops pages, which the next query shows.
 
 use super::drop::{self, DropError};
-use super::{Residency, ResidencyError, of_file, open, read_piece};
+use super::{Residency, ResidencyError, of_file, open, read_full};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Bytes per read.
-const PIECE_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 /// Time for which files are read again before missing pages are reported: proactive reclaim may
 /// evict cold pages for most of a second at a time.
-const PATIENCE: Duration = Duration::from_secs(3);
+const RETRY_TIME: Duration = Duration::from_secs(3);
 /// Maximum number of files kept open; further files are opened for each operation.
 const OPEN_MAX: usize = 512;
 
@@ -78,53 +78,55 @@ impl Files {
     /// The kernel does not report it.
     pub fn residency(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
-        self.each(|file, path| {
+        self.for_each_file(|file, path| {
             found.add(path, of_file(file, path)?);
             Ok(())
         })?;
         Ok(found)
     }
 
-    /// Writes dirty pages back and drops the pages of the files. Before each file it calls `more`;
-    /// once `more` returns false, the remaining files stay as they are.
+    /// Writes dirty pages back and drops the pages of the files. Before each file it calls
+    /// `keep_going`; once `keep_going` returns false, the remaining files stay as they are.
     ///
     /// # Errors
     /// A file cannot be written back or queried.
-    pub fn drop(&self, mut more: impl FnMut() -> bool) -> Result<(), DropError> {
-        self.each(|file, path| if more() { drop::opened(file, path).map(|_| ()) } else { Ok(()) })
+    pub fn drop(&self, mut keep_going: impl FnMut() -> bool) -> Result<(), DropError> {
+        self.for_each_file(
+            |file, path| if keep_going() { drop::opened(file, path).map(|_| ()) } else { Ok(()) },
+        )
     }
 
     /// Reads the files until every page is resident, as far as possible, and queries each file
     /// after a further open, as a program that uses the file performs it: if an open drops pages,
-    /// the result shows it. It calls `more` with the bytes of each read, and stops once `more`
-    /// returns false.
+    /// the result shows it. It calls `keep_going` with the bytes of each read, and stops once
+    /// `keep_going` returns false.
     ///
     /// # Errors
     /// A file cannot be opened, read or queried.
-    pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
-        let mut buffer = vec![0; PIECE_BYTES];
-        let begun = Instant::now();
+    pub fn fill(&self, mut keep_going: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
+        let mut buffer = vec![0; READ_BYTES];
+        let started = Instant::now();
         loop {
-            let mut going = true;
-            self.each(|file, path| {
-                if going && !of_file(file, path)?.is_warm() {
-                    going = read_all(file, path, &mut buffer, &mut more)?;
+            let mut running = true;
+            self.for_each_file(|file, path| {
+                if running && !of_file(file, path)?.is_warm() {
+                    running = read_all(file, path, &mut buffer, &mut keep_going)?;
                 }
                 Ok::<(), FillError>(())
             })?;
-            let found = self.reopened()?;
+            let found = self.residency_after_reopen()?;
             // A short lack of memory or proactive reclaim takes some of the pages that were just
             // read; a file system that drops pages at open takes all of them.
-            let some_lack = found.lacking.is_some() && found.sum.resident > 0;
-            if !going || !some_lack || begun.elapsed() > PATIENCE {
+            let is_partly_missing = found.lacking.is_some() && found.sum.resident > 0;
+            if !running || !is_partly_missing || started.elapsed() > RETRY_TIME {
                 return Ok(found);
             }
         }
     }
 
-    fn reopened(&self) -> Result<Found, ResidencyError> {
+    fn residency_after_reopen(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
-        self.each(|file, path| {
+        self.for_each_file(|file, path| {
             core::mem::drop(open(path)?);
             found.add(path, of_file(file, path)?);
             Ok::<(), ResidencyError>(())
@@ -132,7 +134,7 @@ impl Files {
         Ok(found)
     }
 
-    fn each<E: From<ResidencyError>>(
+    fn for_each_file<E: From<ResidencyError>>(
         &self,
         mut work: impl FnMut(&File, &Path) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -146,35 +148,35 @@ impl Files {
     }
 }
 
-/// Reads a file from front to back; returns false if `more` stopped it.
+/// Reads a file from front to back; returns false if `keep_going` stopped it.
 fn read_all(
     file: &File,
     path: &Path,
     buffer: &mut [u8],
-    more: &mut impl FnMut(u64) -> bool,
+    keep_going: &mut impl FnMut(u64) -> bool,
 ) -> Result<bool, FillError> {
     let failed = |source| FillError::Read { path: path.to_path_buf(), source };
     let mut offset = 0;
     loop {
-        let bytes = read_piece(file, buffer, offset).map_err(failed)? as u64;
+        let bytes = read_full(file, buffer, offset).map_err(failed)? as u64;
         offset += bytes;
         if bytes == 0 {
             return Ok(true);
         }
-        if !more(bytes) {
+        if !keep_going(bytes) {
             return Ok(false);
         }
     }
 }
 
 impl Found {
-    fn add(&mut self, path: &Path, one: Residency) {
-        self.sum += one;
-        if self.resident.is_none() && !one.is_cold() {
-            self.resident = Some((path.to_path_buf(), one));
+    fn add(&mut self, path: &Path, residency: Residency) {
+        self.sum += residency;
+        if self.resident.is_none() && !residency.is_cold() {
+            self.resident = Some((path.to_path_buf(), residency));
         }
-        if self.lacking.is_none() && !one.is_warm() {
-            self.lacking = Some((path.to_path_buf(), one));
+        if self.lacking.is_none() && !residency.is_warm() {
+            self.lacking = Some((path.to_path_buf(), residency));
         }
     }
 }

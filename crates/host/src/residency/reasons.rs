@@ -21,15 +21,15 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
         let count = found.dirty + found.write_back;
         return format!("{count} of its pages are dirty or being written: something writes to it");
     }
-    if let Some(who) = who_maps(path) {
-        return format!("it is mapped by {who}, and mapped pages cannot be dropped");
+    if let Some(process) = mapping_process(path) {
+        return format!("it is mapped by {process}, and mapped pages cannot be dropped");
     }
     "another program reads it, or holds its pages locked".to_owned()
 }
 
 /// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
 /// users.
-fn who_maps(path: &Path) -> Option<String> {
+fn mapping_process(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino().to_string();
     let real = path.canonicalize().ok()?;
     let processes = std::fs::read_dir("/proc").ok()?;
@@ -38,12 +38,12 @@ fn who_maps(path: &Path) -> Option<String> {
         let maps = std::fs::read_to_string(process.path().join("maps")).ok()?;
         // Columns: address perms offset dev inode path; on btrfs the device differs from that of
         // stat(2).
-        let maps_it = maps.lines().any(|line| {
+        let is_mapped = maps.lines().any(|line| {
             line.split_whitespace().nth(4) == Some(inode.as_str())
                 && line.ends_with(&*real.to_string_lossy())
         });
         let name = proc::read(process.path().join("comm")).unwrap_or_default();
-        maps_it.then(|| format!("process {number} ({name})"))
+        is_mapped.then(|| format!("process {number} ({name})"))
     })
 }
 
@@ -75,10 +75,10 @@ pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
 /// cannot be inspected, without duplicates. `all_dropped` says that all kernel caches were dropped.
 #[must_use]
 pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
-    let mut said = BTreeSet::new();
+    let mut sentences = BTreeSet::new();
     for file in files {
         let fuse = Mount::of(file).ok().filter(Mount::is_fuse);
-        said.extend(fuse.map(|mount| {
+        sentences.extend(fuse.map(|mount| {
             format!(
                 "files lie on {}, and what its program and the file system below it hold in \
                  memory cannot be seen",
@@ -90,7 +90,7 @@ pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
             let loops = Path::new("/sys/block").join(&disk.name).join("loop/dio");
             proc::read(loops).as_deref() == Some("0")
         });
-        said.extend(buffered.map(|disk| {
+        sentences.extend(buffered.map(|disk| {
             format!(
                 "files lie on {}, and the file behind it is read through the page cache \
                  (losetup --direct-io=on, or --drop-all)",
@@ -98,5 +98,5 @@ pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
             )
         }));
     }
-    said.into_iter().collect()
+    sentences.into_iter().collect()
 }

@@ -52,11 +52,11 @@ fn what_is_taken_while_a_file_is_read_is_read_again() {
     let path = file_of(directory.path(), "file", 3 << 20);
     drop::file(&path).unwrap();
     let files = Files::open(vec![path.clone()]).unwrap();
-    let mut left = 2;
+    let mut drops_left = 2;
     let found = files.fill(|_| {
         // Another user of the file drops its pages, twice.
-        if left > 0 {
-            left -= 1;
+        if drops_left > 0 {
+            drops_left -= 1;
             drop::file(&path).unwrap();
         }
         true
@@ -73,7 +73,7 @@ fn what_was_read_is_what_is_resident() {
     // Without read-ahead a read loads only its own page.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for number in [3, 5, 8, 63] {
-        read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+        read_full(&file, &mut [0], number * page_bytes()).unwrap();
     }
     let found = of_file(&file, &path).unwrap();
     assert_eq!((found.pages, found.resident), (64, 4));
@@ -89,7 +89,7 @@ fn both_ways_of_asking_agree() {
     for (step, touched) in [(1, 101), (7, 15), (50, 3)] {
         drop::opened(&file, &path).unwrap();
         for number in (0..101).step_by(step) {
-            read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+            read_full(&file, &mut [0], number * page_bytes()).unwrap();
         }
         let len = length(&file).unwrap();
         let mincore = by_mincore(&file, len).unwrap();
@@ -148,23 +148,23 @@ fn a_tree_is_walked_and_links_are_not() {
 fn a_mapped_page_stays_and_the_reason_names_who_maps_it() {
     let Some(directory) = directory() else { return };
     let path = file_of(directory.path(), "file", 8 * page());
-    let held = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
-    let stays = drop::file(&path).unwrap();
-    assert!(stays.resident > 0, "mapped pages are not dropped");
-    let why = why_pages_stay(&path, &stays);
+    let mapping = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
+    let after_drop = drop::file(&path).unwrap();
+    assert!(after_drop.resident > 0, "mapped pages are not dropped");
+    let reason = why_pages_stay(&path, &after_drop);
     assert!(
-        why.contains("mapped by process") && why.contains(&std::process::id().to_string()),
-        "{why}"
+        reason.contains("mapped by process") && reason.contains(&std::process::id().to_string()),
+        "{reason}"
     );
-    core::mem::drop(held);
+    core::mem::drop(mapping);
     assert!(drop::file(&path).unwrap().is_cold());
 }
 
 #[test]
 fn reasons_name_memory_and_writers() {
     let found = Residency { resident: 3, dirty: 2, write_back: 1, ..Residency::default() };
-    let why = why_pages_stay(Path::new("/no/such/file"), &found);
-    assert_eq!(why, "3 of its pages are dirty or being written: something writes to it");
+    let reason = why_pages_stay(Path::new("/no/such/file"), &found);
+    assert_eq!(reason, "3 of its pages are dirty or being written: something writes to it");
     let memory = Path::new("/dev/shm");
     if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
         assert!(why_pages_stay(memory, &found).contains("memory themselves"));

@@ -6,7 +6,7 @@
 //! undo everything: the kernel lists the mounts below the directory and the devices attached to
 //! files in it.
 
-use super::{BUSY_MAX, ScratchError, device, eventually};
+use super::{BUSY_MAX, ScratchError, device, retry_while_busy};
 use crate::mounts;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -31,8 +31,9 @@ pub(super) struct Directory {
 impl Directory {
     /// Creates a new directory inside an existing one.
     pub(super) fn make(parent: &Path) -> Result<Directory, ScratchError> {
-        let failed =
-            |what: &str, path: &Path| ScratchError::io(format!("{what} {}", path.display()));
+        let failed = |operation: &str, path: &Path| {
+            ScratchError::io(format!("{operation} {}", path.display()))
+        };
         let parent = parent.canonicalize().map_err(failed("find", parent))?;
         for number in 0..DIRECTORIES_MAX {
             let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
@@ -48,8 +49,8 @@ impl Directory {
                 return Ok(directory);
             }
         }
-        let taken = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-        Err(failed("make a directory in", &parent)(taken))
+        let already_exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        Err(failed("make a directory in", &parent)(already_exists))
     }
 
     /// Locks an existing directory; returns `None` if another process holds the lock or the
@@ -68,8 +69,8 @@ impl Directory {
             Err(TryLockError::Error(error)) => return Err(error),
         }
         // Another process may have removed the journal between open and lock.
-        let ours = journal.metadata()?.ino();
-        let is_there = std::fs::metadata(&name).is_ok_and(|found| found.ino() == ours);
+        let inode = journal.metadata()?.ino();
+        let is_there = std::fs::metadata(&name).is_ok_and(|found| found.ino() == inode);
         Ok(is_there.then(|| Directory { path: path.to_path_buf(), journal }))
     }
 
@@ -82,13 +83,13 @@ impl Directory {
     }
 
     /// Records a device that is about to be added.
-    pub(super) fn note_device(&mut self, number: u32) -> Result<(), ScratchError> {
+    pub(super) fn record_device(&mut self, number: u32) -> Result<(), ScratchError> {
         let failed = ScratchError::io(format!("write the journal in {}", self.path.display()));
         self.journal.write_all(format!("device {number}\n").as_bytes()).map_err(failed)
     }
 
     /// Returns the recorded devices, which were added or about to be added.
-    fn noted_devices(&self) -> Vec<u32> {
+    fn recorded_devices(&self) -> Vec<u32> {
         let mut text = String::new();
         let read =
             File::open(self.path.join(JOURNAL)).and_then(|mut it| it.read_to_string(&mut text));
@@ -104,19 +105,19 @@ impl Directory {
 
     /// Does the same as `undo`, but retries busy mounts and devices for up to `limit`.
     fn undo_within(&self, limit: Duration) -> Result<(), ScratchError> {
-        for point in mounts::below(&self.path) {
-            let what = format!("unmount {}", point.display());
-            eventually(limit, || {
+        for point in mounts::mount_points_below(&self.path) {
+            let operation = format!("unmount {}", point.display());
+            retry_while_busy(limit, || {
                 let done = unmount(&point, UnmountFlags::NOFOLLOW);
-                done.map_err(|error| ScratchError::io(&what)(error.into()))
+                done.map_err(|error| ScratchError::io(&operation)(error.into()))
             })?;
         }
         let attached = device::attached();
-        let ours = attached.iter().filter(|(_, file)| file.starts_with(&self.path));
-        for (name, _) in ours {
+        let own = attached.iter().filter(|(_, file)| file.starts_with(&self.path));
+        for (name, _) in own {
             device::detach(name)?;
         }
-        for number in self.noted_devices() {
+        for number in self.recorded_devices() {
             device::remove(number)?;
         }
         let failed = ScratchError::io(format!("remove {}", self.path.display()));
@@ -156,45 +157,46 @@ pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOve
     }
     let attached = device::attached().into_iter();
     directories.extend(attached.filter_map(|(_, file)| Some(file.parent()?.to_path_buf())));
-    directories.retain(|path| is_ours(path));
+    directories.retain(|path| is_own_scratch(path));
     directories.sort();
     directories.dedup();
-    let mut left = LeftOver::default();
+    let mut left_over = LeftOver::default();
     for path in directories {
         match Directory::claim(&path) {
             Ok(None) => {}
             Ok(Some(directory)) => match directory.undo_within(limit) {
-                Ok(()) => left.removed.push(path),
-                Err(error) => left.stays.push((path, error.to_string())),
+                Ok(()) => left_over.removed.push(path),
+                Err(error) => left_over.stays.push((path, error.to_string())),
             },
             Err(error) => {
-                left.stays.push((path.clone(), format!("lock {}: {error}", path.display())));
+                left_over.stays.push((path.clone(), format!("lock {}: {error}", path.display())));
             }
         }
     }
-    left
+    left_over
 }
 
 /// Returns true if a directory has the name of a scratch directory and belongs to the effective
 /// user. Root also skips the directories of other users.
-fn is_ours(path: &Path) -> bool {
+fn is_own_scratch(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let numbers = name.and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_named = numbers.is_some_and(|(process, number)| is_number(process) && is_number(number));
-    let me = rustix::process::geteuid().as_raw();
-    let is_mine = |found: std::fs::Metadata| found.is_dir() && found.uid() == me;
-    is_named && std::fs::symlink_metadata(path).is_ok_and(is_mine)
+    let effective_uid = rustix::process::geteuid().as_raw();
+    let is_own_directory =
+        |found: std::fs::Metadata| found.is_dir() && found.uid() == effective_uid;
+    is_named && std::fs::symlink_metadata(path).is_ok_and(is_own_directory)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::alone;
+    use super::super::tests::scratch_lock;
     use super::*;
 
     #[test]
     fn directories_of_the_living_stay_and_those_of_the_killed_go() {
-        let _alone = alone();
+        let _lock = scratch_lock();
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path().canonicalize().unwrap();
         let living = Directory::make(&parent).unwrap();
@@ -206,8 +208,8 @@ mod tests {
         for other in ["larder-scratch-mine", "larder-scratch-1-", "larder-scratch-1-2x"] {
             std::fs::create_dir(parent.join(other)).unwrap();
         }
-        let left = remove_left_over(&parent);
-        assert!(left.removed.contains(&path) && !path.exists(), "{left:?}");
+        let left_over = remove_left_over(&parent);
+        assert!(left_over.removed.contains(&path) && !path.exists(), "{left_over:?}");
         assert!(living.mount_point().is_dir());
         living.undo().unwrap();
         assert!(!living.path.exists());
@@ -219,9 +221,9 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let mut directory = Directory::make(parent.path()).unwrap();
         // No machine has devices with these numbers, so the test removes none.
-        directory.note_device(1_000_001).unwrap();
-        directory.note_device(1_000_002).unwrap();
-        assert_eq!(directory.noted_devices(), [1_000_001, 1_000_002]);
+        directory.record_device(1_000_001).unwrap();
+        directory.record_device(1_000_002).unwrap();
+        assert_eq!(directory.recorded_devices(), [1_000_001, 1_000_002]);
         directory.undo().unwrap();
     }
 }

@@ -21,16 +21,16 @@ pub struct Kind {
     options: &'static [&'static str],
     /// An option and its value, used unless the caller gives the option: initialise everything in
     /// mkfs, not after the mount during the measurement.
-    at_once: Option<(&'static str, &'static str)>,
+    eager_init: Option<(&'static str, &'static str)>,
 }
 
 /// By default ext2, ext3 and ext4 initialise their inode tables after the mount.
-const EXT_AT_ONCE: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
+const EXT_EAGER_INIT: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
 
 const fn ext(name: &'static str, maker: &'static str) -> Kind {
     let options = &["-q", "-F"];
     let package = "e2fsprogs";
-    Kind { name, fs_type: name, maker, package, options, at_once: EXT_AT_ONCE }
+    Kind { name, fs_type: name, maker, package, options, eager_init: EXT_EAGER_INIT }
 }
 
 const fn other(
@@ -38,7 +38,7 @@ const fn other(
     (maker, package): (&'static str, &'static str),
     options: &'static [&'static str],
 ) -> Kind {
-    Kind { name: names[0], fs_type: names[1], maker, package, options, at_once: None }
+    Kind { name: names[0], fs_type: names[1], maker, package, options, eager_init: None }
 }
 
 /// All supported kinds.
@@ -82,13 +82,13 @@ impl Kind {
     }
 
     /// Returns all options for the mkfs program, including the requested ones.
-    pub(super) fn all_options<'a>(&self, asked: &'a [String]) -> Vec<&'a str> {
+    pub(super) fn all_options<'a>(&self, requested: &'a [String]) -> Vec<&'a str> {
         let mut options = self.options.to_vec();
-        let is_given = |option: &str| asked.iter().any(|word| word.starts_with(option));
-        if let Some((option, value)) = self.at_once.filter(|(option, _)| !is_given(option)) {
+        let is_given = |option: &str| requested.iter().any(|word| word.starts_with(option));
+        if let Some((option, value)) = self.eager_init.filter(|(option, _)| !is_given(option)) {
             options.extend([option, value]);
         }
-        options.extend(asked.iter().map(String::as_str));
+        options.extend(requested.iter().map(String::as_str));
         options
     }
 }
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn what_is_asked_for_comes_last_and_wins() {
         let ext4 = Kind::from_name("ext4").unwrap();
-        let asked = ["-b".to_owned(), "1024".to_owned()];
+        let requested = ["-b".to_owned(), "1024".to_owned()];
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-E", lazy, "-b", "1024"]);
-        let asked = ["-Estride=4".to_owned()];
-        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-Estride=4"]);
+        assert_eq!(ext4.all_options(&requested), ["-q", "-F", "-E", lazy, "-b", "1024"]);
+        let requested = ["-Estride=4".to_owned()];
+        assert_eq!(ext4.all_options(&requested), ["-q", "-F", "-Estride=4"]);
     }
 }

@@ -9,15 +9,15 @@ use larder_testing::{MachineLock, skip};
 const MIB: u64 = 1 << 20;
 
 /// Lock for tests that leave scratch file systems behind or clean up: they run one at a time.
-pub(super) fn alone() -> MachineLock {
+pub(super) fn scratch_lock() -> MachineLock {
     MachineLock::exclusive("scratch")
 }
 
 /// Returns the parameters of these tests; returns `None` and reports a skip if the machine does not
 /// support them.
-fn wanted() -> Option<ScratchOptions> {
+fn options() -> Option<ScratchOptions> {
     let kind = Kind::from_name("ext4").unwrap();
-    let lacks = if !rustix::process::geteuid().is_root() {
+    let missing = if !rustix::process::geteuid().is_root() {
         Some("root")
     } else if !Path::new("/dev/loop-control").exists() {
         Some("loop devices")
@@ -26,8 +26,8 @@ fn wanted() -> Option<ScratchOptions> {
     } else {
         None
     };
-    if let Some(lacks) = lacks {
-        skip(format_args!("needs {lacks}"));
+    if let Some(missing) = missing {
+        skip(format_args!("needs {missing}"));
         return None;
     }
     Some(ScratchOptions {
@@ -42,13 +42,13 @@ fn wanted() -> Option<ScratchOptions> {
 /// Returns the changes of host state that concern `parent`; other processes attach and mount
 /// meanwhile.
 fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -> Vec<String> {
-    let ours = parent.to_string_lossy();
+    let parent_path = parent.to_string_lossy();
     SettingChange::between(before, &state::of_machine(parent))
         .into_iter()
         .filter(|change| {
             let values = [&change.before, &change.after].into_iter().flatten();
-            change.name.contains(ours.as_ref())
-                || values.into_iter().any(|value| value.contains(ours.as_ref()))
+            change.name.contains(parent_path.as_ref())
+                || values.into_iter().any(|value| value.contains(parent_path.as_ref()))
         })
         .map(|change| change.name)
         .collect()
@@ -56,14 +56,14 @@ fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -
 
 #[test]
 fn a_file_system_is_made_as_wanted_and_nothing_stays() {
-    let Some(mut wanted) = wanted() else { return };
-    let _alone = alone();
+    let Some(mut options) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);
     for scheduler in ["none", "mq-deadline"] {
-        scheduler.clone_into(&mut wanted.scheduler);
-        let scratch = match Scratch::make(parent, &wanted) {
+        scheduler.clone_into(&mut options.scheduler);
+        let scratch = match Scratch::make(parent, &options) {
             Err(ScratchError::NoScheduler { known, .. }) => {
                 skip(format_args!("this kernel has {known}"));
                 continue;
@@ -89,13 +89,13 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
 
 #[test]
 fn what_cannot_be_made_is_named_and_leaves_nothing() {
-    let Some(good) = wanted() else { return };
-    let _alone = alone();
+    let Some(good) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);
-    let refused = |wanted: &ScratchOptions| {
-        let error = Scratch::make(parent, wanted).unwrap_err().to_string();
+    let refused = |options: &ScratchOptions| {
+        let error = Scratch::make(parent, options).unwrap_err().to_string();
         assert_eq!(changed(&before, parent), [""; 0], "{error}");
         error
     };
@@ -116,11 +116,11 @@ fn what_cannot_be_made_is_named_and_leaves_nothing() {
 
 #[test]
 fn what_a_killed_process_left_is_undone_by_the_next() {
-    let Some(wanted) = wanted() else { return };
-    let _alone = alone();
+    let Some(options) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let before = state::of_machine(parent.path());
-    let mut killed = Scratch::make(parent.path(), &wanted).unwrap();
+    let mut killed = Scratch::make(parent.path(), &options).unwrap();
     let point = killed.path().to_path_buf();
     // Simulates a killed process: nothing is undone, and the lock is free.
     drop(killed.directory.take());
@@ -131,8 +131,8 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
     let elsewhere = tempfile::tempdir().unwrap();
     let left = directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
     let stays = left.stays.iter().find(|(stays, _)| *stays == path);
-    let (_, why) = stays.unwrap_or_else(|| panic!("{left:?}"));
-    assert!(why.starts_with("unmount ") && why.contains("busy"), "{why}");
+    let (_, reason) = stays.unwrap_or_else(|| panic!("{left:?}"));
+    assert!(reason.starts_with("unmount ") && reason.contains("busy"), "{reason}");
     drop(busy);
     let left = remove_left_over(elsewhere.path());
     assert!(left.removed.contains(&path), "{left:?}");

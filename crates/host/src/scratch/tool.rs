@@ -30,21 +30,21 @@ pub(super) fn tool(program: &str, package: &'static str) -> Result<Command, Scra
 
 /// Runs a command to its end; an error contains the command's output.
 pub(super) fn run(command: &mut Command) -> Result<(), ScratchError> {
-    let line = line(command);
+    let command_line = command_line(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let output = command.output().map_err(ScratchError::io(format!("run {line}")))?;
+    let output = command.output().map_err(ScratchError::io(format!("run {command_line}")))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let said = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
-    Err(ScratchError::Tool { line, said })
+    let text = [output.stderr, output.stdout].concat();
+    let text = String::from_utf8_lossy(&text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let output = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
+    Err(ScratchError::Tool { command_line, output })
 }
 
 /// Returns the command line as a user would type it.
-fn line(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words: Vec<_> = [name].into_iter().chain(command.get_args()).collect();
     words.into_iter().map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")

@@ -42,7 +42,7 @@ struct MapCreate {
 
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Element {
+struct ElementAttr {
     map_fd: u32,
     reserved: u32,
     key: u64,
@@ -117,7 +117,7 @@ fn length<T>(slice: &[T]) -> io::Result<u32> {
     u32::try_from(slice.len()).ok().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-fn number(descriptor: &OwnedFd) -> u32 {
+fn fd_number(descriptor: &OwnedFd) -> u32 {
     u32::try_from(descriptor.as_raw_fd()).expect("descriptors are not negative")
 }
 
@@ -127,11 +127,11 @@ fn number(descriptor: &OwnedFd) -> u32 {
 /// # Safety
 /// Pointers in `attr` refer to memory of the lengths that `attr` states, which is writable where
 /// the command writes.
-unsafe fn call<T>(command: libc::c_int, what: &mut T) -> io::Result<i32> {
+unsafe fn call<T>(command: libc::c_int, attr: &mut T) -> io::Result<i32> {
     let size = libc::c_uint::try_from(size_of::<T>()).expect("a small structure");
     // SAFETY: the pointer refers to a live value of that size; the caller vouches for the pointers
     // in it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(what), size) };
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attr), size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -142,9 +142,9 @@ unsafe fn call<T>(command: libc::c_int, what: &mut T) -> io::Result<i32> {
 ///
 /// # Safety
 /// The same as for [`call`].
-unsafe fn make<T>(command: libc::c_int, what: &mut T) -> io::Result<OwnedFd> {
+unsafe fn create_fd<T>(command: libc::c_int, attr: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller vouches for the pointers.
-    let number = unsafe { call(command, what) }?;
+    let number = unsafe { call(command, attr) }?;
     // SAFETY: the kernel has just created this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
@@ -186,10 +186,10 @@ pub(crate) struct Map {
 
 impl Map {
     /// Creates a map; `types` are the BTF types of key and value for map types that require them.
-    pub(crate) fn make(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
+    pub(crate) fn create(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
         let (btf_fd, btf_key, btf_value) =
-            types.map_or((0, 0, 0), |(btf, key, value)| (number(btf), key, value));
-        let mut what = MapCreate {
+            types.map_or((0, 0, 0), |(btf, key, value)| (fd_number(btf), key, value));
+        let mut attr = MapCreate {
             kind: spec.kind as u32,
             key_size: spec.key_bytes,
             value_size: spec.value_bytes,
@@ -202,16 +202,16 @@ impl Map {
             ..MapCreate::default()
         };
         // SAFETY: the structure contains no pointer.
-        let fd = unsafe { make(MAP_CREATE, &mut what) }?;
+        let fd = unsafe { create_fd(MAP_CREATE, &mut attr) }?;
         Ok(Map { fd, spec })
     }
 
     /// Returns the file descriptor, as programs name it.
-    pub(crate) fn number(&self) -> i32 {
+    pub(crate) fn fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    fn element(&self, key: &[u8], value: &[u8]) -> io::Result<Element> {
+    fn element(&self, key: &[u8], value: &[u8]) -> io::Result<ElementAttr> {
         let fits = length(key)? == self.spec.key_bytes
             && (value.is_empty() || length(value)? == self.spec.value_bytes);
         if !fits {
@@ -219,7 +219,7 @@ impl Map {
         }
         // The kernel rejects fields that a command does not use.
         let (key, value) = (address(key), if value.is_empty() { 0 } else { address(value) });
-        Ok(Element { map_fd: number(&self.fd), key, value, ..Element::default() })
+        Ok(ElementAttr { map_fd: fd_number(&self.fd), key, value, ..ElementAttr::default() })
     }
 
     /// Sets the value of a key.
@@ -227,54 +227,59 @@ impl Map {
         if value.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut what = self.element(key, value)?;
+        let mut attr = self.element(key, value)?;
         // SAFETY: key and value have the lengths of the map, as `element` checks, and are only
         // read.
-        unsafe { call(MAP_UPDATE_ELEM, &mut what) }.map(drop)
+        unsafe { call(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
     /// Removes a key; a missing key is an error.
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
-        let mut what = self.element(key, &[])?;
+        let mut attr = self.element(key, &[])?;
         // SAFETY: the key has the length of the map and is only read.
-        unsafe { call(MAP_DELETE_ELEM, &mut what) }.map(drop)
+        unsafe { call(MAP_DELETE_ELEM, &mut attr) }.map(drop)
     }
 
     /// Maps the memory of the map from `offset` on, for reading and, if `write` is set, for
     /// writing.
-    pub(crate) fn share(&self, offset: u64, bytes: usize, write: bool) -> io::Result<Shared> {
+    pub(crate) fn map_memory(
+        &self,
+        offset: u64,
+        bytes: usize,
+        write: bool,
+    ) -> io::Result<SharedMemory> {
         let prot = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the kernel chooses an unused address range.
         let address = unsafe {
             rustix::mm::mmap(ptr::null_mut(), bytes, prot, MapFlags::SHARED, &self.fd, offset)
         }?;
-        Ok(Shared { address, bytes, write })
+        Ok(SharedMemory { address, bytes, write })
     }
 }
 
 /// Memory shared with BPF programs.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMemory {
     address: *mut libc::c_void,
     bytes: usize,
     write: bool,
 }
 
 // SAFETY: all threads access the memory only as atomic words.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemory {}
 
-impl Shared {
+impl SharedMemory {
     /// Reads a word.
-    pub(crate) fn read(&self, place: usize, order: std::sync::atomic::Ordering) -> u64 {
-        self.words()[place].load(order)
+    pub(crate) fn read(&self, index: usize, order: std::sync::atomic::Ordering) -> u64 {
+        self.words()[index].load(order)
     }
 
     /// Writes a word; panics if the memory is mapped read-only.
-    pub(crate) fn write(&self, place: usize, value: u64, order: std::sync::atomic::Ordering) {
+    pub(crate) fn write(&self, index: usize, value: u64, order: std::sync::atomic::Ordering) {
         assert!(self.write, "this memory is for reading");
-        self.words()[place].store(value, order);
+        self.words()[index].store(value, order);
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -286,27 +291,27 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: exactly the range that was mapped, and references into it do not outlive this
         // value.
-        let gone = unsafe { rustix::mm::munmap(self.address, self.bytes) };
-        debug_assert!(gone.is_ok(), "it was mapped");
+        let unmapped = unsafe { rustix::mm::munmap(self.address, self.bytes) };
+        debug_assert!(unmapped.is_ok(), "it was mapped");
     }
 }
 
 /// Loads types in the BPF type format into the kernel.
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     let btf_size = length(btf)?;
-    let mut what = BtfLoad { btf: address(btf), btf_size, ..BtfLoad::default() };
+    let mut attr = BtfLoad { btf: address(btf), btf_size, ..BtfLoad::default() };
     // SAFETY: the pointer refers to that many bytes, which are only read.
-    unsafe { make(BTF_LOAD, &mut what) }
+    unsafe { create_fd(BTF_LOAD, &mut attr) }
 }
 
 /// Loads a program for the tracepoint with the type number `tracepoint` in the kernel's BTF. The
 /// verifier writes its messages to `log`, unless `log` is empty.
 pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
-    let mut what = ProgLoad {
+    let mut attr = ProgLoad {
         kind: PROG_TYPE_TRACING,
         instructions: length(code)?,
         code: address(code),
@@ -320,14 +325,14 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         ..ProgLoad::default()
     };
     // SAFETY: code and licence are live and only read; the log is written up to its size.
-    unsafe { make(PROG_LOAD, &mut what) }
+    unsafe { create_fd(PROG_LOAD, &mut attr) }
 }
 
 /// Runs a program at its tracepoint for as long as the returned descriptor lives.
 pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut what = RawTracepoint { program: number(program), ..RawTracepoint::default() };
+    let mut attr = RawTracepoint { program: fd_number(program), ..RawTracepoint::default() };
     // SAFETY: no pointer: the program determines its tracepoint.
-    unsafe { make(RAW_TRACEPOINT_OPEN, &mut what) }
+    unsafe { create_fd(RAW_TRACEPOINT_OPEN, &mut attr) }
 }
 
 /// Returns the number of runs that the kernel skipped, because the program was already running on
@@ -336,8 +341,8 @@ pub(crate) fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
     let mut info = [0_u64; INFO_WORDS];
     let bytes = u32::try_from(size_of_val(&info)).expect("a small array");
     let info_address = info.as_mut_ptr().expose_provenance() as u64;
-    let mut what = InfoByFd { fd: number(program), length: bytes, info: info_address };
+    let mut attr = InfoByFd { fd: fd_number(program), length: bytes, info: info_address };
     // SAFETY: the pointer refers to that many bytes, and the kernel writes no more.
-    unsafe { call(OBJ_GET_INFO_BY_FD, &mut what) }?;
+    unsafe { call(OBJ_GET_INFO_BY_FD, &mut attr) }?;
     Ok(info[INFO_MISSED])
 }

@@ -55,11 +55,11 @@ impl Instance {
     /// The kernel refuses.
     pub fn make(tracefs: &Tracefs, buffer_kib: u64) -> Result<Instance, TraceError> {
         remove_left_over(tracefs);
-        let own = std::process::id();
-        let begun = begun(own).unwrap_or(0);
+        let pid = std::process::id();
+        let start_time = start_time(pid).unwrap_or(0);
         let directory = tracefs.root().join("instances");
         for number in 0..INSTANCES_MAX {
-            let path = directory.join(format!("{PREFIX}{own}-{begun}-{number}"));
+            let path = directory.join(format!("{PREFIX}{pid}-{start_time}-{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
                     let instance = Instance { path };
@@ -135,10 +135,10 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         drop(self.record(false));
-        let mut left = 0..ATTEMPTS;
+        let mut attempts_left = 0..ATTEMPTS;
         while let Err(error) = std::fs::remove_dir(&self.path) {
             // The destructor cannot report a failure; the next start removes the instance.
-            if error.kind() != io::ErrorKind::ResourceBusy || left.next().is_none() {
+            if error.kind() != io::ErrorKind::ResourceBusy || attempts_left.next().is_none() {
                 break;
             }
             std::thread::sleep(PAUSE);
@@ -149,22 +149,24 @@ impl Drop for Instance {
 /// Removes the instances of processes that have ended; returns their number.
 pub(super) fn remove_left_over(tracefs: &Tracefs) -> usize {
     let Ok(entries) = std::fs::read_dir(tracefs.root().join("instances")) else { return 0 };
-    let gone = entries.flatten().filter(|entry| {
+    let orphaned = entries.flatten().filter(|entry| {
         let name = entry.file_name();
-        name.to_str().and_then(maker).is_some_and(|(process, begin)| begun(process) != Some(begin))
+        name.to_str()
+            .and_then(creator)
+            .is_some_and(|(process, recorded_start)| start_time(process) != Some(recorded_start))
     });
-    gone.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
+    orphaned.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
 }
 
 /// Parses the ID and start time of the creator from an instance's name.
-fn maker(name: &str) -> Option<(u32, u64)> {
+fn creator(name: &str) -> Option<(u32, u64)> {
     let mut numbers = name.strip_prefix(PREFIX)?.split('-');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Returns the start time of a process, in clock ticks since boot: word 22 of its stat file, which
 /// is the 20th after the name.
-fn begun(process: u32) -> Option<u64> {
+fn start_time(process: u32) -> Option<u64> {
     let text = proc::read(format!("/proc/{process}/stat"))?;
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
@@ -175,10 +177,10 @@ mod tests {
 
     #[test]
     fn the_maker_is_in_the_name() {
-        assert_eq!(maker("larder-12-345-0"), Some((12, 345)));
-        assert_eq!(maker("larder-x-1-0"), None);
-        assert_eq!(maker("trace-cmd"), None);
-        assert!(begun(std::process::id()).is_some_and(|ticks| ticks > 0));
-        assert_eq!(begun(u32::MAX), None);
+        assert_eq!(creator("larder-12-345-0"), Some((12, 345)));
+        assert_eq!(creator("larder-x-1-0"), None);
+        assert_eq!(creator("trace-cmd"), None);
+        assert!(start_time(std::process::id()).is_some_and(|ticks| ticks > 0));
+        assert_eq!(start_time(u32::MAX), None);
     }
 }

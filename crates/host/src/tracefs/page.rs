@@ -43,7 +43,7 @@ impl PageLayout {
         let length = usize::try_from(commit & (MISSED_STORED - 1)).unwrap_or(usize::MAX);
         let end = self.data.saturating_add(length).min(page.len());
         let missed = commit & MISSED_EVENTS != 0;
-        let told = format::Field { offset: end, size: 8 }.unsigned(page);
+        let stored_count = format::Field { offset: end, size: 8 }.unsigned(page);
         Records {
             page,
             at: self.data.min(end),
@@ -51,7 +51,7 @@ impl PageLayout {
             time: self.time.unsigned(page),
             missed: match (missed, commit & MISSED_STORED != 0) {
                 (false, _) => 0,
-                (true, true) => told.max(1),
+                (true, true) => stored_count.max(1),
                 (true, false) => 1,
             },
         }
@@ -77,10 +77,10 @@ impl Records<'_> {
     }
 
     /// Returns the time and the byte range of the next record.
-    pub(super) fn place(&mut self) -> Option<(u64, Range<usize>)> {
+    pub(super) fn next_range(&mut self) -> Option<(u64, Range<usize>)> {
         loop {
-            let head = self.word()?;
-            let (kind, delta) = (head & 31, u64::from(head >> 5));
+            let header = self.word()?;
+            let (kind, delta) = (header & 31, u64::from(header >> 5));
             match kind {
                 29 if delta == 0 => return None,
                 29 => {
@@ -117,8 +117,8 @@ impl Records<'_> {
     }
 
     fn word(&mut self) -> Option<u32> {
-        let place = self.take(4)?;
-        self.page[place].try_into().ok().map(u32::from_le_bytes)
+        let range = self.take(4)?;
+        self.page[range].try_into().ok().map(u32::from_le_bytes)
     }
 }
 
@@ -126,7 +126,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = (u64, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (time, place) = self.place()?;
-        Some((time, &self.page[place]))
+        let (time, range) = self.next_range()?;
+        Some((time, &self.page[range]))
     }
 }

@@ -17,16 +17,16 @@ use std::time::Duration;
 
 /// Age after which a record is complete: interrupts and the code that they interrupt run to
 /// completion, so no record stays incomplete for longer.
-pub(crate) const UNFINISHED: Duration = Duration::from_millis(2);
+pub(crate) const COMPLETION_TIME: Duration = Duration::from_millis(2);
 /// Bytes of records to read per pass; the rest stays for the next pass.
-const ROUND_BYTES: usize = 64 << 20;
+const PASS_BYTES: usize = 64 << 20;
 /// Bytes of memory to keep for the next passes: the records of a million look-ups per second in two
 /// of them. A new allocation in each pass would cost more than all other work of the reader.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// A record, as a byte range in the buffer of its pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw {
+pub struct RawRecord {
     /// Time in nanoseconds of the monotonic clock.
     pub time_ns: u64,
     begin: usize,
@@ -38,26 +38,26 @@ pub struct Raw {
 pub struct Reader {
     buffers: Vec<OwnedFd>,
     layout: PageLayout,
-    bytes: Store,
+    bytes: RecordBuffer,
     /// The buffer of the previous pass, for reuse.
-    spare: Store,
-    records: Vec<Raw>,
+    spare: RecordBuffer,
+    records: Vec<RawRecord>,
     /// Number of records that were passed on.
-    done: usize,
+    delivered: usize,
     missed: u64,
     until_ns: u64,
 }
 
 /// A byte buffer with reusable memory.
 #[derive(Debug, Default)]
-struct Store {
+struct RecordBuffer {
     memory: Vec<u8>,
     used: usize,
 }
 
-impl Store {
+impl RecordBuffer {
     /// Returns free space of `bytes` bytes at the end.
-    fn room(&mut self, bytes: usize) -> &mut [u8] {
+    fn free_space(&mut self, bytes: usize) -> &mut [u8] {
         let end = self.used + bytes;
         if self.memory.len() < end {
             self.memory.resize(end, 0);
@@ -66,8 +66,8 @@ impl Store {
     }
 
     /// Appends bytes and returns their range.
-    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
-        self.room(bytes.len()).copy_from_slice(bytes);
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        self.free_space(bytes.len()).copy_from_slice(bytes);
         self.used += bytes.len();
         self.used - bytes.len()..self.used
     }
@@ -104,10 +104,10 @@ impl Reader {
         Ok(Reader {
             buffers,
             layout,
-            bytes: Store::default(),
-            spare: Store::default(),
+            bytes: RecordBuffer::default(),
+            spare: RecordBuffer::default(),
             records: Vec::new(),
-            done: 0,
+            delivered: 0,
             missed: 0,
             until_ns: 0,
         })
@@ -124,33 +124,33 @@ impl Reader {
         all: bool,
         each: impl FnMut(u64, &[u8]),
     ) -> Result<bool, TraceError> {
-        self.round_with(all, |_| (), each)
+        self.read_with(all, |_| (), each)
     }
 
-    /// Does the same with a second source of records on the same clock: `others` passes on all
-    /// records that it has.
+    /// Does the same with a second source of records on the same clock: `other_source` passes on
+    /// all records that it has.
     ///
     /// # Errors
     /// A buffer cannot be read.
-    pub fn round_with(
+    pub fn read_with(
         &mut self,
         all: bool,
-        others: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
+        other_source: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<bool, TraceError> {
-        self.forget_done();
-        let (until, more) = self.empty_buffers()?;
+        self.discard_delivered();
+        let (until, more) = self.drain_buffers()?;
         let (bytes, records) = (&mut self.bytes, &mut self.records);
-        others(&mut |time_ns, data| {
-            let Range { start: begin, end } = bytes.put(data);
-            records.push(Raw { time_ns, begin, end });
+        other_source(&mut |time_ns, data| {
+            let Range { start: begin, end } = bytes.append(data);
+            records.push(RawRecord { time_ns, begin, end });
         });
         self.records.sort_by_key(|record| record.time_ns);
-        let unfinished_ns = u64::try_from(UNFINISHED.as_nanos()).expect("short");
+        let unfinished_ns = u64::try_from(COMPLETION_TIME.as_nanos()).expect("short");
         let until = if all && !more { u64::MAX } else { until.saturating_sub(unfinished_ns) };
         self.until_ns = until;
-        self.done = self.records.partition_point(|record| record.time_ns < until);
-        for record in &self.records[..self.done] {
+        self.delivered = self.records.partition_point(|record| record.time_ns < until);
+        for record in &self.records[..self.delivered] {
             each(record.time_ns, &self.bytes.memory[record.begin..record.end]);
         }
         Ok(more)
@@ -170,35 +170,38 @@ impl Reader {
     }
 
     /// Moves the records that were held back to the front.
-    fn forget_done(&mut self) {
+    fn discard_delivered(&mut self) {
         self.spare.clear();
-        for record in &mut self.records[self.done..] {
-            let kept = self.spare.put(&self.bytes.memory[record.begin..record.end]);
+        for record in &mut self.records[self.delivered..] {
+            let kept = self.spare.append(&self.bytes.memory[record.begin..record.end]);
             (record.begin, record.end) = (kept.start, kept.end);
         }
-        self.records.drain(..self.done);
+        self.records.drain(..self.delivered);
         std::mem::swap(&mut self.bytes, &mut self.spare);
-        self.done = 0;
+        self.delivered = 0;
     }
 
     /// Reads all buffers, each until it is empty or its share of the pass is used. Returns the time
     /// up to which all records have been read, and true if records were left.
-    fn empty_buffers(&mut self) -> Result<(u64, bool), TraceError> {
-        let begun = now_ns();
-        let (mut until, mut left) = (begun, false);
-        let share = ROUND_BYTES / self.buffers.len().max(1);
+    fn drain_buffers(&mut self) -> Result<(u64, bool), TraceError> {
+        let pass_start = now_ns();
+        let (mut until, mut records_left) = (pass_start, false);
+        let share = PASS_BYTES / self.buffers.len().max(1);
         for number in 0..self.buffers.len() {
-            let room = self.bytes.used + share;
+            let limit = self.bytes.used + share;
             loop {
-                if self.bytes.used > room {
+                if self.bytes.used > limit {
                     // The next record of the buffer is not older than the last one read.
                     until = until.min(self.records.last().map_or(0, |record| record.time_ns));
-                    left = true;
+                    records_left = true;
                     break;
                 }
-                match rustix::io::read(&self.buffers[number], self.bytes.room(self.layout.bytes)) {
+                match rustix::io::read(
+                    &self.buffers[number],
+                    self.bytes.free_space(self.layout.bytes),
+                ) {
                     Ok(0) | Err(Errno::AGAIN) => break,
-                    Ok(bytes) => self.take_apart(bytes),
+                    Ok(bytes) => self.decode_page(bytes),
                     Err(Errno::INTR) => {}
                     Err(error) => {
                         let path = std::path::Path::new("trace_pipe_raw");
@@ -207,17 +210,17 @@ impl Reader {
                 }
             }
         }
-        Ok((until, left))
+        Ok((until, records_left))
     }
 
     /// Decodes a page that was read into the end of the buffer.
-    fn take_apart(&mut self, bytes: usize) {
+    fn decode_page(&mut self, bytes: usize) {
         let begin = self.bytes.used;
         let mut records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);
         self.missed += records.missed;
         self.bytes.used += records.end();
-        while let Some((time_ns, Range { start, end })) = records.place() {
-            self.records.push(Raw { time_ns, begin: begin + start, end: begin + end });
+        while let Some((time_ns, Range { start, end })) = records.next_range() {
+            self.records.push(RawRecord { time_ns, begin: begin + start, end: begin + end });
         }
     }
 }

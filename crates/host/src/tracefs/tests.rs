@@ -165,11 +165,11 @@ fn who_has_it_open_for_a_moment_is_waited_for() {
     let path = instance.path().to_path_buf();
     // Simulates a child process, which inherits the descriptors of its parent until it executes its
     // program.
-    let held = std::fs::File::open(path.join("trace_pipe")).unwrap();
+    let open_file = std::fs::File::open(path.join("trace_pipe")).unwrap();
     assert!(std::fs::remove_dir(&path).is_err(), "it can be removed while it is open");
     let child = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
-        drop(held);
+        drop(open_file);
     });
     drop(instance);
     child.join().unwrap();
@@ -185,12 +185,12 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
     std::fs::create_dir(&left).unwrap();
     let open = instances.join(format!("larder-{}-1-8", u32::MAX));
     std::fs::create_dir(&open).unwrap();
-    let held = std::fs::File::open(open.join("trace_pipe")).unwrap();
+    let open_file = std::fs::File::open(open.join("trace_pipe")).unwrap();
     let instance = Instance::make(&tracefs, 64).unwrap();
     assert!(!left.exists(), "its maker is gone");
     assert!(open.exists(), "somebody reads it");
     assert!(instance.path().exists());
-    drop(held);
+    drop(open_file);
     // A child that another test has just forked keeps the instance open until it executes its
     // program.
     let removed = (0..4000).any(|_| {
@@ -202,12 +202,12 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
 
 #[test]
 fn only_an_unknown_file_system_means_that_there_is_no_tracefs() {
-    let said = |number| mount_error(io::Error::from_raw_os_error(number)).to_string();
+    let message = |number| mount_error(io::Error::from_raw_os_error(number)).to_string();
     for number in [libc::ENODEV, libc::ENOENT] {
-        assert!(said(number).contains("built without tracefs"), "{}", said(number));
+        assert!(message(number).contains("built without tracefs"), "{}", message(number));
     }
     for number in [libc::EPERM, libc::EACCES] {
-        assert!(said(number).contains("tracefs is for root"), "{}", said(number));
+        assert!(message(number).contains("tracefs is for root"), "{}", message(number));
     }
-    assert_eq!(said(libc::EMFILE), "trace: mount tracefs: Too many open files (os error 24)");
+    assert_eq!(message(libc::EMFILE), "trace: mount tracefs: Too many open files (os error 24)");
 }

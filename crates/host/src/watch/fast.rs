@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map with numeric keys.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<MultiplyHasher>>;
 
 /// An odd factor without a bit pattern: 2^64 divided by the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A hasher that multiplies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mixer(u64);
+pub(crate) struct MultiplyHasher(u64);
 
-impl Hasher for Mixer {
+impl Hasher for MultiplyHasher {
     fn finish(&self) -> u64 {
         // The hash table uses the high and the low bits.
         self.0 ^ (self.0 >> 32)

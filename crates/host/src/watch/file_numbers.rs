@@ -16,16 +16,16 @@ use std::path::PathBuf;
 
 /// File systems that support opening by number. The watcher never accesses others: a network file
 /// system without an answering server would block it forever.
-const KINDS: [&str; 5] = ["ext2", "ext3", "ext4", "btrfs", "xfs"];
+const SUPPORTED: [&str; 5] = ["ext2", "ext3", "ext4", "btrfs", "xfs"];
 /// Object ID of the btrfs top-level subvolume; files of other subvolumes are not found.
 const BTRFS_TOP: u64 = 5;
 
 /// Mount of each file system, by device number. It holds no descriptor, so that a file system can
 /// be unmounted during the watch.
 #[derive(Debug, Default)]
-pub(crate) struct ByNumber(Map<u32, Option<Mount>>);
+pub(crate) struct FilesByNumber(Map<u32, Option<Mount>>);
 
-impl ByNumber {
+impl FilesByNumber {
     /// Drops the cached mounts, so that later mounts are found.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
@@ -46,12 +46,12 @@ impl ByNumber {
     }
 
     fn open(&mut self, key: Key) -> Option<(&Mount, OwnedFd)> {
-        let is_it = |mount: &Mount| homes::number(mount.device.0, mount.device.1) == key.dev;
-        let home = self.0.entry(key.dev).or_insert_with(|| {
+        let matches = |mount: &Mount| homes::encode(mount.device.0, mount.device.1) == key.dev;
+        let mount = self.0.entry(key.dev).or_insert_with(|| {
             let mut all = mounts::all().into_iter();
-            all.find(|mount| is_it(mount) && KINDS.contains(&mount.fs_type.as_str()))
+            all.find(|mount| matches(mount) && SUPPORTED.contains(&mount.fs_type.as_str()))
         });
-        let mount = home.as_ref()?;
+        let mount = mount.as_ref()?;
         let root = File::open(&mount.point).ok()?;
         // After an unmount the mount point may be a directory of another file system.
         if !homes::may_be_on(key.dev, &root.metadata().ok()?) {
@@ -102,18 +102,18 @@ mod tests {
         if !is_root() {
             return;
         }
-        if !KINDS.contains(&kind.as_str()) {
+        if !SUPPORTED.contains(&kind.as_str()) {
             skip(format_args!("files on {kind} cannot be found by inode number"));
             return;
         }
         let file = tempfile::NamedTempFile::new_in(&directory).unwrap();
         file.as_file().set_len(5).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
         let key = Key { dev, ino: found.ino() };
-        let mut numbers = ByNumber::default();
+        let mut numbers = FilesByNumber::default();
         // A btrfs subvolume has its own device number.
-        let is_top = mounts::all().iter().any(|it| homes::number(it.device.0, it.device.1) == dev);
+        let is_top = mounts::all().iter().any(|it| homes::encode(it.device.0, it.device.1) == dev);
         if is_top {
             assert_eq!(
                 (numbers.path(key), numbers.bytes(key)),

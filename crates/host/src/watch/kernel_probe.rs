@@ -13,10 +13,10 @@
 mod program;
 
 use super::event::{Event, Key};
-use super::fast::Map as Known;
+use super::fast::Map as FastMap;
 use super::lookup::{FileId, ProcessId};
 use crate::bpf::{Ring, Types, map_types};
-use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, Shared};
+use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, SharedMemory};
 use crate::tracefs::now_ns;
 use program::{COUNTS_BYTES, FILES_MAX, Layout, Maps, PAIRS_MAX, STATE_BYTES};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ const LOG_BYTES: usize = 1 << 20;
 
 /// Look-ups of a thread that the kernel counted since the thread's previous record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
+pub(crate) struct UnreportedLookups {
     /// Number of look-ups; if 0, the other fields are undefined.
     pub(crate) count: u32,
     /// The last of these look-ups.
@@ -46,7 +46,7 @@ pub(crate) struct Skipped {
 
 /// Requests that the kernel counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct KernelCounts {
     pub(crate) requests: u64,
     /// Pages of the requests, all of them hits.
     pub(crate) pages: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Counted {
 
 /// A file with counters.
 #[derive(Clone, Copy, Debug)]
-struct File {
+struct CountedFile {
     id: FileId,
     key: Key,
     /// Time from which on the kernel records page additions.
@@ -66,13 +66,13 @@ struct File {
 
 /// A thread and a file with a counter.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct CountedPair {
     file: FileId,
     process: ProcessId,
     /// Slot of the file.
     slot: u32,
     /// Counts that were already taken.
-    taken: Counted,
+    taken: KernelCounts,
 }
 
 /// The BPF programs, their maps, and the allocation of counters.
@@ -82,61 +82,66 @@ pub(crate) struct KernelProbe {
     _threads: Map,
     pairs: Map,
     files: Map,
-    states: Shared,
-    counts: Shared,
+    states: SharedMemory,
+    counts: SharedMemory,
     _maps: [Map; 2],
     programs: [OwnedFd; 2],
     _links: [OwnedFd; 2],
     /// Files and pairs by slot; slot 0 of the pairs counts lost records.
-    file_slots: Vec<Option<File>>,
-    pair_slots: Vec<Option<Pair>>,
+    file_slots: Vec<Option<CountedFile>>,
+    pair_slots: Vec<Option<CountedPair>>,
     by_file: HashMap<Key, u32>,
-    by_thread: Known<u32, HashMap<Key, u32>>,
+    by_thread: FastMap<u32, HashMap<Key, u32>>,
     free_files: Vec<u32>,
     free_pairs: Vec<u32>,
     /// True if each look-up is reported, because the caller needs every request.
-    tells_all: bool,
+    reports_all: bool,
     requests: u64,
     /// True if a file received a slot since the last query.
-    has_begun: bool,
+    has_new_files: bool,
 }
 
-fn word(bytes: &[u8], place: i16) -> u64 {
-    let place = usize::try_from(place).expect("places are not negative");
-    u64::from_le_bytes(bytes[place..place + 8].try_into().expect("eight bytes"))
+fn word64(bytes: &[u8], offset: i16) -> u64 {
+    let offset = usize::try_from(offset).expect("places are not negative");
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }
 
-fn half(bytes: &[u8], place: i16) -> u32 {
-    let place = usize::try_from(place).expect("places are not negative");
-    u32::from_le_bytes(bytes[place..place + 4].try_into().expect("four bytes"))
+fn word32(bytes: &[u8], offset: i16) -> u32 {
+    let offset = usize::try_from(offset).expect("places are not negative");
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
 }
 
 /// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
 /// record of tracefs.
 #[must_use]
-pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
+pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
     let id = u64::from(program::RECORD_ID);
-    if record.len() != bytes || word(record, 0) & 0xffff != id {
+    if record.len() != bytes || word64(record, 0) & 0xffff != id {
         return None;
     }
-    let key = Key { dev: half(record, program::DEV), ino: word(record, program::INO) };
-    let (first, last) = (word(record, program::FIRST), word(record, program::LAST));
-    let event = if word(record, 0) >> 16 & 0xffff == u64::from(program::CAME) {
+    let key = Key { dev: word32(record, program::DEV), ino: word64(record, program::INO) };
+    let (first, last) = (word64(record, program::FIRST), word64(record, program::LAST));
+    let event = if word64(record, 0) >> 16 & 0xffff == u64::from(program::PAGE_ADDED) {
         Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
     } else {
-        Event::Lookup { key, first, last, held: Some(word(record, program::HELD)) }
+        Event::Lookup {
+            key,
+            first,
+            last,
+            last_in_file: Some(word64(record, program::LAST_IN_FILE)),
+        }
     };
-    let dev = half(record, program::BEFORE_DEV);
-    let skipped = Skipped {
-        count: half(record, program::SKIPPED),
-        key: Key { dev, ino: word(record, program::BEFORE_INO) },
-        first: word(record, program::BEFORE_FIRST),
-        last: word(record, program::BEFORE_LAST),
-        in_order: half(record, program::BEFORE_IN_ORDER),
-        pages: word(record, program::BEFORE_PAGES),
+    let dev = word32(record, program::PREVIOUS_DEV);
+    let skipped = UnreportedLookups {
+        count: word32(record, program::SKIPPED),
+        key: Key { dev, ino: word64(record, program::PREVIOUS_INO) },
+        first: word64(record, program::PREVIOUS_FIRST),
+        last: word64(record, program::PREVIOUS_LAST),
+        in_order: word32(record, program::PREVIOUS_IN_ORDER),
+        pages: word64(record, program::PREVIOUS_PAGES),
     };
-    Some((half(record, 4), skipped, event))
+    Some((word32(record, 4), skipped, event))
 }
 
 /// Returns the key of a file in the maps; `thread` is 0 in the map of files.
@@ -148,21 +153,21 @@ fn map_key(key: Key, thread: u32) -> [u8; 16] {
     bytes
 }
 
-fn place(slot: u32, bytes: u32) -> usize {
+fn word_index(slot: u32, bytes: u32) -> usize {
     usize::try_from(slot * (bytes / 8)).expect("a small array")
 }
 
-fn array(value_bytes: u32) -> io::Result<(Map, Shared)> {
+fn array(value_bytes: u32) -> io::Result<(Map, SharedMemory)> {
     let spec =
         MapSpec { kind: MapKind::Array, key_bytes: 4, value_bytes, entries: 1, flags: MMAPABLE };
-    let map = Map::make(spec, None)?;
-    let memory = map.share(0, usize::try_from(value_bytes).expect("small"), true)?;
+    let map = Map::create(spec, None)?;
+    let memory = map.map_memory(0, usize::try_from(value_bytes).expect("small"), true)?;
     Ok((map, memory))
 }
 
 fn hash(value_bytes: u32, entries: u32) -> io::Result<Map> {
     let flags = NO_PREALLOC;
-    Map::make(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
+    Map::create(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
 }
 
 fn threads() -> io::Result<Map> {
@@ -171,7 +176,7 @@ fn threads() -> io::Result<Map> {
     let value_bytes = program::THREAD_WORDS * 8;
     let (kind, flags) = (MapKind::Threads, NO_PREALLOC);
     let spec = MapSpec { kind, key_bytes: 4, value_bytes, entries: 0, flags };
-    Map::make(spec, Some((&types, key, value)))
+    Map::create(spec, Some((&types, key, value)))
 }
 
 /// Loads a program; if the kernel refuses, the error contains the last line of the verifier's log.
@@ -202,7 +207,7 @@ fn refused(error: &io::Error) -> String {
 
 impl KernelProbe {
     /// Loads and attaches the programs, which write their records to a ring of about `ring_bytes`.
-    /// `dev` and `ino` restrict them to one device or file; with `tells_all` they report each
+    /// `dev` and `ino` restrict them to one device or file; with `reports_all` they report each
     /// look-up.
     ///
     /// # Errors
@@ -210,7 +215,7 @@ impl KernelProbe {
     pub(crate) fn start(
         ring_bytes: u64,
         (dev, ino): (Option<u32>, Option<u64>),
-        tells_all: bool,
+        reports_all: bool,
     ) -> Result<KernelProbe, String> {
         if cfg!(not(all(target_endian = "little", target_pointer_width = "64"))) {
             return Err("only little-endian processors of 64 bits are known".to_owned());
@@ -225,19 +230,19 @@ impl KernelProbe {
         let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
         let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
         let maps = Maps {
-            threads: threads.number(),
-            pairs: pairs.number(),
-            files: files.number(),
-            states: state_map.number(),
-            counts: count_map.number(),
-            ring: ring.number(),
+            threads: threads.fd(),
+            pairs: pairs.fd(),
+            files: files.fd(),
+            states: state_map.fd(),
+            counts: count_map.fd(),
+            ring: ring.fd(),
         };
-        let only = program::FileFilter { dev, ino };
+        let filter = program::FileFilter { dev, ino };
         // Recording of page additions must start before the first look-up is counted.
-        let came = load(&program::came(&layout, &maps, only), layout.came)?;
-        let looked_up = load(&program::looked_up(&layout, &maps, only), layout.looked_up)?;
+        let page_added = load(&program::page_added(&layout, &maps, filter), layout.page_added)?;
+        let looked_up = load(&program::looked_up(&layout, &maps, filter), layout.looked_up)?;
         let links =
-            [bpf::attach(&came).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
+            [bpf::attach(&page_added).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
         Ok(KernelProbe {
             ring,
             _threads: threads,
@@ -246,24 +251,24 @@ impl KernelProbe {
             states,
             counts,
             _maps: [state_map, count_map],
-            programs: [came, looked_up],
+            programs: [page_added, looked_up],
             _links: links,
             file_slots: Vec::new(),
             pair_slots: vec![None],
             by_file: HashMap::new(),
-            by_thread: Known::default(),
+            by_thread: FastMap::default(),
             free_files: Vec::new(),
             free_pairs: Vec::new(),
-            tells_all,
+            reports_all,
             requests: 0,
-            has_begun: false,
+            has_new_files: false,
         })
     }
 
     /// Passes on the available records, with their times.
     pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
         let mut bytes: Vec<u8> = Vec::new();
-        self.ring.empty(|words| {
+        self.ring.drain(|words| {
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             let time = usize::try_from(program::TIME / 8).expect("small");
@@ -284,7 +289,7 @@ impl KernelProbe {
 
     /// Considers a reported look-up for a counter; its process has made `requests` requests to this
     /// file.
-    pub(crate) fn met(
+    pub(crate) fn consider_counter(
         &mut self,
         thread: u32,
         key: Key,
@@ -292,11 +297,12 @@ impl KernelProbe {
         requests: u64,
     ) {
         let known = self.by_thread.get(&thread).is_some_and(|pairs| pairs.contains_key(&key));
-        if known || self.tells_all || requests < REQUESTS_MIN {
+        if known || self.reports_all || requests < REQUESTS_MIN {
             return;
         }
         let Some(slot) = self.slot_of(key, file) else { return };
-        let Some(pair) = free(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX) else {
+        let Some(pair) = allocate_slot(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX)
+        else {
             return;
         };
         let taken = self.counted(pair);
@@ -308,7 +314,7 @@ impl KernelProbe {
             self.release(slot);
             return;
         }
-        self.pair_slots[index(pair)] = Some(Pair { file, process, slot, taken });
+        self.pair_slots[index(pair)] = Some(CountedPair { file, process, slot, taken });
         self.by_thread.entry(thread).or_default().insert(key, pair);
         if let Some(of) = &mut self.file_slots[index(slot)] {
             of.pairs += 1;
@@ -320,21 +326,22 @@ impl KernelProbe {
         if let Some(&slot) = self.by_file.get(&key) {
             return Some(slot);
         }
-        let slot = free(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
+        let slot = allocate_slot(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
         // Different values of the two words disable counting until all earlier page additions are
         // processed.
-        let at = place(slot, STATE_BYTES);
-        let came = self.states.read(at, Ordering::Acquire);
-        self.states.write(at + 1, came.wrapping_add(1), Ordering::Release);
+        let at = word_index(slot, STATE_BYTES);
+        let last_added = self.states.read(at, Ordering::Acquire);
+        self.states.write(at + 1, last_added.wrapping_add(1), Ordering::Release);
         let mut value = [0; 8];
         value[..4].copy_from_slice(&slot.to_le_bytes());
         if self.files.put(&map_key(key, 0), &value).is_err() {
             self.free_files.push(slot);
             return None;
         }
-        self.file_slots[index(slot)] = Some(File { id: file, key, since_ns: now_ns(), pairs: 0 });
+        self.file_slots[index(slot)] =
+            Some(CountedFile { id: file, key, since_ns: now_ns(), pairs: 0 });
         self.by_file.insert(key, slot);
-        self.has_begun = true;
+        self.has_new_files = true;
         Some(slot)
     }
 
@@ -355,36 +362,39 @@ impl KernelProbe {
     pub(crate) fn settle(&mut self, until_ns: u64, none_fresh: impl Fn(FileId) -> bool) {
         for (slot, file) in (0_u32..).zip(&self.file_slots) {
             let Some(file) = file else { continue };
-            let at = place(slot, STATE_BYTES);
-            let came = self.states.read(at, Ordering::Acquire);
+            let at = word_index(slot, STATE_BYTES);
+            let last_added = self.states.read(at, Ordering::Acquire);
             let settled = self.states.read(at + 1, Ordering::Relaxed);
-            if came != settled && came.max(file.since_ns) < until_ns && none_fresh(file.id) {
-                self.states.write(at + 1, came, Ordering::Release);
+            if last_added != settled
+                && last_added.max(file.since_ns) < until_ns
+                && none_fresh(file.id)
+            {
+                self.states.write(at + 1, last_added, Ordering::Release);
             }
         }
     }
 
     /// Returns true if a file received a slot since the last call.
-    pub(crate) fn has_begun(&mut self) -> bool {
-        std::mem::take(&mut self.has_begun)
+    pub(crate) fn has_new_files(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_files)
     }
 
-    fn counted(&self, pair: u32) -> Counted {
-        let at = place(pair, COUNTS_BYTES);
+    fn counted(&self, pair: u32) -> KernelCounts {
+        let at = word_index(pair, COUNTS_BYTES);
         let [requests, pages, in_order] =
             [at, at + 1, at + 2].map(|at| self.counts.read(at, Ordering::Relaxed));
-        Counted { requests, pages, in_order }
+        KernelCounts { requests, pages, in_order }
     }
 
-    fn take_of(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, Counted)) {
+    fn take_pair(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, KernelCounts)) {
         let now = self.counted(number);
         let Some(pair) = &mut self.pair_slots[index(number)] else { return };
-        let counted = Counted {
+        let counted = KernelCounts {
             requests: now.requests - pair.taken.requests,
             pages: now.pages - pair.taken.pages,
             in_order: now.in_order - pair.taken.in_order,
         };
-        if counted != Counted::default() {
+        if counted != KernelCounts::default() {
             pair.taken = now;
             self.requests += counted.requests;
             each(pair.file, pair.process, counted);
@@ -392,23 +402,23 @@ impl KernelProbe {
     }
 
     /// Passes on the counts since the last call, by file and process.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, KernelCounts)) {
         let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
         for number in 1..pairs {
-            self.take_of(number, &mut each);
+            self.take_pair(number, &mut each);
         }
     }
 
     /// Does the same for one thread and file.
-    pub(crate) fn take_one(
+    pub(crate) fn take_thread(
         &mut self,
         thread: u32,
         key: Key,
-        mut each: impl FnMut(FileId, ProcessId, Counted),
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
     ) {
         let pair = self.by_thread.get(&thread).and_then(|pairs| pairs.get(&key));
         if let Some(&pair) = pair {
-            self.take_of(pair, &mut each);
+            self.take_pair(pair, &mut each);
         }
     }
 
@@ -419,7 +429,7 @@ impl KernelProbe {
         &mut self,
         slot: u32,
         next: FileId,
-        mut each: impl FnMut(FileId, ProcessId, Counted),
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
     ) {
         if let Some(file) = &mut self.file_slots[index(slot)] {
             file.id = next;
@@ -427,7 +437,7 @@ impl KernelProbe {
         let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
         for number in 1..pairs {
             if self.pair_slots[index(number)].is_some_and(|pair| pair.slot == slot) {
-                self.take_of(number, &mut each);
+                self.take_pair(number, &mut each);
             }
         }
         let of_it = self.pair_slots.iter_mut().flatten().filter(|pair| pair.slot == slot);
@@ -440,9 +450,13 @@ impl KernelProbe {
     }
 
     /// Handles the end of a thread: takes its counts for the last time.
-    pub(crate) fn ended(&mut self, thread: u32, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+    pub(crate) fn ended(
+        &mut self,
+        thread: u32,
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
+    ) {
         for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
-            self.take_of(number, &mut each);
+            self.take_pair(number, &mut each);
             // If the removal fails, the slot stays unused.
             if self.pairs.remove(&map_key(key, thread)).is_err() {
                 continue;
@@ -463,7 +477,7 @@ fn index(number: u32) -> usize {
 }
 
 /// Allocates an unused slot.
-fn free<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
+fn allocate_slot<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
     if let Some(number) = free.pop() {
         return Some(number);
     }

@@ -10,10 +10,10 @@ use std::path::Path;
 
 /// Returns, for loop devices, the pages added during the watch and still cached, and the resident
 /// pages of the image. Images without a resident page are left out.
-pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
+pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
-    for (file, _, counts) in ledger.counts() {
-        let dev = ledger.key(*file).dev;
+    for (file, _, counts) in accounting.counts() {
+        let dev = accounting.key(*file).dev;
         let pages = upper.entry(dev).or_default();
         // Removals count for the thread that removes a page, so single differences may be negative;
         // only the sum is meaningful.
@@ -28,12 +28,12 @@ pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
 }
 
 fn layer(dev: u32, pages: u64) -> Option<StackedCache> {
-    let (major, minor) = homes::parts(dev);
+    let (major, minor) = homes::decode(dev);
     let image = proc::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"))?;
     let lower = image.trim_end().to_owned();
     let resident = residency::of_path(Path::new(&lower)).ok()?;
     let mounted =
-        mounts::all().into_iter().find(|it| homes::number(it.device.0, it.device.1) == dev);
+        mounts::all().into_iter().find(|it| homes::encode(it.device.0, it.device.1) == dev);
     let page_bytes = residency::page_bytes();
     (resident.resident > 0).then(|| StackedCache {
         upper: mounted

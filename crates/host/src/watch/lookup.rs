@@ -74,7 +74,7 @@ enum FillReason {
     /// A process requested the page.
     Demand,
     /// Read-ahead added the page.
-    Ahead,
+    ReadAhead,
     /// Not reported: the thread's next look-up decides.
     Unknown,
 }
@@ -82,21 +82,21 @@ enum FillReason {
 /// State of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
-    who: ThreadIdentity,
+    identity: ThreadIdentity,
     /// Number of look-ups that the thread had made before the addition.
     epoch: u32,
-    why: FillReason,
+    reason: FillReason,
 }
 
 /// Read-ahead that a thread currently performs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Ahead {
+enum ActiveReadahead {
     #[default]
-    Nothing,
+    Inactive,
     /// Synchronous: a process requested these pages.
-    For { file: FileId, first: u64, end: u64 },
+    Sync { file: FileId, first: u64, end: u64 },
     /// Asynchronous: no process has requested the pages yet.
-    Beyond,
+    Async,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +108,7 @@ struct Thread {
     pages: u64,
     /// Last request: file, first page of its last piece, last page.
     request: Option<(FileId, u64, u64)>,
-    ahead: Ahead,
+    ahead: ActiveReadahead,
 }
 
 /// State of all threads and all fresh pages.
@@ -123,84 +123,100 @@ pub(crate) struct Lookups {
 impl Lookups {
     /// Processes the start of read-ahead for `count` requested pages from `first` on that are not
     /// resident.
-    pub(crate) fn wanted(&mut self, who: ThreadIdentity, file: FileId, first: u64, count: u64) {
+    pub(crate) fn sync_readahead(
+        &mut self,
+        identity: ThreadIdentity,
+        file: FileId,
+        first: u64,
+        count: u64,
+    ) {
         let end = first.saturating_add(count);
-        self.threads.entry(who.thread).or_default().ahead = Ahead::For { file, first, end };
+        self.threads.entry(identity.thread).or_default().ahead =
+            ActiveReadahead::Sync { file, first, end };
     }
 
     /// Processes the start of read-ahead for pages that no process has requested yet.
-    pub(crate) fn ahead(&mut self, who: ThreadIdentity) {
-        self.threads.entry(who.thread).or_default().ahead = Ahead::Beyond;
+    pub(crate) fn async_readahead(&mut self, identity: ThreadIdentity) {
+        self.threads.entry(identity.thread).or_default().ahead = ActiveReadahead::Async;
     }
 
     /// Processes the addition of pages to the cache.
-    pub(crate) fn added(&mut self, who: ThreadIdentity, file: FileId, first: u64, pages: u64) {
-        let thread = *self.threads.entry(who.thread).or_default();
+    pub(crate) fn added(&mut self, identity: ThreadIdentity, file: FileId, first: u64, pages: u64) {
+        let thread = *self.threads.entry(identity.thread).or_default();
         let end = first.saturating_add(pages);
         let spans = self.fresh.entry(file).or_default();
         let before = spans.len();
-        let mut put = |first, end, why| {
-            spans.put(first, end, Fresh { who, epoch: thread.epoch, why });
+        let mut set = |first, end, reason| {
+            spans.set(first, end, Fresh { identity, epoch: thread.epoch, reason });
         };
         match thread.ahead {
-            Ahead::For { file: of, first: from, end: to } if of == file => {
+            ActiveReadahead::Sync { file: of, first: from, end: to } if of == file => {
                 let (from, to) = (from.clamp(first, end), to.clamp(first, end));
-                put(first, from, FillReason::Ahead);
-                put(from, to, FillReason::Demand);
-                put(to, end, FillReason::Ahead);
+                set(first, from, FillReason::ReadAhead);
+                set(from, to, FillReason::Demand);
+                set(to, end, FillReason::ReadAhead);
             }
-            Ahead::Beyond => put(first, end, FillReason::Ahead),
-            Ahead::For { .. } | Ahead::Nothing => put(first, end, FillReason::Unknown),
+            ActiveReadahead::Async => set(first, end, FillReason::ReadAhead),
+            ActiveReadahead::Sync { .. } | ActiveReadahead::Inactive => {
+                set(first, end, FillReason::Unknown)
+            }
         }
         self.spans = (self.spans + spans.len()).saturating_sub(before);
         if self.spans > FRESH_MAX {
-            self.forget();
+            self.drop_readahead_ranges();
         }
     }
 
     /// Classifies a look-up of the pages from `first` to `last` by a thread. The file contains only
-    /// the pages up to `held`, and only these count; the requested range identifies the request.
+    /// the pages up to `last_in_file`, and only these count; the requested range identifies the
+    /// request.
     pub(crate) fn looked_up(
         &mut self,
-        who: ThreadIdentity,
+        identity: ThreadIdentity,
         file: FileId,
         first: u64,
-        (last, held): (u64, u64),
+        (last, last_in_file): (u64, u64),
     ) -> Found {
-        let thread = self.threads.entry(who.thread).or_default();
+        let thread = self.threads.entry(identity.thread).or_default();
         let epoch = thread.epoch;
-        let rest =
-            thread.request.is_some_and(|(of, come, end)| of == file && end == last && first > come);
-        let (end, asked) = (last.min(held).saturating_add(1), last.saturating_add(1));
+        let rest = thread.request.is_some_and(|(of, previous_first, end)| {
+            of == file && end == last && first > previous_first
+        });
+        let (end, requested_end) =
+            (last.min(last_in_file).saturating_add(1), last.saturating_add(1));
         let before = *thread;
         thread.epoch = epoch.wrapping_add(1);
         thread.request = Some((file, first, last));
-        thread.ahead = Ahead::Nothing;
-        let first = if rest { first } else { beginning(&self.fresh, before, file, first, asked) };
+        thread.ahead = ActiveReadahead::Inactive;
+        let first = if rest {
+            first
+        } else {
+            infer_first_page(&self.fresh, before, file, first, requested_end)
+        };
         let mut found = Found { first, is_new: !rest, ..Found::default() };
         if !rest {
-            let pages = asked - first;
-            let goes_on = before.request.is_some_and(|(of, _, last)| {
+            let pages = requested_end - first;
+            let is_sequential = before.request.is_some_and(|(of, _, last)| {
                 of == file && (first == last || first == last.saturating_add(1))
             });
-            let in_order = if goes_on { before.in_order.saturating_add(1) } else { 0 };
-            found.in_order = goes_on;
+            let in_order = if is_sequential { before.in_order.saturating_add(1) } else { 0 };
+            found.in_order = is_sequential;
             (thread.in_order, thread.pages) = (in_order, pages);
         }
         if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
             let before = spans.len();
-            spans.retain(first, end, |pages, fresh| match class(who, epoch, fresh) {
-                Class::Miss => {
+            spans.retain(first, end, |pages, fresh| match classify(identity, epoch, fresh) {
+                LookupClass::Miss => {
                     found.misses += pages;
                     false
                 }
                 // The first piece of the request counted these pages.
-                Class::Ahead if rest => false,
-                Class::Ahead => {
+                LookupClass::ReadAhead if rest => false,
+                LookupClass::ReadAhead => {
                     found.ahead += pages;
                     false
                 }
-                Class::Others => true,
+                LookupClass::OtherProcess => true,
             });
             self.spans = (self.spans + spans.len()).saturating_sub(before);
         }
@@ -244,15 +260,15 @@ impl Lookups {
     /// page.
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
-        self.take(file, page, page.saturating_add(1), |_, fresh| {
-            ahead |= fresh.why == FillReason::Ahead;
+        self.take_fresh(file, page, page.saturating_add(1), |_, fresh| {
+            ahead |= fresh.reason == FillReason::ReadAhead;
         });
         ahead
     }
 
     /// Processes a write to pages: later reads of them are hits.
     pub(crate) fn written(&mut self, file: FileId, first: u64, pages: u64) {
-        self.take(file, first, first.saturating_add(pages), |_, _| ());
+        self.take_fresh(file, first, first.saturating_add(pages), |_, _| ());
     }
 
     /// Processes the removal of pages from the cache. Reports unused read-ahead pages, with the
@@ -264,9 +280,9 @@ impl Lookups {
         pages: u64,
         mut unused: impl FnMut(ProcessId, u64),
     ) {
-        self.take(file, first, first.saturating_add(pages), |pages, fresh| {
-            if fresh.why == FillReason::Ahead {
-                unused(fresh.who.process, pages);
+        self.take_fresh(file, first, first.saturating_add(pages), |pages, fresh| {
+            if fresh.reason == FillReason::ReadAhead {
+                unused(fresh.identity.process, pages);
             }
         });
     }
@@ -289,7 +305,7 @@ impl Lookups {
         self.forgotten
     }
 
-    fn take(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
+    fn take_fresh(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
         let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) else {
             return;
         };
@@ -302,10 +318,10 @@ impl Lookups {
     }
 
     /// Frees space: drops all ranges except those of requested pages.
-    fn forget(&mut self) {
+    fn drop_readahead_ranges(&mut self) {
         for spans in self.fresh.values_mut() {
             spans.retain(0, u64::MAX, |pages, fresh| {
-                let keep = fresh.why == FillReason::Demand;
+                let keep = fresh.reason == FillReason::Demand;
                 self.forgotten += if keep { 0 } else { pages };
                 keep
             });
@@ -321,7 +337,7 @@ impl Lookups {
 }
 
 /// Returns the first page of a request whose first reported page is `first`.
-fn beginning(
+fn infer_first_page(
     fresh: &Map<FileId, Spans<Fresh>>,
     before: Thread,
     file: FileId,
@@ -329,7 +345,7 @@ fn beginning(
     end: u64,
 ) -> u64 {
     match (before.ahead, before.request) {
-        (Ahead::For { file: of, first: from, end: to }, _)
+        (ActiveReadahead::Sync { file: of, first: from, end: to }, _)
             if of == file && to == end && from < first =>
         {
             from
@@ -341,7 +357,7 @@ fn beginning(
             // With the missing piece, the request is as long as the previous one.
             let brought = end - from == before.pages
                 && fresh.get(&file).is_some_and(|spans| {
-                    spans.count(from, first, |fresh| fresh.why != FillReason::Demand)
+                    spans.count(from, first, |fresh| fresh.reason != FillReason::Demand)
                         == first - from
                 });
             if brought { from } else { first }
@@ -350,29 +366,30 @@ fn beginning(
     }
 }
 
-enum Class {
+enum LookupClass {
     Miss,
-    Ahead,
+    ReadAhead,
     /// A page that another process requested; it is that process's miss.
-    Others,
+    OtherProcess,
 }
 
-fn class(who: ThreadIdentity, epoch: u32, fresh: Fresh) -> Class {
-    let same_process = fresh.who.process == who.process;
-    let own = fresh.who.thread == who.thread || (who.is_worker && same_process);
+fn classify(identity: ThreadIdentity, epoch: u32, fresh: Fresh) -> LookupClass {
+    let same_process = fresh.identity.process == identity.process;
+    let same_requester =
+        fresh.identity.thread == identity.thread || (identity.is_worker && same_process);
     // Epochs of different threads are not comparable; a worker treats a page that its process added
     // as its own.
-    if own
-        && (fresh.epoch == epoch || fresh.who.thread != who.thread)
-        && fresh.why != FillReason::Ahead
+    if same_requester
+        && (fresh.epoch == epoch || fresh.identity.thread != identity.thread)
+        && fresh.reason != FillReason::ReadAhead
     {
-        return Class::Miss;
+        return LookupClass::Miss;
     }
-    match fresh.why {
-        FillReason::Demand if same_process => Class::Miss,
-        FillReason::Demand => Class::Others,
-        FillReason::Ahead if own && fresh.epoch == epoch => Class::Miss,
-        FillReason::Ahead | FillReason::Unknown => Class::Ahead,
+    match fresh.reason {
+        FillReason::Demand if same_process => LookupClass::Miss,
+        FillReason::Demand => LookupClass::OtherProcess,
+        FillReason::ReadAhead if same_requester && fresh.epoch == epoch => LookupClass::Miss,
+        FillReason::ReadAhead | FillReason::Unknown => LookupClass::ReadAhead,
     }
 }
 

@@ -4,7 +4,7 @@
 //! available. The module supports both versions of the controller; a value that one of them lacks
 //! is `None` or that of the machine. Sizes are bytes.
 
-use super::readings::value;
+use super::readings::counter_value;
 use crate::{mounts, proc};
 use larder_report::watch::Memory;
 use std::path::{Path, PathBuf};
@@ -70,10 +70,10 @@ impl Group {
     /// Returns the group with this path below the root of the hierarchy, or `None` if it has no
     /// memory accounting.
     pub(super) fn find(group: &str) -> Option<Group> {
-        let below = group.trim_start_matches('/');
+        let relative = group.trim_start_matches('/');
         mounts::all().into_iter().find_map(|mount| {
             let version = VERSIONS.iter().find(|version| version.fs_type == mount.fs_type)?;
-            let directory = mount.point.join(below);
+            let directory = mount.point.join(relative);
             let counted = directory.join(version.used).exists();
             counted.then_some(Group { directory, root: mount.point, version })
         })
@@ -83,15 +83,18 @@ impl Group {
     pub(super) fn now(&self) -> Option<GroupMemory> {
         let stat = proc::read(self.directory.join("memory.stat"))?;
         let used = number(&self.directory.join(self.version.used))?;
-        let hierarchy = value(&stat, "hierarchical_memory_limit");
+        let hierarchy = counter_value(&stat, "hierarchical_memory_limit");
         let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
         Some(GroupMemory { limit, used, stat, version: self.version })
     }
 
     /// Returns the lowest limit of this group and its ancestors.
     fn limit_above(&self) -> u64 {
-        let own = self.directory.ancestors().take_while(|directory| *directory != self.root);
-        own.filter_map(|directory| number(&directory.join("memory.max"))).min().unwrap_or(u64::MAX)
+        let ancestors = self.directory.ancestors().take_while(|directory| *directory != self.root);
+        ancestors
+            .filter_map(|directory| number(&directory.join("memory.max")))
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -102,12 +105,12 @@ fn number(path: &Path) -> Option<u64> {
 
 impl GroupMemory {
     fn bytes(&self, name: fn(&Version) -> &'static str) -> u64 {
-        value(&self.stat, name(self.version))
+        counter_value(&self.stat, name(self.version))
     }
 
     /// Returns the machine's memory, restricted to the group, with the group's changes since
     /// `before`.
-    pub(super) fn within(&self, machine: Memory, before: &GroupMemory) -> Memory {
+    pub(super) fn restrict(&self, machine: Memory, before: &GroupMemory) -> Memory {
         let files = self.bytes(|it| it.active) + self.bytes(|it| it.inactive);
         let free = self.limit.saturating_sub(self.used);
         let refaults = self.bytes(|it| it.refaults);
@@ -151,14 +154,14 @@ mod tests {
                    inactive_file 25\nworkingset_refault_file 9\n";
         for (version, stat) in [(0, old), (1, new)] {
             let before = memory(version, 100, 90, "");
-            let found = memory(version, 100, 95, stat).within(machine, &before);
+            let found = memory(version, 100, 95, stat).restrict(machine, &before);
             assert_eq!((found.total_bytes, found.available_bytes), (100, 50));
             assert_eq!(
                 (found.resident_bytes, found.dirty_bytes, found.write_back_bytes),
                 (50, 5, 2)
             );
             assert_eq!((found.refault_pages, found.dirty_threshold_bytes), (9, 50));
-            let free = memory(version, u64::MAX, 95, stat).within(machine, &before);
+            let free = memory(version, u64::MAX, 95, stat).restrict(machine, &before);
             assert_eq!((free.total_bytes, free.available_bytes), (1000, 900), "it has no limit");
         }
     }

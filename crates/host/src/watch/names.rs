@@ -1,13 +1,13 @@
 //! Names of files: translation of device and inode number into a path.
 //!
-//! The sources, in order: earlier results; the file itself by its number ([`ByNumber`]); the
+//! The sources, in order: earlier results; the file itself by its number ([`FilesByNumber`]); the
 //! descriptors and mappings of the process that uses it; finally the directories of the file
 //! system. Invariant: a reported path is one that the kernel itself names, never a guess.
 
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::fast::Map;
-use super::file_numbers::ByNumber;
+use super::file_numbers::FilesByNumber;
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
@@ -30,7 +30,7 @@ pub(crate) struct Names {
     known: Map<FileId, (PathBuf, u64)>,
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
-    numbers: ByNumber,
+    numbers: FilesByNumber,
 }
 
 impl Names {
@@ -72,7 +72,7 @@ impl Names {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
         // Not even stat(2) is safe: a network file system without an answering server would block
         // it forever.
-        let other = mounts::below(root);
+        let nested_mounts = mounts::mount_points_below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
             let Ok(entries) = std::fs::read_dir(&directory) else { continue };
@@ -84,10 +84,10 @@ impl Names {
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
                     let path = entry.path();
-                    let is_ours = |path: &Path| {
+                    let is_same_file_system = |path: &Path| {
                         std::fs::symlink_metadata(path).is_ok_and(|found| found.dev() == dev)
                     };
-                    if !other.contains(&path) && is_ours(&path) {
+                    if !nested_mounts.contains(&path) && is_same_file_system(&path) {
                         directories.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
@@ -99,7 +99,7 @@ impl Names {
 
     /// Returns true if a file's name is unknown and no walk has searched for it; the call marks it
     /// as searched.
-    pub(crate) fn lacks(&mut self, file: FileId) -> bool {
+    pub(crate) fn needs_walk(&mut self, file: FileId) -> bool {
         !self.known.contains_key(&file) && self.walked.insert(file)
     }
 
@@ -124,7 +124,7 @@ pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
 }
 
 fn block_device(ino: u64) -> Option<PathBuf> {
-    let (major, minor) = homes::parts(u32::try_from(ino).ok()?);
+    let (major, minor) = homes::decode(u32::try_from(ino).ok()?);
     let text = proc::read(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
     let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
     Some(Path::new("/dev").join(name))
@@ -158,15 +158,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 8192]).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
         let key = Key { dev, ino: found.ino() };
-        let own = std::process::id();
-        assert_eq!(of_process(key, own).as_deref(), Some(file.path()));
+        let own_pid = std::process::id();
+        assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));
         let mut names = Names::default();
-        names.find(3, key, own);
+        names.find(3, key, own_pid);
         assert_eq!(names.get(3), Some(file.path()));
-        let nobody = Key { dev, ino: u64::MAX };
-        names.find(4, nobody, own);
+        let no_file = Key { dev, ino: u64::MAX };
+        names.find(4, no_file, own_pid);
         assert_eq!(names.get(4), None);
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let path = directory.path().join("a/b/file");
         std::fs::write(&path, "x").unwrap();
         let mut names = Names::default();
-        assert!(names.lacks(5) && !names.lacks(5), "a walk is enough");
+        assert!(names.needs_walk(5) && !names.needs_walk(5), "a walk is enough");
         let mut wanted: Map<u64, FileId> = Map::default();
         wanted.insert(std::fs::metadata(&path).unwrap().ino(), 5);
         wanted.insert(u64::MAX, 6);

@@ -51,10 +51,10 @@ impl Owners {
             if charged > 0 {
                 each(*process, charged);
             }
-            let gone = u128::from(pages) * u128::from(*owned) / u128::from(sum);
+            let written = u128::from(pages) * u128::from(*owned) / u128::from(sum);
             bytes_left -= charged;
             sum_left -= *owned;
-            *owned -= (*owned).min(u64::try_from(gone).unwrap_or(u64::MAX));
+            *owned -= (*owned).min(u64::try_from(written).unwrap_or(u64::MAX));
         }
         if pages >= sum {
             self.dirty.clear();

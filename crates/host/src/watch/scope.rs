@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of ancestors of a process to follow.
-const MAKERS_MAX: usize = 64;
+const ANCESTORS_MAX: usize = 64;
 /// The parent of all kernel threads.
 const KTHREADD: u32 = 2;
 
@@ -35,12 +35,12 @@ pub enum WatchScope {
 pub(crate) struct Scope {
     pub(super) wanted: WatchScope,
     /// Location of the path, for a path scope.
-    pub(super) path: Option<Place>,
+    pub(super) path: Option<ScopePath>,
 }
 
 /// Location of a path.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScopePath {
     pub(super) path: PathBuf,
     /// Device number, as in page cache events.
     pub(super) dev: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Place {
     pub(super) mount: Mount,
 }
 
-impl Place {
+impl ScopePath {
     /// Returns the directory itself, or the parent directory of a file.
     pub(crate) fn directory(&self) -> PathBuf {
         match (self.ino, self.path.parent()) {
@@ -68,14 +68,14 @@ impl Scope {
     /// The path, process or group does not exist.
     pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
         let path = match wanted {
-            WatchScope::Path(path) => Some(place(path)?),
+            WatchScope::Path(path) => Some(resolve_path(path)?),
             WatchScope::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));
             }
             WatchScope::Machine | WatchScope::Process(_) | WatchScope::Group(_) => None,
         };
         let wanted = match wanted {
-            WatchScope::Group(group) => WatchScope::Group(group_of(group)?),
+            WatchScope::Group(group) => WatchScope::Group(resolve_group(group)?),
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => wanted.clone(),
         };
         Ok(Scope { wanted, path })
@@ -94,7 +94,7 @@ impl Scope {
 
     /// Returns true if the scope is one file.
     pub(super) fn is_file(&self) -> bool {
-        self.path.as_ref().is_some_and(|place| place.ino.is_some())
+        self.path.as_ref().is_some_and(|location| location.ino.is_some())
     }
 
     /// Returns true if the scope selects rows by process.
@@ -108,16 +108,16 @@ impl Scope {
     pub(super) fn filter(&self, fields: (&str, &str), hot: bool) -> String {
         match (&self.path, fields) {
             (None, _) | (_, ("", _)) => String::new(),
-            (Some(Place { dev, ino: Some(ino), .. }), (device, inode)) if hot => {
+            (Some(ScopePath { dev, ino: Some(ino), .. }), (device, inode)) if hot => {
                 format!("{device} == {dev} && {inode} == {ino}")
             }
-            (Some(Place { dev, .. }), (device, _)) => format!("{device} == {dev}"),
+            (Some(ScopePath { dev, .. }), (device, _)) => format!("{device} == {dev}"),
         }
     }
 
     /// Returns the kernel filter for processes that move into the watched cgroup, or `None` if no
     /// group is watched or the filter syntax cannot express its name.
-    pub(super) fn joins(&self) -> Option<String> {
+    pub(super) fn join_filter(&self) -> Option<String> {
         let WatchScope::Group(group) = &self.wanted else { return None };
         let group = group.trim_matches('/');
         let is_plain = !group.is_empty() && !group.contains(['"', '*', '?', '[', '\\']);
@@ -127,45 +127,46 @@ impl Scope {
     /// Returns the device and inode number that restrict look-ups, if any.
     #[cfg(feature = "bpf")]
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
-        self.path.as_ref().map_or((None, None), |place| (Some(place.dev), place.ino))
+        self.path.as_ref().map_or((None, None), |location| (Some(location.dev), location.ino))
     }
 
     /// Returns true if a file is in the scope, as far as the file decides.
     pub(super) fn has_file(&self, key: Key, path: Option<&Path>) -> bool {
-        let Some(place) = &self.path else { return true };
-        match place.ino {
-            Some(ino) => key == Key { dev: place.dev, ino },
-            None if place.is_root => key.dev == place.dev,
-            None => key.dev == place.dev && path.is_some_and(|path| path.starts_with(&place.path)),
+        let Some(location) = &self.path else { return true };
+        match location.ino {
+            Some(ino) => key == Key { dev: location.dev, ino },
+            None if location.is_root => key.dev == location.dev,
+            None => {
+                key.dev == location.dev && path.is_some_and(|path| path.starts_with(&location.path))
+            }
         }
     }
 }
 
-fn place(path: &Path) -> io::Result<Place> {
+fn resolve_path(path: &Path) -> io::Result<ScopePath> {
     let path = path.canonicalize()?;
     let (found, mount) = (std::fs::metadata(&path)?, Mount::of(&path)?);
-    let dev = homes::number(mount.device.0, mount.device.1);
+    let dev = homes::encode(mount.device.0, mount.device.1);
     let ino = (!found.is_dir()).then(|| found.ino());
     let is_root = path == mount.point;
-    Ok(Place { path, dev, ino, is_root, mount })
+    Ok(ScopePath { path, dev, ino, is_root, mount })
 }
 
-/// Returns the path of a group below the root of the hierarchy; `named` may be its directory.
-fn group_of(named: &str) -> io::Result<String> {
+/// Returns the path of a group below the root of the hierarchy; `given` may be its directory.
+fn resolve_group(given: &str) -> io::Result<String> {
     let is_of_groups = |mount: &Mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2");
     let roots: Vec<_> = mounts::all().into_iter().filter(is_of_groups).collect();
-    let below = |mount: &Mount| Path::new(named).strip_prefix(&mount.point).ok()?.to_str();
+    let below = |mount: &Mount| Path::new(given).strip_prefix(&mount.point).ok()?.to_str();
     // Hierarchies may be mounted inside each other; the shortest rest belongs to the innermost.
-    let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(named);
+    let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(given);
     let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
-    let is_there = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
-    if roots.iter().any(is_there) || processes::pids().into_iter().any(|pid| in_group(&group, pid))
-    {
+    let exists = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
+    if roots.iter().any(exists) || processes::pids().into_iter().any(|pid| in_group(&group, pid)) {
         return Ok(group);
     }
-    let why = "there is no such control group; it is named by its path below the root of the \
+    let message = "there is no such control group; it is named by its path below the root of the \
                groups, as in /proc/PID/cgroup, or by its directory";
-    Err(io::Error::new(io::ErrorKind::NotFound, why))
+    Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
 /// Describes a thread, from procfs.
@@ -176,7 +177,7 @@ pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let name = text(&status, "Name").unwrap_or_default();
     let watched = match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
-        WatchScope::Process(of) => made_by(*of, pid),
+        WatchScope::Process(of) => is_descendant(*of, pid),
         WatchScope::Group(group) => in_group(group, pid),
     };
     let kernel = pid == KTHREADD || number(&status, "PPid") == Some(KTHREADD);
@@ -192,9 +193,9 @@ fn number(status: &str, name: &str) -> Option<u32> {
     text(status, name)?.parse().ok()
 }
 
-fn made_by(maker: u32, mut pid: u32) -> bool {
-    for _ in 0..MAKERS_MAX {
-        if pid == maker {
+fn is_descendant(ancestor: u32, mut pid: u32) -> bool {
+    for _ in 0..ANCESTORS_MAX {
+        if pid == ancestor {
             return true;
         }
         let parent =
@@ -224,13 +225,13 @@ mod tests {
     fn filters_name_the_file_or_its_file_system() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let scope = Scope::find(&WatchScope::Path(file.path().to_path_buf())).unwrap();
-        let place = scope.path.clone().unwrap();
-        let (dev, ino) = (place.dev, place.ino.unwrap());
+        let location = scope.path.clone().unwrap();
+        let (dev, ino) = (location.dev, location.ino.unwrap());
         let hot = scope.filter(("s_dev", "i_ino"), true);
         assert_eq!(hot, format!("s_dev == {dev} && i_ino == {ino}"));
         assert_eq!(scope.filter(("s_dev", "i_ino"), false), format!("s_dev == {dev}"));
         assert_eq!(scope.filter(("", ""), true), "");
-        assert_eq!(scope.joins(), None);
+        assert_eq!(scope.join_filter(), None);
         assert!(scope.has_file(Key { dev, ino }, None));
         assert!(!scope.has_file(Key { dev, ino: ino + 1 }, Some(file.path())));
         let everything = Scope::find(&WatchScope::Machine).unwrap();
@@ -252,28 +253,29 @@ mod tests {
 
     #[test]
     fn processes_are_watched_with_those_that_they_have_made() {
-        let own = std::process::id();
+        let own_pid = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = task_info(&WatchScope::Process(own), child.id()).unwrap();
+        let found = task_info(&WatchScope::Process(own_pid), child.id()).unwrap();
         assert!(found.watched && found.pid == child.id());
-        assert!(!task_info(&WatchScope::Process(child.id()), own).unwrap().watched);
-        assert!(task_info(&WatchScope::Machine, own).unwrap().watched);
+        assert!(!task_info(&WatchScope::Process(child.id()), own_pid).unwrap().watched);
+        assert!(task_info(&WatchScope::Machine, own_pid).unwrap().watched);
         child.kill().unwrap();
         child.wait().unwrap();
         let line = proc::read("/proc/self/cgroup").unwrap();
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        assert!(task_info(&WatchScope::Group(group), own).unwrap().watched);
-        assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own).unwrap().watched);
+        assert!(task_info(&WatchScope::Group(group), own_pid).unwrap().watched);
+        assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own_pid).unwrap().watched);
     }
 
     #[test]
     fn groups_are_those_that_exist_by_path_or_by_directory() {
         let line = proc::read("/proc/self/cgroup").unwrap();
-        let own = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        let found = Scope::find(&WatchScope::Group(own.clone())).unwrap();
-        assert_eq!(found.wanted, WatchScope::Group(own));
-        let why = Scope::find(&WatchScope::Group("no/such/group".into())).unwrap_err().to_string();
-        assert!(why.starts_with("there is no such control group"), "{why}");
+        let own_group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
+        let found = Scope::find(&WatchScope::Group(own_group.clone())).unwrap();
+        assert_eq!(found.wanted, WatchScope::Group(own_group));
+        let message =
+            Scope::find(&WatchScope::Group("no/such/group".into())).unwrap_err().to_string();
+        assert!(message.starts_with("there is no such control group"), "{message}");
         let mounts = mounts::all();
         let Some(root) = mounts.iter().find(|mount| mount.fs_type.starts_with("cgroup")) else {
             skip("control groups are not mounted");

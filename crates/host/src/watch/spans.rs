@@ -31,23 +31,23 @@ impl<T: Copy> Spans<T> {
     }
 
     /// Sets the value of the pages from `first` up to, but not including, `end`.
-    pub(crate) fn put(&mut self, first: u64, end: u64, value: T) {
+    pub(crate) fn set(&mut self, first: u64, end: u64, value: T) {
         if first < end {
             self.retain(first, end, |_, _| false);
             self.spans.insert(first, (end, value));
         }
     }
 
-    /// Calls `keeps` with the page count and the value of each piece between `first` and `end`, and
+    /// Calls `keep` with the page count and the value of each piece between `first` and `end`, and
     /// removes the pieces for which it returns false.
-    pub(crate) fn retain(&mut self, first: u64, end: u64, mut keeps: impl FnMut(u64, T) -> bool) {
+    pub(crate) fn retain(&mut self, first: u64, end: u64, mut keep: impl FnMut(u64, T) -> bool) {
         // The preceding range may extend into this one.
         let mut from = first;
         if let Some((&begin, &(to, value))) = self.spans.range(..first).next_back()
             && to > first
         {
             let stop = to.min(end);
-            if !keeps(stop - first, value) {
+            if !keep(stop - first, value) {
                 self.spans.insert(begin, (first, value));
                 if to > end {
                     self.spans.insert(end, (to, value));
@@ -58,7 +58,7 @@ impl<T: Copy> Spans<T> {
         while from < end {
             let Some((&begin, &(to, value))) = self.spans.range(from..end).next() else { return };
             let stop = to.min(end);
-            if !keeps(stop - begin, value) {
+            if !keep(stop - begin, value) {
                 self.spans.remove(&begin);
                 if to > end {
                     self.spans.insert(end, (to, value));
@@ -68,11 +68,12 @@ impl<T: Copy> Spans<T> {
         }
     }
 
-    /// Returns the number of pages between `first` and `end` whose value satisfies `wants`.
+    /// Returns the number of pages between `first` and `end` whose value satisfies `matches`.
     #[must_use]
-    pub(crate) fn count(&self, first: u64, end: u64, wants: impl Fn(T) -> bool) -> u64 {
+    pub(crate) fn count(&self, first: u64, end: u64, matches: impl Fn(T) -> bool) -> u64 {
         let head = self.at(first).map_or(first, |(begin, ..)| begin);
-        let pieces = self.spans.range(head..end.max(head)).filter(|(_, (_, value))| wants(*value));
+        let pieces =
+            self.spans.range(head..end.max(head)).filter(|(_, (_, value))| matches(*value));
         pieces.map(|(&begin, &(to, _))| to.min(end).saturating_sub(begin.max(first))).sum()
     }
 
@@ -110,18 +111,21 @@ mod tests {
                 let place = |page: u64| usize::try_from(page).unwrap();
                 if next(2) == 0 {
                     let value = u8::try_from(next(3)).unwrap();
-                    spans.put(first, end, value);
+                    spans.set(first, end, value);
                     model[place(first)..place(end)].fill(Some(value));
                 } else {
-                    let goes = u8::try_from(next(3)).unwrap();
-                    let mut told = 0;
+                    let removed_value = u8::try_from(next(3)).unwrap();
+                    let mut visited = 0;
                     spans.retain(first, end, |pages, value| {
-                        told += pages;
-                        value != goes
+                        visited += pages;
+                        value != removed_value
                     });
                     let range = &mut model[place(first)..place(end)];
-                    assert_eq!(told, range.iter().flatten().count() as u64);
-                    range.iter_mut().filter(|it| **it == Some(goes)).for_each(|it| *it = None);
+                    assert_eq!(visited, range.iter().flatten().count() as u64);
+                    range
+                        .iter_mut()
+                        .filter(|it| **it == Some(removed_value))
+                        .for_each(|it| *it = None);
                 }
                 assert_eq!(pages(&spans), model);
                 let ones = model[place(first)..place(end)].iter().filter(|it| **it == Some(1));

@@ -35,11 +35,11 @@ pub(crate) struct TaskInfo {
 }
 
 /// Describes a thread; returns `None` if it has ended.
-pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
+pub(crate) type DescribeTask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 
 #[derive(Clone, Copy, Debug)]
 struct Task {
-    who: ThreadIdentity,
+    identity: ThreadIdentity,
     kernel: bool,
     reclaims: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Tasks {
     threads: Map<u32, Task>,
     processes: Vec<Process>,
     by_pid: Map<u32, ProcessId>,
-    ask: Ask,
+    describe_task: DescribeTask,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -61,9 +61,9 @@ impl std::fmt::Debug for Tasks {
 impl Tasks {
     /// Creates an empty collection.
     #[must_use]
-    pub(crate) fn new(ask: Ask) -> Tasks {
+    pub(crate) fn new(describe_task: DescribeTask) -> Tasks {
         let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
-        Tasks { threads, processes, by_pid, ask }
+        Tasks { threads, processes, by_pid, describe_task }
     }
 
     /// Returns a process by its ID in this watcher.
@@ -74,7 +74,7 @@ impl Tasks {
 
     /// Returns the identity of a thread.
     pub(crate) fn thread_identity(&mut self, thread: u32) -> ThreadIdentity {
-        self.task(thread).who
+        self.task(thread).identity
     }
 
     /// Returns true if a thread writes back pages that others dirtied: it is a kernel thread.
@@ -92,25 +92,25 @@ impl Tasks {
         if let Some(task) = self.threads.get(&thread) {
             return *task;
         }
-        let told = (self.ask)(thread).unwrap_or_else(|| TaskInfo {
+        let info = (self.describe_task)(thread).unwrap_or_else(|| TaskInfo {
             pid: thread,
             name: "(gone)".to_owned(),
             process: "(gone)".to_owned(),
             kernel: false,
             watched: false,
         });
-        self.add_task(thread, told)
+        self.add_task(thread, info)
     }
 
-    fn add_task(&mut self, thread: u32, told: TaskInfo) -> Task {
-        let flusher = told.name.starts_with("kworker/");
+    fn add_task(&mut self, thread: u32, info: TaskInfo) -> Task {
+        let flusher = info.name.starts_with("kworker/");
         let (pid, name) =
-            if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
-        let process = self.process_of(pid, &name, told.watched);
-        let is_worker = told.name.starts_with("iou-wrk");
-        let reclaims = ["kswapd", "kdamond"].iter().any(|name| told.name.starts_with(name));
-        let who = ThreadIdentity { thread, process, is_worker };
-        let task = Task { who, kernel: told.kernel, reclaims };
+            if flusher { (0, "kworker".to_owned()) } else { (info.pid, info.process) };
+        let process = self.process_of(pid, &name, info.watched);
+        let is_worker = info.name.starts_with("iou-wrk");
+        let reclaims = ["kswapd", "kdamond"].iter().any(|name| info.name.starts_with(name));
+        let identity = ThreadIdentity { thread, process, is_worker };
+        let task = Task { identity, kernel: info.kernel, reclaims };
         self.threads.insert(thread, task);
         task
     }
@@ -125,61 +125,63 @@ impl Tasks {
         id
     }
 
-    /// Processes the creation of a thread by `maker`, in its own process or in a new one.
-    pub(crate) fn made(&mut self, maker: u32, thread: u32, same_process: bool) {
-        let parent = self.task(maker);
+    /// Processes the creation of a thread by `creator`, in its own process or in a new one.
+    pub(crate) fn created(&mut self, creator: u32, thread: u32, same_process: bool) {
+        let parent = self.task(creator);
         if parent.kernel {
             // The new kernel thread receives its name later; it is looked up at its first event.
             self.threads.remove(&thread);
             self.by_pid.remove(&thread);
             return;
         }
-        let who = if same_process {
-            ThreadIdentity { thread, ..parent.who }
+        let identity = if same_process {
+            ThreadIdentity { thread, ..parent.identity }
         } else {
-            let Process { name, watched, .. } = self.process(parent.who.process).clone();
+            let Process { name, watched, .. } = self.process(parent.identity.process).clone();
             // An ended process may have had this PID.
             self.by_pid.remove(&thread);
             let process = self.process_of(thread, &name, watched);
             ThreadIdentity { thread, process, is_worker: false }
         };
-        self.threads.insert(thread, Task { who, kernel: false, reclaims: false });
+        self.threads.insert(thread, Task { identity, kernel: false, reclaims: false });
     }
 
     /// Processes the move of a process into the watched cgroup.
-    pub(crate) fn joined(&mut self, thread: u32) {
-        self.regroup(thread, true);
+    pub(crate) fn joined_cgroup(&mut self, thread: u32) {
+        self.set_watched(thread, true);
     }
 
     /// Processes the creation of a process in another cgroup than that of its creator.
-    pub(crate) fn grouped(&mut self, thread: u32) {
-        if let Some(told) = (self.ask)(thread) {
-            self.regroup(thread, told.watched);
+    pub(crate) fn created_in_cgroup(&mut self, thread: u32) {
+        if let Some(info) = (self.describe_task)(thread) {
+            self.set_watched(thread, info.watched);
         }
     }
 
     /// Changes whether a process is watched. It becomes a new process; its earlier counts stay with
     /// the old one.
-    fn regroup(&mut self, thread: u32, is_watched: bool) {
+    fn set_watched(&mut self, thread: u32, is_watched: bool) {
         // An unknown thread is looked up at its first event.
-        let Some(before) = self.threads.get(&thread).map(|task| task.who.process) else { return };
+        let Some(before) = self.threads.get(&thread).map(|task| task.identity.process) else {
+            return;
+        };
         let Process { pid, name, watched } = self.process(before).clone();
         if watched == is_watched {
             return;
         }
         self.by_pid.remove(&pid);
         let now = self.process_of(pid, &name, is_watched);
-        for task in self.threads.values_mut().filter(|task| task.who.process == before) {
-            task.who.process = now;
+        for task in self.threads.values_mut().filter(|task| task.identity.process == before) {
+            task.identity.process = now;
         }
     }
 
     /// Processes a new name of a thread; the name of the first thread is that of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
-        task.who.is_worker |= name.starts_with("iou-wrk");
-        let place = usize::try_from(task.who.process).expect("numbers are places");
-        let process = &mut self.processes[place];
+        task.identity.is_worker |= name.starts_with("iou-wrk");
+        let index = usize::try_from(task.identity.process).expect("numbers are places");
+        let process = &mut self.processes[index];
         if process.pid == thread {
             name.clone_into(&mut process.name);
         }
@@ -188,7 +190,7 @@ impl Tasks {
     /// Processes the end of a thread.
     pub(crate) fn ended(&mut self, thread: u32) {
         if let Some(task) = self.threads.remove(&thread)
-            && self.process(task.who.process).pid == thread
+            && self.process(task.identity.process).pid == thread
         {
             self.by_pid.remove(&thread);
         }
@@ -201,7 +203,7 @@ mod tests {
 
     fn tasks() -> Tasks {
         Tasks::new(Box::new(|thread| {
-            let told = |pid, name: &str, process: &str| TaskInfo {
+            let info = |pid, name: &str, process: &str| TaskInfo {
                 pid,
                 name: name.into(),
                 process: process.into(),
@@ -209,12 +211,12 @@ mod tests {
                 watched: pid == 100,
             };
             match thread {
-                100 => Some(told(100, "db", "db")),
-                101 => Some(told(100, "io", "db")),
-                102 => Some(told(100, "iou-wrk-100", "db")),
-                7 | 8 => Some(told(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
-                9 => Some(told(9, "kswapd0", "kswapd0")),
-                10 => Some(told(10, "kdamond.0", "kdamond.0")),
+                100 => Some(info(100, "db", "db")),
+                101 => Some(info(100, "io", "db")),
+                102 => Some(info(100, "iou-wrk-100", "db")),
+                7 | 8 => Some(info(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
+                9 => Some(info(9, "kswapd0", "kswapd0")),
+                10 => Some(info(10, "kdamond.0", "kdamond.0")),
                 _ => None,
             }
         }))
@@ -238,33 +240,33 @@ mod tests {
     #[test]
     fn who_goes_into_a_group_is_another_from_then_on() {
         let mut tasks = tasks();
-        tasks.made(7, 200, false);
+        tasks.created(7, 200, false);
         let before = tasks.thread_identity(200).process;
-        tasks.made(200, 201, true);
-        tasks.joined(300);
-        tasks.joined(200);
+        tasks.created(200, 201, true);
+        tasks.joined_cgroup(300);
+        tasks.joined_cgroup(200);
         let after = tasks.thread_identity(200).process;
         assert_ne!(before, after);
         assert_eq!(tasks.thread_identity(201).process, after, "all of its threads");
         assert!(tasks.process(after).watched && !tasks.process(before).watched);
-        tasks.made(200, 202, false);
-        let made = tasks.thread_identity(202).process;
-        assert!(tasks.process(made).watched, "and what it makes then");
-        tasks.joined(200);
+        tasks.created(200, 202, false);
+        let created = tasks.thread_identity(202).process;
+        assert!(tasks.process(created).watched, "and what it makes then");
+        tasks.joined_cgroup(200);
         assert_eq!(tasks.thread_identity(200).process, after, "nothing has changed");
         // The creator is outside the group; the new process in the group is looked up.
-        tasks.made(9, 100, false);
-        tasks.grouped(100);
-        let grouped = tasks.thread_identity(100).process;
-        assert!(tasks.process(grouped).watched);
+        tasks.created(9, 100, false);
+        tasks.created_in_cgroup(100);
+        let created_in_cgroup = tasks.thread_identity(100).process;
+        assert!(tasks.process(created_in_cgroup).watched);
     }
 
     #[test]
     fn a_process_that_lives_for_a_moment_has_a_name() {
         let mut tasks = tasks();
-        tasks.made(100, 200, false);
+        tasks.created(100, 200, false);
         tasks.renamed(200, "cp");
-        tasks.made(200, 201, true);
+        tasks.created(200, 201, true);
         tasks.renamed(201, "a thread");
         let id = tasks.thread_identity(201).process;
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
@@ -272,11 +274,11 @@ mod tests {
         tasks.ended(201);
         tasks.ended(200);
         // The kernel reuses the PID.
-        tasks.made(100, 200, false);
+        tasks.created(100, 200, false);
         let other = tasks.thread_identity(200).process;
         assert_ne!(other, id);
         assert_eq!(tasks.process(id).name, "cp", "what was counted keeps its name");
-        tasks.made(9, 8, true);
+        tasks.created(9, 8, true);
         assert!(tasks.is_flusher(8), "a thread of the kernel is looked up");
     }
 }

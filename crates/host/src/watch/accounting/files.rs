@@ -6,7 +6,7 @@
 
 #[cfg(feature = "bpf")]
 use super::super::event::Event;
-use super::super::event::{FileSystemId, Key, Place};
+use super::super::event::{FileSystemId, InodeRef, Key};
 use super::super::lookup::FileId;
 use super::super::owners::Owners;
 use super::super::spans::Spans;
@@ -26,25 +26,25 @@ pub(super) struct File {
     /// Pages that reclaim evicted.
     pub(super) evicted: Spans<()>,
     /// True if the file system reports each write.
-    pub(super) tells_writes: bool,
+    pub(super) reports_writes: bool,
     /// True if another file had the inode number before.
-    is_second: bool,
+    reuses_number: bool,
     is_removed: bool,
     /// Known lower bound of the size in pages.
     pages: u64,
     /// Round in which the size was last queried.
-    asked: u32,
+    queried_round: u32,
 }
 
 impl File {
     /// Raises the known size to `pages`.
-    pub(super) fn reaches(&mut self, pages: u64) {
+    pub(super) fn raise_size(&mut self, pages: u64) {
         self.pages = self.pages.max(pages);
     }
 
     /// Resets the known size after a possible truncation.
-    pub(super) fn may_end_before(&mut self) {
-        (self.pages, self.asked) = (0, 0);
+    pub(super) fn reset_size(&mut self) {
+        (self.pages, self.queried_round) = (0, 0);
     }
 }
 
@@ -63,19 +63,19 @@ impl Accounting {
 
     /// Returns true if a file has the inode number of a removed file.
     #[must_use]
-    pub(crate) fn is_second(&self, file: FileId) -> bool {
-        self.file(file).is_second
+    pub(crate) fn reuses_number(&self, file: FileId) -> bool {
+        self.file(file).reuses_number
     }
 
     /// Returns true if more files were removed than are kept separate.
     #[must_use]
-    pub(crate) fn mixes_removed(&self) -> bool {
+    pub(crate) fn removed_overflow(&self) -> bool {
         self.removed >= REMOVED_MAX
     }
 
     /// Returns the files that were removed since the last call, with their times.
     pub(crate) fn take_ended(&mut self) -> Vec<(FileId, u64)> {
-        std::mem::take(&mut self.gone)
+        std::mem::take(&mut self.removed_files)
     }
 
     pub(super) fn file(&self, id: FileId) -> &File {
@@ -94,7 +94,7 @@ impl Accounting {
             return id;
         }
         let id = FileId::try_from(self.files.len()).expect("fewer files than 2^32");
-        self.files.push(File { key, is_second: known.is_some(), ..File::default() });
+        self.files.push(File { key, reuses_number: known.is_some(), ..File::default() });
         self.by_key.insert(key, id);
         id
     }
@@ -106,32 +106,32 @@ impl Accounting {
         if key.dev >> 20 != 0 {
             return key;
         }
-        let ask = &mut self.holds_blocks;
-        let holds = *self.block_homes.entry(key.dev).or_insert_with(|| ask(key));
+        let query = &mut self.is_block_file_system;
+        let holds = *self.block_file_systems.entry(key.dev).or_insert_with(|| query(key));
         if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
     }
 
-    /// Returns the file at a place; if several devices are possible, the one where the file is
-    /// known.
-    pub(super) fn file_at(&mut self, place: Place) -> FileId {
-        let devices = match place.home {
-            FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
-            home => {
-                if !self.known_homes.contains_key(&home) {
-                    let devices = (self.homes)(&home);
-                    self.known_homes.insert(home, devices);
+    /// Returns the file of an inode reference; if several devices are possible, the one where the
+    /// file is known.
+    pub(super) fn file_at(&mut self, inode: InodeRef) -> FileId {
+        let devices = match inode.file_system {
+            FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: inode.ino }),
+            file_system => {
+                if !self.known_devices.contains_key(&file_system) {
+                    let devices = (self.file_system_devices)(&file_system);
+                    self.known_devices.insert(file_system, devices);
                 }
-                &self.known_homes[&home]
+                &self.known_devices[&file_system]
             }
         };
-        let keys = devices.iter().map(|&dev| Key { dev, ino: place.ino });
+        let keys = devices.iter().map(|&dev| Key { dev, ino: inode.ino });
         // The inode of the block device itself, in which file systems keep metadata.
-        if devices.iter().any(|&dev| u64::from(dev) == place.ino) {
-            return self.file_of(Key { dev: BLOCK_DEVICES, ino: place.ino });
+        if devices.iter().any(|&dev| u64::from(dev) == inode.ino) {
+            return self.file_of(Key { dev: BLOCK_DEVICES, ino: inode.ino });
         }
         let known = keys.clone().find(|key| self.by_key.contains_key(key));
         let key = known.or_else(|| keys.clone().next());
-        self.file_of(key.unwrap_or(Key { dev: 0, ino: place.ino }))
+        self.file_of(key.unwrap_or(Key { dev: 0, ino: inode.ino }))
     }
 
     /// Returns the file whose inode number an event of a thread frees.
@@ -139,7 +139,7 @@ impl Accounting {
     pub(crate) fn frees(&self, thread: u32, event: Event) -> Option<Key> {
         match event {
             Event::Removed { key } => Some(key),
-            Event::Unlinked => self.doing.get(&thread)?.inactive,
+            Event::Unlinked => self.thread_states.get(&thread)?.inactive,
             _ => None,
         }
     }
@@ -149,40 +149,40 @@ impl Accounting {
         let key = self.canonical(key);
         let known = self.by_key.get(&key).copied();
         let Some(id) = known.filter(|&id| !self.file(id).is_removed) else { return };
-        if self.mixes_removed() {
+        if self.removed_overflow() {
             return;
         }
         self.removed += 1;
-        self.same = None;
+        self.last_lookup = None;
         self.lookups.removed(id);
         let of = self.file_mut(id);
         of.is_removed = true;
         let forgotten = of.folios.len() + of.evicted.len();
         (of.folios, of.evicted) = (Spans::default(), Spans::default());
-        self.remembered = self.remembered.saturating_sub(forgotten);
-        self.gone.push((id, self.now_ns));
+        self.range_count = self.range_count.saturating_sub(forgotten);
+        self.removed_files.push((id, self.now_ns));
     }
 
     /// Starts a new round, which permits one more query of each file's size.
-    pub(crate) fn next_round(&mut self) {
+    pub(crate) fn start_round(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
     }
 
     /// Returns the last page of a request from `first` to `last` that the file contains, for
     /// kernels that do not report it: readers request as much as their buffers hold. Queries the
     /// size once per round; if the size is unknown, returns `last`.
-    pub(super) fn held(&mut self, file: FileId, first: u64, last: u64) -> u64 {
+    pub(super) fn last_in_file(&mut self, file: FileId, first: u64, last: u64) -> u64 {
         let round = self.round;
         let of = self.file_mut(file);
         if last < of.pages {
             return last;
         }
-        if of.asked != round {
-            of.asked = round;
+        if of.queried_round != round {
+            of.queried_round = round;
             let key = of.key;
-            let bytes = (self.ends)(key).unwrap_or(0);
+            let bytes = (self.file_size)(key).unwrap_or(0);
             let pages = bytes.div_ceil(self.page_bytes);
-            self.file_mut(file).reaches(pages);
+            self.file_mut(file).raise_size(pages);
         }
         // If the file lacks even the first page, it was truncated after the request.
         let pages = self.file(file).pages;

@@ -22,14 +22,14 @@ impl Accounting {
     pub(super) fn reads(&mut self, thread: u32, file: FileId, pages: u64) {
         let bytes = pages.saturating_mul(self.page_bytes);
         let is_metadata = self.is_metadata(file);
-        let doing = self.doing(thread);
-        doing.then_reads = match (doing.then_reads, doing.reads) {
+        let state = self.thread_state(thread);
+        state.reads_next = match (state.reads_next, state.reads) {
             _ if !is_metadata => None,
             (Some((then, left)), _) => Some((then, left.saturating_add(bytes))),
             (None, Some(then)) if then != file => Some((then, bytes)),
             (None, _) => None,
         };
-        doing.reads = Some(file);
+        state.reads = Some(file);
     }
 
     /// Returns true if a file is a block device, or the metadata of a btrfs.
@@ -43,13 +43,13 @@ impl Accounting {
         if bytes == 0 || self.is_lower(dev) {
             return;
         }
-        let doing = self.doing(thread);
-        let file = if write { doing.writes_out } else { doing.reads };
-        if !write && let Some((then, left)) = &mut doing.then_reads {
-            *left = left.saturating_sub(bytes);
-            if *left == 0 {
-                doing.reads = Some(*then);
-                doing.then_reads = None;
+        let state = self.thread_state(thread);
+        let file = if write { state.writes_out } else { state.reads };
+        if !write && let Some((next_file, bytes_left)) = &mut state.reads_next {
+            *bytes_left = bytes_left.saturating_sub(bytes);
+            if *bytes_left == 0 {
+                state.reads = Some(*next_file);
+                state.reads_next = None;
             }
         }
         if meta {
@@ -60,8 +60,8 @@ impl Accounting {
         match (file, write) {
             (Some(file), true) => self.charge(thread, file, bytes),
             (Some(file), false) => {
-                let who = self.tasks.thread_identity(thread);
-                self.at(file, who.process).disk_read_bytes += bytes;
+                let identity = self.tasks.thread_identity(thread);
+                self.counts_mut(file, identity.process).disk_read_bytes += bytes;
             }
             (None, true) => self.unattributed.write_bytes += bytes,
             (None, false) => self.unattributed.read_bytes += bytes,
@@ -86,7 +86,7 @@ impl Accounting {
         let owners = &mut self.file_mut(file).owners;
         owners.charge(bytes, page_bytes, |process, bytes| charged.push((process, bytes)));
         if !flusher {
-            self.at(file, process).disk_write_bytes += bytes;
+            self.counts_mut(file, process).disk_write_bytes += bytes;
             return;
         }
         if charged.is_empty() {
@@ -95,13 +95,13 @@ impl Accounting {
             charged.push((process, bytes));
         }
         for (process, bytes) in charged {
-            self.at(file, process).disk_lazy_write_bytes += bytes;
+            self.counts_mut(file, process).disk_lazy_write_bytes += bytes;
         }
     }
 
     /// Returns true if a device is a lower device, whose requests the kernel derives from an upper
     /// one.
     fn is_lower(&mut self, dev: u32) -> bool {
-        *self.lower.entry(dev).or_insert_with(|| super::super::homes::holds_others(dev))
+        *self.lower_devices.entry(dev).or_insert_with(|| super::super::homes::is_lower_device(dev))
     }
 }

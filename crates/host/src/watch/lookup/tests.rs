@@ -11,8 +11,14 @@ fn found(hits: u64, ahead: u64, misses: u64) -> Found {
 }
 
 /// Performs a look-up and clears the fields `first` and `in_order` of the result.
-fn look(lookups: &mut Lookups, who: ThreadIdentity, file: FileId, first: u64, last: u64) -> Found {
-    Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, (last, last)) }
+fn look(
+    lookups: &mut Lookups,
+    identity: ThreadIdentity,
+    file: FileId,
+    first: u64,
+    last: u64,
+) -> Found {
+    Found { first: 0, in_order: false, ..lookups.looked_up(identity, file, first, (last, last)) }
 }
 
 #[test]
@@ -27,12 +33,12 @@ fn a_page_that_came_for_this_request_is_a_miss_and_then_a_hit() {
 #[test]
 fn what_read_ahead_brought_is_a_read_ahead_hit_once() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 0, 1);
+    lookups.sync_readahead(A, 0, 0, 1);
     lookups.added(A, 0, 0, 4);
     lookups.added(A, 0, 4, 4);
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(0, 0, 1));
     assert_eq!(look(&mut lookups, B, 0, 1, 3), found(0, 3, 0), "whoever comes first");
-    lookups.ahead(A);
+    lookups.async_readahead(A);
     lookups.added(A, 0, 8, 8);
     assert_eq!(look(&mut lookups, A, 0, 1, 5), found(3, 2, 0));
     let mut unused = Vec::new();
@@ -59,7 +65,7 @@ fn the_rest_of_a_request_counts_no_page_twice() {
         // Pages from 100 on are not resident; the kernel adds them when the request reaches them.
         if first + 31 > 100 {
             let from = first.max(100);
-            lookups.wanted(A, 0, from, 256 - from);
+            lookups.sync_readahead(A, 0, from, 256 - from);
             lookups.added(A, 0, from, (first + 31).min(256) - from);
         }
         let one = look(&mut lookups, A, 0, first, 255);
@@ -79,12 +85,12 @@ fn the_rest_of_a_request_counts_no_page_twice() {
 #[test]
 fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 100, 16);
+    lookups.sync_readahead(A, 0, 100, 16);
     lookups.added(A, 0, 100, 16);
     // The first folio was resident, so the kernel reports the request from the second one on.
     let rest = lookups.looked_up(A, 0, 104, (115, 115));
     assert_eq!((rest.first, rest.is_new, rest.misses), (100, true, 16));
-    lookups.wanted(A, 0, 200, 4);
+    lookups.sync_readahead(A, 0, 200, 4);
     lookups.added(A, 0, 200, 4);
     assert_eq!(lookups.looked_up(A, 0, 202, (300, 300)).first, 202, "asked for something else");
 }
@@ -92,7 +98,7 @@ fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
 #[test]
 fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
     let mut lookups = Lookups::default();
-    lookups.ahead(B);
+    lookups.async_readahead(B);
     lookups.added(B, 0, 0, 500);
     for first in [0, 16, 32] {
         assert_eq!(look(&mut lookups, A, 0, first, first + 15), found(0, 16, 0));
@@ -114,7 +120,7 @@ fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
 #[test]
 fn who_waits_for_anothers_page_does_not_take_his_miss() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 5, 1);
+    lookups.sync_readahead(A, 0, 5, 1);
     lookups.added(A, 0, 5, 1);
     assert_eq!(look(&mut lookups, B, 0, 5, 5), found(1, 0, 0));
     assert_eq!(look(&mut lookups, A, 0, 5, 5), found(0, 0, 1));
@@ -125,7 +131,7 @@ fn who_waits_for_anothers_page_does_not_take_his_miss() {
 fn many_requests_of_a_ring_at_a_time_are_misses_each() {
     let mut lookups = Lookups::default();
     for page in [3, 9, 1, 7] {
-        lookups.wanted(A, 0, page, 1);
+        lookups.sync_readahead(A, 0, page, 1);
         lookups.added(A, 0, page, 2);
     }
     for page in [9, 3, 7] {
@@ -147,7 +153,7 @@ fn a_written_page_is_nobodys_read_ahead() {
 #[test]
 fn a_page_that_was_mapped_is_no_longer_fresh() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 0, 1);
+    lookups.sync_readahead(A, 0, 0, 1);
     lookups.added(A, 0, 0, 4);
     assert!(!lookups.touched(0, 0) && lookups.touched(0, 1) && !lookups.touched(0, 1));
     lookups.thread_ended(A.thread);
@@ -157,7 +163,7 @@ fn a_page_that_was_mapped_is_no_longer_fresh() {
 #[test]
 fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     let mut lookups = Lookups::default();
-    lookups.ahead(A);
+    lookups.async_readahead(A);
     for page in 0..FRESH_MAX as u64 + 10 {
         lookups.added(A, 0, 2 * page, 1);
         assert!(lookups.spans <= FRESH_MAX);
@@ -178,12 +184,12 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
         random % below
     };
     for round in 0..40 {
-        let tells = round % 2 == 0;
+        let reports_readahead = round % 2 == 0;
         let mut lookups = Lookups::default();
         let mut resident = [false; 200];
         let mut fresh = [false; 200];
         for _ in 0..300 {
-            let who = if next(2) == 0 { A } else { B };
+            let identity = if next(2) == 0 { A } else { B };
             if next(5) == 0 {
                 let page = next(200);
                 let place = usize::try_from(page).unwrap();
@@ -196,12 +202,14 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
             let first = next(190);
             let last = first + next(8);
             let mut expected = found(0, 0, 0);
-            if lookups.threads.get(&who.thread).is_some_and(|thread| {
-                let rest = thread.request.is_some_and(|(_, come, end)| end == last && first > come);
+            if lookups.threads.get(&identity.thread).is_some_and(|thread| {
+                let rest = thread
+                    .request
+                    .is_some_and(|(_, previous_first, end)| end == last && first > previous_first);
                 rest || thread.in_order >= IN_ORDER_MIN
             }) {
                 // The look-up is indistinguishable from the rest of a request.
-                lookups.thread_ended(who.thread);
+                lookups.thread_ended(identity.thread);
                 continue;
             }
             for page in first..=last {
@@ -212,8 +220,8 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                     (true, false) => expected.hits += 1,
                 }
             }
-            if tells && expected.misses > 0 {
-                lookups.wanted(who, 0, first, last - first + 1);
+            if reports_readahead && expected.misses > 0 {
+                lookups.sync_readahead(identity, 0, first, last - first + 1);
             }
             // The kernel adds the missing pages, and sometimes more.
             let more = if expected.misses > 0 { next(4) } else { 0 };
@@ -221,14 +229,14 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                 let place = usize::try_from(page).unwrap();
                 if !resident[place] {
                     resident[place] = true;
-                    lookups.added(who, 0, page, 1);
+                    lookups.added(identity, 0, page, 1);
                     fresh[place] = page > last;
                 }
             }
             for page in first..=last {
                 fresh[usize::try_from(page).unwrap()] = false;
             }
-            assert_eq!(look(&mut lookups, who, 0, first, last), expected, "{first}..={last}");
+            assert_eq!(look(&mut lookups, identity, 0, first, last), expected, "{first}..={last}");
         }
     }
 }
@@ -256,15 +264,15 @@ impl Kernel {
     ) -> Option<u64> {
         let same = self.request.filter(|(of, ..)| *of == file);
         self.skipped += u32::from(counts);
-        if let Some((_, come, end)) = same
+        if let Some((_, previous_first, end)) = same
             && end == last
-            && first > come
+            && first > previous_first
         {
             self.request = Some((file, first, last));
             return counts.then_some(0);
         }
-        let goes_on = same.is_some_and(|(_, _, end)| first == end || first == end + 1);
-        self.in_order = if goes_on { self.in_order + 1 } else { 0 };
+        let is_sequential = same.is_some_and(|(_, _, end)| first == end || first == end + 1);
+        self.in_order = if is_sequential { self.in_order + 1 } else { 0 };
         self.pages = last - first + 1;
         self.request = Some((file, first, last));
         counts.then_some(last.min(held) + 1 - first)
@@ -307,17 +315,17 @@ fn what_is_only_counted_gives_the_same_numbers() {
     for _ in 0..300 {
         let (mut all, mut some) = (Lookups::default(), Lookups::default());
         let mut kernel = [Kernel::default(); 2];
-        let (mut told, mut found, mut at) = ([0; 4], [0; 4], [0; 2]);
+        let (mut expected, mut found, mut at) = ([0; 4], [0; 4], [0; 2]);
         for _ in 0..200 {
             let number = usize::try_from(next(2)).unwrap();
-            let (who, file) = ([A, B][number], u32::try_from(next(2)).unwrap());
+            let (identity, file) = ([A, B][number], u32::try_from(next(2)).unwrap());
             let of = &mut kernel[number];
             match next(8) {
                 0 => {
                     let (first, pages) = (next(30), 1 + next(4));
-                    catch_up(&mut some, who.thread, of);
+                    catch_up(&mut some, identity.thread, of);
                     for it in [&mut all, &mut some] {
-                        it.added(who, file, first, pages);
+                        it.added(identity, file, first, pages);
                     }
                 }
                 1 => {
@@ -334,28 +342,30 @@ fn what_is_only_counted_gives_the_same_numbers() {
                     // Sequential, the rest of a request, or random.
                     let (first, last) = match (next(3), of.request) {
                         (0, _) => (at[number], at[number] + next(3)),
-                        (1, Some((_, come, last))) if come < last => (come + 1, last),
+                        (1, Some((_, previous_first, last))) if previous_first < last => {
+                            (previous_first + 1, last)
+                        }
                         _ => (next(20), 20 + next(10)),
                     };
                     (at[number], counted) = (last + 1, counted + 1);
                     // The file may end within the range.
                     let range = (last, last.min(first + next(12)));
                     let pages = range.1 - first + 1;
-                    add(&mut told, &all.looked_up(who, file, first, range), pages);
+                    add(&mut expected, &all.looked_up(identity, file, first, range), pages);
                     if some.none_fresh(file) {
                         let hits = of.looked_up(file, first, range, true).expect("counted");
                         let in_order = hits > 0 && of.in_order > 0;
                         add(&mut found, &Found { hits, in_order, ..Found::default() }, hits);
                     } else {
                         counted -= 1;
-                        catch_up(&mut some, who.thread, of);
+                        catch_up(&mut some, identity.thread, of);
                         of.looked_up(file, first, range, false);
-                        add(&mut found, &some.looked_up(who, file, first, range), pages);
+                        add(&mut found, &some.looked_up(identity, file, first, range), pages);
                     }
                 }
             }
         }
-        assert_eq!(told, found);
+        assert_eq!(expected, found);
     }
     assert!(counted > 5000, "{counted}");
 }
