@@ -45,7 +45,7 @@ impl Activity {
     pub fn now(disks: &[Disk]) -> Activity {
         let stat = proc::read("/proc/stat").unwrap_or_default();
         let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
-        let own = proc::read("/proc/self/io").unwrap_or_default();
+        let io = proc::read("/proc/self/io").unwrap_or_default();
         let mut disk_total = IoBytes::default();
         for disk in disks {
             if let Some(bytes_of_disk) = disk_bytes(&diskstats, &disk.name) {
@@ -58,7 +58,7 @@ impl Activity {
         Activity {
             cpu: cpu_of(&stat).unwrap_or_default(),
             disks: disk_total,
-            own: process_bytes(&own),
+            own: process_bytes(&io),
         }
     }
 

@@ -283,8 +283,8 @@ mod tests {
     fn events_are_read_as_the_kernel_writes_them() {
         let handle = |byte: u8| (5, vec![byte; 8]);
         let named = info(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, &[1; 8], b"a\0\0\0");
-        let own = info(libc::FAN_EVENT_INFO_TYPE_FID, &[2; 8], b"");
-        let both = [named.clone(), own];
+        let file_info = info(libc::FAN_EVENT_INFO_TYPE_FID, &[2; 8], b"");
+        let both = [named.clone(), file_info];
         let bytes = [
             event(libc::FAN_MODIFY, 77, &both),
             event(libc::FAN_ATTRIB, 77, &both),
@@ -310,10 +310,10 @@ mod tests {
         let mut short = whole.clone();
         short[0] = 3;
         assert_eq!(parse(&short, 1), [Event::Missed]);
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             for value in [0, 1, 255] {
                 let mut changed = whole.clone();
-                changed[place] = value;
+                changed[index] = value;
                 // The parser must stay within the buffer and terminate.
                 let events = parse(&changed, 1);
                 assert!(events.len() <= 2, "{events:?}");

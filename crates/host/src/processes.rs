@@ -94,12 +94,13 @@ mod tests {
     #[test]
     fn what_this_process_reads_and_has_open_is_told() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let own = || all().into_iter().find(|it| it.pid == std::process::id()).expect("we live");
-        let before = own();
+        let own_counters =
+            || all().into_iter().find(|it| it.pid == std::process::id()).expect("we live");
+        let before = own_counters();
         file.write_all(&vec![7; 1 << 20]).unwrap();
         let mut bytes = Vec::new();
         file.reopen().unwrap().read_to_end(&mut bytes).unwrap();
-        let after = own();
+        let after = own_counters();
         assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
         assert!(after.given_bytes - before.given_bytes >= 1 << 20);
         assert!(after.private_bytes > 0 && !after.name.is_empty());

@@ -132,49 +132,49 @@ impl Axis {
     }
 
     /// Returns the position of a value on the axis, or `None` if the axis cannot show it.
-    pub(crate) fn place(&self, value: f64) -> Option<f64> {
-        let place = match self.scale {
+    pub(crate) fn position(&self, value: f64) -> Option<f64> {
+        let position = match self.scale {
             Scale::Linear => value,
             Scale::Log2 => value.log2(),
         };
-        place.is_finite().then_some(place)
+        position.is_finite().then_some(position)
     }
 
     /// Formats the value at a position.
-    pub(crate) fn label(&self, place: f64) -> String {
+    pub(crate) fn label(&self, position: f64) -> String {
         let value = match self.scale {
-            Scale::Linear => place,
-            Scale::Log2 => place.exp2(),
+            Scale::Linear => position,
+            Scale::Log2 => position.exp2(),
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let whole = value.round() as u64;
         match self.labels {
             Labels::Number if value != 0.0 && value.fract() == 0.0 && value.abs() < 1e15 => {
-                format!("{}{}", if value < 0.0 { "-" } else { "" }, plain(value.abs()))
+                format!("{}{}", if value < 0.0 { "-" } else { "" }, separated_count(value.abs()))
             }
-            Labels::Number => shortest(value),
+            Labels::Number => trimmed_number(value),
             Labels::Bytes => format::bytes(whole),
-            Labels::Percent => format!("{} %", shortest((value * 1e6).round() / 1e4)),
+            Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
             Labels::Duration => format::duration(whole),
         }
     }
 
-    /// Returns the visible range of the axis for `places`, and the positions of its marks.
-    pub(crate) fn frame(&self, places: &[f64]) -> Frame {
-        let least = places.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let given = |bound: Option<f64>| bound.and_then(|value| self.place(value));
-        let mut low = given(self.min).unwrap_or(least);
-        let mut high = given(self.max).unwrap_or(most);
+    /// Returns the visible range of the axis for `positions`, and the positions of its marks.
+    pub(crate) fn frame(&self, positions: &[f64]) -> Frame {
+        let minimum = positions.iter().copied().fold(f64::INFINITY, f64::min);
+        let maximum = positions.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let fixed = |bound: Option<f64>| bound.and_then(|value| self.position(value));
+        let mut low = fixed(self.min).unwrap_or(minimum);
+        let mut high = fixed(self.max).unwrap_or(maximum);
         if high <= low {
             (low, high) = (low - 0.5, low + 0.5);
         }
         let step = step(high - low, self.scale, self.labels);
         // A range derived from the data starts and ends on a mark.
-        if given(self.min).is_none() {
+        if fixed(self.min).is_none() {
             low = (low / step + 1e-9).floor() * step;
         }
-        if given(self.max).is_none() {
+        if fixed(self.max).is_none() {
             high = (high / step - 1e-9).ceil() * step;
         }
         let first = (low / step - 1e-9).ceil();
@@ -207,7 +207,7 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
 }
 
 /// Formats a whole number with separators.
-fn plain(value: f64) -> String {
+fn separated_count(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1e15")]
     let whole = value as u64;
     format::count(whole)
@@ -215,7 +215,7 @@ fn plain(value: f64) -> String {
 
 /// Formats a number without trailing zeros; rounds away binary artifacts such as
 /// 0.30000000000000004.
-fn shortest(value: f64) -> String {
+fn trimmed_number(value: f64) -> String {
     if value.abs() < 1e-12 {
         return "0".to_owned();
     }
@@ -236,22 +236,23 @@ impl Chart {
 
     /// Returns the points of each series as positions on the axes, without those that cannot be
     /// shown.
-    fn placed(&self) -> Result<Vec<Vec<(f64, f64)>>, ChartError> {
-        let place = |(x, y): &(f64, f64)| Some((self.x.place(*x)?, self.y.place(*y)?));
-        let placed: Vec<Vec<(f64, f64)>> = self
+    fn positions(&self) -> Result<Vec<Vec<(f64, f64)>>, ChartError> {
+        let position = |(x, y): &(f64, f64)| Some((self.x.position(*x)?, self.y.position(*y)?));
+        let positions: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
-            .map(|series| series.points.iter().filter_map(place).collect())
+            .map(|series| series.points.iter().filter_map(position).collect())
             .collect();
-        if placed.iter().all(Vec::is_empty) {
+        if positions.iter().all(Vec::is_empty) {
             return Err(ChartError::Empty { title: self.title.clone() });
         }
-        Ok(placed)
+        Ok(positions)
     }
 
-    fn frames(&self, placed: &[Vec<(f64, f64)>]) -> (Frame, Frame) {
-        let (across, up): (Vec<f64>, Vec<f64>) = placed.iter().flatten().copied().unzip();
-        (self.x.frame(&across), self.y.frame(&up))
+    fn frames(&self, positions: &[Vec<(f64, f64)>]) -> (Frame, Frame) {
+        let (horizontal, vertical): (Vec<f64>, Vec<f64>) =
+            positions.iter().flatten().copied().unzip();
+        (self.x.frame(&horizontal), self.y.frame(&vertical))
     }
 }
 

@@ -128,12 +128,16 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let unfair = Some(stolen(a, b)).filter(|why| !why.is_empty()).unwrap_or_else(|| slowed(a, b));
+    let unfair_reason = Some(steal_warning(a, b))
+        .filter(|why| !why.is_empty())
+        .unwrap_or_else(|| speed_warning(a, b));
     let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<Compared> = a
         .samples
         .iter()
-        .filter_map(|sample| of_series(sample, of_b.get(&*sample.series)?, threshold, &unfair))
+        .filter_map(|sample| {
+            compare_series(sample, of_b.get(&*sample.series)?, threshold, &unfair_reason)
+        })
         .collect();
     if series.is_empty() {
         return Err(CompareError::NoSeries);
@@ -144,7 +148,7 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         let alone = one.samples.iter().filter(|sample| !other.contains_key(&*sample.series));
         alone.map(|sample| sample.series.clone()).collect()
     };
-    let said = |run: &Run| run.doubts.iter().map(|doubt| doubt.text.clone()).collect();
+    let doubt_texts = |run: &Run| run.doubts.iter().map(|doubt| doubt.text.clone()).collect();
     Ok(Comparison {
         schema: SCHEMA,
         version: VERSION,
@@ -154,8 +158,8 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         series,
         only_a: only(a, &of_b),
         only_b: only(b, &of_a),
-        differences: SettingChange::between(&facts(a), &facts(b)),
-        doubts: (said(a), said(b)),
+        differences: SettingChange::between(&conditions(a), &conditions(b)),
+        doubts: (doubt_texts(a), doubt_texts(b)),
     })
 }
 
@@ -180,14 +184,14 @@ fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
 }
 
 /// Compares a series; returns `None` if the units differ or a sample has no values.
-fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Compared> {
+fn compare_series(a: &Sample, b: &Sample, threshold: f64, unfair_reason: &str) -> Option<Compared> {
     if a.unit != b.unit {
         return None;
     }
     let (median_a, median_b) = (median(&a.values)?, median(&b.values)?);
     let shift = Shift::between(&a.values, &b.values);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
-    let (verdict, why) = judge(shift, better, threshold, unfair);
+    let (verdict, why) = decide_verdict(shift, better, threshold, unfair_reason);
     Some(Compared {
         series: a.series.clone(),
         unit: a.unit.clone(),
@@ -202,36 +206,36 @@ fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Com
     })
 }
 
-fn judge(
+fn decide_verdict(
     shift: Option<Shift>,
     better: Option<Direction>,
     threshold: f64,
-    unfair: &str,
+    unfair_reason: &str,
 ) -> (Verdict, String) {
-    let unsure = |why: String| (Verdict::CannotTell, why);
+    let cannot_tell = |why: String| (Verdict::CannotTell, why);
     let Some(shift) = shift else {
-        return unsure("there is no ratio to a value of 0 or less".to_owned());
+        return cannot_tell("there is no ratio to a value of 0 or less".to_owned());
     };
     let Some(better) = better else {
-        return unsure("nobody said which values are better".to_owned());
+        return cannot_tell("nobody said which values are better".to_owned());
     };
-    if !unfair.is_empty() {
-        return unsure(unfair.to_owned());
+    if !unfair_reason.is_empty() {
+        return cannot_tell(unfair_reason.to_owned());
     }
     if shift.confidence < CONFIDENCE {
-        return unsure("too few values: four of each are needed for 95 %".to_owned());
+        return cannot_tell("too few values: four of each are needed for 95 %".to_owned());
     }
     let (more, less) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     if shift.low > more || shift.high < less {
-        let grown = shift.low > more;
-        let good = grown == (better == Direction::Higher);
-        return (if good { Verdict::Better } else { Verdict::Worse }, String::new());
+        let is_higher = shift.low > more;
+        let is_better = is_higher == (better == Direction::Higher);
+        return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
     }
     let limit = crate::format::percent(threshold);
     if shift.low >= less && shift.high <= more {
-        return unsure(format!("no more than {limit} apart"));
+        return cannot_tell(format!("no more than {limit} apart"));
     }
-    unsure(format!("the interval does not leave +-{limit}"))
+    cannot_tell(format!("the interval does not leave +-{limit}"))
 }
 
 /// Returns the better direction of a unit, for series that do not state it: high for rates, low for
@@ -246,7 +250,7 @@ fn usual_direction(unit: &str) -> Option<Direction> {
 
 /// Returns a sentence if the hypervisor stole too much processor time from a run, else an empty
 /// text.
-fn stolen(a: &Run, b: &Run) -> String {
+fn steal_warning(a: &Run, b: &Run) -> String {
     let mean = |run: &Run| {
         let steal: Vec<f64> = run.all_trials().filter_map(|trial| trial.steal).collect();
         if steal.is_empty() {
@@ -264,23 +268,23 @@ fn stolen(a: &Run, b: &Run) -> String {
 
 /// Returns a sentence if the machine was slower during one of the runs, else an empty text. Between
 /// two machines the speed is part of the comparison.
-fn slowed(a: &Run, b: &Run) -> String {
+fn speed_warning(a: &Run, b: &Run) -> String {
     let (Some(of_a), Some(of_b)) = (a.speed(), b.speed()) else { return String::new() };
     if a.machine != b.machine {
         return String::new();
     }
-    let (which, slower) =
+    let (slower_run, slower) =
         if of_a < of_b { ("first", 1.0 - of_a / of_b) } else { ("second", 1.0 - of_b / of_a) };
     if slower <= SPEED_MAX {
         return String::new();
     }
-    format!("the machine was {} slower during the {which}", crate::format::percent(slower))
+    format!("the machine was {} slower during the {slower_run}", crate::format::percent(slower))
 }
 
 /// Returns all properties of a run that may influence its result, by name.
-fn facts(run: &Run) -> BTreeMap<String, String> {
+fn conditions(run: &Run) -> BTreeMap<String, String> {
     let Machine { cpu, cores, memory_bytes, kernel, distribution } = &run.machine;
-    let mut facts: BTreeMap<String, String> = [
+    let mut conditions: BTreeMap<String, String> = [
         ("machine.cpu", cpu.clone()),
         ("machine.cores", cores.to_string()),
         ("machine.memory_bytes", memory_bytes.to_string()),
@@ -292,19 +296,22 @@ fn facts(run: &Run) -> BTreeMap<String, String> {
     .collect();
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let set = run.settings.iter().map(|(name, value)| (name.clone(), word(value)));
-    facts.extend(set);
+    conditions.extend(set);
     let software = run.software.iter().map(|(name, value)| (format!("software.{name}"), value));
-    facts.extend(software.map(|(name, value)| (name, value.clone())));
-    facts.extend(run.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let starts: Vec<&str> =
-        Start::ALL.iter().filter(|start| started(run, **start)).map(|start| start.name()).collect();
+    conditions.extend(software.map(|(name, value)| (name, value.clone())));
+    conditions.extend(run.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let starts: Vec<&str> = Start::ALL
+        .iter()
+        .filter(|start| has_start(run, **start))
+        .map(|start| start.name())
+        .collect();
     if !starts.is_empty() {
-        facts.insert("start".to_owned(), starts.join(", "));
+        conditions.insert("start".to_owned(), starts.join(", "));
     }
-    facts
+    conditions
 }
 
-fn started(run: &Run, start: Start) -> bool {
+fn has_start(run: &Run, start: Start) -> bool {
     run.all_trials().any(|trial| trial.started.start == start)
 }
 

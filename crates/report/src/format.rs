@@ -9,8 +9,8 @@
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -129,13 +129,13 @@ pub fn number(value: f64) -> String {
         return "-".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    let size = value.abs();
-    if size >= 999.5 {
+    let magnitude = value.abs();
+    if magnitude >= 999.5 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let whole = size.round() as u64;
+        let whole = magnitude.round() as u64;
         return format!("{sign}{}", count(whole));
     }
-    format!("{sign}{}", three_digits(size))
+    format!("{sign}{}", three_digits(magnitude))
 }
 
 /// Formats a number below 1,024 with three significant digits.

@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn word(self) -> &'static str {
+    fn type_name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -81,7 +81,7 @@ impl Exposition {
         assert!(!self.names.iter().any(|used| used == name), "{name} was there already");
         self.names.push(name.to_owned());
         self.kind = Some(kind);
-        self.line(format_args!("# TYPE {name} {}", kind.word()));
+        self.line(format_args!("# TYPE {name} {}", kind.type_name()));
         if let Some(unit) = unit {
             assert!(name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')), "{name}");
             self.line(format_args!("# UNIT {name} {unit}"));

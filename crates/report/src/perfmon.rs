@@ -76,8 +76,8 @@ pub enum PerfmonError {
 #[must_use]
 pub fn is_log(head: &[u8]) -> bool {
     // The start is ASCII; in UTF-16 every other byte of it is zero.
-    let plain = head.iter().copied().filter(|&byte| byte != 0);
-    let begin: Vec<u8> = plain
+    let non_zero = head.iter().copied().filter(|&byte| byte != 0);
+    let begin: Vec<u8> = non_zero
         .skip_while(|byte| [0xef, 0xbb, 0xbf, 0xff, 0xfe, b'"'].contains(byte))
         .take(8)
         .collect();

@@ -99,8 +99,8 @@ pub fn sign_interval(values: &[f64]) -> Option<Interval> {
     if count > 500 {
         let half_width = 1.96 * as_f64(count).sqrt() / 2.0;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-        let place = (as_f64(count) / 2.0 - half_width).floor() as usize;
-        let (low, high) = (sorted[place], sorted[count - 1 - place]);
+        let index = (as_f64(count) / 2.0 - half_width).floor() as usize;
+        let (low, high) = (sorted[index], sorted[count - 1 - index]);
         return Some(Interval { low, high, confidence: CONFIDENCE });
     }
     let (low, high) = (sorted[cut], sorted[count - 1 - cut]);
@@ -118,8 +118,8 @@ pub fn bootstrap_interval(values: &[f64], seed: u64) -> Option<Interval> {
     let mut medians = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         for value in &mut resample {
-            let place = (u128::from(generator.next_u64()) * (count as u128)) >> 64;
-            *value = sorted_values[usize::try_from(place).expect("below the count")];
+            let index = (u128::from(generator.next_u64()) * (count as u128)) >> 64;
+            *value = sorted_values[usize::try_from(index).expect("below the count")];
         }
         medians.push(median(&resample).expect("finite values"));
     }
@@ -183,14 +183,14 @@ fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// Returns the quantile `part` of the sorted values, interpolated between neighbours (type 7 of
+/// Returns the quantile `fraction` of the sorted values, interpolated between neighbours (type 7 of
 /// Hyndman and Fan, as in R and `NumPy`).
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let place = as_f64(sorted.len() - 1) * part;
+fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let index = as_f64(sorted.len() - 1) * fraction;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    let below = place.floor() as usize;
+    let below = index.floor() as usize;
     let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
+    sorted[below] + (sorted[above] - sorted[below]) * (index - index.floor())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]

@@ -17,18 +17,18 @@ pub struct Column {
     key: String,
     title: String,
     unit: Option<String>,
-    right: bool,
+    is_right_aligned: bool,
 }
 
 impl Column {
     /// Creates a left-aligned column of text.
     pub fn words(key: impl Into<String>, title: impl Into<String>) -> Self {
-        Column { key: key.into(), title: title.into(), unit: None, right: false }
+        Column { key: key.into(), title: title.into(), unit: None, is_right_aligned: false }
     }
 
     /// Creates a right-aligned column of numbers.
     pub fn numbers(key: impl Into<String>, title: impl Into<String>) -> Self {
-        Column { right: true, ..Column::words(key, title) }
+        Column { is_right_aligned: true, ..Column::words(key, title) }
     }
 
     /// Sets the unit of the values, shown in the heading and included in JSON.
@@ -39,7 +39,7 @@ impl Column {
     }
 
     pub(crate) fn is_right(&self) -> bool {
-        self.right
+        self.is_right_aligned
     }
 
     pub(crate) fn heading(&self) -> String {
@@ -184,9 +184,9 @@ impl Table {
         for row in &self.rows {
             inner.add_row(row.iter().map(|cell| cell.shown.as_str()));
         }
-        for (place, column) in inner.column_iter_mut().enumerate() {
-            let right = self.columns[place].right;
-            column.set_cell_alignment(if right {
+        for (index, column) in inner.column_iter_mut().enumerate() {
+            let is_right_aligned = self.columns[index].is_right_aligned;
+            column.set_cell_alignment(if is_right_aligned {
                 CellAlignment::Right
             } else {
                 CellAlignment::Left
@@ -212,7 +212,8 @@ impl Table {
             text.push_str("**\n\n");
         }
         text.push_str(&line(self.columns.iter().map(|c| escaped(&c.heading())).collect()));
-        let rule = |column: &Column| if column.right { "---:" } else { "---" }.to_owned();
+        let rule =
+            |column: &Column| if column.is_right_aligned { "---:" } else { "---" }.to_owned();
         text.push_str(&line(self.columns.iter().map(rule).collect()));
         for row in &self.rows {
             text.push_str(&line(row.iter().map(|cell| escaped(&cell.shown)).collect()));

@@ -37,14 +37,14 @@ pub const HITS: &str = "hits";
 pub const GATHERED: &str = "pages per disk write";
 
 /// Minimum share of hits or read-ahead pages to name them as a reason.
-const MANY: f64 = 0.2;
+const SHARE_MIN: f64 = 0.2;
 /// Minimum number of pages per disk write to name the gathering of writes as a reason.
-const FEW_WRITES: f64 = 1.5;
+const GATHERED_MIN: f64 = 1.5;
 /// Speed of a cold start relative to a warm one: above this share the disk is almost as fast as
 /// memory; below it, the disk takes most of the time.
 const FAST_DISK: f64 = 0.5;
 /// Maximum share of the written bytes that the disks transferred, if memory absorbed the writes.
-const LITTLE: f64 = 0.1;
+const MOVED_MAX: f64 = 0.1;
 
 /// Comparison of both sides for one start state.
 struct Side<'a> {
@@ -62,9 +62,10 @@ pub fn verdict(parts: &[Part]) -> Result<String, CompareError> {
     let sides = sides(parts)?;
     // The sentence groups equal verdicts.
     let kinds = [Verdict::Better, Verdict::Worse, Verdict::CannotTell];
-    let said = kinds.iter().flat_map(|kind| sides.iter().filter(|it| it.compared.verdict == *kind));
-    let said: Vec<String> = said.map(|side| side.in_words(&sides)).collect();
-    Ok(format!("Through larder: {}.", said.join("; ")))
+    let words =
+        kinds.iter().flat_map(|kind| sides.iter().filter(|it| it.compared.verdict == *kind));
+    let words: Vec<String> = words.map(|side| side.in_words(&sides)).collect();
+    Ok(format!("Through larder: {}.", words.join("; ")))
 }
 
 fn sides(parts: &[Part]) -> Result<Vec<Side<'_>>, CompareError> {
@@ -87,7 +88,7 @@ fn start(run: &Run) -> Start {
 }
 
 /// Returns the sum of a series over all trials, or `None` if it was not counted.
-fn sum(run: &Run, series: &str) -> Option<f64> {
+fn series_sum(run: &Run, series: &str) -> Option<f64> {
     Some(run.sample(series)?.values.iter().sum())
 }
 
@@ -96,9 +97,9 @@ fn main_median(run: &Run) -> Option<f64> {
 }
 
 /// Returns a share of the pages that were read through larder, or `None` if there were none.
-fn share(run: &Run, series: &str) -> Option<f64> {
-    let pages = sum(run, READ_PAGES).filter(|pages| *pages > 0.0)?;
-    Some(sum(run, series)? / pages)
+fn page_share(run: &Run, series: &str) -> Option<f64> {
+    let pages = series_sum(run, READ_PAGES).filter(|pages| *pages > 0.0)?;
+    Some(series_sum(run, series)? / pages)
 }
 
 fn rounded(value: f64) -> String {
@@ -115,13 +116,13 @@ impl Side<'_> {
             format!(" from a {} start", self.start.name())
         };
         let Compared { verdict, why, .. } = &self.compared;
-        let (said, times) = (format!("{}{from}", verdict.words()), self.times());
+        let (words, times) = (format!("{}{from}", verdict.words()), self.times());
         match verdict {
-            Verdict::Better => format!("{said} ({times}), since {}", self.gain()),
-            Verdict::Worse => format!("{said} ({times}), since {}", self.loss(all)),
+            Verdict::Better => format!("{words} ({times}), since {}", self.gain()),
+            Verdict::Worse => format!("{words} ({times}), since {}", self.loss(all)),
             // A result that looks better needs no reason for a loss.
-            Verdict::CannotTell if self.looks_better() => format!("{said} ({times}; {why})"),
-            Verdict::CannotTell => format!("{said} ({times}; {why}): {}", self.loss(all)),
+            Verdict::CannotTell if self.looks_better() => format!("{words} ({times}; {why})"),
+            Verdict::CannotTell => format!("{words} ({times}; {why}): {}", self.loss(all)),
         }
     }
 
@@ -152,16 +153,16 @@ impl Side<'_> {
     /// Returns the reasons for a gain, as far as the counts show them.
     fn gain(&self) -> String {
         let mut reasons = Vec::new();
-        let ahead = share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
-        let again = share(self.larder, HIT_PAGES).unwrap_or(0.0) - ahead;
-        if ahead >= MANY {
+        let ahead = page_share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
+        let reused = page_share(self.larder, HIT_PAGES).unwrap_or(0.0) - ahead;
+        if ahead >= SHARE_MIN {
             reasons.push(format!("{} of the pages had been read ahead", format::percent(ahead)));
         }
-        if again >= MANY {
-            reasons.push(format!("{} of the pages were in its cache", format::percent(again)));
+        if reused >= SHARE_MIN {
+            reasons.push(format!("{} of the pages were in its cache", format::percent(reused)));
         }
-        reasons.extend(self.gathered());
-        let written = sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);
+        reasons.extend(self.gathered_writes());
+        let written = series_sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);
         match (reasons.is_empty(), written) {
             (false, _) => reasons.join(" and "),
             (true, Some(_)) => "writes were answered from memory and done later".to_owned(),
@@ -170,9 +171,10 @@ impl Side<'_> {
     }
 
     /// Describes the reduction of disk writes, if there is one.
-    fn gathered(&self) -> Option<String> {
-        let (pages, writes) = (sum(self.larder, WRITTEN_PAGES)?, sum(self.larder, DISK_WRITES)?);
-        let is_gathered = pages > 0.0 && pages >= writes * FEW_WRITES;
+    fn gathered_writes(&self) -> Option<String> {
+        let (pages, writes) =
+            (series_sum(self.larder, WRITTEN_PAGES)?, series_sum(self.larder, DISK_WRITES)?);
+        let is_gathered = pages > 0.0 && pages >= writes * GATHERED_MIN;
         is_gathered.then(|| {
             format!(
                 "{} written pages became {} writes of the disk",
@@ -183,27 +185,27 @@ impl Side<'_> {
     }
 
     /// Returns true if the work deliberately bypasses the page cache.
-    fn is_past_cache(&self) -> bool {
-        let said = |name: &str| self.native.settings.get(name).and_then(|value| value.as_str());
-        said("hint") == Some("no-buffering")
-            || said("target").is_some_and(|target| target.contains("past the page cache"))
+    fn bypasses_cache(&self) -> bool {
+        let words = |name: &str| self.native.settings.get(name).and_then(|value| value.as_str());
+        words("hint") == Some("no-buffering")
+            || words("target").is_some_and(|target| target.contains("past the page cache"))
     }
 
     /// Returns the reason for the lack of a gain.
     fn loss(&self, all: &[Side<'_>]) -> String {
         let through = "every call of a program goes through another one (FUSE)";
-        if self.is_past_cache() {
+        if self.bypasses_cache() {
             return format!("through larder {through}");
         }
         if self.start == Start::Warm {
             return format!("the kernel's own cache has it all, and through larder {through}");
         }
         let trials = &self.native.trials;
-        let written = sum(self.native, "bytes written");
+        let written = series_sum(self.native, "bytes written");
         let moved: u64 = trials.iter().filter_map(|trial| trial.disk_bytes).sum();
         if let Some(written) = written {
             // The workload reads its files again, and soon removes them.
-            if crate::advise::as_f64(moved) < written * LITTLE {
+            if crate::advise::as_f64(moved) < written * MOVED_MAX {
                 return format!(
                     "the kernel's own cache has it all (the disk moved {} of {} that were \
                      written), and through larder {through}",
@@ -224,8 +226,8 @@ impl Side<'_> {
                 format::percent(part)
             );
         }
-        let hits = share(self.larder, HIT_PAGES).unwrap_or(0.0);
-        if hits < MANY {
+        let hits = page_share(self.larder, HIT_PAGES).unwrap_or(0.0);
+        if hits < SHARE_MIN {
             return format!(
                 "both wait for the same disk: {} of the pages that were read were in the cache",
                 format::percent(hits)

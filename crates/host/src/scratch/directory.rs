@@ -113,8 +113,8 @@ impl Directory {
             })?;
         }
         let attached = device::attached();
-        let own = attached.iter().filter(|(_, file)| file.starts_with(&self.path));
-        for (name, _) in own {
+        let own_devices = attached.iter().filter(|(_, file)| file.starts_with(&self.path));
+        for (name, _) in own_devices {
             device::detach(name)?;
         }
         for number in self.recorded_devices() {

@@ -80,8 +80,11 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
         std::fs::write(scratch.path().join("file"), vec![7; 4096]).unwrap();
         assert!(!changed(&before, parent).is_empty(), "a mount is a difference");
         // A cleanup leaves a scratch file system in use alone.
-        let left = remove_left_over(parent);
-        assert!(!left.removed.iter().any(|directory| directory.starts_with(parent)), "{left:?}");
+        let left_over = remove_left_over(parent);
+        assert!(
+            !left_over.removed.iter().any(|directory| directory.starts_with(parent)),
+            "{left_over:?}"
+        );
         scratch.remove().unwrap();
         assert_eq!(changed(&before, parent), [""; 0]);
     }
@@ -129,12 +132,13 @@ fn what_a_killed_process_left_is_undone_by_the_next() {
     let busy = File::create(point.join("file")).unwrap();
     // The cleanup finds the directory through its loop device, from any other parent.
     let elsewhere = tempfile::tempdir().unwrap();
-    let left = directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
-    let stays = left.stays.iter().find(|(stays, _)| *stays == path);
-    let (_, reason) = stays.unwrap_or_else(|| panic!("{left:?}"));
+    let left_over =
+        directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
+    let stays = left_over.stays.iter().find(|(stays, _)| *stays == path);
+    let (_, reason) = stays.unwrap_or_else(|| panic!("{left_over:?}"));
     assert!(reason.starts_with("unmount ") && reason.contains("busy"), "{reason}");
     drop(busy);
-    let left = remove_left_over(elsewhere.path());
-    assert!(left.removed.contains(&path), "{left:?}");
+    let left_over = remove_left_over(elsewhere.path());
+    assert!(left_over.removed.contains(&path), "{left_over:?}");
     assert_eq!(changed(&before, parent.path()), [""; 0]);
 }

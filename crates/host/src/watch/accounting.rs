@@ -438,9 +438,10 @@ impl Accounting {
 
     fn fault(&mut self, thread: u32, key: Key, page: u64) -> Option<Reference> {
         let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
-        let again = self.thread_state(thread).fault;
+        let previous_fault = self.thread_state(thread).fault;
         // After a wait for the page, the thread repeats the fault.
-        if again.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true)) {
+        if previous_fault.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true))
+        {
             return None;
         }
         self.lookups.touched(file, page);

@@ -190,8 +190,8 @@ fn load(code: &[u64], tracepoint: u32) -> Result<OwnedFd, String> {
     }
     let mut log = vec![0; LOG_BYTES];
     drop(bpf::load_program(code, tracepoint, &mut log));
-    let said = String::from_utf8_lossy(&log);
-    let mut lines = said.trim_end_matches(['\0', '\n']).lines().rev();
+    let log_text = String::from_utf8_lossy(&log);
+    let mut lines = log_text.trim_end_matches(['\0', '\n']).lines().rev();
     let last = lines.find(|line| !line.starts_with("processed ")).unwrap_or_default();
     Err(format!("the kernel refuses the program: {error}: {last}"))
 }

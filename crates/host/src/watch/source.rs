@@ -94,8 +94,8 @@ fn start_probe(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<Ke
     if options.bpf == Bpf::Off {
         return Err("as was asked for".to_owned());
     }
-    if let Some(lacks) = BPF_EVENTS.iter().find(|event| !tracefs.has(event)) {
-        return Err(format!("this kernel has no event {lacks}"));
+    if let Some(unavailable) = BPF_EVENTS.iter().find(|event| !tracefs.has(event)) {
+        return Err(format!("this kernel has no event {unavailable}"));
     }
     // One ring serves all processors. Its size is the sum of their buffers up to a limit, since the
     // programs only count most look-ups.
@@ -131,14 +131,14 @@ impl Source {
         let kernel = machine::machine().kernel;
         let wanted =
             EVENTS.iter().filter(|it| !options.references_only || is_for_references(it.purpose));
-        let mut lacks: Vec<EventPurpose> = Vec::new();
-        let mut has: Vec<EventPurpose> = Vec::new();
+        let mut unavailable: Vec<EventPurpose> = Vec::new();
+        let mut available: Vec<EventPurpose> = Vec::new();
         for event in wanted {
             if !tracefs.has(event.name) {
-                lacks.push(event.purpose);
+                unavailable.push(event.purpose);
                 continue;
             }
-            has.push(event.purpose);
+            available.push(event.purpose);
             if no_bpf_reason.is_none() && BPF_EVENTS.contains(&event.name) {
                 continue;
             }
@@ -153,10 +153,12 @@ impl Source {
                 instance.enable(event.name, &filter)?;
             }
         }
-        lacks.retain(|purpose| !has.contains(purpose));
-        lacks.sort_unstable();
-        lacks.dedup();
-        missing.extend(lacks.into_iter().filter_map(|purpose| missing::purpose(purpose, &kernel)));
+        unavailable.retain(|purpose| !available.contains(purpose));
+        unavailable.sort_unstable();
+        unavailable.dedup();
+        missing.extend(
+            unavailable.into_iter().filter_map(|purpose| missing::purpose(purpose, &kernel)),
+        );
         let reader = Reader::open(&tracefs, &[&instance])?;
         instance.record(true)?;
         Ok(Source {

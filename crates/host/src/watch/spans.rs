@@ -108,11 +108,11 @@ mod tests {
             for _ in 0..60 {
                 let (first, length) = (next(60), next(5));
                 let end = (first + length).min(64);
-                let place = |page: u64| usize::try_from(page).unwrap();
+                let index = |page: u64| usize::try_from(page).unwrap();
                 if next(2) == 0 {
                     let value = u8::try_from(next(3)).unwrap();
                     spans.set(first, end, value);
-                    model[place(first)..place(end)].fill(Some(value));
+                    model[index(first)..index(end)].fill(Some(value));
                 } else {
                     let removed_value = u8::try_from(next(3)).unwrap();
                     let mut visited = 0;
@@ -120,7 +120,7 @@ mod tests {
                         visited += pages;
                         value != removed_value
                     });
-                    let range = &mut model[place(first)..place(end)];
+                    let range = &mut model[index(first)..index(end)];
                     assert_eq!(visited, range.iter().flatten().count() as u64);
                     range
                         .iter_mut()
@@ -128,7 +128,7 @@ mod tests {
                         .for_each(|it| *it = None);
                 }
                 assert_eq!(pages(&spans), model);
-                let ones = model[place(first)..place(end)].iter().filter(|it| **it == Some(1));
+                let ones = model[index(first)..index(end)].iter().filter(|it| **it == Some(1));
                 assert_eq!(spans.count(first, end, |value| value == 1), ones.count() as u64);
             }
         }

@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(tasks.thread_identity(7).process, tasks.thread_identity(8).process);
         assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
         assert!(tasks.reclaims(9) && tasks.reclaims(10) && !tasks.reclaims(7));
-        let gone = tasks.thread_identity(5).process;
-        assert_eq!(tasks.process(gone).name, "(gone)");
+        let ended_process = tasks.thread_identity(5).process;
+        assert_eq!(tasks.process(ended_process).name, "(gone)");
     }
 
     #[test]

@@ -90,11 +90,11 @@ impl Curve {
     #[must_use]
     pub fn at(&self, bytes: u64) -> Option<Point> {
         let last = *self.points.last()?;
-        let behind = self.points.partition_point(|point| point.bytes < bytes);
-        let Some(after) = self.points.get(behind) else { return Some(Point { bytes, ..last }) };
-        let before = behind.checked_sub(1).map_or(Point::exact(0, 0.0), |at| self.points[at]);
-        let part = as_f64(bytes - before.bytes) / as_f64(after.bytes - before.bytes);
-        let between = |from: f64, to: f64| from + (to - from) * part;
+        let index = self.points.partition_point(|point| point.bytes < bytes);
+        let Some(after) = self.points.get(index) else { return Some(Point { bytes, ..last }) };
+        let before = index.checked_sub(1).map_or(Point::exact(0, 0.0), |at| self.points[at]);
+        let fraction = as_f64(bytes - before.bytes) / as_f64(after.bytes - before.bytes);
+        let between = |from: f64, to: f64| from + (to - from) * fraction;
         Some(Point {
             bytes,
             hit_ratio: between(before.hit_ratio, after.hit_ratio),
@@ -110,8 +110,8 @@ impl Curve {
         let after = self.points[at];
         let before = at.checked_sub(1).map_or(Point::exact(0, 0.0), |before| self.points[before]);
         let rise = after.hit_ratio - before.hit_ratio;
-        let part = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
-        let more = as_f64(after.bytes - before.bytes) * part.clamp(0.0, 1.0);
+        let fraction = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
+        let more = as_f64(after.bytes - before.bytes) * fraction.clamp(0.0, 1.0);
         // Compensates rounding errors just above a whole byte.
         let whole = super::as_u64((more - 1e-6).ceil());
         Some((before.bytes + whole).clamp(1, after.bytes))
@@ -128,29 +128,29 @@ mod tests {
 
     #[test]
     fn it_is_a_straight_line_between_its_points() {
-        let made = curve(&[(200, 0.6), (100, 0.2), (0, 0.9), (50, f64::NAN)]);
-        assert_eq!(made.points().len(), 2);
-        let ratio = |bytes| made.at(bytes).unwrap().hit_ratio;
+        let sample_curve = curve(&[(200, 0.6), (100, 0.2), (0, 0.9), (50, f64::NAN)]);
+        assert_eq!(sample_curve.points().len(), 2);
+        let ratio = |bytes| sample_curve.at(bytes).unwrap().hit_ratio;
         assert!((ratio(0) - 0.0).abs() < 1e-12 && (ratio(50) - 0.1).abs() < 1e-12);
         assert!((ratio(150) - 0.4).abs() < 1e-12 && (ratio(900) - 0.6).abs() < 1e-12);
-        assert_eq!(made.reaching(0.4), Some(150));
-        assert_eq!(made.reaching(0.1), Some(50));
-        assert_eq!(made.reaching(0.6), Some(200));
-        assert_eq!(made.reaching(0.61), None);
-        assert_eq!(made.reaching(0.0), Some(1));
+        assert_eq!(sample_curve.reaching(0.4), Some(150));
+        assert_eq!(sample_curve.reaching(0.1), Some(50));
+        assert_eq!(sample_curve.reaching(0.6), Some(200));
+        assert_eq!(sample_curve.reaching(0.61), None);
+        assert_eq!(sample_curve.reaching(0.0), Some(1));
     }
 
     #[test]
     fn a_curve_that_falls_is_raised_to_what_less_memory_does() {
-        let made = curve(&[(1, 0.3), (2, 0.2), (3, 0.5)]).rising();
-        let ratios: Vec<f64> = made.points().iter().map(|point| point.hit_ratio).collect();
+        let sample_curve = curve(&[(1, 0.3), (2, 0.2), (3, 0.5)]).rising();
+        let ratios: Vec<f64> = sample_curve.points().iter().map(|point| point.hit_ratio).collect();
         assert_eq!(ratios, [0.3, 0.3, 0.5]);
     }
 
     #[test]
     fn of_two_points_of_a_size_the_last_stays() {
-        let made = curve(&[(1, 0.3), (1, 0.4)]);
-        assert_eq!(made.points(), [Point::exact(1, 0.4)]);
+        let sample_curve = curve(&[(1, 0.3), (1, 0.4)]);
+        assert_eq!(sample_curve.points(), [Point::exact(1, 0.4)]);
     }
 
     #[test]

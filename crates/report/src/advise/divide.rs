@@ -37,22 +37,22 @@ pub struct Share {
 /// Returns the shares for the memory `given` to each request, rounded down to units of `unit_bytes`
 /// (the page size). The hit ratios come from the unmodified curves.
 #[must_use]
-pub fn shares(claimants: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec<Share> {
-    let whole = |bytes: u64| bytes / unit_bytes.max(1) * unit_bytes.max(1);
-    let share = |(claimant, &bytes): (&MemoryRequest, &u64)| {
-        let bytes = whole(bytes);
-        let point = claimant.curve.at(bytes);
+pub fn shares(requests: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec<Share> {
+    let round_down = |bytes: u64| bytes / unit_bytes.max(1) * unit_bytes.max(1);
+    let share = |(request, &bytes): (&MemoryRequest, &u64)| {
+        let bytes = round_down(bytes);
+        let point = request.curve.at(bytes);
         Share {
-            volume: claimant.name.clone(),
-            references: claimant.references,
-            footprint_bytes: claimant.curve.last_bytes(),
+            volume: request.name.clone(),
+            references: request.references,
+            footprint_bytes: request.curve.last_bytes(),
             bytes,
             hit_ratio: point.map_or(0.0, |point| point.hit_ratio),
             low: point.map_or(0.0, |point| point.low),
             high: point.map_or(0.0, |point| point.high),
         }
     };
-    claimants.iter().zip(given).map(share).collect()
+    requests.iter().zip(given).map(share).collect()
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     fn shares_are_whole_pages_with_the_hits_of_the_curve() {
         let curve = Curve::new([Point::exact(8192, 0.5)]);
         let one = MemoryRequest { name: "one".to_owned(), references: 10, curve };
-        let made = shares(&[one], &[5000], 4096);
-        assert_eq!((made[0].bytes, made[0].footprint_bytes), (4096, 8192));
-        assert!((made[0].hit_ratio - 0.25).abs() < 1e-12);
+        let assigned = shares(&[one], &[5000], 4096);
+        assert_eq!((assigned[0].bytes, assigned[0].footprint_bytes), (4096, 8192));
+        assert!((assigned[0].hit_ratio - 0.25).abs() < 1e-12);
     }
 }

@@ -46,11 +46,11 @@ pub fn choose(sizes: &[PageSize]) -> Option<usize> {
         size.1.byte_hit_ratio >= best - HITS_LOST
             && super::as_f64(size.1.store_bytes) <= super::as_f64(least) * BYTES_MORE
     };
-    let numbered: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
-    let largest = numbered.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);
+    let indexed: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
+    let largest = indexed.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);
     // If no page size satisfies both limits, the one with the fewest bytes is best.
-    let chosen = largest.or_else(|| numbered.iter().min_by_key(|(_, size)| size.store_bytes));
-    chosen.map(|(place, _)| *place)
+    let chosen = largest.or_else(|| indexed.iter().min_by_key(|(_, size)| size.store_bytes));
+    chosen.map(|(index, _)| *index)
 }
 
 #[cfg(test)]

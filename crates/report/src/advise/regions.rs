@@ -87,26 +87,26 @@ impl Regions {
         let step =
             |number: u32| as_u64(as_f64(flat_begin_bytes) * (-f64::from(number) / STEPS).exp2());
         let steps = (0_u32..).map(step).take_while(|&bytes| bytes >= first && bytes > 1);
-        let (mut steep_end_bytes, mut most) = (flat_begin_bytes, 0.0_f64);
-        let mut ended = false;
+        let (mut steep_end_bytes, mut most_gain) = (flat_begin_bytes, 0.0_f64);
+        let mut steep_found = false;
         for bytes in steps.skip(1) {
             if gain(bytes) > STEEP * ceiling {
-                ended = true;
+                steep_found = true;
                 break;
             }
             steep_end_bytes = bytes;
-            most = most.max(gain(bytes));
+            most_gain = most_gain.max(gain(bytes));
         }
-        if !ended {
+        if !steep_found {
             steep_end_bytes = first;
         }
         Some(Regions {
             steep_end_bytes,
-            steep_seen: ended,
+            steep_seen: steep_found,
             flat_begin_bytes,
             ceiling,
             steep_end_hit_ratio: ratio(steep_end_bytes),
-            gain_of_doubling: most,
+            gain_of_doubling: most_gain,
             flat_begin_hit_ratio: ratio(flat_begin_bytes),
         })
     }

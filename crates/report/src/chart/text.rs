@@ -17,16 +17,16 @@ impl Chart {
     /// # Errors
     /// No series has a drawable point.
     pub fn to_text(&self, width: usize, height: usize) -> Result<String, ChartError> {
-        let placed = self.placed()?;
-        let (x, y) = self.frames(&placed);
+        let positions = self.positions()?;
+        let (x, y) = self.frames(&positions);
         let (width, height) = (width.max(16), height.max(4));
-        let plane = if placed.len() == 1 {
-            braille(&placed[0], (&x, &y), width, height)
+        let plane = if positions.len() == 1 {
+            braille(&positions[0], (&x, &y), width, height)
         } else {
-            letters(&placed, (&x, &y), width, height)
+            letters(&positions, (&x, &y), width, height)
         };
         let mut text = format!("{}\n", self.title);
-        if placed.len() > 1 {
+        if positions.len() > 1 {
             for (number, series) in self.series.iter().enumerate() {
                 text.push(' ');
                 text.push(LETTERS[number % LETTERS.len()]);
@@ -95,15 +95,15 @@ impl Chart {
 }
 
 /// Returns the cell, of `count`, that contains a position on the axis.
-fn cell(place: f64, frame: &Frame, count: usize) -> usize {
-    let part = ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
+fn cell(position: f64, frame: &Frame, count: usize) -> usize {
+    let fraction = ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "a chart has few cells"
     )]
-    let cell = (part * (count - 1) as f64).round() as usize;
+    let cell = (fraction * (count - 1) as f64).round() as usize;
     cell
 }
 
@@ -114,20 +114,22 @@ fn trace(
     (columns, rows): (usize, usize),
     mut dot: impl FnMut(usize, usize),
 ) {
-    let at = |(across, up): (f64, f64)| (cell(across, x, columns), cell(up, y, rows));
+    let cell_of = |(horizontal, vertical): (f64, f64)| {
+        (cell(horizontal, x, columns), cell(vertical, y, rows))
+    };
     if let [only] = points {
-        let (column, row) = at(*only);
+        let (column, row) = cell_of(*only);
         dot(column, row);
     }
     for pair in points.windows(2) {
-        let (from, to) = (at(pair[0]), at(pair[1]));
+        let (from, to) = (cell_of(pair[0]), cell_of(pair[1]));
         let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1)).max(1);
         for step in 0..=steps {
             #[expect(clippy::cast_precision_loss, reason = "a chart has few cells")]
-            let part = step as f64 / steps as f64;
-            let along = |from: f64, to: f64| from + (to - from) * part;
-            let point = (along(pair[0].0, pair[1].0), along(pair[0].1, pair[1].1));
-            let (column, row) = at(point);
+            let fraction = step as f64 / steps as f64;
+            let interpolate = |from: f64, to: f64| from + (to - from) * fraction;
+            let point = (interpolate(pair[0].0, pair[1].0), interpolate(pair[0].1, pair[1].1));
+            let (column, row) = cell_of(point);
             dot(column, row);
         }
     }
@@ -152,14 +154,14 @@ fn braille(
 }
 
 fn letters(
-    placed: &[Vec<(f64, f64)>],
+    positions: &[Vec<(f64, f64)>],
     frames: (&Frame, &Frame),
     width: usize,
     height: usize,
 ) -> Vec<String> {
     let mut plane = vec![vec![' '; width]; height];
     // The first series is drawn last, so its letter is visible where lines cross.
-    for (number, points) in placed.iter().enumerate().rev() {
+    for (number, points) in positions.iter().enumerate().rev() {
         trace(points, frames, (width, height), |column, row| {
             plane[height - 1 - row][column] = LETTERS[number % LETTERS.len()];
         });

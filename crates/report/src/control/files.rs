@@ -35,31 +35,31 @@ pub struct FileStats {
 }
 
 impl FileStats {
-    fn of(&self, names: &[&str]) -> u64 {
+    fn sum_of(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.requests.get(*name)).sum()
     }
 
     /// Returns the number of reads whose pages were all in the cache.
     #[must_use]
     pub fn hits(&self) -> u64 {
-        self.of(&["read_hit_pages", "read_ahead_hit_pages"])
+        self.sum_of(&["read_hit_pages", "read_ahead_hit_pages"])
     }
 
     /// Returns the number of reads.
     #[must_use]
     pub fn reads(&self) -> u64 {
-        self.sum("read_")
+        self.sum_prefix("read_")
     }
 
     /// Returns the number of writes.
     #[must_use]
     pub fn writes(&self) -> u64 {
-        self.sum("write_")
+        self.sum_prefix("write_")
     }
 
-    fn sum(&self, begin: &str) -> u64 {
-        let own = self.requests.iter().filter(|(name, _)| name.starts_with(begin));
-        own.map(|(_, count)| count).sum()
+    fn sum_prefix(&self, prefix: &str) -> u64 {
+        let matching = self.requests.iter().filter(|(name, _)| name.starts_with(prefix));
+        matching.map(|(_, count)| count).sum()
     }
 }
 

@@ -129,25 +129,25 @@ impl VolumeFinding<'_> {
         }
     }
 
-    fn answer(self, volume: &str, by_itself: AutomaticAction) -> String {
+    fn answer(self, volume: &str, automatic: AutomaticAction) -> String {
         match self {
             VolumeFinding::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
             VolumeFinding::Thrashing { more_bytes, with_more, .. } => {
-                let moved = if by_itself.share {
+                let share_note = if automatic.share {
                     "; what other volumes do not gain from is moved to it"
                 } else {
                     ""
                 };
                 let (more, reached) = (format::bytes(more_bytes), format::percent(with_more));
-                format!("it needs {more} more to reach {reached}{moved}")
+                format!("it needs {more} more to reach {reached}{share_note}")
             }
-            VolumeFinding::TooLarge { .. } if by_itself.share => {
+            VolumeFinding::TooLarge { .. } if automatic.share => {
                 "they are moved to other volumes that gain from them".to_owned()
             }
             VolumeFinding::TooLarge { .. } => {
                 "`larder ctl curve` shows which volumes would gain from them".to_owned()
             }
-            VolumeFinding::BetterPolicy { .. } if by_itself.policy => {
+            VolumeFinding::BetterPolicy { .. } if automatic.policy => {
                 "the policy is changed if that lasts".to_owned()
             }
             VolumeFinding::BetterPolicy { policy, .. } => {
@@ -156,7 +156,7 @@ impl VolumeFinding<'_> {
                      {volume}.policy=auto` lets the cache choose"
                 )
             }
-            VolumeFinding::Scanned { .. } if by_itself.share => {
+            VolumeFinding::Scanned { .. } if automatic.share => {
                 "its memory goes to volumes that gain more".to_owned()
             }
             VolumeFinding::Scanned { .. } => {
@@ -187,11 +187,11 @@ impl VolumeFinding<'_> {
 impl Finding {
     /// Describes a finding of `volume`.
     #[must_use]
-    pub fn of(volume: &str, symptom: VolumeFinding<'_>, by_itself: AutomaticAction) -> Finding {
+    pub fn of(volume: &str, finding: VolumeFinding<'_>, automatic: AutomaticAction) -> Finding {
         Finding {
-            finding: symptom.name().to_owned(),
-            seen: symptom.seen(),
-            answer: symptom.answer(volume, by_itself),
+            finding: finding.name().to_owned(),
+            seen: finding.seen(),
+            answer: finding.answer(volume, automatic),
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_symptom_has_its_name_and_an_answer_that_fits_what_is_done_already() {
-        let symptoms = [
+        let findings = [
             VolumeFinding::Thrashing {
                 hit_ratio: 0.1,
                 with_twice: 0.5,
@@ -222,34 +222,34 @@ mod tests {
             VolumeFinding::Stolen { share: 0.3, dirty_threshold: 375 },
             VolumeFinding::WriteAmplification { factor: 2.0 },
         ];
-        for (name, symptom) in FINDINGS.iter().zip(symptoms) {
-            for by_itself in
+        for (name, finding) in FINDINGS.iter().zip(findings) {
+            for automatic in
                 [AutomaticAction::default(), AutomaticAction { policy: true, share: true }]
             {
-                let found = Finding::of("data", symptom, by_itself);
+                let found = Finding::of("data", finding, automatic);
                 assert_eq!(found.finding, *name);
                 assert!(found.line("data").is_ascii() && !found.answer.is_empty());
             }
         }
-        let of = |symptom, policy, share| {
-            Finding::of("data", symptom, AutomaticAction { policy, share }).line("data")
+        let of = |finding, policy, share| {
+            Finding::of("data", finding, AutomaticAction { policy, share }).line("data")
         };
         assert_eq!(
-            of(symptoms[0], false, false),
+            of(findings[0], false, false),
             "data: it thrashes: pages are missed that were there a moment ago; with twice the \
              memory 50.0 % would hit, with this 10.0 %; it needs 8 MiB more to reach 60.0 %"
         );
         let known = "data: 2q would hit 3.4 of 100 references more; `larder ctl set \
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
                      the cache choose";
-        assert_eq!(of(symptoms[2], false, false), known);
+        assert_eq!(of(findings[2], false, false), known);
         let known = "data: 30.0 % of what is written back is written because its room is wanted; \
                      `larder ctl set data.dirty-threshold=187` starts write-back earlier, in the \
                      order of the store; more memory helps as well";
-        assert_eq!(of(symptoms[5], false, false), known);
-        let least = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
-        assert!(of(least, false, false).ends_with("wanted; more memory helps"));
-        assert!(of(symptoms[2], true, false).ends_with("changed if that lasts"));
-        assert!(of(symptoms[3], false, true).ends_with("volumes that gain more"));
+        assert_eq!(of(findings[5], false, false), known);
+        let lowest = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
+        assert!(of(lowest, false, false).ends_with("wanted; more memory helps"));
+        assert!(of(findings[2], true, false).ends_with("changed if that lasts"));
+        assert!(of(findings[3], false, true).ends_with("volumes that gain more"));
     }
 }

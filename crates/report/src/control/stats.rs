@@ -282,11 +282,13 @@ impl Stats {
             0 => String::new(),
             left => format!("; warming, {} to read back", format::bytes(left)),
         };
-        let is_short = |given: &&GiveBack| given.kept_bytes < given.full_bytes;
-        let short = self.give_back.as_ref().filter(is_short).map_or_else(String::new, |given| {
-            let (kept, full) = (format::bytes(given.kept_bytes), format::bytes(given.full_bytes));
-            format!("; keeping {kept} of {full}, since the system is short of memory")
-        });
+        let is_short = |it: &&GiveBack| it.kept_bytes < it.full_bytes;
+        let short =
+            self.give_back.as_ref().filter(is_short).map_or_else(String::new, |give_back| {
+                let (kept, full) =
+                    (format::bytes(give_back.kept_bytes), format::bytes(give_back.full_bytes));
+                format!("; keeping {kept} of {full}, since the system is short of memory")
+            });
         let refusals =
             |budget: &Budget| budget.payloads.refusals.saturating_add(budget.frames.refusals);
         let refused = match self.budget.as_ref().map_or(0, refusals) {
@@ -331,7 +333,7 @@ impl Stats {
         let mut table = Table::new("", columns);
         for volume in self.rows() {
             table.push([
-                name(&volume),
+                name_cell(&volume),
                 scale.count(volume.counter("read_requests")),
                 scale.bytes(volume.counter("read_bytes")),
                 volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
@@ -374,7 +376,7 @@ impl Stats {
         for volume in self.rows() {
             let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
             table.push([
-                name(&volume),
+                name_cell(&volume),
                 scale.count(volume.counter("store_reads")),
                 scale.bytes(volume.counter("store_read_bytes")),
                 mean("store_read_service_ns"),
@@ -437,7 +439,7 @@ fn with_unit(name: &str, value: u64) -> Cell {
     }
 }
 
-fn name(volume: &VolumeStats) -> Cell {
+fn name_cell(volume: &VolumeStats) -> Cell {
     if volume.name.chars().count() <= NAME_MAX {
         return Cell::word(&volume.name);
     }

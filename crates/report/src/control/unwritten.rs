@@ -112,14 +112,14 @@ impl AtRisk {
                 ));
             }
             if volume.failing_bytes > 0 {
-                let why = volume.error.as_deref().unwrap_or("write, which is tried again");
+                let reason = volume.error.as_deref().unwrap_or("write, which is tried again");
                 let bytes = format::bytes(volume.failing_bytes);
-                warnings.push(format!("{name}: {bytes} cannot be written: failed to {why}"));
+                warnings.push(format!("{name}: {bytes} cannot be written: failed to {reason}"));
                 for file in &volume.files {
                     let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
-                    let why = file.error.as_deref().unwrap_or("it is tried again");
+                    let reason = file.error.as_deref().unwrap_or("it is tried again");
                     warnings.push(format!(
-                        "{name}: failing: {bytes} of {}: {why}",
+                        "{name}: failing: {bytes} of {}: {reason}",
                         crate::escape::text(path)
                     ));
                 }

@@ -9,10 +9,10 @@ use crate::format;
 const EXPIRE_S: f64 = 30.0;
 /// Period of the kernel's flusher threads (`vm.dirty_writeback_centisecs` 500): a limit below the
 /// disk's writes in this time stops writers between two periods.
-const ROUND_S: f64 = 5.0;
+const FLUSH_PERIOD_S: f64 = 5.0;
 
 /// Minimum utilisation of a disk for a valid measurement of its speed.
-const BUSY: f64 = 0.5;
+const BUSY_MIN: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {
     name: "dirty-limit-high",
@@ -39,29 +39,29 @@ pub(super) const TOO_LOW: Rule = Rule {
 };
 
 fn too_high(observation: &Observation) -> Option<String> {
-    let speed = observation.write_speed_busy(BUSY)?;
+    let speed = observation.write_speed_busy(BUSY_MIN)?;
     let dirty = observation.values(|moment| moment.dirty_bytes);
     let most = dirty.into_iter().max_by(f64::total_cmp)?;
-    let takes = most / speed;
-    (takes > EXPIRE_S).then(|| {
+    let write_seconds = most / speed;
+    (write_seconds > EXPIRE_S).then(|| {
         format!(
             "up to {} were dirty, for which this disk needs {} s at the {}/s it wrote at best",
             bytes(most),
-            format::number(takes),
+            format::number(write_seconds),
             bytes(speed)
         )
     })
 }
 
 fn too_low(observation: &Observation) -> Option<String> {
-    let (process, part) = throttled::worst(observation)?;
+    let (process, fraction) = throttled::worst(observation)?;
     let speed = observation.write_speed()?;
     let limits = observation.values(|moment| moment.dirty_limit_bytes);
     let limit = limits.into_iter().min_by(f64::total_cmp)?;
-    (limit < ROUND_S * speed).then(|| {
+    (limit < FLUSH_PERIOD_S * speed).then(|| {
         format!(
             "{process} waited for {} of the time at a limit of {}, which this disk writes in {} s",
-            format::percent(part),
+            format::percent(fraction),
             bytes(limit),
             format::number(limit / speed)
         )

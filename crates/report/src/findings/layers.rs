@@ -4,9 +4,9 @@ use super::observation::bytes;
 use super::{Confidence, Observation, Rule};
 
 /// Minimum share of memory that both caches hold; less is not worth a change.
-const OF_MEMORY: f64 = 0.05;
+const MEMORY_SHARE_MIN: f64 = 0.05;
 /// Minimum size where the memory size is unknown.
-const BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+const BYTES_MIN: f64 = 64.0 * 1024.0 * 1024.0;
 
 pub(super) const RULE: Rule = Rule {
     name: "layered-caches",
@@ -21,9 +21,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn seen(observation: &Observation) -> Option<String> {
-    let least = observation.memory_bytes.map_or(BYTES, |memory| memory * OF_MEMORY);
-    let twice = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= least;
-    let layers = observation.layers.iter().filter(twice);
+    let minimum = observation.memory_bytes.map_or(BYTES_MIN, |memory| memory * MEMORY_SHARE_MIN);
+    let is_duplicated = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= minimum;
+    let layers = observation.layers.iter().filter(is_duplicated);
     let layer = layers.max_by(|a, b| a.lower_bytes.total_cmp(&b.lower_bytes))?;
     Some(format!(
         "{} holds {}, and {} below it has {} resident as well",

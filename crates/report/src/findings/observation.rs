@@ -150,8 +150,8 @@ impl Observation {
     /// Returns the highest write rate of any part of at least [`PART_S`] in which the disk's
     /// utilisation was at least `share`, so that the disk was near its limit.
     pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
-        let places = 0..self.moments.len();
-        let parts = places.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
+        let indices = 0..self.moments.len();
+        let parts = indices.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
         fastest(parts.map(|part| part.0).collect())
     }
 
@@ -159,7 +159,7 @@ impl Observation {
     /// `None` if the rest is shorter.
     fn part(&self, first: usize) -> Option<(f64, f64)> {
         let (mut seconds, mut written, mut busy) = (0.0, 0.0, 0.0);
-        let before = first.checked_sub(1).map_or(0.0, |place| self.moments[place].at_s);
+        let before = first.checked_sub(1).map_or(0.0, |index| self.moments[index].at_s);
         let mut from = before;
         for moment in &self.moments[first..] {
             let length = moment.at_s - from;

@@ -6,14 +6,14 @@ use crate::format;
 
 /// Share of the read-ahead pages that go unused: the same limit as for volumes that larder serves
 /// (`curve/report.rs` of the core).
-const UNUSED: f64 = 0.5;
+const UNUSED_MAX: f64 = 0.5;
 /// Minimum number of pages: 4 MiB.
-const PAGES: u64 = 1024;
+const PAGES_MIN: u64 = 1024;
 /// Maximum share of sequentially read pages that the reader waits for: with windows of 128 KiB, the
 /// default of Linux (`read_ahead_kb` 128), it is 1/32.
-const MISSED: f64 = 0.1;
+const MISSED_MAX: f64 = 0.1;
 /// Minimum share of sequential pages of a file that counts as sequential.
-const SEQUENTIAL: f64 = 0.9;
+const SEQUENTIAL_MIN: f64 = 0.9;
 
 pub(super) const WASTED: Rule = Rule {
     name: "read-ahead-wasted",
@@ -46,30 +46,30 @@ pub(super) const TOO_SMALL: Rule = Rule {
 
 fn wasted(observation: &Observation) -> Option<String> {
     let ahead = observation.read_ahead?;
-    let part = share(ahead.unused_pages, ahead.brought_pages);
-    (ahead.brought_pages >= PAGES && part > UNUSED).then(|| {
+    let fraction = share(ahead.unused_pages, ahead.brought_pages);
+    (ahead.brought_pages >= PAGES_MIN && fraction > UNUSED_MAX).then(|| {
         format!(
             "{} of {} pages that were read ahead went unused",
-            format::percent(part),
+            format::percent(fraction),
             format::count(ahead.brought_pages)
         )
     })
 }
 
 fn too_small(observation: &Observation) -> Option<String> {
-    let in_order = observation.files.iter().filter(|file| {
-        file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL)
+    let sequential = observation.files.iter().filter(|file| {
+        file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL_MIN)
     });
     let (mut read, mut missed) = (0, 0);
-    for file in in_order {
+    for file in sequential {
         read += file.read_pages;
         missed += file.miss_pages;
     }
-    let part = share(missed, read);
-    (read >= PAGES && part > MISSED).then(|| {
+    let fraction = share(missed, read);
+    (read >= PAGES_MIN && fraction > MISSED_MAX).then(|| {
         format!(
             "{} of {} pages that were read in order were missed",
-            format::percent(part),
+            format::percent(fraction),
             format::count(read)
         )
     })

@@ -5,11 +5,11 @@ use super::{Confidence, Observation, Rule};
 use crate::format;
 
 /// Minimum share of sequential pages: the rest are seeks at extent boundaries and between threads.
-const SEQUENTIAL: f64 = 0.9;
+const SEQUENTIAL_MIN: f64 = 0.9;
 /// Minimum size of the scan as a share of the cache, at which it displaces other data.
-const OF_CACHE: f64 = 0.25;
+const CACHE_SHARE_MIN: f64 = 0.25;
 /// Minimum share of evicted pages that are read again; a working set that fits stays below it.
-const CAME_BACK: f64 = 0.05;
+const REFAULT_SHARE_MIN: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {
     name: "scan",
@@ -29,15 +29,15 @@ pub(super) const RULE: Rule = Rule {
 
 fn seen(observation: &Observation) -> Option<String> {
     let cache = mean(&observation.values(|moment| moment.cache_bytes))?;
-    let (evicted, back) = (observation.evicted_pages?, observation.refault_pages?);
-    if evicted == 0 || share(back, evicted) < CAME_BACK {
+    let (evicted, refaulted) = (observation.evicted_pages?, observation.refault_pages?);
+    if evicted == 0 || share(refaulted, evicted) < REFAULT_SHARE_MIN {
         return None;
     }
     let brought = |pages: u64| crate::advise::as_f64(pages.saturating_mul(observation.page_bytes));
     let scans = observation.files.iter().filter(|file| {
-        let in_order =
-            file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL);
-        in_order && brought(file.miss_pages + file.ahead_hit_pages) >= OF_CACHE * cache
+        let is_sequential =
+            file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL_MIN);
+        is_sequential && brought(file.miss_pages + file.ahead_hit_pages) >= CACHE_SHARE_MIN * cache
     });
     let scan = scans.max_by_key(|file| file.miss_pages + file.ahead_hit_pages)?;
     Some(format!(
@@ -45,7 +45,7 @@ fn seen(observation: &Observation) -> Option<String> {
         scan.file,
         bytes(brought(scan.miss_pages + scan.ahead_hit_pages)),
         bytes(cache),
-        format::count(back),
+        format::count(refaulted),
         format::count(evicted)
     ))
 }

@@ -20,9 +20,9 @@ const SECTOR_BYTES: u64 = 512;
 /// completed writes. All of several stacked disks have written the same, and the busiest is the
 /// bottleneck.
 fn writer(disks: &[Disk]) -> Option<&Disk> {
-    let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
-    let much = disks.iter().filter(|disk| disk.write_sectors >= most / 2);
-    much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
+    let most_sectors = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
+    let candidates = disks.iter().filter(|disk| disk.write_sectors >= most_sectors / 2);
+    candidates.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
 }
 
 fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> MachineSnapshot {
@@ -72,8 +72,8 @@ fn processes(watch: &Watch) -> Vec<ProcessUse> {
     for row in &watch.total.rows {
         all.entry((&row.process, row.pid)).or_default().0 += row.counts.throttled_ms;
     }
-    for of in watch.intervals.iter().flat_map(|interval| &interval.processes) {
-        let ProcessMemory { process, pid, private_bytes } = of;
+    for process_memory in watch.intervals.iter().flat_map(|interval| &interval.processes) {
+        let ProcessMemory { process, pid, private_bytes } = process_memory;
         all.entry((process, *pid)).or_default().1.push(as_f64(*private_bytes));
     }
     let uses = all.into_iter().map(|((process, pid), (ms, private_bytes))| ProcessUse {
@@ -196,16 +196,16 @@ mod tests {
     #[test]
     fn disks_tell_what_was_written_and_how_busy_they_were() {
         let mut seen = watch(Vec::new());
-        let of = &mut seen.intervals[1];
-        of.sum.disk_lazy_write_bytes = 1 << 30;
-        (of.memory.dirty_bytes, of.memory.write_back_bytes) = (3 << 20, 5 << 20);
+        let interval = &mut seen.intervals[1];
+        interval.sum.disk_lazy_write_bytes = 1 << 30;
+        (interval.memory.dirty_bytes, interval.memory.write_back_bytes) = (3 << 20, 5 << 20);
         let disk = |name: &str, write_sectors, busy_ms| Disk {
             name: name.to_owned(),
             write_sectors,
             busy_ms,
             ..Disk::default()
         };
-        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
+        interval.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
         seen.total.disks.clone_from(&seen.intervals[1].disks);
         // In this interval another disk wrote more.
         seen.intervals[2].disks = vec![disk("a", 1_000_000, 1000)];

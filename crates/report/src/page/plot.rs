@@ -19,29 +19,30 @@ pub(crate) struct Plot {
 impl Plot {
     /// Creates a plane for these values.
     pub(crate) fn new(size: (f64, f64), x: Axis, y: Axis, xs: &[f64], ys: &[f64]) -> Self {
-        let placed = |axis: &Axis, values: &[f64]| {
-            let places: Vec<f64> = values.iter().filter_map(|value| axis.place(*value)).collect();
-            axis.frame(if places.is_empty() { &[0.0] } else { &places })
+        let positions = |axis: &Axis, values: &[f64]| {
+            let known_positions: Vec<f64> =
+                values.iter().filter_map(|value| axis.position(*value)).collect();
+            axis.frame(if known_positions.is_empty() { &[0.0] } else { &known_positions })
         };
-        let frames = (placed(&x, xs), placed(&y, ys));
+        let frames = (positions(&x, xs), positions(&y, ys));
         Plot { size, axes: (x, y), frames, svg: String::new() }
     }
 
-    fn part(frame: &Frame, place: f64) -> f64 {
-        ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
+    fn fraction(frame: &Frame, position: f64) -> f64 {
+        ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
     }
 
     /// Returns the pixel position of a value on the horizontal axis.
     pub(crate) fn x(&self, value: f64) -> f64 {
-        let place = self.axes.0.place(value).unwrap_or(self.frames.0.low);
-        MARGIN[0] + Self::part(&self.frames.0, place) * (self.size.0 - MARGIN[0] - MARGIN[1])
+        let position = self.axes.0.position(value).unwrap_or(self.frames.0.low);
+        MARGIN[0] + Self::fraction(&self.frames.0, position) * (self.size.0 - MARGIN[0] - MARGIN[1])
     }
 
     /// Returns the pixel position of a value on the vertical axis.
     pub(crate) fn y(&self, value: f64) -> f64 {
-        let place = self.axes.1.place(value).unwrap_or(self.frames.1.low);
-        let part = Self::part(&self.frames.1, place);
-        MARGIN[2] + (1.0 - part) * (self.size.1 - MARGIN[2] - MARGIN[3])
+        let position = self.axes.1.position(value).unwrap_or(self.frames.1.low);
+        let fraction = Self::fraction(&self.frames.1, position);
+        MARGIN[2] + (1.0 - fraction) * (self.size.1 - MARGIN[2] - MARGIN[3])
     }
 
     /// Returns the bounds of the plane: left, right, top, bottom.
@@ -57,7 +58,7 @@ impl Plot {
             self.svg,
             "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
              height=\"{height:.1}\">{}</rect>\n",
-            titled(title)
+            title_element(title)
         );
     }
 
@@ -83,7 +84,7 @@ impl Plot {
         put_line!(
             self.svg,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\">{}</circle>",
-            titled(title)
+            title_element(title)
         );
     }
 
@@ -113,10 +114,10 @@ impl Plot {
         let [left, right, top, bottom] = self.ends();
         let mut free = 0.0;
         for mark in self.frames.0.marks.clone() {
-            let x = left + Self::part(&self.frames.0, mark) * (right - left);
+            let x = left + Self::fraction(&self.frames.0, mark) * (right - left);
             self.stroke("grid", (x, top), (x, bottom));
             let label = self.axes.0.label(mark);
-            let half = small(label.len()) * 3.6;
+            let half = count_f64(label.len()) * 3.6;
             if x - half > free {
                 self.words("mark", (x, bottom + 18.0), "middle", &label);
                 free = x + half + 8.0;
@@ -130,7 +131,7 @@ impl Plot {
     pub(crate) fn draw_y(&mut self) {
         let [left, right, top, bottom] = self.ends();
         for mark in self.frames.1.marks.clone() {
-            let y = bottom - Self::part(&self.frames.1, mark) * (bottom - top);
+            let y = bottom - Self::fraction(&self.frames.1, mark) * (bottom - top);
             self.stroke("grid", (left, y), (right, y));
             let label = self.axes.1.label(mark);
             self.words("mark", (left - 8.0, y + 4.0), "end", &label);
@@ -157,11 +158,11 @@ impl Plot {
     }
 }
 
-fn titled(title: &str) -> String {
+fn title_element(title: &str) -> String {
     if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
 }
 
 /// Converts a small number.
-pub(crate) fn small(count: usize) -> f64 {
+pub(crate) fn count_f64(count: usize) -> f64 {
     crate::advise::as_f64(count as u64)
 }

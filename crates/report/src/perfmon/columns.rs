@@ -27,17 +27,17 @@ impl<'a> Path<'a> {
             Some((object, instance)) => (object, instance.strip_suffix(')')?),
             None => (middle, ""),
         };
-        let whole = !object.is_empty() && !counter.is_empty();
-        whole.then_some(Path { host, object, instance, counter })
+        let is_complete = !object.is_empty() && !counter.is_empty();
+        is_complete.then_some(Path { host, object, instance, counter })
     }
 
     /// Returns the known object, if any.
     pub(super) fn object(&self, names: Option<&Names>) -> Option<Object> {
         let name = fold(self.object);
-        let listed = names.and_then(|names| {
+        let from_list = names.and_then(|names| {
             names.numbers(&name).iter().find_map(|number| Object::from_number(*number))
         });
-        listed.or_else(|| Object::named(&name))
+        from_list.or_else(|| Object::from_name(&name))
     }
 
     /// Returns the known counter of an object, if any, with its language if the name is a built-in
@@ -49,11 +49,11 @@ impl<'a> Path<'a> {
     ) -> Option<(Counter, Option<&'static str>)> {
         let name = fold(self.counter);
         let kind = object.kind();
-        let listed = names.and_then(|names| {
+        let from_list = names.and_then(|names| {
             let numbers = names.numbers(&name).iter();
             numbers.clone().find_map(|number| Counter::from_number(kind, *number))
         });
-        listed.map(|counter| (counter, None)).or_else(|| Counter::named(kind, &name))
+        from_list.map(|counter| (counter, None)).or_else(|| Counter::from_name(kind, &name))
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!(path.instance, "Intel(R) PRO");
         let path = Path::parse(r"\Cache\Pin Reads/sec").expect("a path");
         assert_eq!((path.host, path.instance), ("", ""));
-        for wrong in ["", "Cache", r"\\SRV\Cache", r"\\SRV", r"\\S\A(b\c", r"\\S\\c"] {
-            assert_eq!(Path::parse(wrong), None, "{wrong}");
+        for invalid in ["", "Cache", r"\\SRV\Cache", r"\\SRV", r"\\S\A(b\c", r"\\S\\c"] {
+            assert_eq!(Path::parse(invalid), None, "{invalid}");
         }
     }
 

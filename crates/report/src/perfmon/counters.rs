@@ -290,9 +290,9 @@ impl Object {
     }
 
     /// Returns the object with this folded name.
-    pub(super) fn named(name: &str) -> Option<Object> {
-        let is = |row: &&ObjectRow| row.2.eq_ignore_ascii_case(name) || row.3.contains(&name);
-        OBJECTS.iter().find(is).map(|row| row.0)
+    pub(super) fn from_name(name: &str) -> Option<Object> {
+        let matches = |row: &&ObjectRow| row.2.eq_ignore_ascii_case(name) || row.3.contains(&name);
+        OBJECTS.iter().find(matches).map(|row| row.0)
     }
 }
 
@@ -307,14 +307,14 @@ impl Counter {
     }
 
     /// Returns the counter with this folded name, and its language unless that is English.
-    pub(super) fn named(kind: Kind, name: &str) -> Option<(Counter, Option<&'static str>)> {
+    pub(super) fn from_name(kind: Kind, name: &str) -> Option<(Counter, Option<&'static str>)> {
         let mut rows = COUNTERS.iter().filter(|row| row.1 == kind);
         rows.find_map(|row| {
             if row.3.eq_ignore_ascii_case(name) {
                 return Some((row.0, None));
             }
-            let place = row.4.iter().position(|known| !known.is_empty() && *known == name)?;
-            Some((row.0, Some(LANGUAGES[place])))
+            let index = row.4.iter().position(|known| !known.is_empty() && *known == name)?;
+            Some((row.0, Some(LANGUAGES[index])))
         })
     }
 
@@ -339,21 +339,21 @@ mod tests {
         for kind in [Kind::Cache, Kind::Memory, Kind::Disk, Kind::Process] {
             let mut seen: Vec<(usize, &str)> = Vec::new();
             for row in COUNTERS.iter().filter(|row| row.1 == kind) {
-                assert_eq!(Counter::named(kind, &fold(row.3)), Some((row.0, None)));
+                assert_eq!(Counter::from_name(kind, &fold(row.3)), Some((row.0, None)));
                 assert_eq!(Counter::from_number(kind, row.2), Some(row.0));
-                for (place, name) in row.4.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+                for (index, name) in row.4.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
                     assert_eq!(fold(name), *name);
-                    assert!(!seen.contains(&(place, name)), "{name} twice");
-                    assert_eq!(Counter::named(kind, name).map(|found| found.0), Some(row.0));
-                    seen.push((place, name));
+                    assert!(!seen.contains(&(index, name)), "{name} twice");
+                    assert_eq!(Counter::from_name(kind, name).map(|found| found.0), Some(row.0));
+                    seen.push((index, name));
                 }
             }
         }
         for row in &OBJECTS {
-            assert_eq!(Object::named(&fold(row.2)), Some(row.0));
+            assert_eq!(Object::from_name(&fold(row.2)), Some(row.0));
             assert_eq!(Object::from_number(row.1), Some(row.0));
-            assert!(row.3.iter().all(|name| Object::named(name) == Some(row.0)));
+            assert!(row.3.iter().all(|name| Object::from_name(name) == Some(row.0)));
         }
-        assert_eq!(Counter::named(Kind::Cache, ""), None);
+        assert_eq!(Counter::from_name(Kind::Cache, ""), None);
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, Stri
         if fields.len() == FIELDS_MAX {
             return Err(format!("it has more than {FIELDS_MAX} fields"));
         }
-        let (field, behind) = if text.starts_with('"') {
+        let (field, rest_after) = if text.starts_with('"') {
             quoted(text, separator).ok_or("a quote is not closed")?
         } else {
             let end = text.bytes().position(|byte| byte == separator);
@@ -41,7 +41,7 @@ pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, Stri
             (field, end.map(|end| &text[end + 1..]))
         };
         fields.push(field);
-        rest = behind;
+        rest = rest_after;
     }
     Ok(fields)
 }

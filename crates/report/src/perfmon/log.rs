@@ -21,7 +21,7 @@ use std::io::BufRead;
 /// counter that decreases by one appears as 4,294,967,295.
 const RATE_MAX: f64 = 1e9;
 /// Maximum percentage; Perfmon also writes 100.00000001.
-const ALL: f64 = 100.01;
+const PERCENTAGE_MAX: f64 = 100.01;
 
 /// Options of the parser.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,44 +67,44 @@ struct Row {
 
 pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, PerfmonError> {
     let refused = |error: std::io::Error| PerfmonError::Read { reason: error.to_string() };
-    let mut lines = Lines::new(text::unmarked(from).map_err(refused)?);
-    let first = lines.next_line()?.map(|(_, line)| text::of_line(line)).unwrap_or_default();
+    let mut lines = Lines::new(text::to_utf8(from).map_err(refused)?);
+    let first = lines.next_line()?.map(|(_, line)| text::decode_line(line)).unwrap_or_default();
     let begin = first.trim_start_matches('"');
     if !begin.starts_with("(PDH-CSV") && !begin.starts_with("(PDH-TSV") {
         return Err(PerfmonError::NoLog);
     }
     let separator = fields::separator(&first);
-    let wrong = |line: u64, reason: String| PerfmonError::Line { line, reason };
-    let mut headings = fields::split(&first, separator).map_err(|reason| wrong(1, reason))?;
+    let line_error = |line: u64, reason: String| PerfmonError::Line { line, reason };
+    let mut headings = fields::split(&first, separator).map_err(|reason| line_error(1, reason))?;
     headings.remove(0);
     let mut log = Log { language: "English".to_owned(), ..Log::default() };
-    let places = log.take_headings(&headings, options);
-    if places.is_empty() {
+    let positions = log.add_columns(&headings, options);
+    if positions.is_empty() {
         return Err(PerfmonError::NothingKnown { headings: examples(&headings) });
     }
     let mut rows = Vec::new();
     let mut numbers = Numbers::new(options.decimal);
     while let Some((line, bytes)) = lines.next_line()? {
-        let text = text::of_line(bytes);
-        let wrong = |reason: String| wrong(line, reason);
-        let mut fields = fields::split(&text, separator).map_err(wrong)?;
+        let text = text::decode_line(bytes);
+        let line_error = |reason: String| line_error(line, reason);
+        let mut fields = fields::split(&text, separator).map_err(line_error)?;
         // relog ends some lines with a separator.
-        let spare =
+        let trailing_separator =
             fields.len() == headings.len() + 2 && fields.last().is_some_and(|it| it.is_empty());
-        fields.truncate(fields.len() - usize::from(spare));
+        fields.truncate(fields.len() - usize::from(trailing_separator));
         if fields.iter().all(|field| field.trim().is_empty()) {
             continue;
         }
         if fields.len() != headings.len() + 1 {
             let (found, known) = (fields.len(), headings.len() + 1);
-            return Err(wrong(format!("it has {found} fields and the first line {known}")));
+            return Err(line_error(format!("it has {found} fields and the first line {known}")));
         }
         let at = Stamp::parse(&fields[0]);
-        let at = at.ok_or_else(|| wrong(format!("{:?} is not a time", fields[0])))?;
-        for (number, place) in places.iter().enumerate() {
-            let value = numbers
-                .take(&fields[place + 1], (number, rows.len()), line)
-                .map_err(|reason| wrong(format!("{reason} (it is of {})", headings[*place])))?;
+        let at = at.ok_or_else(|| line_error(format!("{:?} is not a time", fields[0])))?;
+        for (number, position) in positions.iter().enumerate() {
+            let value = numbers.take(&fields[position + 1], (number, rows.len()), line).map_err(
+                |reason| line_error(format!("{reason} (it is of {})", headings[*position])),
+            )?;
             log.columns[number].values.push(value);
         }
         rows.push(Row { line, at });
@@ -112,14 +112,14 @@ pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, Per
     if rows.is_empty() {
         return Err(PerfmonError::NoSamples);
     }
-    let thousandths = numbers.finish().map_err(|(line, reason)| wrong(line, reason))?;
+    let thousandths = numbers.finish().map_err(|(line, reason)| line_error(line, reason))?;
     for (column, row) in thousandths {
         if let Some(value) = &mut log.columns[column].values[row] {
             *value /= 1000.0;
         }
     }
-    log.take_times(&rows)?;
-    log.drop_impossible();
+    log.set_times(&rows)?;
+    log.remove_impossible();
     Ok(log)
 }
 
@@ -130,15 +130,15 @@ fn examples(headings: &[Cow<'_, str>]) -> String {
 
 impl Log {
     /// Creates a column for each known heading; returns the positions of these headings.
-    fn take_headings(&mut self, headings: &[Cow<'_, str>], options: &Options<'_>) -> Vec<usize> {
-        let mut places = Vec::new();
+    fn add_columns(&mut self, headings: &[Cow<'_, str>], options: &Options<'_>) -> Vec<usize> {
+        let mut positions = Vec::new();
         let mut language = None;
         let mut hosts: Vec<&str> = Vec::new();
         let mut known_hosts = HashSet::new();
-        for (place, heading) in headings.iter().enumerate() {
+        for (position, heading) in headings.iter().enumerate() {
             let Some(path) = Path::parse(heading) else { continue };
             let Some(object) = path.object(options.names) else { continue };
-            let Some((counter, of_language)) = path.counter(object, options.names) else {
+            let Some((counter, heading_language)) = path.counter(object, options.names) else {
                 self.unknown.push((object.kind(), heading.clone().into_owned()));
                 continue;
             };
@@ -149,15 +149,15 @@ impl Log {
             if hosts.first() != Some(&path.host) {
                 continue;
             }
-            language = language.or(of_language);
+            language = language.or(heading_language);
             let instance = path.instance.to_owned();
-            let of_counter = self.index.entry((object, counter)).or_default();
-            if of_counter.contains_key(&instance) {
+            let by_instance = self.index.entry((object, counter)).or_default();
+            if by_instance.contains_key(&instance) {
                 continue;
             }
-            of_counter.insert(instance.clone(), self.columns.len());
+            by_instance.insert(instance.clone(), self.columns.len());
             self.columns.push(Column { object, instance, counter, values: Vec::new() });
-            places.push(place);
+            positions.push(position);
         }
         if let [first, others @ ..] = hosts.as_slice()
             && !others.is_empty()
@@ -178,14 +178,14 @@ impl Log {
         } else if let Some(language) = language {
             language.clone_into(&mut self.language);
         }
-        places
+        positions
     }
 
     /// Converts the times of all lines to one clock, and removes lines whose time goes backward.
-    fn take_times(&mut self, rows: &[Row]) -> Result<(), PerfmonError> {
+    fn set_times(&mut self, rows: &[Row]) -> Result<(), PerfmonError> {
         let stamps: Vec<Stamp> = rows.iter().map(|row| row.at).collect();
-        let times = time::resolve(&stamps).map_err(|(place, reason)| PerfmonError::Line {
-            line: rows.get(place).map_or(0, |row| row.line),
+        let times = time::resolve(&stamps).map_err(|(position, reason)| PerfmonError::Line {
+            line: rows.get(position).map_or(0, |row| row.line),
             reason: reason.to_owned(),
         })?;
         self.notes.extend(times.notes);
@@ -199,23 +199,26 @@ impl Log {
                 forward
             })
             .collect();
-        let back = keep.iter().filter(|keep| !**keep).count();
-        if back > 0 {
-            let lines_back = format::counted(back as u64, "line");
-            let line = keep.iter().position(|keep| !keep).and_then(|place| rows.get(place));
+        let backward_lines = keep.iter().filter(|keep| !**keep).count();
+        if backward_lines > 0 {
+            let count_text = format::counted(backward_lines as u64, "line");
+            let line = keep.iter().position(|keep| !keep).and_then(|position| rows.get(position));
             self.notes.push(format!(
-                "left out: {lines_back} not later than the one before, the first of them line {}",
+                "left out: {count_text} not later than the one before, the first of them line {}",
                 line.map_or(0, |row| row.line)
             ));
         }
-        let kept = |place: usize| keep.get(place).copied().unwrap_or(false);
-        self.times =
-            (0..).zip(times.seconds).filter(|(place, _)| kept(*place)).map(|(_, at)| at).collect();
+        let kept = |position: usize| keep.get(position).copied().unwrap_or(false);
+        self.times = (0..)
+            .zip(times.seconds)
+            .filter(|(position, _)| kept(*position))
+            .map(|(_, at)| at)
+            .collect();
         for column in &mut self.columns {
             let values = std::mem::take(&mut column.values);
             column.values = (0..)
                 .zip(values)
-                .filter(|(place, _)| kept(*place))
+                .filter(|(position, _)| kept(*position))
                 .map(|(_, value)| value)
                 .collect();
         }
@@ -223,30 +226,30 @@ impl Log {
     }
 
     /// Marks impossible values as missing; the first value after a reset or overflow is one.
-    fn drop_impossible(&mut self) {
+    fn remove_impossible(&mut self) {
         let mut dropped = 0;
         let mut first: Option<(usize, &'static str)> = None;
         for column in &mut self.columns {
             let counter = column.counter;
             // The limit applies to calls and pages only; rates of bytes may be higher.
             let is_rate = column.object.kind() == Kind::Cache && !counter.is_percentage();
-            for (place, value) in column.values.iter_mut().enumerate() {
+            for (position, value) in column.values.iter_mut().enumerate() {
                 let impossible = value.is_some_and(|value| {
                     value < 0.0
-                        || (counter.is_percentage() && value > ALL)
+                        || (counter.is_percentage() && value > PERCENTAGE_MAX)
                         || (is_rate && value > RATE_MAX)
                 });
                 if impossible {
                     *value = None;
                     dropped += 1;
-                    if first.is_none_or(|(earlier, _)| place < earlier) {
-                        first = Some((place, counter.english()));
+                    if first.is_none_or(|(earlier, _)| position < earlier) {
+                        first = Some((position, counter.english()));
                     }
                 }
             }
         }
-        if let Some((place, counter)) = first {
-            let at = self.times.get(place).copied().map_or_else(String::new, time::show);
+        if let Some((position, counter)) = first {
+            let at = self.times.get(position).copied().map_or_else(String::new, time::format_time);
             self.notes.push(format!(
                 "left out: {} that cannot be, as after a reset of the counters, the first of \
                  {counter} at {at}",
@@ -267,8 +270,8 @@ impl Log {
         instance: &str,
         counter: Counter,
     ) -> Option<&[Option<f64>]> {
-        let place = *self.index.get(&(object, counter))?.get(instance)?;
-        Some(&self.columns[place].values)
+        let position = *self.index.get(&(object, counter))?.get(instance)?;
+        Some(&self.columns[position].values)
     }
 
     /// Returns the instances of an object, in the order of the log.

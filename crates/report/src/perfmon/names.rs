@@ -1,7 +1,7 @@
 //! Counter names in another language, from the list of Windows: alternating numbers and names. The
 //! registry contains the list for the language of each machine.
 
-use super::text::{fold, of_line, unmarked};
+use super::text::{decode_line, fold, to_utf8};
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
@@ -24,8 +24,8 @@ impl Names {
     /// If the list cannot be read.
     pub fn read(list: impl BufRead) -> io::Result<Option<Names>> {
         let mut bytes = Vec::new();
-        unmarked(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(if bytes.len() as u64 > BYTES_MAX { None } else { Names::parse(&of_line(&bytes)) })
+        to_utf8(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(if bytes.len() as u64 > BYTES_MAX { None } else { Names::parse(&decode_line(&bytes)) })
     }
 
     fn parse(text: &str) -> Option<Names> {

@@ -15,13 +15,13 @@ pub enum Decimal {
 
 /// Information from one number about the decimal separator of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shows {
+enum Evidence {
     /// The number is valid with this separator only.
-    Only(Decimal),
+    Requires(Decimal),
     /// The number has a comma before three digits: decimals or thousands.
-    Either,
+    Ambiguous,
     /// The number is valid with either separator.
-    Nothing,
+    Neutral,
 }
 
 /// Parser for the numbers of one log, which all use the same decimal separator.
@@ -30,16 +30,16 @@ pub(super) struct Numbers {
     /// The decimal separator, once it is known.
     decimal: Option<Decimal>,
     /// The line that reveals it; `None` if the caller specifies it.
-    shown_in: Option<u64>,
+    evidence_line: Option<u64>,
     /// Positions of numbers with one comma, read as thousands before the separator was known.
-    either: Vec<(usize, usize)>,
-    first_either: Option<(u64, String)>,
+    ambiguous: Vec<(usize, usize)>,
+    first_ambiguous: Option<(u64, String)>,
 }
 
 impl Numbers {
     /// Creates a parser; `decimal` is the separator, if the caller knows it.
     pub(super) fn new(decimal: Option<Decimal>) -> Self {
-        Numbers { decimal, shown_in: None, either: Vec::new(), first_either: None }
+        Numbers { decimal, evidence_line: None, ambiguous: Vec::new(), first_ambiguous: None }
     }
 
     /// Parses the field at this position of a table; returns `None` if it is blank.
@@ -50,23 +50,23 @@ impl Numbers {
     pub(super) fn take(
         &mut self,
         field: &str,
-        place: (usize, usize),
+        position: (usize, usize),
         line: u64,
     ) -> Result<Option<f64>, String> {
-        if self.decimal.is_none() || self.shown_in.is_some() {
-            match (shows(field.trim()), self.decimal) {
-                (Shows::Only(decimal), Some(known)) if decimal != known => {
-                    let first = self.shown_in.unwrap_or(0);
+        if self.decimal.is_none() || self.evidence_line.is_some() {
+            match (evidence(field.trim()), self.decimal) {
+                (Evidence::Requires(decimal), Some(known)) if decimal != known => {
+                    let first = self.evidence_line.unwrap_or(0);
                     return Err(format!(
                         "{field:?} uses another decimal separator than line {first}"
                     ));
                 }
-                (Shows::Only(decimal), None) => {
-                    (self.decimal, self.shown_in) = (Some(decimal), Some(line));
+                (Evidence::Requires(decimal), None) => {
+                    (self.decimal, self.evidence_line) = (Some(decimal), Some(line));
                 }
-                (Shows::Either, None) => {
-                    self.either.push(place);
-                    self.first_either.get_or_insert_with(|| (line, field.to_owned()));
+                (Evidence::Ambiguous, None) => {
+                    self.ambiguous.push(position);
+                    self.first_ambiguous.get_or_insert_with(|| (line, field.to_owned()));
                 }
                 _ => {}
             }
@@ -81,8 +81,8 @@ impl Numbers {
     /// # Errors
     /// A line with an ambiguous number, in a log that does not show the decimal separator.
     pub(super) fn finish(self) -> Result<Vec<(usize, usize)>, (u64, String)> {
-        match (self.decimal, self.first_either) {
-            (Some(Decimal::Comma), _) => Ok(self.either),
+        match (self.decimal, self.first_ambiguous) {
+            (Some(Decimal::Comma), _) => Ok(self.ambiguous),
             (None, Some((line, field))) => Err((
                 line,
                 format!("{field:?} may have decimals or thousands, and nothing else shows which"),
@@ -93,21 +93,26 @@ impl Numbers {
 }
 
 /// Determines the decimal separator from one field.
-fn shows(field: &str) -> Shows {
+fn evidence(field: &str) -> Evidence {
     let (comma, point) = (field.rfind(','), field.rfind('.'));
     match (comma, point) {
-        (None, None) => Shows::Nothing,
-        (Some(comma), Some(point)) if comma > point => Shows::Only(Decimal::Comma),
+        (None, None) => Evidence::Neutral,
+        (Some(comma), Some(point)) if comma > point => Evidence::Requires(Decimal::Comma),
         // Several points can only separate thousands.
-        (None, Some(_)) if field.matches('.').count() > 1 => Shows::Only(Decimal::Comma),
-        (_, Some(_)) => Shows::Only(Decimal::Point),
-        (Some(_), None) if field.matches(',').count() > 1 => Shows::Only(Decimal::Point),
+        (None, Some(_)) if field.matches('.').count() > 1 => Evidence::Requires(Decimal::Comma),
+        (_, Some(_)) => Evidence::Requires(Decimal::Point),
+        (Some(_), None) if field.matches(',').count() > 1 => Evidence::Requires(Decimal::Point),
         (Some(comma), None) => {
             let before = field[..comma].trim_start_matches(['-', ' ']);
-            let behind = &field[comma + 1..];
-            let group = behind.len() == 3 && behind.bytes().all(|byte| byte.is_ascii_digit());
-            let leads = (1..=3).contains(&before.len()) && before != "0";
-            if group && leads { Shows::Either } else { Shows::Only(Decimal::Comma) }
+            let after_comma = &field[comma + 1..];
+            let is_group =
+                after_comma.len() == 3 && after_comma.bytes().all(|byte| byte.is_ascii_digit());
+            let is_group_start = (1..=3).contains(&before.len()) && before != "0";
+            if is_group && is_group_start {
+                Evidence::Ambiguous
+            } else {
+                Evidence::Requires(Decimal::Comma)
+            }
         }
     }
 }
@@ -174,14 +179,17 @@ mod tests {
             let taken: Result<Vec<_>, _> =
                 taken.map(|(row, field)| numbers.take(field, (0, row), row as u64 + 2)).collect();
             let mut values: Vec<f64> = taken?.into_iter().flatten().collect();
-            for (_, row) in numbers.finish().map_err(|(line, why)| format!("{line}: {why}"))? {
+            for (_, row) in
+                numbers.finish().map_err(|(line, reason)| format!("{line}: {reason}"))?
+            {
                 values[row] /= 1000.0;
             }
             Ok(values)
         };
         assert_eq!(read(&["1,234", "7", "0,5", "-2,345"]), Ok(vec![1.234, 7.0, 0.5, -2.345]));
         assert_eq!(read(&["1,234", "7", "0.5", "2,345"]), Ok(vec![1234.0, 7.0, 0.5, 2345.0]));
-        let refused = |fields: &[&str], why: &str| assert!(read(fields).unwrap_err().contains(why));
+        let refused =
+            |fields: &[&str], reason: &str| assert!(read(fields).unwrap_err().contains(reason));
         refused(&["7", "1,234"], "3: \"1,234\" may have decimals or thousands");
         refused(&["1.5", "1,234", "1,5"], "another decimal separator than line 2");
     }
@@ -190,20 +198,20 @@ mod tests {
     fn what_may_be_read_in_two_ways_says_so() {
         use Decimal::{Comma, Point};
         let known = [
-            ("12", Shows::Nothing),
-            ("12.5", Shows::Only(Point)),
-            ("12,5", Shows::Only(Comma)),
-            ("0,123", Shows::Only(Comma)),
-            ("1234,567", Shows::Only(Comma)),
-            ("1,234", Shows::Either),
-            ("-1,234", Shows::Either),
-            ("1,234,567", Shows::Only(Point)),
-            ("1.234.567", Shows::Only(Comma)),
-            ("1.234,5", Shows::Only(Comma)),
-            ("1,234.5", Shows::Only(Point)),
+            ("12", Evidence::Neutral),
+            ("12.5", Evidence::Requires(Point)),
+            ("12,5", Evidence::Requires(Comma)),
+            ("0,123", Evidence::Requires(Comma)),
+            ("1234,567", Evidence::Requires(Comma)),
+            ("1,234", Evidence::Ambiguous),
+            ("-1,234", Evidence::Ambiguous),
+            ("1,234,567", Evidence::Requires(Point)),
+            ("1.234.567", Evidence::Requires(Comma)),
+            ("1.234,5", Evidence::Requires(Comma)),
+            ("1,234.5", Evidence::Requires(Point)),
         ];
         for (field, shown) in known {
-            assert_eq!(shows(field), shown, "{field}");
+            assert_eq!(evidence(field), shown, "{field}");
         }
     }
 }

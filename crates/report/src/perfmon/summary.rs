@@ -2,15 +2,15 @@
 
 use super::counters::{Counter, Kind, Object};
 use super::log::Log;
-use super::weighting::{Intervals, averaged, range};
+use super::weighting::{Intervals, range, unweighted_mean};
 use super::{SCHEMA, VERSION, time};
 use crate::findings::{self, Finding, Observation};
 use serde::Serialize;
 
 /// Maximum number of points in a line over time.
-const POINTS: usize = 240;
+const POINTS_MAX: usize = 240;
 /// Maximum number of reported processes; those with the most I/O come first.
-const PROCESSES: usize = 12;
+const PROCESSES_MAX: usize = 12;
 
 /// Reads through one of the cache interfaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -182,20 +182,21 @@ const INTERFACES: [(&str, Counter, Counter); 4] = [
 ];
 
 /// A log and its intervals, as the input of a summary.
-struct Adding<'a> {
+struct SummaryInput<'a> {
     log: &'a Log,
     intervals: Intervals,
 }
 
 impl Summary {
     pub(super) fn of(log: &Log) -> Summary {
-        let adding = Adding { log, intervals: Intervals::of(&log.times) };
+        let input = SummaryInput { log, intervals: Intervals::of(&log.times) };
         let rate = |counter| {
-            adding.log.values(Object::Cache, counter).and_then(|v| adding.intervals.mean(v))
+            input.log.values(Object::Cache, counter).and_then(|v| input.intervals.mean(v))
         };
-        let at = |time: Option<&f64>| time.map_or_else(String::new, |time| time::show(*time));
+        let at =
+            |time: Option<&f64>| time.map_or_else(String::new, |time| time::format_time(*time));
         let mut notes = log.notes.clone();
-        let gaps = adding.intervals.gaps;
+        let gaps = input.intervals.gaps;
         if gaps > 0 {
             notes.push(format!(
                 "the log has {gaps} gaps; nothing is known of what happened in them"
@@ -212,16 +213,16 @@ impl Summary {
             begin: at(log.times.first()),
             end: at(log.times.last()),
             samples: log.times.len() as u64,
-            interval_s: (log.times.len() > 1).then_some(adding.intervals.middle),
-            interfaces: adding.interfaces(),
+            interval_s: (log.times.len() > 1).then_some(input.intervals.median),
+            interfaces: input.interfaces(),
             fast_reads_per_s: rate(Counter::FastReads),
             read_aheads_per_s: rate(Counter::ReadAheads),
             data_map_pins_per_s: rate(Counter::DataMapPins),
-            bursts: adding.bursts(),
-            disks: adding.disks(),
-            memory: adding.memory(),
-            processes: adding.processes(),
-            lines: adding.lines(),
+            bursts: input.bursts(),
+            disks: input.disks(),
+            memory: input.memory(),
+            processes: input.processes(),
+            lines: input.lines(),
             findings: Vec::new(),
             missing: missing(log),
             absent: KINDS
@@ -252,16 +253,16 @@ fn has_kind(log: &Log, kind: Kind) -> bool {
 fn missing(log: &Log) -> Vec<&'static str> {
     let has = |counter| log.columns.iter().any(|column| column.counter == counter);
     let units = [Counter::AvailableBytes, Counter::AvailableKBytes, Counter::AvailableMBytes];
-    let enough = |counter| units.contains(&counter) && units.into_iter().any(has);
+    let is_available = |counter| units.contains(&counter) && units.into_iter().any(has);
     let kinds = KINDS.into_iter().map(|(kind, _)| kind).filter(|kind| has_kind(log, *kind));
     kinds
         .flat_map(Counter::of)
-        .filter(|counter| !has(*counter) && !enough(*counter))
+        .filter(|counter| !has(*counter) && !is_available(*counter))
         .map(Counter::english)
         .collect()
 }
 
-impl Adding<'_> {
+impl SummaryInput<'_> {
     fn cache(&self, counter: Counter) -> Option<&[Option<f64>]> {
         self.log.values(Object::Cache, counter)
     }
@@ -282,7 +283,7 @@ impl Adding<'_> {
                 interface,
                 calls_per_s,
                 hit_ratio,
-                averaged_hit_ratio: hits.and_then(averaged).map(percent),
+                averaged_hit_ratio: hits.and_then(unweighted_mean).map(percent),
                 misses_per_s: calls_per_s.zip(hit_ratio).map(|(calls, hits)| calls * (1.0 - hits)),
             })
         };
@@ -296,7 +297,7 @@ impl Adding<'_> {
                 what,
                 bursts_per_s: self.intervals.mean(flushes)?,
                 pages_per_s: self.intervals.mean(pages)?,
-                pages_per_burst: self.intervals.each(pages, flushes),
+                pages_per_burst: self.intervals.ratio_of_sums(pages, flushes),
                 pages_per_s_max: range(pages)?.1,
             })
         };
@@ -323,7 +324,7 @@ impl Adding<'_> {
     fn disk(&self, object: Object, instance: &str) -> Disk {
         let values = |counter| self.log.instance(object, instance, counter);
         let mean = |counter| values(counter).and_then(|v| self.intervals.mean(v));
-        let plain = |counter| values(counter).and_then(averaged);
+        let plain = |counter| values(counter).and_then(unweighted_mean);
         let per_call = |counter, calls| match values(calls) {
             Some(calls) => values(counter).and_then(|v| self.intervals.per_call(v, calls)),
             None => plain(counter),
@@ -387,8 +388,8 @@ impl Adding<'_> {
     }
 
     fn processes(&self) -> Vec<Process> {
-        let ours = |instance: &&str| !["_Total", "Idle"].contains(instance);
-        let instances = self.log.instances(Object::Process).into_iter().filter(ours);
+        let is_program = |instance: &&str| !["_Total", "Idle"].contains(instance);
+        let instances = self.log.instances(Object::Process).into_iter().filter(is_program);
         let mut processes: Vec<Process> = instances
             .map(|instance| {
                 let values = |counter| self.log.instance(Object::Process, instance, counter);
@@ -402,7 +403,7 @@ impl Adding<'_> {
                     write_bytes_per_s: mean(Counter::IoWriteBytes),
                     private_first_bytes: first,
                     private_last_bytes: seen.last().or(first),
-                    private_bytes: self.course(private),
+                    private_bytes: self.levels(private),
                 }
             })
             .collect();
@@ -415,7 +416,7 @@ impl Adding<'_> {
             let (a, b) = (weight(a), weight(b));
             b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
         });
-        processes.truncate(PROCESSES);
+        processes.truncate(PROCESSES_MAX);
         processes
     }
 
@@ -452,14 +453,14 @@ impl Adding<'_> {
     }
 
     /// Returns a value at the points of lines over time; empty unless every point has one.
-    fn course(&self, values: &[Option<f64>]) -> Vec<f64> {
-        let means = values.chunks(self.each()).map(averaged);
+    fn levels(&self, values: &[Option<f64>]) -> Vec<f64> {
+        let means = values.chunks(self.samples_per_point()).map(unweighted_mean);
         means.collect::<Option<Vec<f64>>>().unwrap_or_default()
     }
 
     /// Returns the number of samples per point of a line over time.
-    fn each(&self) -> usize {
-        self.log.times.len().div_ceil(POINTS).max(1)
+    fn samples_per_point(&self) -> usize {
+        self.log.times.len().div_ceil(POINTS_MAX).max(1)
     }
 
     /// Returns the intervals of a range of samples.
@@ -474,12 +475,12 @@ impl Adding<'_> {
         value: impl Fn(usize, usize) -> Option<f64>,
     ) -> Line {
         let count = self.log.times.len();
-        let each = self.each();
+        let samples_per_point = self.samples_per_point();
         let begin = self.log.times.first().copied().unwrap_or_default();
         let points = (0..count)
-            .step_by(each)
+            .step_by(samples_per_point)
             .filter_map(|from| {
-                let to = (from + each).min(count);
+                let to = (from + samples_per_point).min(count);
                 Some((self.log.times[to - 1] - begin, value(from, to)?))
             })
             .collect();

@@ -15,10 +15,10 @@ fn log(columns: &[(&str, Vec<String>)]) -> String {
     head.extend(columns.iter().map(|(name, _)| format!("\\\\SRV\\{name}")));
     let mut text = line(&head);
     let count = columns.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    for place in 0..count {
-        let at = place * 5;
+    for index in 0..count {
+        let at = index * 5;
         let mut fields = vec![format!("04/15/2000 10:{:02}:{:02}.166", at / 60 % 60, at % 60)];
-        fields.extend(columns.iter().map(|(_, values)| values[place].clone()));
+        fields.extend(columns.iter().map(|(_, values)| values[index].clone()));
         text.push_str(&line(&fields));
     }
     text

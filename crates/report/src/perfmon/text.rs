@@ -16,7 +16,7 @@ const FROM_80: [u16; 32] = [
 ];
 
 /// Returns the log as UTF-8, without its byte order mark; a log with a UTF-16 mark is converted.
-pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+pub(super) fn to_utf8<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::new();
     from.by_ref().take(3).read_to_end(&mut head)?;
     let (unit, mark): (fn([u8; 2]) -> u16, usize) = match head[..] {
@@ -71,8 +71,8 @@ impl<R: Read> Read for Utf8<R> {
     }
 }
 
-/// Returns the text of one line of an [`unmarked`] log.
-pub(super) fn of_line(line: &[u8]) -> String {
+/// Returns the text of one line of a log from [`to_utf8`].
+pub(super) fn decode_line(line: &[u8]) -> String {
     match std::str::from_utf8(line) {
         Ok(text) => text.to_owned(),
         Err(_not_utf8) => line.iter().map(|&byte| windows_1252(byte)).collect(),
@@ -138,8 +138,8 @@ mod tests {
 
     fn decoded(bytes: &[u8]) -> String {
         let mut line = Vec::new();
-        unmarked(bytes).unwrap().read_to_end(&mut line).unwrap();
-        of_line(&line)
+        to_utf8(bytes).unwrap().read_to_end(&mut line).unwrap();
+        decode_line(&line)
     }
 
     #[test]

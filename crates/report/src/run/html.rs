@@ -66,9 +66,9 @@ impl Run {
             text.push_str(&card("Trials", &trials, &note));
             text.push_str("</div>\n");
         }
-        for said in [self.verdict.clone(), self.starts_in_words()] {
-            if !said.is_empty() {
-                put_line!(text, "<p>{}</p>", escape(&said));
+        for sentence in [self.verdict.clone(), self.starts_in_words()] {
+            if !sentence.is_empty() {
+                put_line!(text, "<p>{}</p>", escape(&sentence));
             }
         }
         text
@@ -119,8 +119,8 @@ impl Run {
     fn groups_section(&self) -> String {
         let mut text = String::new();
         let stress = stress_point(&self.steps()).map(|point| point.at.clients);
-        if let Some(said) = self.stress_in_words() {
-            put_line!(text, "<p>{}</p>", escape(&said));
+        if let Some(sentence) = self.stress_in_words() {
+            put_line!(text, "<p>{}</p>", escape(&sentence));
         }
         for (name, samples) in self.groups() {
             let chart = match samples[0].at.len() {
@@ -128,14 +128,14 @@ impl Run {
                 2 => charts::surface(name, &samples),
                 _ => continue,
             };
-            let what = if samples[0].at.len() == 1 {
+            let explanation = if samples[0].at.len() == 1 {
                 "Medians, with the 95 % interval as a band; the mark is the highest point."
             } else {
                 "Medians; the darker, the higher. Cells that were not measured are empty."
             };
             put!(
                 text,
-                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{what} In {}.</figcaption>\n\
+                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{explanation} In {}.</figcaption>\n\
                  </figure>\n</section>\n",
                 escape(name),
                 escape(&samples[0].unit)

@@ -12,8 +12,8 @@ impl Run {
     pub fn join(&mut self, part: Run) {
         self.samples.extend(part.samples);
         self.set_aside += part.set_aside;
-        for (place, trial) in part.trials.into_iter().enumerate() {
-            match self.trials.get_mut(place) {
+        for (index, trial) in part.trials.into_iter().enumerate() {
+            match self.trials.get_mut(index) {
                 Some(sum) => add(sum, trial, |one, other| one + other),
                 None => self.trials.push(trial),
             }

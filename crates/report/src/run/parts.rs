@@ -29,7 +29,7 @@ const MEGABYTE: f64 = 1_048_576.0;
 
 /// Columns of the file system comparisons made with PostMark from 1998 to 2010: series, their title
 /// there, and the divisor of the values.
-const OF_POSTMARK: [(&str, &str, f64); 8] = [
+const POSTMARK_COLUMNS: [(&str, &str, f64); 8] = [
     ("all phases", "time s", 1.0),
     ("transactions", "IOPS", 1.0),
     ("creation alone", "creation/s", 1.0),
@@ -53,16 +53,16 @@ impl Run {
         run.workload.clone_from(&first.workload);
         run.software.clone_from(&first.software);
         let others = || parts[1..].iter().map(|part| &part.run);
-        run.settings = in_all(&first.settings, others().map(|run| &run.settings));
-        run.environment = in_all(&first.environment, others().map(|run| &run.environment));
+        run.settings = common_entries(&first.settings, others().map(|run| &run.settings));
+        run.environment = common_entries(&first.environment, others().map(|run| &run.environment));
         for sample in &first.samples {
-            let of_parts = parts.iter().filter_map(|part| {
+            let part_samples = parts.iter().filter_map(|part| {
                 let sample = part.run.sample(&sample.series)?.clone();
                 let series = format!("{}: {}", sample.series, part.name);
                 let group = Some(sample.group.clone().unwrap_or(sample.series.clone()));
                 Some(Sample { series, group, ..sample })
             });
-            run.samples.extend(of_parts);
+            run.samples.extend(part_samples);
         }
         run.main = run.samples.first().map(|sample| sample.series.clone());
         run.doubts = doubts(&parts);
@@ -94,12 +94,12 @@ impl Run {
             Sample { values: values.collect(), ..sample.clone() }
         };
         let samples = first.samples.iter().map(sum).collect();
-        let of_ranks = |trial: usize| {
+        let rank_trial = |trial: usize| {
             let mut all = runs.iter().map(|run| run.trials[trial].clone());
             let first = all.next().expect("there are parts");
             all.fold(first, add_parallel)
         };
-        let trials = (0..trials).map(of_ranks).collect();
+        let trials = (0..trials).map(rank_trial).collect();
         (run.samples, run.trials) = (samples, trials);
         run
     }
@@ -141,9 +141,10 @@ impl Run {
             PartColumn { series, title, divisor }
         };
         let mut columns: Vec<PartColumn> = Vec::new();
-        let is_postmark = OF_POSTMARK.iter().all(|(series, ..)| first.run.sample(series).is_some());
+        let is_postmark =
+            POSTMARK_COLUMNS.iter().all(|(series, ..)| first.run.sample(series).is_some());
         if is_postmark {
-            columns.extend(OF_POSTMARK.map(column));
+            columns.extend(POSTMARK_COLUMNS.map(column));
         }
         let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
         if is_postmark {
@@ -211,18 +212,18 @@ pub(super) struct PartColumn {
 fn spread(values: &[f64], divisor: f64) -> Cell {
     let Some(summary) = Summary::of(values) else { return Cell::missing() };
     let median = summary.median / divisor;
-    let half = (summary.max - summary.min) / 2.0 / summary.median.abs();
+    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
     let shown = format::number(median);
-    if values.len() < 2 || !half.is_finite() {
+    if values.len() < 2 || !half_range.is_finite() {
         return Cell::shown(median, shown);
     }
     // Whole percentages are precise enough for a spread, and keep columns narrow.
-    let share = (half * 100.0).round();
-    Cell::shown(median, format!("{shown} +-{share} %"))
+    let percentage = (half_range * 100.0).round();
+    Cell::shown(median, format!("{shown} +-{percentage} %"))
 }
 
 /// Returns the entries that have the same value in all maps.
-fn in_all<'a, V: Clone + PartialEq + 'a>(
+fn common_entries<'a, V: Clone + PartialEq + 'a>(
     first: &BTreeMap<String, V>,
     others: impl Iterator<Item = &'a BTreeMap<String, V>>,
 ) -> BTreeMap<String, V> {

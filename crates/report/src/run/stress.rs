@@ -18,9 +18,9 @@ pub const ANSWER: &str = "answer time";
 pub const CLIENTS: &str = "clients";
 
 /// Minimum relative change of throughput that counts as a gain or a loss.
-const GAIN: f64 = 0.05;
+const GAIN_MIN: f64 = 0.05;
 /// Factor of the response time at which clients only wait.
-const WAITING: f64 = 2.0;
+const WAITING_FACTOR: f64 = 2.0;
 
 /// A step of a server load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub struct StressPoint {
     /// The last step that gained.
     pub gained: Step,
     /// The reason.
-    pub why: Stress,
+    pub reason: Stress,
 }
 
 /// Returns the stress point of steps in the order of their client counts, if any.
@@ -59,18 +59,18 @@ pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
     let (first, more) = steps.split_first()?;
     let mut gained = *first;
     for &at in more {
-        if at.throughput > gained.throughput * (1.0 + GAIN) {
+        if at.throughput > gained.throughput * (1.0 + GAIN_MIN) {
             gained = at;
             continue;
         }
-        let why = if at.throughput < gained.throughput * (1.0 - GAIN) {
+        let reason = if at.throughput < gained.throughput * (1.0 - GAIN_MIN) {
             Stress::TurnsDown
-        } else if at.answer_ns >= gained.answer_ns * WAITING {
+        } else if at.answer_ns >= gained.answer_ns * WAITING_FACTOR {
             Stress::Waits
         } else {
             continue;
         };
-        return Some(StressPoint { at, gained, why });
+        return Some(StressPoint { at, gained, reason });
     }
     None
 }
@@ -82,7 +82,7 @@ impl Run {
     pub fn steps(&self) -> Vec<Step> {
         let group = |name: &str| {
             let of_group = self.samples.iter().filter(|it| it.group.as_deref() == Some(name));
-            let mut found: Vec<(f64, f64)> = of_group.filter_map(placed).collect();
+            let mut found: Vec<(f64, f64)> = of_group.filter_map(clients_and_median).collect();
             found.sort_by(|a, b| a.0.total_cmp(&b.0));
             found
         };
@@ -99,19 +99,19 @@ impl Run {
     pub fn stress_in_words(&self) -> Option<String> {
         let steps = self.steps();
         let last = steps.last().filter(|_| steps.len() > 1)?;
-        let Some(StressPoint { at, gained, why }) = stress_point(&steps) else {
+        let Some(StressPoint { at, gained, reason }) = stress_point(&steps) else {
             return Some(format!(
                 "No stress point up to {} clients: throughput neither turned down nor did answer \
                  times double without a gain of more than {}.",
                 last.clients,
-                format::percent(GAIN)
+                format::percent(GAIN_MIN)
             ));
         };
         let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
         // Client counts are whole numbers, which format without a fraction.
         let (at_clients, gained_clients) = (at.clients, gained.clients);
         let times = format::times(at.answer_ns / gained.answer_ns);
-        Some(match why {
+        Some(match reason {
             Stress::TurnsDown => format!(
                 "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
                  with {gained_clients}, and answers take {times} as long."
@@ -128,7 +128,7 @@ impl Run {
 }
 
 /// Returns the client count of a sample, and its median.
-fn placed(sample: &Sample) -> Option<(f64, f64)> {
+fn clients_and_median(sample: &Sample) -> Option<(f64, f64)> {
     let clients = sample.at.get(CLIENTS).filter(|_| sample.at.len() == 1)?;
     Some((*clients, median(&sample.values)?))
 }
@@ -149,7 +149,7 @@ mod tests {
             steps(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
         let point = stress_point(&found).unwrap();
         // 18.5 is within 5 % of 19, and 9 is less than twice 5; 17 is below.
-        assert_eq!((point.at, point.gained, point.why), (found[3], found[1], Stress::TurnsDown));
+        assert_eq!((point.at, point.gained, point.reason), (found[3], found[1], Stress::TurnsDown));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             (14.0, 104.9, 20.0),
         ]);
         let point = stress_point(&found).unwrap();
-        assert_eq!((point.at, point.gained, point.why), (found[3], found[0], Stress::Waits));
+        assert_eq!((point.at, point.gained, point.reason), (found[3], found[0], Stress::Waits));
     }
 
     #[test]
@@ -193,15 +193,15 @@ mod tests {
     fn a_run_says_its_stress_point_in_the_medians() {
         let loaded = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0), (4.0, 15.0, 12.0)]);
         assert_eq!(loaded.steps().len(), 3);
-        let said = loaded.stress_in_words().unwrap();
+        let sentence = loaded.stress_in_words().unwrap();
         assert_eq!(
-            said,
+            sentence,
             "Stress point at 4 clients: throughput turns down, 25.0 % below that with 2, and \
              answers take 2.40x as long."
         );
-        assert!(loaded.to_text().contains(&said), "{}", loaded.to_text());
+        assert!(loaded.to_text().contains(&sentence), "{}", loaded.to_text());
         let page = loaded.to_html();
-        assert!(page.contains(&said) && page.contains("stress point"), "{page}");
+        assert!(page.contains(&sentence) && page.contains("stress point"), "{page}");
         let waiting = run(&[(1.0, 10.0, 5.0), (2.0, 10.1, 10.0)]).stress_in_words().unwrap();
         assert!(waiting.starts_with("Stress point at 2 clients: answers take 2.00x"), "{waiting}");
         let calm = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0)]);

@@ -164,8 +164,8 @@ impl Latency {
         self.max_ns = self.max_ns.max(other.max_ns);
         for (middle, count) in &other.buckets {
             match self.buckets.binary_search_by_key(middle, |(middle, _)| *middle) {
-                Ok(place) => self.buckets[place].1 += count,
-                Err(place) => self.buckets.insert(place, (*middle, *count)),
+                Ok(index) => self.buckets[index].1 += count,
+                Err(index) => self.buckets.insert(index, (*middle, *count)),
             }
         }
     }

@@ -37,8 +37,9 @@ impl Shift {
     /// not positive or not finite.
     #[must_use]
     pub fn between(first: &[f64], second: &[f64]) -> Option<Shift> {
-        let fit = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
-        if first.is_empty() || second.is_empty() || !fit(first) || !fit(second) {
+        let is_positive =
+            |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
+        if first.is_empty() || second.is_empty() || !is_positive(first) || !is_positive(second) {
             return None;
         }
         let logs = |values: &[f64]| sorted(&values.iter().map(|it| it.ln()).collect::<Vec<_>>());
@@ -101,8 +102,8 @@ fn order(value: f64) -> i64 {
 }
 
 /// Returns the number at this position of the order.
-fn of_order(place: i64) -> f64 {
-    f64::from_bits((place ^ ((place >> 63) & i64::MAX)).cast_unsigned())
+fn of_order(rank: i64) -> f64 {
+    f64::from_bits((rank ^ ((rank >> 63) & i64::MAX)).cast_unsigned())
 }
 
 /// Returns the number of ordered ratios to cut off at each end, and the confidence of the remaining
@@ -111,43 +112,43 @@ fn cut(first: usize, second: usize) -> (usize, f64) {
     let tail = (1.0 - CONFIDENCE) / 2.0;
     let pairs = first * second;
     if first + second > EXACT_MAX {
-        let spread = (as_f64(pairs) * as_f64(first + second + 1) / 12.0).sqrt();
+        let deviation = (as_f64(pairs) * as_f64(first + second + 1) / 12.0).sqrt();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
-        let place = (as_f64(pairs) / 2.0 - 1.96 * spread).floor().max(0.0) as usize;
-        return (place, CONFIDENCE);
+        let rank = (as_f64(pairs) / 2.0 - 1.96 * deviation).floor().max(0.0) as usize;
+        return (rank, CONFIDENCE);
     }
     // The interval between rank k on both sides misses the true ratio if the statistic is at most k
     // on one side.
     let chances = rank_chances(first, second);
     let mut below = chances[0];
-    let mut place = 0;
-    while place + 1 < pairs / 2 && below + chances[place + 1] <= tail {
-        place += 1;
-        below += chances[place];
+    let mut rank = 0;
+    while rank + 1 < pairs / 2 && below + chances[rank + 1] <= tail {
+        rank += 1;
+        below += chances[rank];
     }
-    (place, (1.0 - 2.0 * below).max(0.0))
+    (rank, (1.0 - 2.0 * below).max(0.0))
 }
 
 /// Returns the probability of each value of the Mann-Whitney statistic, from 0 to `first * second`,
 /// if both samples come from the same distribution.
 fn rank_chances(first: usize, second: usize) -> Vec<f64> {
-    // `ways[taken][sum]` is the number of subsets of `taken` ranks with this sum above the minimum;
-    // the loop adds one rank at a time.
+    // `subsets[taken][sum]` is the number of subsets of `taken` ranks with this sum above the
+    // minimum; the loop adds one rank at a time.
     let top = first * second;
-    let mut ways = vec![vec![0.0; top + 1]; first + 1];
-    ways[0][0] = 1.0;
+    let mut subsets = vec![vec![0.0; top + 1]; first + 1];
+    subsets[0][0] = 1.0;
     for rank in 1..=first + second {
         for taken in (1..=first.min(rank)).rev() {
             // As the `taken`-th rank of a subset, rank r adds r - taken to the statistic.
             let adds = rank - taken;
             for sum in (adds..=top).rev() {
-                let more = ways[taken - 1][sum - adds];
-                ways[taken][sum] += more;
+                let more = subsets[taken - 1][sum - adds];
+                subsets[taken][sum] += more;
             }
         }
     }
-    let all: f64 = ways[first].iter().sum();
-    ways[first].iter().map(|ways| ways / all).collect()
+    let all: f64 = subsets[first].iter().sum();
+    subsets[first].iter().map(|subsets| subsets / all).collect()
 }
 
 #[cfg(test)]
@@ -163,8 +164,8 @@ mod tests {
         // Two-sided 5 % limits of the tables of Mann and Whitney: 2 for 5 and 5, 23 for 10 and 10,
         // 127 for 20 and 20.
         for (count, limit) in [(5, 2), (10, 23), (20, 127)] {
-            let (place, confidence) = cut(count, count);
-            assert_eq!(place, limit, "{count} and {count}");
+            let (rank, confidence) = cut(count, count);
+            assert_eq!(rank, limit, "{count} and {count}");
             assert!((CONFIDENCE..0.98).contains(&confidence), "{confidence}");
         }
         assert_eq!(cut(3, 3).0, 0);

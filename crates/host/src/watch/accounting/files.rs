@@ -107,8 +107,9 @@ impl Accounting {
             return key;
         }
         let query = &mut self.is_block_file_system;
-        let holds = *self.block_file_systems.entry(key.dev).or_insert_with(|| query(key));
-        if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
+        let is_block_device_file =
+            *self.block_file_systems.entry(key.dev).or_insert_with(|| query(key));
+        if is_block_device_file { Key { dev: BLOCK_DEVICES, ..key } } else { key }
     }
 
     /// Returns the file of an inode reference; if several devices are possible, the one where the

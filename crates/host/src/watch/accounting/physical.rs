@@ -25,8 +25,10 @@ impl Accounting {
         let state = self.thread_state(thread);
         state.reads_next = match (state.reads_next, state.reads) {
             _ if !is_metadata => None,
-            (Some((then, left)), _) => Some((then, left.saturating_add(bytes))),
-            (None, Some(then)) if then != file => Some((then, bytes)),
+            (Some((next_file, bytes_left)), _) => {
+                Some((next_file, bytes_left.saturating_add(bytes)))
+            }
+            (None, Some(next_file)) if next_file != file => Some((next_file, bytes)),
             (None, _) => None,
         };
         state.reads = Some(file);

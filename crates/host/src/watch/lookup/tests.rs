@@ -192,10 +192,10 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
             let identity = if next(2) == 0 { A } else { B };
             if next(5) == 0 {
                 let page = next(200);
-                let place = usize::try_from(page).unwrap();
-                if resident[place] {
+                let index = usize::try_from(page).unwrap();
+                if resident[index] {
                     lookups.dropped(0, page, 1, |_, _| ());
-                    (resident[place], fresh[place]) = (false, false);
+                    (resident[index], fresh[index]) = (false, false);
                 }
                 continue;
             }
@@ -213,8 +213,8 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                 continue;
             }
             for page in first..=last {
-                let place = usize::try_from(page).unwrap();
-                match (resident[place], fresh[place]) {
+                let index = usize::try_from(page).unwrap();
+                match (resident[index], fresh[index]) {
                     (false, _) => expected.misses += 1,
                     (true, true) => expected.ahead += 1,
                     (true, false) => expected.hits += 1,
@@ -226,11 +226,11 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
             // The kernel adds the missing pages, and sometimes more.
             let more = if expected.misses > 0 { next(4) } else { 0 };
             for page in first..=last + more {
-                let place = usize::try_from(page).unwrap();
-                if !resident[place] {
-                    resident[place] = true;
+                let index = usize::try_from(page).unwrap();
+                if !resident[index] {
+                    resident[index] = true;
                     lookups.added(identity, 0, page, 1);
-                    fresh[place] = page > last;
+                    fresh[index] = page > last;
                 }
             }
             for page in first..=last {
