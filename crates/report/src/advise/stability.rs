@@ -53,7 +53,7 @@ impl Stability {
         let median_bytes = needs[(needs.len() - 1) / 2];
         let covered = needs.iter().filter(|&&bytes| bytes <= recommended_bytes).count();
         let factor = super::as_f64(most_bytes) / super::as_f64(least_bytes.max(1));
-        let assessment = if factor <= STEADY {
+        let level = if factor <= STEADY {
             "steady: the parts of the trace need about the same"
         } else if factor <= UNSTEADY {
             "changing: the parts of the trace differ, and the size for the whole is a compromise"
@@ -62,7 +62,7 @@ impl Stability {
              or one of the busy time says more"
         };
         let judgement = format!(
-            "Its need is {assessment} ({} to {}, a factor of {}). The recommended size is enough for {} \
+            "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
              of {} parts.",
             format::bytes(least_bytes),
             format::bytes(most_bytes),

@@ -149,11 +149,11 @@ impl VolumeCurve {
             )];
         };
         let mut advice = Vec::new();
-        let available_memory = format::bytes(self.available_memory());
+        let memory = format::bytes(self.available_memory());
         if let Some(more) = self.missing_memory() {
             let (now, after) = (self.hit_ratio_at(self.available_memory()), needed.point.hit_ratio);
             advice.push(format!(
-                "{name} needs {} more to reach {} hits; with {available_memory}, in {}, it has {} (LRU).",
+                "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} (LRU).",
                 format::bytes(more),
                 format::percent(after),
                 region.title(),
@@ -162,10 +162,7 @@ impl VolumeCurve {
         } else if self.spare() > 0 {
             advice.push(self.spare_memory_advice(others, share_is_auto));
         } else {
-            advice.push(format!(
-                "{name} has what it needs: {available_memory} lie in {}.",
-                region.title()
-            ));
+            advice.push(format!("{name} has what it needs: {memory} lie in {}.", region.title()));
         }
         let goal = Goal { target: Goal::TARGET, budget_bytes: None };
         let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));

@@ -128,14 +128,14 @@ impl Run {
                 2 => charts::surface(name, &samples),
                 _ => continue,
             };
-            let explanation = if samples[0].at.len() == 1 {
+            let note = if samples[0].at.len() == 1 {
                 "Medians, with the 95 % interval as a band; the mark is the highest point."
             } else {
                 "Medians; the darker, the higher. Cells that were not measured are empty."
             };
             put!(
                 text,
-                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{explanation} In {}.</figcaption>\n\
+                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{note} In {}.</figcaption>\n\
                  </figure>\n</section>\n",
                 escape(name),
                 escape(&samples[0].unit)

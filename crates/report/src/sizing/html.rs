@@ -69,9 +69,10 @@ impl Sizing {
         };
         let mut text = format!(
             "<section>\n<h2>Hit ratio by size</h2>\n<figure>\n{}<figcaption>The best policy at \
-             each size. {method} The dashed line is what a cache for everything reaches; the vertical \
-             line is the recommended size, with half and twice of it. Where the curve is steep, a \
-             little memory decides much; where it is flat, more memory is wasted.</figcaption>\n\
+             each size. {method} The dashed line is what a cache for everything reaches; the \
+             vertical line is the recommended size, with half and twice of it. Where the curve is \
+             steep, a little memory decides much; where it is flat, more memory is \
+             wasted.</figcaption>\n\
              </figure>\n",
             self.curve_chart()
         );

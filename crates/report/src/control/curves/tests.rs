@@ -41,9 +41,9 @@ fn what_is_missing_is_said_in_bytes() {
     let data = &curves.volumes[0];
     assert_eq!(data.region, Some(Region::Steep));
     // 95 % of 0.8 are reached at 95 % of 64 MiB.
-    let expected = "data needs 44.8 MiB more to reach 76.0 % hits; with 16 MiB, in region 1, steep, \
-                 it has 20.0 % (LRU).";
-    assert_eq!(data.advice[0], expected);
+    let text = "data needs 44.8 MiB more to reach 76.0 % hits; with 16 MiB, in region 1, steep, \
+                it has 20.0 % (LRU).";
+    assert_eq!(data.advice[0], text);
     assert!(data.advice[1].contains("95.0 % of the reachable hits"), "{:?}", data.advice);
     assert!(data.advice[1].starts_with("60.8 MiB: The smallest size with"), "{:?}", data.advice);
 }
